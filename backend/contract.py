@@ -1,0 +1,333 @@
+"""The one tensor API: what every backend promises, name by name.
+
+Everything above `backend/` is written against these signatures alone. Each class below is one
+module of a backend (`class Ops` is `backend/NAME/ops.py`), each method one function or class
+of that module, with the same parameter names. This file imports no framework.
+
+`python -m backend.contract NAME` lists what backend NAME lacks; `tests/conformance` judges what
+each name computes, against NumPy.
+
+Conventions
+    Tensors are the framework's own; there is no wrapper. Of a tensor's methods only those of
+    `Tensor` are promised. Arithmetic is promised between float tensors of one dtype, and
+    between a float tensor and a Python number; integers are compared and used as indices, and
+    computed in NumPy before they become tensors.
+    dtypes are named by strings: "float32", "float64", "int64", "uint8", "bool".
+    Devices are named by strings: "cpu", "cuda:0".
+    An error that the framework would raise late, or by ending the process, is a ValueError here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Shape = Sequence[int]
+Loss = TypeVar("Loss")
+
+
+class Tensor(Protocol):
+    """The methods and operators of a framework tensor that Duet's code may use."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def requires_grad(self) -> bool: ...
+    @property
+    def grad(self) -> Tensor | None: ...
+
+    def __add__(self, other: Tensor | float) -> Tensor: ...
+    def __radd__(self, other: float) -> Tensor: ...
+    def __sub__(self, other: Tensor | float) -> Tensor: ...
+    def __rsub__(self, other: float) -> Tensor: ...
+    def __mul__(self, other: Tensor | float) -> Tensor: ...
+    def __rmul__(self, other: float) -> Tensor: ...
+    def __truediv__(self, other: Tensor | float) -> Tensor: ...
+    def __rtruediv__(self, other: float) -> Tensor: ...
+    def __pow__(self, exponent: float) -> Tensor: ...
+    def __neg__(self) -> Tensor: ...
+    def __lt__(self, other: Tensor | float) -> Tensor: ...
+    def __le__(self, other: Tensor | float) -> Tensor: ...
+    def __gt__(self, other: Tensor | float) -> Tensor: ...
+    def __ge__(self, other: Tensor | float) -> Tensor: ...
+    def __getitem__(self, index: Any) -> Tensor:
+        """Integers, slices and `...` only: a view or a copy. Rows by tensor: `ops.take_rows`."""
+
+    def reshape(self, *shape: int) -> Tensor: ...
+    def permute(self, *dims: int) -> Tensor: ...
+    def detach(self) -> Tensor: ...
+
+
+class Ops(Protocol):
+    """Functions of tensors. Those marked (gradient) are differentiable in their float inputs."""
+
+    # NumPy boundary, dtype and device
+    def tensor(self, array: np.ndarray, device: str = "cpu") -> Tensor:
+        """A copy of a NumPy array of a promised dtype, same shape and dtype.
+
+        Raises:
+            ValueError: a dtype outside the promised ones.
+        """
+
+    def to_numpy(self, x: Tensor) -> np.ndarray:
+        """A copy, in host memory, detached, complete when the call returns."""
+
+    def dtype_of(self, x: Tensor) -> str:
+        """The name of the dtype, "float32" for instance."""
+
+    def device_of(self, x: Tensor) -> str:
+        """The name of the device, "cpu" or "cuda:0"."""
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        """Same values in another dtype, truncated towards zero from float to int (gradient)."""
+
+    def move(self, x: Tensor, device: str) -> Tensor:
+        """The same tensor on another device (gradient)."""
+
+    # Creation
+    def zeros(self, shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor: ...
+    def full(
+        self, shape: Shape, value: float, dtype: str = "float32", device: str = "cpu"
+    ) -> Tensor: ...
+
+    # Element by element, float in, same dtype out (gradient)
+    def exp(self, x: Tensor) -> Tensor: ...
+    def log(self, x: Tensor) -> Tensor: ...
+    def sqrt(self, x: Tensor) -> Tensor: ...
+    def atan(self, x: Tensor) -> Tensor: ...
+    def absolute(self, x: Tensor) -> Tensor: ...
+    def floor(self, x: Tensor) -> Tensor: ...
+    def sigmoid(self, x: Tensor) -> Tensor: ...
+    def silu(self, x: Tensor) -> Tensor:
+        """x · sigmoid(x)."""
+
+    def clamp(self, x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
+        """Values limited to [low, high]; gradient 1 inside and at the limits, 0 outside."""
+
+    def minimum(self, x: Tensor, y: Tensor) -> Tensor:
+        """The smaller of two tensors of one dtype, broadcast (gradient)."""
+
+    def maximum(self, x: Tensor, y: Tensor) -> Tensor:
+        """The larger of two tensors of one dtype, broadcast (gradient)."""
+
+    def where(self, condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
+        """x where the bool condition holds, y elsewhere, broadcast (gradient).
+
+        The dtype is that of the tensor among x and y; two tensors share theirs, and two Python
+        numbers give float32.
+        """
+
+    # bool in, bool out
+    def isfinite(self, x: Tensor) -> Tensor:
+        """bool: neither infinite nor NaN."""
+
+    def logical_and(self, x: Tensor, y: Tensor) -> Tensor: ...
+    def logical_or(self, x: Tensor, y: Tensor) -> Tensor: ...
+    def logical_not(self, x: Tensor) -> Tensor: ...
+
+    # Reductions (gradient). dim None reduces to 0-d.
+    def sum(self, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """Sum, 0 of an empty float tensor."""
+
+    def mean(self, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """Mean, NaN where there is nothing to average."""
+
+    def amax(self, x: Tensor, dim: int) -> Tensor:
+        """Largest value along dim; ValueError when that dimension is empty."""
+
+    # Shape and index (gradient)
+    def cat(self, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+        """Joined along an existing dimension; ValueError for no tensors or unequal dtypes."""
+
+    def stack(self, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+        """Joined along a new dimension; ValueError for no tensors or unequal dtypes."""
+
+    def take_rows(self, x: Tensor, index: Tensor) -> Tensor:
+        """x[index] along dimension 0, index (K,) int64; ValueError out of range.
+
+        The range is checked on a CPU only, where it costs no synchronisation.
+        """
+
+    def put_rows(self, x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+        """A copy of x with x[index] = values along dimension 0.
+
+        index (K,) int64 without repeats, values (K, ...) of x's dtype; range as `take_rows`.
+        """
+
+    # Network and loss (gradient)
+    def upsample_nearest_2x(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, 2H, 2W), each value four times."""
+
+    def bce_with_logits(
+        self, logits: Tensor, target: Tensor, positive_weight: float = 1.0
+    ) -> Tensor:
+        """Mean binary cross-entropy with logits, 0-d; NaN when empty.
+
+        positive_weight multiplies the term of target, as `pos_weight` does in both frameworks.
+        """
+
+    def ema_update_(
+        self, averages: Sequence[Tensor], values: Sequence[Tensor], decay: float
+    ) -> None:
+        """averages[i] = decay * averages[i] + (1 - decay) * values[i], in place, no gradient."""
+
+
+class NN(Protocol):
+    """Layers (classes, constructed as named here) and functions of modules."""
+
+    Module: type[Any]
+    ModuleList: type[Any]
+    Sequential: type[Any]
+
+    def Conv2d(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int = 0,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> Any:
+        """(B, in, H, W) -> (B, out, H', W'); weight (out, in / groups, k, k)."""
+
+    def BatchNorm2d(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> Any:
+        """Batch statistics in training (running variance unbiased), running ones in evaluation."""
+
+    def MaxPool2d(self, kernel_size: int, stride: int, padding: int = 0) -> Any:
+        """Largest value of each window; padding counts as minus infinity."""
+
+    def named_parameters(self, module: Any) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter once, with its dotted name, in the order of definition."""
+
+    def state_tensors(self, module: Any) -> dict[str, Tensor]:
+        """Parameters and buffers by dotted name: detached, sharing memory with the module."""
+
+    def state_arrays(self, module: Any) -> dict[str, np.ndarray]:
+        """Copies of parameters and buffers by dotted name, in the public order."""
+
+    def load_state_arrays(self, module: Any, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copy arrays into the module, cast to its dtypes; requires_grad stays as it was.
+
+        Raises:
+            ValueError: names or shapes that do not match, naming them; nothing is loaded then.
+        """
+
+    def register_buffer(self, module: Any, name: str, array: np.ndarray) -> None:
+        """Make a NumPy array a buffer of the module: saved and moved with it, not trained."""
+
+    def place(self, module: Any, device: str, dtype: str) -> Any:
+        """Move the module to a device, its floating tensors to a dtype; returns the module."""
+
+    def frozen_copy(self, module: Any) -> Any:
+        """An independent copy in evaluation mode of which nothing requires a gradient."""
+
+
+class Optimizer(Protocol):
+    """One optimizer over parameter groups; see `Optim`."""
+
+    def step(self, learning_rates: Sequence[float], momentum: float) -> None:
+        """One update with a learning rate per group, from the gradients that are there."""
+
+    def zero_grad(self) -> None:
+        """Clear the gradients of all parameters."""
+
+    def state_arrays(self) -> dict[str, np.ndarray]:
+        """Copies of the state by name, `PARAMETER.momentum` (absent before the first step)."""
+
+    def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Restore `state_arrays()`; ValueError for a name or shape that does not fit."""
+
+
+class Optim(Protocol):
+    """Optimizers. A group is (parameters by name, weight decay)."""
+
+    def SGD(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
+        """SGD with Nesterov momentum (0 switches momentum off) and L2 weight decay.
+
+        g = grad + decay * w;  v = g at the first step, then momentum * v + g;
+        w -= lr * (g + momentum * v)
+        """
+
+
+class Stage(Protocol):
+    """Times a named part of the step: `with stage("forward"): ...`."""
+
+    def __call__(self, name: str) -> AbstractContextManager[Any]: ...
+
+
+class Autograd(Protocol):
+    """Gradients: the one seam where eager and, later, compiled execution meet."""
+
+    def no_grad(self) -> AbstractContextManager[Any]:
+        """A context in which nothing is recorded for a backward pass."""
+
+    def variable(self, array: np.ndarray, device: str = "cpu") -> Tensor:
+        """A leaf tensor copied from a float array that requires a gradient."""
+
+    def gradients(self, output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """d output / d input for a 0-d output; zeros for an input that it does not depend on."""
+
+    def value_and_backward(
+        self,
+        model: Callable[[Tensor], Any],
+        loss: Callable[[Any, Any], Loss],
+        images: Tensor,
+        targets: Any,
+        stage: Stage,
+    ) -> Loss:
+        """terms = loss(model(images), targets), then backward of `terms.total`.
+
+        Gradients add to those already there. Enters the stages "forward", "loss", "backward".
+        """
+
+    def clip_gradients(self, parameters: Iterable[Tensor], max_norm: float) -> Tensor:
+        """Scale all gradients so that their joint L2 norm is at most max_norm.
+
+        Returns:
+            0-d: the norm before; parameters without a gradient count as 0.
+        """
+
+
+class Device(Protocol):
+    """The devices that this process can use."""
+
+    def resolve(self, name: str) -> str:
+        """"" -> "cuda:0" if usable, else "cpu"; "cpu"; "0" or "cuda:0" -> "cuda:0".
+
+        Raises:
+            ValueError: a device that is not there, naming those that are.
+        """
+
+    def synchronize(self, device: str) -> None:
+        """Return when all work queued on the device has been done."""
+
+    def describe(self, device: str) -> str:
+        """One line for the log: framework version and device."""
+
+    def set_threads(self, count: int) -> None:
+        """Limit the threads of CPU kernels, where the framework can."""
+
+    def supports(self, capability: str) -> bool:
+        """Whether a capability of `CAPABILITIES` is there; ValueError for any other name."""
+
+
+CAPABILITIES: dict[str, str] = {
+    "cpu_threads": "CPU kernels use more than one thread and `device.set_threads` limits them",
+    "cuda": "training and validation on a CUDA device that this process can see",
+}
+
+MODULES: dict[str, type] = {
+    "ops": Ops,
+    "nn": NN,
+    "optim": Optim,
+    "autograd": Autograd,
+    "device": Device,
+}
