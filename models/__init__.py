@@ -1,0 +1,1 @@
+"""Models: blocks, the graph that joins them, heads with their losses, and the weight average."""

@@ -1,0 +1,150 @@
+"""The building blocks of YOLOv5; `graph.py` places them, `detector.py` runs them.
+
+Attribute names (cv1, cv2, m, bn) are those of the public weights, since they name parameters.
+Source: the public YOLOv5 v6 architecture; CSP: Wang et al. 2019, arXiv:1911.11929;
+SPP: He et al. 2014, arXiv:1406.4729.
+"""
+
+from __future__ import annotations
+
+from backend import nn, ops
+from backend.contract import Tensor
+from models.registry import BuiltLayer, LayerRequest, register
+from utils.errors import UserError
+
+BATCHNORM_EPS = 1e-3
+BATCHNORM_MOMENTUM = 0.03
+
+
+@register("Conv")
+class Conv(nn.Module):
+    """Convolution without bias, BatchNorm, SiLU; padded so that stride 1 keeps the size."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 1,
+        stride: int = 1,
+        padding: int | None = None,
+        groups: int = 1,
+    ) -> None:
+        super().__init__()
+        padding = kernel_size // 2 if padding is None else padding
+        self.conv = nn.Conv2d(
+            in_channels, out_channels, kernel_size, stride, padding, groups, bias=False
+        )
+        self.bn = nn.BatchNorm2d(out_channels, BATCHNORM_EPS, BATCHNORM_MOMENTUM)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in, H, W) -> (B, out, H / stride, W / stride)."""
+        return ops.silu(self.bn(self.conv(x)))
+
+    @classmethod
+    def build(cls, request: LayerRequest) -> BuiltLayer:
+        """From YAML args [out_channels, kernel_size, stride, padding, groups]."""
+        out_channels = request.scale_width(request.args[0])
+        module = cls(request.in_channels[0], out_channels, *request.args[1:])
+        stride = request.args[2] if len(request.args) > 2 else 1
+        return BuiltLayer(module, out_channels, request.in_strides[0] * stride)
+
+
+class Bottleneck(nn.Module):
+    """1x1 then 3x3 convolution, with a shortcut when asked for."""
+
+    def __init__(self, channels: int, shortcut: bool = True) -> None:
+        super().__init__()
+        self.cv1 = Conv(channels, channels, 1)
+        self.cv2 = Conv(channels, channels, 3)
+        self.shortcut = shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        y = self.cv2(self.cv1(x))
+        return x + y if self.shortcut else y
+
+
+@register("C3")
+class C3(nn.Module):
+    """Cross-stage partial block: one half through bottlenecks, one past them, then joined."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, repeats: int = 1, shortcut: bool = True
+    ) -> None:
+        super().__init__()
+        hidden = out_channels // 2
+        self.cv1 = Conv(in_channels, hidden, 1)
+        self.cv2 = Conv(in_channels, hidden, 1)
+        self.cv3 = Conv(2 * hidden, out_channels, 1)
+        self.m = nn.Sequential(*(Bottleneck(hidden, shortcut) for _ in range(repeats)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in, H, W) -> (B, out, H, W)."""
+        return self.cv3(ops.cat([self.m(self.cv1(x)), self.cv2(x)], dim=1))
+
+    @classmethod
+    def build(cls, request: LayerRequest) -> BuiltLayer:
+        """From YAML args [out_channels, shortcut]."""
+        out_channels = request.scale_width(request.args[0])
+        module = cls(request.in_channels[0], out_channels, request.repeats, *request.args[1:])
+        return BuiltLayer(module, out_channels, request.in_strides[0])
+
+
+@register("SPPF")
+class SPPF(nn.Module):
+    """Spatial pyramid pooling: three poolings in a row see what 5, 9 and 13 px windows see."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 5) -> None:
+        super().__init__()
+        hidden = in_channels // 2
+        self.cv1 = Conv(in_channels, hidden, 1)
+        self.cv2 = Conv(4 * hidden, out_channels, 1)
+        self.pool = nn.MaxPool2d(kernel_size, stride=1, padding=kernel_size // 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in, H, W) -> (B, out, H, W)."""
+        levels = [self.cv1(x)]
+        for _ in range(3):
+            levels.append(self.pool(levels[-1]))
+        return self.cv2(ops.cat(levels, dim=1))
+
+    @classmethod
+    def build(cls, request: LayerRequest) -> BuiltLayer:
+        """From YAML args [out_channels, kernel_size]."""
+        out_channels = request.scale_width(request.args[0])
+        module = cls(request.in_channels[0], out_channels, *request.args[1:])
+        return BuiltLayer(module, out_channels, request.in_strides[0])
+
+
+@register("nn.Upsample")
+class Upsample(nn.Module):
+    """Twice the size, nearest neighbour."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, 2H, 2W)."""
+        return ops.upsample_nearest_2x(x)
+
+    @classmethod
+    def build(cls, request: LayerRequest) -> BuiltLayer:
+        """From YAML args [None, 2, nearest], the one upsampling there is."""
+        if request.args != (None, 2, "nearest"):
+            raise UserError(f"args {list(request.args)}; accepted: [None, 2, nearest]")
+        return BuiltLayer(cls(), request.in_channels[0], request.in_strides[0] // 2)
+
+
+@register("Concat")
+class Concat(nn.Module):
+    """Feature maps of one size joined along their channels."""
+
+    def forward(self, *maps: Tensor) -> Tensor:
+        """(B, C_i, H, W) each -> (B, sum of C_i, H, W)."""
+        return ops.cat(maps, dim=1)
+
+    @classmethod
+    def build(cls, request: LayerRequest) -> BuiltLayer:
+        """From YAML args [1], the channel dimension."""
+        if request.args != (1,):
+            raise UserError(f"args {list(request.args)}; accepted: [1], the channel dimension")
+        if len(set(request.in_strides)) > 1:
+            raise UserError(f"joins maps of strides {list(request.in_strides)}; they must be equal")
+        return BuiltLayer(cls(), sum(request.in_channels), request.in_strides[0])

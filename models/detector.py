@@ -1,0 +1,75 @@
+"""The detector: images -> raw maps, the graph of `graph.py` with its weights.
+
+Before: `train.py::train_step` or `val.py::evaluate`. After: `heads/anchor/head.py` is its last
+layer; `loss.py` or `utils/nms.py` take what it returns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from backend import nn, ops
+from backend.contract import Tensor
+from models.graph import IMAGE, ModelSpec, build_layers
+from models.heads.anchor.head import AnchorHead
+from models.initial_weights import draw_weights
+from utils.errors import UserError
+
+
+class Detector(nn.Module):
+    """A YOLOv5-family detector.
+
+    Attributes:
+        spec: the model YAML it was built from.
+        model: its layers; the list's name is part of the public parameter names.
+        head: the last layer.
+    """
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        layers = build_layers(spec)
+        self.spec = spec
+        self.model = nn.ModuleList([layer.module for layer in layers])
+        if not isinstance(self.head, AnchorHead):
+            raise UserError(f"the last layer is {spec.layers[-1].block}; it must be Detect")
+        self._kept = {source for layer in spec.layers for source in layer.sources}
+
+    @property
+    def head(self) -> AnchorHead:
+        return self.model[len(self.spec.layers) - 1]
+
+    @property
+    def stride(self) -> int:
+        """Pixels that image sides must be a multiple of."""
+        return max(self.head.strides)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """(B, 3, H, W) RGB in [0, 1], sides multiples of `stride` -> raw maps per level."""
+        outputs: dict[int, Tensor] = {IMAGE: images}
+        output: Tensor = images
+        for index, (module, layer) in enumerate(zip(self.model, self.spec.layers, strict=True)):
+            output = module(*(outputs[source] for source in layer.sources))
+            if index in self._kept:
+                outputs[index] = output
+        return output  # type: ignore[return-value]  # the head's tuple of maps
+
+    def decode(self, raw: tuple[Tensor, ...]) -> Tensor:
+        """Raw maps -> (B, N, 5 + C): cx, cy, w, h in pixels, objectness and class scores."""
+        return self.head.decode(raw)
+
+    def initialize(self, seed: int) -> None:
+        """Draw all weights from the seed in NumPy, so that both backends start identical."""
+        state = draw_weights(nn.state_arrays(self), seed)
+        for level in range(len(self.head.strides)):
+            name = f"model.{len(self.spec.layers) - 1}.m.{level}.bias"
+            state[name] = state[name] + self.head.initial_bias(level)
+        nn.load_state_arrays(self, state)
+
+
+def count_parameters(model: Detector, folded: bool = False) -> int:
+    """Trainable numbers; folded: as the public tables count, each BatchNorm merged into its
+    convolution as one bias a channel."""
+    sizes = {name: int(np.prod(p.shape)) for name, p in nn.named_parameters(model)}
+    if not folded:
+        return sum(sizes.values())
+    return sum(size for name, size in sizes.items() if not name.endswith(".bn.weight"))

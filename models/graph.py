@@ -1,0 +1,168 @@
+"""A model YAML -> a checked `ModelSpec` -> the layers that `detector.py` runs.
+
+The format is the public YOLOv5 one: nc, depth_multiple, width_multiple, anchors, and the lists
+backbone and head of [from, number, module, args]. Its strings are names to look up; nothing of
+it is evaluated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import models.blocks
+import models.heads.anchor.head  # noqa: F401  both register their blocks
+from models.registry import BuiltLayer, LayerRequest, find_builder
+from utils.errors import UserError
+
+CHANNEL_MULTIPLE = 8
+IMAGE_CHANNELS = 3
+REQUIRED_KEYS = ("depth_multiple", "width_multiple", "anchors", "backbone", "head")
+IMAGE = -1  # source index of the image itself
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """One line of the YAML with its sources counted from the first layer."""
+
+    sources: tuple[int, ...]  # layer indices, IMAGE for the image
+    number: int  # before the depth multiple
+    block: str
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A checked model YAML for a given number of classes."""
+
+    document: Mapping[str, Any]  # the YAML as read, with nc replaced: what checkpoints store
+    num_classes: int
+    depth_multiple: float
+    width_multiple: float
+    layers: tuple[LayerSpec, ...]
+
+
+def read_model_yaml(path: str | Path, num_classes: int | None = None) -> ModelSpec:
+    """Read and check a model YAML; num_classes, when given, replaces its nc.
+
+    Raises:
+        UserError: no such file, no YAML, or a document that `parse_model` refuses.
+    """
+    try:
+        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"--cfg {path}: {error.strerror}; public models: models/yolov5{{n,s,m,l,x}}.yaml"
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"--cfg {path} is not YAML: {error}") from error
+    try:
+        return parse_model(document, num_classes)
+    except UserError as error:
+        raise UserError(f"--cfg {path}: {error}") from error
+
+
+def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
+    """Check a model document; UserError names the key or layer that is wrong."""
+    if not isinstance(document, Mapping):
+        raise UserError("a model YAML is a mapping of nc, anchors, backbone, head, ...")
+    missing = [key for key in REQUIRED_KEYS if key not in document]
+    if missing:
+        raise UserError(f"missing {', '.join(missing)}")
+    classes = document.get("nc") if num_classes is None else num_classes
+    if not isinstance(classes, int) or classes < 1:
+        raise UserError(f"nc: {classes!r}; a number of classes from 1 up is needed")
+    names = {"nc": classes, "anchors": _check_anchors(document["anchors"]), "None": None}
+    lines = [*_check_lines(document, "backbone"), *_check_lines(document, "head")]
+    return ModelSpec(
+        document={**document, "nc": classes},
+        num_classes=classes,
+        depth_multiple=_check_multiple(document, "depth_multiple"),
+        width_multiple=_check_multiple(document, "width_multiple"),
+        layers=tuple(_parse_layer(index, line, names) for index, line in enumerate(lines)),
+    )
+
+
+def build_layers(spec: ModelSpec) -> list[BuiltLayer]:
+    """Construct the modules of a model in order; UserError names the layer that cannot be."""
+    image = BuiltLayer(None, IMAGE_CHANNELS, 1)
+    built: list[BuiltLayer] = []
+    for index, layer in enumerate(spec.layers):
+        sources = [image if source == IMAGE else built[source] for source in layer.sources]
+        request = LayerRequest(
+            args=layer.args,
+            repeats=scale_depth(layer.number, spec.depth_multiple),
+            in_channels=tuple(source.out_channels for source in sources),
+            in_strides=tuple(source.stride for source in sources),
+            scale_width=lambda channels: scale_width(channels, spec.width_multiple),
+        )
+        try:
+            built.append(find_builder(layer.block)(request))
+        except (UserError, TypeError, IndexError) as error:
+            raise UserError(f"layer {index}, {layer.block} {list(layer.args)}: {error}") from error
+    return built
+
+
+def scale_depth(number: int, multiple: float) -> int:
+    """Repeats of a block after the depth multiple; at least one."""
+    return max(round(number * multiple), 1)
+
+
+def scale_width(channels: int, multiple: float) -> int:
+    """Channels after the width multiple, rounded up to a multiple of 8."""
+    return math.ceil(channels * multiple / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
+
+
+def _check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...]:
+    """Anchors as (levels) of (width, height, width, height, ...) in pixels."""
+    if not isinstance(anchors, Sequence) or isinstance(anchors, str) or not anchors:
+        raise UserError(f"anchors: {anchors!r}; a list per level of [w, h, w, h, ...] is needed")
+    for level in anchors:
+        numbers = isinstance(level, Sequence) and all(
+            isinstance(value, (int, float)) and value > 0 for value in level
+        )
+        if not numbers or not level or len(level) % 2 or len(level) != len(anchors[0]):
+            raise UserError(f"anchors: {level!r}; each level lists as many [w, h, ...] in pixels")
+    return tuple(tuple(float(value) for value in level) for level in anchors)
+
+
+def _check_multiple(document: Mapping[str, Any], key: str) -> float:
+    value = document[key]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise UserError(f"{key}: {value!r}; a positive number is needed")
+    return float(value)
+
+
+def _check_lines(document: Mapping[str, Any], key: str) -> list[Any]:
+    lines = document[key]
+    if not isinstance(lines, list) or not lines:
+        raise UserError(f"{key}: a list of [from, number, module, args] is needed")
+    return lines
+
+
+def _parse_layer(index: int, line: Any, names: Mapping[str, Any]) -> LayerSpec:
+    """One [from, number, module, args]; strings in args are names, or stay strings."""
+    if not isinstance(line, list) or len(line) != 4 or not isinstance(line[3], list):
+        raise UserError(f"layer {index}: {line!r}; [from, number, module, args] is needed")
+    origin, number, block, args = line
+    if not isinstance(number, int) or number < 1:
+        raise UserError(f"layer {index}: number {number!r}; a count from 1 up is needed")
+    find_builder(block)
+    origins = origin if isinstance(origin, list) else [origin]
+    sources = tuple(_resolve_source(index, value) for value in origins)
+    resolved = tuple(names.get(arg, arg) if isinstance(arg, str) else arg for arg in args)
+    return LayerSpec(sources, number, block, resolved)
+
+
+def _resolve_source(index: int, origin: Any) -> int:
+    """An absolute layer index from one counted from the start or, if negative, from here."""
+    if isinstance(origin, int):
+        source = index + origin if origin < 0 else origin
+        if IMAGE <= source < index:
+            return source
+    raise UserError(f"layer {index}: from {origin!r}; only earlier layers can be sources")

@@ -1,0 +1,1 @@
+"""Heads: what turns feature maps into predictions and predictions into a loss."""

@@ -1,0 +1,151 @@
+"""What the predictions cost: raw maps and the assignment -> `LossTerms`.
+
+Before: `head.py` (raw maps) and `assign.py`. After: `train.py::train_step`.
+Source: the public YOLOv5 recipe; terms and gains by its published hyper-parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from backend import ops
+from backend.contract import Tensor
+from models.heads.anchor.assign import Assignment, assign_targets
+from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.head import BOX_CHANNELS, AnchorHead, decode_centres, decode_sizes
+from utils.config import Hyperparameters
+from utils.data.loader import Targets
+
+NOMINAL_CLASSES, NOMINAL_LEVELS, NOMINAL_IMAGE_SIZE = 80, 3, 640
+# Weight of each level's objectness, finest first: fine levels have more cells, of which a
+# smaller share is positive. Source: the public recipe.
+LEVEL_BALANCE = {3: (4.0, 1.0, 0.4)}
+LEVEL_BALANCE_OTHER = (4.0, 1.0, 0.25, 0.06, 0.02)
+
+
+class LossTerms(NamedTuple):
+    """Means over the batch, 0-d; `total` is their sum times the batch size."""
+
+    box: Tensor
+    objectness: Tensor
+    classification: Tensor
+    total: Tensor
+
+
+@dataclass(frozen=True)
+class LossGains:
+    """Weights of the terms for one number of levels, classes and one image size."""
+
+    box: float
+    objectness: float
+    classification: float
+    objectness_positive: float
+    classification_positive: float
+    max_side_ratio: float
+
+    @classmethod
+    def scaled(
+        cls, hyp: Hyperparameters, num_levels: int, num_classes: int, image_size: int
+    ) -> LossGains:
+        """The hyper-parameters' gains, given for 3 levels, 80 classes, 640 px, made to fit."""
+        levels = NOMINAL_LEVELS / num_levels
+        return cls(
+            box=hyp.box * levels,
+            objectness=hyp.obj * (image_size / NOMINAL_IMAGE_SIZE) ** 2 * levels,
+            classification=hyp.cls * num_classes / NOMINAL_CLASSES * levels,
+            objectness_positive=hyp.obj_pw,
+            classification_positive=hyp.cls_pw,
+            max_side_ratio=hyp.anchor_t,
+        )
+
+
+class DetectionLoss:
+    """Box, objectness and classification loss of an anchor head."""
+
+    def __init__(self, head: AnchorHead, gains: LossGains) -> None:
+        self.gains = gains
+        self.num_classes = head.num_classes
+        self.anchors = ops.to_numpy(head.anchors)
+        levels = len(self.anchors)
+        self.balance = LEVEL_BALANCE.get(levels, LEVEL_BALANCE_OTHER)[:levels]
+
+    def __call__(self, raw: Sequence[Tensor], targets: Targets) -> LossTerms:
+        """Cost of a batch.
+
+        Args:
+            raw: per level (B, A, H, W, 5 + C) logits.
+            targets: of the same batch; may be empty, which leaves objectness alone.
+        """
+        grids = [(level.shape[2], level.shape[3]) for level in raw]
+        assignments = assign_targets(targets, self.anchors, grids, self.gains.max_side_ratio)
+        dtype, device = ops.dtype_of(raw[0]), ops.device_of(raw[0])
+        box = objectness = classification = ops.zeros((), dtype, device)
+        for level, assignment, balance in zip(raw, assignments, self.balance, strict=True):
+            level_box, level_objectness, level_class = self._level_terms(level, assignment)
+            box = box + level_box
+            objectness = objectness + level_objectness * balance
+            classification = classification + level_class
+        box = box * self.gains.box
+        objectness = objectness * self.gains.objectness
+        classification = classification * self.gains.classification
+        total = (box + objectness + classification) * raw[0].shape[0]
+        return LossTerms(box, objectness, classification, total)
+
+    def _level_terms(self, level: Tensor, assignment: Assignment) -> tuple[Tensor, Tensor, Tensor]:
+        """Unweighted (box, objectness, classification) of one level."""
+        dtype, device = ops.dtype_of(level), ops.device_of(level)
+        box = classification = ops.zeros((), dtype, device)
+        shape = level.shape
+        truth = ops.zeros((int(np.prod(shape[:4])),), dtype, device)
+        if len(assignment.row):
+            rows = flat_cells(assignment, shape)
+            predicted = ops.take_rows(level.reshape(-1, shape[4]), ops.tensor(rows, device))
+            iou = self._iou(predicted, assignment)
+            box = 1.0 - ops.mean(iou)
+            truth = put_last(truth, rows, ops.clamp(iou.detach(), low=0.0))
+            if self.num_classes > 1:
+                classification = self._classification(predicted, assignment.class_index)
+        objectness = ops.bce_with_logits(
+            level[..., BOX_CHANNELS].reshape(-1), truth, self.gains.objectness_positive
+        )
+        return box, objectness, classification
+
+    def _iou(self, predicted: Tensor, assignment: Assignment) -> Tensor:
+        """CIoU (P,) of predicted rows (P, 5 + C) with their targets, in cells."""
+        dtype, device = ops.dtype_of(predicted), ops.device_of(predicted)
+        scores = ops.sigmoid(predicted[:, :BOX_CHANNELS])
+        anchors = ops.tensor(assignment.anchors_wh.astype(dtype), device)
+        boxes = ops.cat([decode_centres(scores[:, :2]), decode_sizes(scores[:, 2:], anchors)], 1)
+        return complete_iou(boxes, ops.tensor(assignment.boxes_cxcywh.astype(dtype), device))
+
+    def _classification(self, predicted: Tensor, class_index: np.ndarray) -> Tensor:
+        """Binary cross-entropy of each class against one-hot targets, 0-d."""
+        one_hot = np.eye(self.num_classes, dtype=ops.dtype_of(predicted))[class_index]
+        return ops.bce_with_logits(
+            predicted[:, BOX_CHANNELS + 1 :],
+            ops.tensor(one_hot, ops.device_of(predicted)),
+            self.gains.classification_positive,
+        )
+
+
+def flat_cells(assignment: Assignment, shape: Sequence[int]) -> np.ndarray:
+    """Rows (P,) int64 of the positives in a level (B, A, H, W, ...) flattened to cells."""
+    _, anchors, height, width = shape[:4]
+    image_anchor = assignment.image_index * anchors + assignment.anchor_index
+    return (image_anchor * height + assignment.row) * width + assignment.column
+
+
+def put_last(x: Tensor, rows: np.ndarray, values: Tensor) -> Tensor:
+    """x with x[rows] = values; of several values for one row the last counts.
+
+    Frameworks leave open which one counts; deciding it here keeps them equal.
+    """
+    unique_rows, from_end = np.unique(rows[::-1], return_index=True)
+    last = len(rows) - 1 - from_end
+    device = ops.device_of(x)
+    chosen = ops.take_rows(values, ops.tensor(last, device))
+    return ops.put_rows(x, ops.tensor(unique_rows, device), chosen)

@@ -1,0 +1,355 @@
+"""Train a detector: flags -> dataset, model, optimizer -> epochs -> weights, results.csv, plots.
+
+An image becomes a loss in `train_step`: a `Batch` of `utils/data/loader.py` goes through
+`models/detector.py` and `models/heads/anchor/loss.py`; the optimizer step and the average follow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import backend
+from backend import autograd, nn, ops, optim
+from backend.contract import Optimizer, Tensor
+from models.ema import ModelEMA
+from utils.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
+from utils.command import run_command
+from utils.config import (
+    Hyperparameters,
+    TrainConfig,
+    as_document,
+    parse_train_flags,
+    read_hyperparameters,
+)
+from utils.data.augment import AugmentConfig
+from utils.data.labels import Sample
+from utils.data.loader import Batch, TrainLoader, ValLoader
+from utils.data.sources import load_dataset, load_samples
+from utils.errors import UserError
+from utils.images import images_to_tensor
+from utils.metrics import EvaluationResult
+from utils.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
+from utils.report import (
+    ResultsFile,
+    StageTimer,
+    create_run_folder,
+    metrics_table,
+    progress_bar,
+    write_yaml,
+)
+from utils.schedule import Schedule
+from val import Validation, evaluate, loader_workers
+
+# The model's classes derive from the framework's own Module: imported once it is chosen.
+if TYPE_CHECKING:
+    from models.detector import Detector
+    from models.heads.anchor.loss import DetectionLoss, LossTerms
+
+GRADIENT_NORM_LIMIT = 10.0
+PLOTTED_BATCHES = 3
+
+log = logging.getLogger("train")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What stays as it is during a run."""
+
+    config: TrainConfig
+    hyp: Hyperparameters
+    class_names: tuple[str, ...]
+    folder: Path
+
+
+@dataclass
+class TrainState:
+    """What a training step reads and changes."""
+
+    model: Detector
+    ema: ModelEMA
+    loss: DetectionLoss
+    optimizer: Optimizer
+    schedule: Schedule
+    device: str
+    batch_number: int = 0  # batches since the start of training
+    last_update: int = -1  # number of the batch of the last optimizer step
+    epoch: int = 0  # finished epochs
+    best_fitness: float = -1.0
+
+
+def main() -> None:
+    config = parse_train_flags()
+    hyp = read_hyperparameters(config.hyp)
+    augment = AugmentConfig.from_hyperparameters(hyp)
+    start = load_checkpoint(config.weights) if config.weights else None
+    dataset = load_dataset(config.data)
+    train_samples = load_samples(dataset, "train")
+    val_samples = load_samples(dataset, "val")
+    size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
+    with TrainLoader(train_samples, size, batch, augment, config.seed, workers) as train_loader:
+        train_loader.start()  # its processes start up while the framework is imported
+        backend.use(config.backend)
+        device = backend.device.resolve(config.device)
+        model = build_model(config, start, len(dataset.class_names))
+        state = build_state(config, hyp, model, len(train_loader), device)
+        folder = create_run_folder(config.project, config.name, config.exist_ok)
+        run = Run(config, hyp, dataset.class_names, folder)
+        describe_run(run, state, train_samples)
+        with ValLoader(val_samples, size, 2 * batch, workers, model.stride) as val_loader:
+            validation = train(run, state, train_loader, val_loader)
+    conclude_run(run, state, validation)
+
+
+def train(
+    run: Run, state: TrainState, train_loader: TrainLoader, val_loader: ValLoader
+) -> Validation:
+    """Train and validate epoch by epoch; returns the last validation."""
+    results = ResultsFile(run.folder / "results.csv")
+    for _ in range(run.config.epochs):
+        timer = StageTimer()
+        losses = train_epoch(run, state, train_loader, timer)
+        with timer("validation"):
+            validation = evaluate(
+                state.ema.model, val_loader, run.class_names, state.device, loss=state.loss
+            )
+        keep_weights(run, state, validation.result)
+        report_epoch(results, state, losses, validation, timer)
+    return validation
+
+
+def train_epoch(run: Run, state: TrainState, loader: TrainLoader, timer: StageTimer) -> np.ndarray:
+    """One pass over the training images.
+
+    Returns:
+        (3,) float64: mean box, objectness and classification loss of the batches.
+    """
+    sums = np.zeros(3)
+    with progress_bar(len(loader), f"epoch {state.epoch + 1}/{run.config.epochs}") as progress:
+        for done, batch in enumerate(timer.waiting(loader.epoch(state.epoch)), start=1):
+            if state.batch_number < PLOTTED_BATCHES:
+                picture = run.folder / f"train_batch{state.batch_number}.jpg"
+                plot_batch(batch.images, batch.targets, run.class_names, picture)
+            terms = train_step(state, batch, timer)
+            sums += read_losses(terms, state, batch)
+            progress.set_postfix_str(format_losses(sums / done), refresh=False)
+            progress.update()
+    state.epoch += 1
+    return sums / len(loader)
+
+
+def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
+    """Forward and backward of one batch and, once enough are accumulated, one update."""
+    settings = state.schedule.at(state.batch_number)
+    with stage("to_device"):
+        images = images_to_tensor(batch.images, state.device)
+    terms = autograd.value_and_backward(state.model, state.loss, images, batch.targets, stage)
+    if state.batch_number - state.last_update >= settings.accumulate:
+        with stage("optimizer"):
+            parameters = [parameter for _, parameter in nn.named_parameters(state.model)]
+            autograd.clip_gradients(parameters, GRADIENT_NORM_LIMIT)
+            rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
+            state.optimizer.step(rates, settings.momentum)
+            state.optimizer.zero_grad()
+        with stage("ema"):
+            state.ema.update(state.model)
+        state.last_update = state.batch_number
+    state.batch_number += 1
+    return terms
+
+
+def build_model(config: TrainConfig, start: Checkpoint | None, num_classes: int) -> Detector:
+    """The model of --cfg or of --weights, drawn from the seed, with the weights that fit."""
+    from models.detector import Detector
+    from models.graph import parse_model, read_model_yaml
+
+    if config.cfg or start is None:
+        spec = read_model_yaml(config.cfg, num_classes)
+    else:
+        spec = parse_model(start.header.model, num_classes)
+    model = Detector(spec)
+    if config.image_size % model.stride:
+        fitting = -(-config.image_size // model.stride) * model.stride
+        raise UserError(
+            f"--img {config.image_size} is no multiple of the model's stride {model.stride}; "
+            f"use {fitting}"
+        )
+    model.initialize(config.seed)
+    if start is not None:
+        transfer_weights(model, start.ema)
+    return model
+
+
+def transfer_weights(model: Detector, arrays: Mapping[str, np.ndarray]) -> None:
+    """Take over the arrays whose name and shape fit, and say how many did."""
+    state = nn.state_arrays(model)
+    fitting = {
+        name: array
+        for name, array in arrays.items()
+        if name in state and state[name].shape == array.shape
+    }
+    nn.load_state_arrays(model, {**state, **fitting})
+    log.info("transferred %d/%d tensors", len(fitting), len(state))
+
+
+def build_state(
+    config: TrainConfig, hyp: Hyperparameters, model: Detector, batches: int, device: str
+) -> TrainState:
+    """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
+    from models.heads.anchor.loss import DetectionLoss, LossGains
+
+    schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
+    model = nn.place(model, device, "float32")
+    gains = LossGains.scaled(
+        hyp, len(model.head.strides), model.spec.num_classes, config.image_size
+    )
+    return TrainState(
+        model=model,
+        ema=ModelEMA(model),
+        loss=DetectionLoss(model.head, gains),
+        optimizer=optim.SGD(parameter_groups(model, schedule.weight_decay)),
+        schedule=schedule,
+        device=device,
+    )
+
+
+def parameter_groups(model: Detector, weight_decay: float) -> list[tuple[dict[str, Tensor], float]]:
+    """The three public groups: biases, convolution weights (decayed), BatchNorm weights."""
+    biases, weights, norms = {}, {}, {}
+    for name, parameter in nn.named_parameters(model):
+        group = biases if name.endswith(".bias") else weights if parameter.ndim > 1 else norms
+        group[name] = parameter
+    return [(biases, 0.0), (weights, weight_decay), (norms, 0.0)]
+
+
+def read_losses(terms: LossTerms, state: TrainState, batch: Batch) -> np.ndarray:
+    """Box, objectness and classification loss as (3,) float64; UserError if not finite."""
+    losses = np.array([float(ops.to_numpy(term)) for term in terms[:3]])
+    if not np.isfinite(losses).all():
+        raise UserError(
+            f"the loss is not finite ({format_losses(losses)}) in epoch {state.epoch + 1}, images "
+            f"{batch.sample_indices.tolist()}; lower lr0 in --hyp, or check these labels"
+        )
+    return losses
+
+
+def fitness(result: EvaluationResult) -> float:
+    """What decides which weights are best, as in the public YOLOv5."""
+    return 0.1 * result.map50 + 0.9 * result.map
+
+
+def keep_weights(run: Run, state: TrainState, result: EvaluationResult) -> None:
+    """Write weights/last.safetensors and, if nothing was better, best.safetensors."""
+    is_best = fitness(result) > state.best_fitness
+    state.best_fitness = max(state.best_fitness, fitness(result))
+    header = Header(
+        model=state.model.spec.document,
+        class_names=run.class_names,
+        epoch=state.epoch,
+        batch_number=state.batch_number,
+        last_update=state.last_update,
+        ema_updates=state.ema.updates,
+        best_fitness=state.best_fitness,
+        hyperparameters=as_document(run.hyp),
+        settings=as_document(run.config),
+        backend=backend.use(),
+    )
+    checkpoint = Checkpoint(
+        header,
+        model=nn.state_arrays(state.model),
+        ema=nn.state_arrays(state.ema.model),
+        optimizer=state.optimizer.state_arrays(),
+    )
+    folder = run.folder / "weights"
+    folder.mkdir(exist_ok=True)
+    for name in ("last", "best") if is_best else ("last",):
+        save_checkpoint(folder / f"{name}.safetensors", checkpoint)
+
+
+def describe_run(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
+    """Settings into the folder and, in two lines, on screen."""
+    from models.detector import count_parameters
+
+    write_yaml(run.folder / "opt.yaml", as_document(run.config))
+    write_yaml(run.folder / "hyp.yaml", as_document(run.hyp))
+    plot_labels(samples, run.class_names, run.folder / "labels.jpg")
+    log.info(backend.device.describe(state.device))
+    log.info(
+        "%s parameters, %d classes, %d images a pass, results in %s",
+        f"{count_parameters(state.model):,}",
+        len(run.class_names),
+        len(samples),
+        run.folder,
+    )
+
+
+def report_epoch(
+    results: ResultsFile,
+    state: TrainState,
+    losses: np.ndarray,
+    validation: Validation,
+    timer: StageTimer,
+) -> None:
+    """A row of results.csv and a line on screen."""
+    settings = state.schedule.at(state.batch_number - 1)
+    result, seconds = validation.result, timer.total()
+    row = {
+        "epoch": state.epoch - 1,
+        **named("train", losses),
+        "metrics/precision": result.mp,
+        "metrics/recall": result.mr,
+        "metrics/mAP_0.5": result.map50,
+        "metrics/mAP_0.5:0.95": result.map,
+        **named("val", validation.losses),
+        "x/lr0": settings.bias_rate,
+        "x/lr1": settings.weight_rate,
+        "x/lr2": settings.weight_rate,
+        "seconds/epoch": seconds,
+        **{f"seconds/{stage}": spent for stage, spent in timer.seconds.items()},
+    }
+    results.append(row)
+    log.info(
+        "epoch %d/%d  %s  P %.3f  R %.3f  mAP50 %.3f  mAP50-95 %.3f  %.1f s",
+        state.epoch,
+        state.schedule.epochs,
+        format_losses(losses),
+        result.mp,
+        result.mr,
+        result.map50,
+        result.map,
+        seconds,
+    )
+
+
+def named(split: str, losses: Iterable[float]) -> dict[str, float]:
+    """The three losses under the public column names."""
+    return dict(
+        zip((f"{split}/{term}_loss" for term in ("box", "obj", "cls")), losses, strict=True)
+    )
+
+
+def format_losses(losses: np.ndarray) -> str:
+    return "box {:.4f}  obj {:.4f}  cls {:.4f}".format(*losses)
+
+
+def conclude_run(run: Run, state: TrainState, validation: Validation) -> None:
+    """Curves, the last validation's table, and where everything lies."""
+    plot_results(run.folder / "results.csv", run.folder / "results.png")
+    plot_precision_recall(validation.result, run.folder / "PR_curve.png")
+    print(metrics_table(validation.result))
+    print(f"results and plots in {run.folder}")
+    print(f"weights in {run.folder / 'weights'}: last.safetensors, best.safetensors; check with")
+    print(
+        f"python val.py --weights {run.folder / 'weights' / 'last.safetensors'} "
+        f"--data {run.config.data} --img {run.config.image_size} "
+        f"--batch-size {2 * run.config.batch_size}"
+    )
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,199 @@
+"""Flags and YAML -> frozen, checked settings; read once, passed down in sections."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from utils.command import add_common_flags, new_parser
+from utils.errors import UserError
+
+DEFAULT_HYPERPARAMETERS = Path("data/hyps/hyp.scratch-low.yaml")
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """The public YOLOv5 hyper-parameters; data/hyps/hyp.scratch-low.yaml explains each."""
+
+    lr0: float
+    lrf: float
+    momentum: float
+    weight_decay: float
+    warmup_epochs: float
+    warmup_momentum: float
+    warmup_bias_lr: float
+    box: float
+    cls: float
+    cls_pw: float
+    obj: float
+    obj_pw: float
+    iou_t: float
+    anchor_t: float
+    fl_gamma: float
+    hsv_h: float
+    hsv_s: float
+    hsv_v: float
+    degrees: float
+    translate: float
+    scale: float
+    shear: float
+    perspective: float
+    flipud: float
+    fliplr: float
+    mosaic: float
+    mixup: float
+    copy_paste: float
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise UserError(f"{name}: {value!r} is not a number")
+            if not math.isfinite(value) or value < 0:
+                raise UserError(f"{name}: {value}; a finite number from 0 up is needed")
+        if self.anchor_t <= 1:
+            raise UserError(f"anchor_t: {self.anchor_t}; a ratio above 1 is needed")
+        for name in ("fl_gamma", "mixup", "copy_paste"):
+            if getattr(self, name) != 0:
+                raise UserError(f"{name}: {getattr(self, name)} is not available; set it to 0")
+        for name in ("flipud", "fliplr", "mosaic", "lrf", "momentum", "warmup_momentum"):
+            if getattr(self, name) > 1:
+                raise UserError(f"{name}: {getattr(self, name)}; at most 1 is accepted")
+
+
+def read_hyperparameters(path: str | Path) -> Hyperparameters:
+    """Read a hyper-parameter YAML that names every hyper-parameter, and only these."""
+    try:
+        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"--hyp {path}: {error.strerror}; the default is {DEFAULT_HYPERPARAMETERS}"
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"--hyp {path} is not YAML: {error}") from error
+    if not isinstance(document, Mapping):
+        raise UserError(f"--hyp {path}: a mapping of names to numbers is needed")
+    known = {field.name for field in dataclasses.fields(Hyperparameters)}
+    unknown, missing = sorted(set(document) - known, key=str), sorted(known - set(document))
+    if unknown or missing:
+        raise UserError(
+            f"--hyp {path}: unknown {unknown}, missing {missing}; see {DEFAULT_HYPERPARAMETERS}"
+        )
+    try:
+        return Hyperparameters(**document)
+    except UserError as error:
+        raise UserError(f"--hyp {path}: {error}") from error
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What train.py and val.py share."""
+
+    backend: str | None
+    weights: str
+    data: str
+    image_size: int
+    batch_size: int
+    device: str
+    workers: int
+    project: Path
+    name: str
+    exist_ok: bool
+
+    def __post_init__(self) -> None:
+        require_from("--img", self.image_size, 32)
+        require_from("--batch-size", self.batch_size, 1)
+        require_from("--workers", self.workers, 0)
+
+
+@dataclass(frozen=True)
+class TrainConfig(RunConfig):
+    """The settings of one training run."""
+
+    cfg: str
+    hyp: Path
+    epochs: int
+    seed: int
+    cosine: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_from("--epochs", self.epochs, 1)
+        require_from("--seed", self.seed, 0)
+        if not self.cfg and not self.weights:
+            raise UserError(
+                "no model: give --cfg models/yolov5n.yaml to start from scratch, "
+                "or --weights with a .safetensors file of an earlier run"
+            )
+
+
+@dataclass(frozen=True)
+class ValConfig(RunConfig):
+    """The settings of one validation."""
+
+    confidence_threshold: float
+    iou_threshold: float
+    task: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.weights:
+            raise UserError("--weights is needed: a .safetensors file of a training run")
+        for flag, value in (
+            ("--conf", self.confidence_threshold),
+            ("--iou", self.iou_threshold),
+        ):
+            if not 0 <= value <= 1:
+                raise UserError(f"{flag} {value}; a number from 0 to 1 is needed")
+
+
+def require_from(flag: str, value: int, lowest: int) -> None:
+    """UserError unless value is at least lowest."""
+    if value < lowest:
+        raise UserError(f"{flag} {value}; a whole number from {lowest} up is needed")
+
+
+def parse_train_flags(arguments: Sequence[str] | None = None) -> TrainConfig:
+    """train.py's command line, by default sys.argv; exits with code 2 on an unknown flag."""
+    parser = new_parser("train.py", "Train a YOLOv5 detector on OneFlow or PyTorch.")
+    add_common_flags(parser, batch_size=16, project="runs/train")
+    add = parser.add_argument
+    add("--cfg", type=str.strip, default="", metavar="F", help="model YAML, to start from scratch")
+    add("--hyp", type=Path, default=DEFAULT_HYPERPARAMETERS, help="hyper-parameter YAML")
+    add("--epochs", "--epoch", type=int, default=100, metavar="N", help="passes over the images")
+    add("--seed", type=int, default=0, help="of weights, order and augmentation")
+    add("--cos-lr", dest="cosine", action="store_true", help="cosine instead of linear schedule")
+    add("--bbox_iou_optim", action="store_true", help="fused box loss: not available yet")
+    add("--multi_tensor_optimizer", action="store_true", help="fused update: not available yet")
+    flags = parser.parse_args(arguments)
+    for name in ("bbox_iou_optim", "multi_tensor_optimizer"):
+        if vars(flags).pop(name):
+            raise UserError(
+                f"--{name} selects a fused path that is not built yet; leave the flag out: "
+                "the plain path gives the same numbers"
+            )
+    return TrainConfig(**vars(flags))
+
+
+def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
+    """val.py's command line, by default sys.argv; exits with code 2 on an unknown flag."""
+    parser = new_parser("val.py", "Validate a detector: P, R, mAP50 and mAP50-95 per class.")
+    add_common_flags(parser, batch_size=32, project="runs/val")
+    add = parser.add_argument
+    add("--conf", dest="confidence_threshold", type=float, default=0.001, help="lowest score")
+    add("--iou", dest="iou_threshold", type=float, default=0.6, help="of non-maximum suppression")
+    add("--task", choices=("train", "val", "test"), default="val", help="split of the dataset")
+    return ValConfig(**vars(parser.parse_args(arguments)))
+
+
+def as_document(config: Any) -> dict[str, Any]:
+    """A settings object as plain YAML and JSON values."""
+    return {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in dataclasses.asdict(config).items()
+    }

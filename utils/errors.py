@@ -1,0 +1,12 @@
+"""The error that is the user's to mend."""
+
+from __future__ import annotations
+
+
+class UserError(ValueError):
+    """A mistake in a flag, a file or a dataset.
+
+    Its text names the value, what is accepted and the next step. A command prints it and ends
+    with exit code 2 (`utils.command.run_command`); any other exception is a defect of ours and
+    keeps its traceback.
+    """

@@ -1,0 +1,142 @@
+"""What a run tells: its folder, results.csv, the seconds of each stage, lines on screen."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from tqdm import tqdm
+
+from utils.errors import UserError
+from utils.metrics import EvaluationResult
+
+STAGES = (
+    "data_wait",
+    "to_device",
+    "forward",
+    "loss",
+    "backward",
+    "optimizer",
+    "ema",
+    "validation",
+)
+RESULT_COLUMNS = (
+    "epoch",
+    "train/box_loss",
+    "train/obj_loss",
+    "train/cls_loss",
+    "metrics/precision",
+    "metrics/recall",
+    "metrics/mAP_0.5",
+    "metrics/mAP_0.5:0.95",
+    "val/box_loss",
+    "val/obj_loss",
+    "val/cls_loss",
+    "x/lr0",
+    "x/lr1",
+    "x/lr2",
+    "seconds/epoch",
+    *(f"seconds/{stage}" for stage in STAGES),
+)
+
+Item = TypeVar("Item")
+
+
+class StageTimer:
+    """Seconds spent in each stage since it was made; `with timer("forward"): ...`."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+        self._start = time.perf_counter()
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[stage] += time.perf_counter() - start
+
+    def waiting(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items of an iterable, the wait for each counted as "data_wait"."""
+        iterator = iter(items)
+        while True:
+            with self("data_wait"):
+                item = next(iterator, None)
+            if item is None:
+                return
+            yield item
+
+    def total(self) -> float:
+        """Seconds since the timer was made."""
+        return time.perf_counter() - self._start
+
+
+class ResultsFile:
+    """results.csv: a row an epoch, on disk when `append` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerow(RESULT_COLUMNS)
+
+    def append(self, row: Mapping[str, float]) -> None:
+        """Add a row that has a value for every column."""
+        assert set(row) == set(RESULT_COLUMNS), set(row) ^ set(RESULT_COLUMNS)
+        with open(self.path, "a", newline="", encoding="utf-8") as file:
+            values = [f"{row[name]:.6g}" for name in RESULT_COLUMNS]
+            csv.writer(file).writerow(values)
+
+
+def create_run_folder(project: Path, name: str, exist_ok: bool) -> Path:
+    """project/name, or project/name2, name3, ... when it exists and exist_ok is not set."""
+    try:
+        project.mkdir(parents=True, exist_ok=True)
+        for suffix in ("", *(str(number) for number in range(2, 10_000))):
+            folder = project / f"{name}{suffix}"
+            if exist_ok or not folder.exists():
+                folder.mkdir(exist_ok=exist_ok)
+                return folder
+    except OSError as error:
+        raise UserError(f"--project {project} --name {name}: {error.strerror}") from error
+    raise UserError(f"--project {project} is full of runs called {name}; give another --name")
+
+
+def write_yaml(path: Path, document: Mapping[str, Any]) -> None:
+    """Write settings for a reader's eyes, in the order given."""
+    path.write_text(yaml.safe_dump(dict(document), sort_keys=False), encoding="utf-8")
+
+
+def progress_bar(total: int, description: str) -> tqdm:
+    """A bar on one line of a terminal that leaves no trace; nothing where there is none."""
+    return tqdm(
+        total=total,
+        desc=description,
+        leave=False,
+        dynamic_ncols=True,
+        disable=not sys.stderr.isatty(),
+    )
+
+
+def metrics_table(result: EvaluationResult) -> str:
+    """P, R, mAP50 and mAP50-95 over all classes and per class, as lines of text."""
+    lines = [f"{'class':>20}{'images':>8}{'labels':>8}{'P':>9}{'R':>9}{'mAP50':>9}{'mAP50-95':>10}"]
+    rows: list[tuple[str, int, Sequence[float]]] = [
+        (
+            "all",
+            int(result.num_ground_truth.sum()),
+            (result.mp, result.mr, result.map50, result.map),
+        )
+    ]
+    for index, name in enumerate(result.class_names):
+        if result.num_ground_truth[index]:
+            values = (result.precision, result.recall, result.ap50, result.ap)
+            rows.append((name, int(result.num_ground_truth[index]), [v[index] for v in values]))
+    for name, labels, values in rows:
+        figures = "".join(f"{value:9.4f}" for value in values[:3]) + f"{values[3]:10.4f}"
+        lines.append(f"{name:>20}{result.num_images:8d}{labels:8d}{figures}")
+    return "\n".join(lines)

@@ -1,0 +1,76 @@
+"""Learning rate, momentum and accumulation of each batch, as the public YOLOv5 sets them.
+
+Before: flags and hyper-parameters. After: `train.py::train_step` asks for the settings of a batch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from utils.config import Hyperparameters
+
+NOMINAL_BATCH = 64  # images an optimizer step; smaller batches are accumulated up to it
+MIN_WARMUP_BATCHES = 100
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """The settings of one batch."""
+
+    bias_rate: float  # learning rate of biases
+    weight_rate: float  # learning rate of convolution and BatchNorm weights
+    momentum: float
+    accumulate: int  # batches an optimizer step
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Settings as a function of the batch's number since the start of training."""
+
+    hyp: Hyperparameters
+    epochs: int
+    batches_per_epoch: int
+    batch_size: int
+    cosine: bool
+
+    @property
+    def accumulate(self) -> int:
+        """Batches an optimizer step once warm."""
+        return max(round(NOMINAL_BATCH / self.batch_size), 1)
+
+    @property
+    def weight_decay(self) -> float:
+        """L2 factor for the batch that accumulation really reaches."""
+        return self.hyp.weight_decay * self.batch_size * self.accumulate / NOMINAL_BATCH
+
+    @property
+    def warmup_batches(self) -> int:
+        """Batches over which rates and momentum rise to their own values; 0 for no warm-up."""
+        if self.hyp.warmup_epochs == 0:
+            return 0
+        return max(round(self.hyp.warmup_epochs * self.batches_per_epoch), MIN_WARMUP_BATCHES)
+
+    def at(self, batch_number: int) -> StepSettings:
+        """Settings of a batch, counted from 0 over all epochs."""
+        rate = self.hyp.lr0 * self._decay(batch_number // self.batches_per_epoch)
+        if batch_number > self.warmup_batches or self.warmup_batches == 0:
+            return StepSettings(rate, rate, self.hyp.momentum, self.accumulate)
+        progress = batch_number / self.warmup_batches
+        return StepSettings(
+            bias_rate=_blend(self.hyp.warmup_bias_lr, rate, progress),
+            weight_rate=_blend(0.0, rate, progress),
+            momentum=_blend(self.hyp.warmup_momentum, self.hyp.momentum, progress),
+            accumulate=max(round(_blend(1, NOMINAL_BATCH / self.batch_size, progress)), 1),
+        )
+
+    def _decay(self, epoch: int) -> float:
+        """Factor of the learning rate in an epoch, from 1 towards lrf."""
+        progress = epoch / self.epochs
+        if self.cosine:
+            progress = (1 - math.cos(math.pi * progress)) / 2
+        return _blend(1.0, self.hyp.lrf, progress)
+
+
+def _blend(start: float, end: float, progress: float) -> float:
+    return start + (end - start) * progress
