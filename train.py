@@ -6,6 +6,7 @@ An image becomes a loss in `train_step`: a `Batch` of `utils/data/loader.py` goe
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from utils.config import (
 from utils.data.augment import AugmentConfig
 from utils.data.labels import Sample
 from utils.data.loader import Batch, TrainLoader, ValLoader
-from utils.data.sources import load_dataset, load_samples
+from utils.data.sources import load_dataset
 from utils.errors import UserError
 from utils.images import images_to_tensor
 from utils.metrics import EvaluationResult
@@ -44,7 +45,7 @@ from utils.report import (
     write_yaml,
 )
 from utils.schedule import Schedule
-from val import Validation, evaluate, loader_workers
+from val import Validation, evaluate, load_split, loader_workers
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class TrainState:
     optimizer: Optimizer
     schedule: Schedule
     device: str
+    dtype: str  # of weights and images
     batch_number: int = 0  # batches since the start of training
     last_update: int = -1  # number of the batch of the last optimizer step
     epoch: int = 0  # finished epochs
@@ -86,11 +88,11 @@ class TrainState:
 def main() -> None:
     config = parse_train_flags()
     hyp = read_hyperparameters(config.hyp)
-    augment = AugmentConfig.from_hyperparameters(hyp)
+    augment = augment_settings(hyp)
     start = load_checkpoint(config.weights) if config.weights else None
     dataset = load_dataset(config.data)
-    train_samples = load_samples(dataset, "train")
-    val_samples = load_samples(dataset, "val")
+    train_samples = load_split(dataset, "train")
+    val_samples = load_split(dataset, "val")
     size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
     with TrainLoader(train_samples, size, batch, augment, config.seed, workers) as train_loader:
         train_loader.start()  # its processes start up while the framework is imported
@@ -102,12 +104,16 @@ def main() -> None:
         run = Run(config, hyp, dataset.class_names, folder)
         describe_run(run, state, train_samples)
         with ValLoader(val_samples, size, 2 * batch, workers, model.stride) as val_loader:
-            validation = train(run, state, train_loader, val_loader)
+            validation = train(run, state, train_loader, val_loader, val_samples)
     conclude_run(run, state, validation)
 
 
 def train(
-    run: Run, state: TrainState, train_loader: TrainLoader, val_loader: ValLoader
+    run: Run,
+    state: TrainState,
+    train_loader: TrainLoader,
+    val_loader: ValLoader,
+    val_samples: Sequence[Sample],
 ) -> Validation:
     """Train and validate epoch by epoch; returns the last validation."""
     results = ResultsFile(run.folder / "results.csv")
@@ -116,7 +122,12 @@ def train(
         losses = train_epoch(run, state, train_loader, timer)
         with timer("validation"):
             validation = evaluate(
-                state.ema.model, val_loader, run.class_names, state.device, loss=state.loss
+                state.ema.model,
+                val_loader,
+                val_samples,
+                run.class_names,
+                state.device,
+                loss=state.loss,
             )
         keep_weights(run, state, validation.result)
         report_epoch(results, state, losses, validation, timer)
@@ -147,7 +158,7 @@ def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
     """Forward and backward of one batch and, once enough are accumulated, one update."""
     settings = state.schedule.at(state.batch_number)
     with stage("to_device"):
-        images = images_to_tensor(batch.images, state.device)
+        images = images_to_tensor(batch.images, state.device, state.dtype)
     terms = autograd.value_and_backward(state.model, state.loss, images, batch.targets, stage)
     if state.batch_number - state.last_update >= settings.accumulate:
         with stage("optimizer"):
@@ -161,6 +172,12 @@ def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
         state.last_update = state.batch_number
     state.batch_number += 1
     return terms
+
+
+def augment_settings(hyp: Hyperparameters) -> AugmentConfig:
+    """The hyper-parameters that strengthen the augmentation."""
+    names = [field.name for field in dataclasses.fields(AugmentConfig)]
+    return AugmentConfig(**{name: getattr(hyp, name) for name in names})
 
 
 def build_model(config: TrainConfig, start: Checkpoint | None, num_classes: int) -> Detector:
@@ -198,13 +215,18 @@ def transfer_weights(model: Detector, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def build_state(
-    config: TrainConfig, hyp: Hyperparameters, model: Detector, batches: int, device: str
+    config: TrainConfig,
+    hyp: Hyperparameters,
+    model: Detector,
+    batches: int,
+    device: str,
+    dtype: str = "float32",
 ) -> TrainState:
     """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
     from models.heads.anchor.loss import DetectionLoss, LossGains
 
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
-    model = nn.place(model, device, "float32")
+    model = nn.place(model, device, dtype)
     gains = LossGains.scaled(
         hyp, len(model.head.strides), model.spec.num_classes, config.image_size
     )
@@ -215,6 +237,7 @@ def build_state(
         optimizer=optim.SGD(parameter_groups(model, schedule.weight_decay)),
         schedule=schedule,
         device=device,
+        dtype=dtype,
     )
 
 
@@ -301,8 +324,8 @@ def report_epoch(
     row = {
         "epoch": state.epoch - 1,
         **named("train", losses),
-        "metrics/precision": result.mp,
-        "metrics/recall": result.mr,
+        "metrics/precision": result.mean_precision,
+        "metrics/recall": result.mean_recall,
         "metrics/mAP_0.5": result.map50,
         "metrics/mAP_0.5:0.95": result.map,
         **named("val", validation.losses),
@@ -318,8 +341,8 @@ def report_epoch(
         state.epoch,
         state.schedule.epochs,
         format_losses(losses),
-        result.mp,
-        result.mr,
+        result.mean_precision,
+        result.mean_recall,
         result.map50,
         result.map,
         seconds,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,9 +19,9 @@ from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
 from utils.checkpoint import Checkpoint, load_checkpoint
 from utils.command import run_command
 from utils.config import ValConfig, parse_val_flags
-from utils.data.labels import Sample
+from utils.data.labels import Sample, scan_samples
 from utils.data.loader import Batch, ValLoader
-from utils.data.sources import load_dataset, load_samples
+from utils.data.sources import DatasetSpec, list_images, load_dataset
 from utils.errors import UserError
 from utils.images import images_to_tensor
 from utils.metrics import DetectionEvaluator, EvaluationResult, GroundTruth
@@ -43,8 +44,8 @@ class Validation(NamedTuple):
 
 def main() -> None:
     config = parse_val_flags()
-    dataset = load_dataset(config.data)
-    samples = load_samples(dataset, config.task)
+    dataset = load_dataset(config.data, splits=(config.task,))
+    samples = load_split(dataset, config.task)
     checkpoint = load_checkpoint(config.weights)
     backend.use(config.backend)
     device = backend.device.resolve(config.device)
@@ -61,6 +62,7 @@ def main() -> None:
         validation = evaluate(
             model,
             loader,
+            samples,
             dataset.class_names,
             device,
             config.confidence_threshold,
@@ -73,7 +75,8 @@ def main() -> None:
 def evaluate(
     model: Detector,
     loader: ValLoader,
-    class_names: tuple[str, ...],
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
     device: str,
     confidence_threshold: float = 0.001,
     iou_threshold: float = 0.6,
@@ -83,6 +86,7 @@ def evaluate(
 
     Args:
         model: in evaluation mode.
+        samples: those that the loader was made from.
         loss: adds the mean losses of the batches, as in training.
     """
     evaluator = DetectionEvaluator(class_names)
@@ -95,9 +99,7 @@ def evaluate(
                 if loss is not None:
                     terms = loss(raw, batch.targets)
                     losses += [float(ops.to_numpy(term)) for term in terms[:3]]
-            _add_detections(
-                evaluator, batch, loader.samples, decoded, confidence_threshold, iou_threshold
-            )
+            _add_detections(evaluator, batch, samples, decoded, confidence_threshold, iou_threshold)
             progress.update()
     return Validation(evaluator.result(), losses / len(loader))
 
@@ -105,7 +107,7 @@ def evaluate(
 def _add_detections(
     evaluator: DetectionEvaluator,
     batch: Batch,
-    samples: list[Sample],
+    samples: Sequence[Sample],
     decoded: np.ndarray,
     confidence_threshold: float,
     iou_threshold: float,
@@ -119,6 +121,23 @@ def _add_detections(
         )
         found = found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
         evaluator.add(index, found, ground_truth(samples[index]))
+
+
+def load_split(dataset: DatasetSpec, split: str) -> list[Sample]:
+    """The usable samples of a split; what is left out is listed and counted on screen."""
+    paths = list_images(getattr(dataset, split))
+    report = scan_samples(paths, len(dataset.class_names))
+    for problem in report.problems:
+        log.warning("%s", problem)
+    if report.problems:
+        log.warning(
+            "%s: %d of %d images usable, %d problems listed above",
+            split,
+            len(report.samples),
+            len(paths),
+            len(report.problems),
+        )
+    return report.samples
 
 
 def ground_truth(sample: Sample) -> GroundTruth:

@@ -60,7 +60,9 @@ class Tensor(Protocol):
     def __getitem__(self, index: Any) -> Tensor:
         """Integers, slices and `...` only: a view or a copy. Rows by tensor: `ops.take_rows`."""
 
-    def reshape(self, *shape: int) -> Tensor: ...
+    def reshape(self, *shape: int) -> Tensor:
+        """At least one size; -1 for the one that follows from the others."""
+
     def permute(self, *dims: int) -> Tensor: ...
     def detach(self) -> Tensor: ...
 
@@ -73,7 +75,7 @@ class Ops(Protocol):
         """A copy of a NumPy array of a promised dtype, same shape and dtype.
 
         Raises:
-            ValueError: a dtype outside the promised ones.
+            ValueError: a dtype outside the promised ones, a device that is not there.
         """
 
     def to_numpy(self, x: Tensor) -> np.ndarray:
@@ -120,8 +122,11 @@ class Ops(Protocol):
     def where(self, condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         """x where the bool condition holds, y elsewhere, broadcast (gradient).
 
-        The dtype is that of the tensor among x and y; two tensors share theirs, and two Python
+        x and y are float or int64. The dtype is that of the tensor among them; two Python
         numbers give float32.
+
+        Raises:
+            ValueError: two tensors of unequal dtypes.
         """
 
     # bool in, bool out
@@ -150,15 +155,18 @@ class Ops(Protocol):
         """Joined along a new dimension; ValueError for no tensors or unequal dtypes."""
 
     def take_rows(self, x: Tensor, index: Tensor) -> Tensor:
-        """x[index] along dimension 0, index (K,) int64; ValueError out of range.
+        """x[index] along dimension 0, index (K,) int64; ValueError outside 0 to len(x) - 1.
 
-        The range is checked on a CPU only, where it costs no synchronisation.
+        The range is checked on a CPU only, where it costs little.
         """
 
     def put_rows(self, x: Tensor, index: Tensor, values: Tensor) -> Tensor:
         """A copy of x with x[index] = values along dimension 0.
 
-        index (K,) int64 without repeats, values (K, ...) of x's dtype; range as `take_rows`.
+        index (K,) int64 without repeats, values (K, ...) of x's dtype and row shape.
+
+        Raises:
+            ValueError: values of another shape or dtype; an index that `take_rows` refuses.
         """
 
     # Network and loss (gradient)
@@ -171,23 +179,60 @@ class Ops(Protocol):
         """Mean binary cross-entropy with logits, 0-d; NaN when empty.
 
         positive_weight multiplies the term of target, as `pos_weight` does in both frameworks.
+        target has the dtype of logits and is a constant: no gradient reaches it.
+
+        Raises:
+            ValueError: logits and target of unequal shapes.
         """
 
     def ema_update_(
         self, averages: Sequence[Tensor], values: Sequence[Tensor], decay: float
     ) -> None:
-        """averages[i] = decay * averages[i] + (1 - decay) * values[i], in place, no gradient."""
+        """averages[i] = decay * averages[i] + (1 - decay) * values[i], in place, no gradient.
+
+        Raises:
+            ValueError: unequal numbers of tensors.
+        """
 
 
 class NN(Protocol):
-    """Layers (classes, constructed as named here) and functions of modules."""
+    """Layers (classes, constructed as named here) and functions of modules.
 
-    Module: type[Any]
-    ModuleList: type[Any]
-    Sequential: type[Any]
+    The methods are static and the classes nested so that mypy accepts `class Head(nn.Module)`.
+    Initial weights are the frameworks' own and differ: load them.
+    """
 
+    class Module:
+        """The part of the frameworks' own module class that Duet's code may use.
+
+        Sub-modules, parameters and buffers are attributes. Subclasses define `forward`.
+        """
+
+        training: bool
+
+        def __call__(self, *inputs: Any) -> Any: ...
+        def __getattr__(self, name: str) -> Any: ...
+        def train(self, mode: bool = True) -> Any: ...
+        def eval(self) -> Any: ...
+        def modules(self) -> Any: ...
+
+    class ModuleList(Module):
+        """Sub-modules in a list: parameter names start with the position."""
+
+        def __init__(self, modules: Iterable[Any] = ()) -> None: ...
+        def __iter__(self) -> Any: ...
+        def __len__(self) -> Any: ...
+        def __getitem__(self, index: int) -> Any: ...
+
+    class Sequential(Module):
+        """Sub-modules called one after the other."""
+
+        def __init__(self, *modules: Any) -> None: ...
+        def __iter__(self) -> Any: ...
+        def __getitem__(self, index: int) -> Any: ...
+
+    @staticmethod
     def Conv2d(
-        self,
         in_channels: int,
         out_channels: int,
         kernel_size: int,
@@ -196,37 +241,49 @@ class NN(Protocol):
         groups: int = 1,
         bias: bool = True,
     ) -> Any:
-        """(B, in, H, W) -> (B, out, H', W'); weight (out, in / groups, k, k)."""
+        """(B, in, H, W) -> (B, out, H', W'); weight (out, in / groups, k, k), x of its dtype."""
 
-    def BatchNorm2d(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> Any:
-        """Batch statistics in training (running variance unbiased), running ones in evaluation."""
+    @staticmethod
+    def BatchNorm2d(num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> Any:
+        """Batch statistics in training (running variance unbiased), running ones in evaluation.
 
-    def MaxPool2d(self, kernel_size: int, stride: int, padding: int = 0) -> Any:
+        eps and momentum are rounded to float32, also for float64 tensors.
+        """
+
+    @staticmethod
+    def MaxPool2d(kernel_size: int, stride: int, padding: int = 0) -> Any:
         """Largest value of each window; padding counts as minus infinity."""
 
-    def named_parameters(self, module: Any) -> Iterator[tuple[str, Tensor]]:
+    @staticmethod
+    def named_parameters(module: Any) -> Iterator[tuple[str, Tensor]]:
         """Each parameter once, with its dotted name, in the order of definition."""
 
-    def state_tensors(self, module: Any) -> dict[str, Tensor]:
+    @staticmethod
+    def state_tensors(module: Any) -> dict[str, Tensor]:
         """Parameters and buffers by dotted name: detached, sharing memory with the module."""
 
-    def state_arrays(self, module: Any) -> dict[str, np.ndarray]:
+    @staticmethod
+    def state_arrays(module: Any) -> dict[str, np.ndarray]:
         """Copies of parameters and buffers by dotted name, in the public order."""
 
-    def load_state_arrays(self, module: Any, arrays: Mapping[str, np.ndarray]) -> None:
+    @staticmethod
+    def load_state_arrays(module: Any, arrays: Mapping[str, np.ndarray]) -> None:
         """Copy arrays into the module, cast to its dtypes; requires_grad stays as it was.
 
         Raises:
             ValueError: names or shapes that do not match, naming them; nothing is loaded then.
         """
 
-    def register_buffer(self, module: Any, name: str, array: np.ndarray) -> None:
+    @staticmethod
+    def register_buffer(module: Any, name: str, array: np.ndarray) -> None:
         """Make a NumPy array a buffer of the module: saved and moved with it, not trained."""
 
-    def place(self, module: Any, device: str, dtype: str) -> Any:
+    @staticmethod
+    def place(module: Any, device: str, dtype: str) -> Any:
         """Move the module to a device, its floating tensors to a dtype; returns the module."""
 
-    def frozen_copy(self, module: Any) -> Any:
+    @staticmethod
+    def frozen_copy(module: Any) -> Any:
         """An independent copy in evaluation mode of which nothing requires a gradient."""
 
 
@@ -234,10 +291,14 @@ class Optimizer(Protocol):
     """One optimizer over parameter groups; see `Optim`."""
 
     def step(self, learning_rates: Sequence[float], momentum: float) -> None:
-        """One update with a learning rate per group, from the gradients that are there."""
+        """One update with a learning rate per group, from the gradients that are there.
+
+        Raises:
+            ValueError: another number of learning rates than of groups.
+        """
 
     def zero_grad(self) -> None:
-        """Clear the gradients of all parameters."""
+        """Set the gradients that are there to zero."""
 
     def state_arrays(self) -> dict[str, np.ndarray]:
         """Copies of the state by name, `PARAMETER.momentum` (absent before the first step)."""
@@ -250,10 +311,12 @@ class Optim(Protocol):
     """Optimizers. A group is (parameters by name, weight decay)."""
 
     def SGD(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
-        """SGD with Nesterov momentum (0 switches momentum off) and L2 weight decay.
+        """SGD with Nesterov momentum and L2 weight decay.
 
         g = grad + decay * w;  v = g at the first step, then momentum * v + g;
-        w -= lr * (g + momentum * v)
+        w -= lr * (g + momentum * v). With momentum 0: w -= lr * g, v stays as it is.
+        A parameter whose gradient is None is left alone. Rates, momentum and decay are rounded
+        to float32, also for float64 parameters.
         """
 
 
@@ -273,7 +336,11 @@ class Autograd(Protocol):
         """A leaf tensor copied from a float array that requires a gradient."""
 
     def gradients(self, output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """d output / d input for a 0-d output; zeros for an input that it does not depend on."""
+        """d output / d input for a 0-d output; zeros for an input that it does not depend on.
+
+        Raises:
+            ValueError: an output that is not 0-d, an input that does not require a gradient.
+        """
 
     def value_and_backward(
         self,
@@ -300,7 +367,7 @@ class Device(Protocol):
     """The devices that this process can use."""
 
     def resolve(self, name: str) -> str:
-        """"" -> "cuda:0" if usable, else "cpu"; "cpu"; "0" or "cuda:0" -> "cuda:0".
+        """What the user wrote: "cpu"; "0" or "cuda:0"; "" for the first GPU, else the CPU.
 
         Raises:
             ValueError: a device that is not there, naming those that are.
@@ -331,3 +398,24 @@ MODULES: dict[str, type] = {
     "autograd": Autograd,
     "device": Device,
 }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`python -m backend.contract NAME`: 0 complete, 1 incomplete, 2 not a usable backend."""
+    # Imported here: `completeness` imports this module.
+    from backend import completeness, select
+
+    if len(arguments) != 1:
+        sys.stderr.write(f"usage: python -m backend.contract {'|'.join(select.FRAMEWORKS)}\n")
+        return 2
+    try:
+        lines = completeness.missing(arguments[0])
+    except select.BackendError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

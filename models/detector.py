@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from backend import nn, ops
+from backend import nn
 from backend.contract import Tensor
 from models.graph import IMAGE, ModelSpec, build_layers
 from models.heads.anchor.head import AnchorHead

@@ -129,14 +129,18 @@ def metrics_table(result: EvaluationResult) -> str:
         (
             "all",
             int(result.num_ground_truth.sum()),
-            (result.mp, result.mr, result.map50, result.map),
+            (result.mean_precision, result.mean_recall, result.map50, result.map),
         )
     ]
     for index, name in enumerate(result.class_names):
         if result.num_ground_truth[index]:
-            values = (result.precision, result.recall, result.ap50, result.ap)
-            rows.append((name, int(result.num_ground_truth[index]), [v[index] for v in values]))
+            measures = (result.precision, result.recall, result.ap50, result.ap)
+            figures = [measure[index] for measure in measures]
+            rows.append((name, int(result.num_ground_truth[index]), figures))
     for name, labels, values in rows:
-        figures = "".join(f"{value:9.4f}" for value in values[:3]) + f"{values[3]:10.4f}"
-        lines.append(f"{name:>20}{result.num_images:8d}{labels:8d}{figures}")
+        precision, recall, ap50, ap = values
+        lines.append(
+            f"{name:>20}{result.num_images:8d}{labels:8d}"
+            f"{precision:9.4f}{recall:9.4f}{ap50:9.4f}{ap:10.4f}"
+        )
     return "\n".join(lines)

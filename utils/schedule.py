@@ -53,9 +53,14 @@ class Schedule:
 
     def at(self, batch_number: int) -> StepSettings:
         """Settings of a batch, counted from 0 over all epochs."""
-        rate = self.hyp.lr0 * self._decay(batch_number // self.batches_per_epoch)
+        epoch = batch_number // self.batches_per_epoch
         if batch_number > self.warmup_batches or self.warmup_batches == 0:
+            # The public recipe steps its schedule at the end of an epoch, from before the first:
+            # the rate lags an epoch behind, save in the epoch in which the warm-up ends.
+            lag = 0 if epoch == self.warmup_batches // self.batches_per_epoch else 1
+            rate = self.hyp.lr0 * self._decay(epoch - lag)
             return StepSettings(rate, rate, self.hyp.momentum, self.accumulate)
+        rate = self.hyp.lr0 * self._decay(epoch)
         progress = batch_number / self.warmup_batches
         return StepSettings(
             bias_rate=_blend(self.hyp.warmup_bias_lr, rate, progress),

@@ -1,0 +1,42 @@
+# The demo, by backend. OneFlow's CPU kernels are slow: its demo is smaller.
+DEMO_torch := --hyp data/hyps/hyp.demo.yaml --img 320 --batch 16 --epochs 30
+DEMO_oneflow := --hyp data/hyps/hyp.demo.yaml --img 128 --batch 16 --epochs 2
+DEMO_common := --data shapes --cfg models/yolov5n.yaml --weights '' --name demo
+
+# Any Python from 3.8 on; it only finds or makes those that the backends run in.
+PYTHON ?= python3
+# Empty means both for `make setup`, torch for `make demo`.
+BACKEND ?=
+export PYTEST_ARGS
+
+DEMO_BACKEND = $(or $(BACKEND),torch)
+
+.PHONY: help setup demo test lint clean
+
+help:
+	@echo 'make demo [BACKEND=oneflow]    train and validate YOLOv5n on the built-in dataset'
+	@echo 'make test [PYTEST_ARGS=...]    run the tests on both backends'
+	@echo 'make lint                      run ruff and mypy'
+	@echo 'make setup [BACKEND=...]       only make the environments that the others use'
+	@echo 'make clean                     remove the environments and caches; keeps runs/, datasets/'
+	@echo 'PYTHON=/path/to/python3.12     with any of them: the Python to make .venv/torch of'
+
+setup:
+	@$(PYTHON) -m utils.environments $(BACKEND)
+
+demo:
+	@$(PYTHON) -m utils.environments $(DEMO_BACKEND)
+	@.venv/$(DEMO_BACKEND)/bin/python train.py --backend $(DEMO_BACKEND) \
+		$(DEMO_common) $(DEMO_$(DEMO_BACKEND))
+
+test:
+	@$(PYTHON) -m utils.suites
+
+lint:
+	@$(PYTHON) -m utils.environments torch
+	@.venv/torch/bin/ruff check .
+	@.venv/torch/bin/mypy
+
+clean:
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,24 @@
+"""What everyone imports: `from backend import ops, nn, optim, autograd, device`.
+
+Each name is a namespace that finds its functions in the chosen backend on first use; importing
+this package imports no framework. `backend.use(name)` chooses one explicitly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from backend.select import BackendError, Namespace, use
+
+if TYPE_CHECKING:
+    from backend import contract
+    from backend.contract import NN as nn
+else:
+    nn = Namespace("nn")
+
+ops = cast("contract.Ops", Namespace("ops"))
+optim = cast("contract.Optim", Namespace("optim"))
+autograd = cast("contract.Autograd", Namespace("autograd"))
+device = cast("contract.Device", Namespace("device"))
+
+__all__ = ["BackendError", "autograd", "device", "nn", "ops", "optim", "use"]

@@ -1,0 +1,104 @@
+"""Preconditions of the contract that are the same for every backend; imports no framework.
+
+Each function but `as_float32` raises ValueError naming the value and what is accepted, or
+returns None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+DTYPES = ("float32", "float64", "int64", "uint8", "bool")
+FLOAT_DTYPES = ("float32", "float64")
+CPU = "cpu"
+
+
+def as_float32(constant: float) -> float:
+    """The constant as OneFlow's kernels keep it, so that float64 runs agree to the last digits."""
+    return float(np.float32(constant))
+
+
+def known_dtype(name: str, accepted: Sequence[str] = DTYPES) -> None:
+    if name not in accepted:
+        raise ValueError(f"dtype {name!r} is not supported; accepted: {', '.join(accepted)}")
+
+
+def known_capability(name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise ValueError(f"unknown capability {name!r}; known: {', '.join(known)}")
+
+
+def one_dtype(names: Iterable[str]) -> None:
+    """There is at least one tensor, and all have one dtype."""
+    different = sorted(set(names))
+    if len(different) != 1:
+        raise ValueError(f"tensors of one dtype are needed, not: {', '.join(different) or 'none'}")
+
+
+def not_empty(shape: Sequence[int], dim: int) -> None:
+    if shape[dim] == 0:
+        raise ValueError(f"no largest value along dimension {dim} of shape {tuple(shape)}")
+
+
+def same_shape(shape: Sequence[int], other: Sequence[int]) -> None:
+    if tuple(shape) != tuple(other):
+        raise ValueError(f"shapes must be equal, not {tuple(shape)} and {tuple(other)}")
+
+
+def row_index(shape: Sequence[int], dtype: str) -> None:
+    if dtype != "int64" or len(shape) != 1:
+        raise ValueError(f"a row index must be (K,) int64, not {tuple(shape)} {dtype}")
+
+
+def rows_in_range(lowest: int, highest: int, num_rows: int) -> None:
+    if lowest < 0 or highest >= num_rows:
+        raise ValueError(f"row indices {lowest} to {highest} reach outside 0 to {num_rows - 1}")
+
+
+def row_values(
+    shape: Sequence[int], dtype: str, wanted_shape: Sequence[int], wanted_dtype: str
+) -> None:
+    if tuple(shape) != tuple(wanted_shape) or dtype != wanted_dtype:
+        raise ValueError(
+            f"row values must be {tuple(wanted_shape)} {wanted_dtype}, not {tuple(shape)} {dtype}"
+        )
+
+
+def scalar_output(shape: Sequence[int], inputs_require_grad: Iterable[bool]) -> None:
+    """A gradient is asked of a 0-d output, for inputs that record one."""
+    if len(shape) != 0:
+        raise ValueError(f"gradients are those of a 0-d output, not {tuple(shape)}")
+    if not all(inputs_require_grad):
+        raise ValueError("each input must require a gradient; make it with autograd.variable")
+
+
+def module_state(shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.ndarray]) -> None:
+    """The arrays have exactly these names and shapes; the first five problems are named."""
+    problems = [f"{name} is missing" for name in shapes if name not in arrays]
+    problems += [f"{name} is unknown" for name in arrays if name not in shapes]
+    problems += [
+        f"{name} is {arrays[name].shape}, not {tuple(shape)}"
+        for name, shape in shapes.items()
+        if name in arrays and arrays[name].shape != tuple(shape)
+    ]
+    if problems:
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise ValueError(f"arrays do not fit the module: {'; '.join(problems[:5])}{more}")
+
+
+def optimizer_state(shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.ndarray]) -> None:
+    """Each array belongs to one of these names and has its shape; names may be absent."""
+    for name, array in arrays.items():
+        if name not in shapes:
+            raise ValueError(f"optimizer state {name!r} belongs to no parameter of this model")
+        if array.shape != tuple(shapes[name]):
+            raise ValueError(
+                f"optimizer state {name!r} is {array.shape}, not {tuple(shapes[name])}"
+            )
+
+
+def equal_counts(count: int, wanted: int, what: str) -> None:
+    if count != wanted:
+        raise ValueError(f"{count} {what}, but {wanted} are needed")

@@ -1,0 +1,57 @@
+"""Gradients under OneFlow; `contract.Autograd` says what each function promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import oneflow
+from oneflow import Tensor
+
+from backend import checks
+from backend.oneflow import ops
+from backend.oneflow.device import synchronize
+
+
+def no_grad() -> AbstractContextManager[Any]:
+    return oneflow.no_grad()
+
+
+def variable(array: np.ndarray, device: str = "cpu") -> Tensor:
+    checks.known_dtype(array.dtype.name, checks.FLOAT_DTYPES)
+    return ops.tensor(array, device).requires_grad_()
+
+
+def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    checks.scalar_output(output.shape, (x.requires_grad for x in inputs))
+    # OneFlow refuses an input that the output does not depend on: each is tied to it by the
+    # sum of none of its elements, which is 0 and has gradient 0.
+    for x in inputs:
+        output = output + x.reshape(x.numel())[:0].sum().to(output.dtype)
+    return list(oneflow.autograd.grad(output, list(inputs)))
+
+
+def value_and_backward(
+    model: Callable[[Tensor], Any],
+    loss: Callable[[Any, Any], Any],
+    images: Tensor,
+    targets: Any,
+    stage: Callable[[str], AbstractContextManager[Any]],
+) -> Any:
+    device = ops.device_of(images)
+    with stage("forward"):
+        predictions = model(images)
+        synchronize(device)
+    with stage("loss"):
+        terms = loss(predictions, targets)
+        synchronize(device)
+    with stage("backward"):
+        terms.total.backward()
+        synchronize(device)
+    return terms
+
+
+def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
+    return oneflow.nn.utils.clip_grad_norm_(list(parameters), max_norm)

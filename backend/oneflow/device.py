@@ -1,0 +1,57 @@
+"""Devices under OneFlow; `contract.Device` says what each function promises."""
+
+from __future__ import annotations
+
+import oneflow
+
+from backend import checks
+from backend.checks import CPU
+
+# The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
+LAST_SUPPORTED_MAJOR = 8
+
+
+def resolve(name: str) -> str:
+    devices = _usable()
+    if name == "":
+        return devices[0]
+    wanted = f"cuda:{name}" if name.isdecimal() else name
+    if wanted not in devices:
+        raise ValueError(f"device {name!r} is not there; this process has: {', '.join(devices)}")
+    return wanted
+
+
+def synchronize(device: str) -> None:
+    # Ops are queued on a CPU too.
+    oneflow._oneflow_internal.eager.Sync()
+    if device != CPU:
+        oneflow.cuda.synchronize(device)
+
+
+def describe(device: str) -> str:
+    if device == CPU:
+        return f"OneFlow {oneflow.__version__}, CPU"
+    return f"OneFlow {oneflow.__version__}, {oneflow.cuda.get_device_name(device)}"
+
+
+def set_threads(count: int) -> None:
+    # Nothing to limit: convolution uses one thread, and no setting changes that.
+    return
+
+
+def supports(capability: str) -> bool:
+    answers = {"cpu_threads": False, "cuda": _usable() != [CPU]}
+    checks.known_capability(capability, answers)
+    return answers[capability]
+
+
+def _usable() -> list[str]:
+    """The devices that can be used, the preferred one first."""
+    # Asking a device's capability without a driver would end the process.
+    count = oneflow.cuda.device_count() if oneflow.cuda.is_available() else 0
+    fit = [
+        f"cuda:{index}"
+        for index in range(count)
+        if oneflow.cuda.get_device_capability(index)[0] <= LAST_SUPPORTED_MAJOR
+    ]
+    return [*fit, CPU]

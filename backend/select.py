@@ -1,0 +1,189 @@
+"""Which framework this process uses: chosen once, imported on first use.
+
+The order of choice: the name given (`--backend`), the environment variable YOLO_BACKEND, the
+launcher that started the process, the framework that is installed (PyTorch before OneFlow).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+ENVIRONMENT_VARIABLE = "YOLO_BACKEND"
+
+
+class Framework(NamedTuple):
+    """What must be known of a framework before it is imported."""
+
+    package: str
+    launcher: str
+    required_version: str | None  # None: any
+    startup_noise: tuple[str, ...]  # lines on stderr that contain one of these mean nothing
+
+
+FRAMEWORKS: dict[str, Framework] = {
+    "torch": Framework("torch", "torchrun", None, ()),
+    "oneflow": Framework(
+        "oneflow",
+        "python -m oneflow.distributed.launch",
+        "0.9.0",
+        ("libibverbs not available", "CUDA driver version is insufficient"),
+    ),
+}
+
+_bound: str | None = None
+
+
+class BackendError(ValueError):
+    """No backend, or not this one, can be used; the message names the remedy."""
+
+
+class Namespace:
+    """One module of the chosen backend; each function is looked up once, then kept here."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        # Tools ask any object for private names; that must not choose a backend.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value = getattr(importlib.import_module(f"backend.{use()}.{self._module}"), name)
+        self.__dict__[name] = value
+        return value
+
+
+def use(name: str | None = None) -> str:
+    """Bind this process to a backend and import its framework.
+
+    Args:
+        name: "torch", "oneflow" or None: the one in use, else see the order of choice above.
+
+    Returns:
+        The name of the backend in use.
+
+    Raises:
+        BackendError: unknown, not installed, not importable, unfit for the launcher, or another
+            one is already in use.
+    """
+    global _bound
+    if name is not None:
+        _check_known(name, "--backend")
+    if _bound is None:
+        chosen = choose(name)
+        _import_backend(chosen)
+        _bound = chosen
+    elif name is not None and name != _bound:
+        raise BackendError(
+            f"backend {name!r} was asked for, but this process already uses {_bound!r}; "
+            "a process has one backend: start another process for the other"
+        )
+    return _bound
+
+
+def choose(name: str | None) -> str:
+    """The backend that `use(name)` would bind; imports nothing. Errors as in `use`."""
+    asked = name or os.environ.get(ENVIRONMENT_VARIABLE) or None
+    launched = _backend_of_launcher()
+    if asked is not None:
+        _check_known(asked, "--backend" if name else ENVIRONMENT_VARIABLE)
+        _check_launcher(asked, launched)
+    wanted = asked or launched
+    if wanted is None:
+        return _first_installed()
+    problem = _installation_problem(wanted)
+    if problem is not None:
+        raise BackendError(problem)
+    return wanted
+
+
+def _first_installed() -> str:
+    problems = {name: _installation_problem(name) for name in FRAMEWORKS}
+    for name, problem in problems.items():
+        if problem is None:
+            return name
+    raise BackendError("; ".join(problem for problem in problems.values() if problem))
+
+
+def _backend_of_launcher() -> str | None:
+    """The framework whose launcher set this process's environment, None without one."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return "torch"
+    if {"RANK", "WORLD_SIZE", "MASTER_ADDR", "GLOG_log_dir"} <= os.environ.keys():
+        return "oneflow"
+    return None
+
+
+def _check_known(name: str, source: str) -> None:
+    if name not in FRAMEWORKS:
+        raise BackendError(
+            f"unknown backend {name!r} in {source}; accepted: {', '.join(FRAMEWORKS)}"
+        )
+
+
+def _check_launcher(name: str, launched: str | None) -> None:
+    if launched is not None and name != launched:
+        raise BackendError(
+            f"backend {name!r} cannot run under `{FRAMEWORKS[launched].launcher}`; start it "
+            f"with `{FRAMEWORKS[name].launcher}`, or choose backend {launched!r}"
+        )
+
+
+def _installation_problem(name: str) -> str | None:
+    """Why a backend cannot be used, with the remedy; None if it is installed."""
+    framework = FRAMEWORKS[name]
+    remedy = f"run `make setup BACKEND={name}` and use the Python in .venv/{name}"
+    specification = importlib.util.find_spec(framework.package)
+    # A folder that only has the name is found too, without an origin.
+    if specification is None or specification.origin is None:
+        return f"backend {name!r} is not installed for {sys.executable}; {remedy}"
+    if framework.required_version is None:
+        return None
+    found = importlib.metadata.version(framework.package)
+    if found.partition("+")[0] != framework.required_version:
+        return (
+            f"backend {name!r} needs {framework.package} {framework.required_version}, "
+            f"but {sys.executable} has {found}; {remedy}"
+        )
+    return None
+
+
+def _import_backend(name: str) -> None:
+    framework = FRAMEWORKS[name]
+    captured: list[str] = []
+    try:
+        with _stderr_captured(captured):
+            importlib.import_module(f"backend.{name}")
+    except Exception as error:
+        raise BackendError(
+            f"backend {name!r} is installed but cannot be imported: {error}\n"
+            + "".join(captured)
+            + f"run `make setup BACKEND={name}` to install it afresh"
+        ) from error
+    for line in captured:
+        if not any(noise in line for noise in framework.startup_noise):
+            sys.stderr.write(line)
+
+
+@contextmanager
+def _stderr_captured(lines: list[str]) -> Iterator[None]:
+    """Collect what the process, its C libraries included, writes to standard error."""
+    sys.stderr.flush()
+    original = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(original, 2)
+            os.close(original)
+            file.seek(0)
+            lines.extend(file.read().decode(errors="replace").splitlines(keepends=True))

@@ -1,0 +1,45 @@
+"""Devices under PyTorch; `contract.Device` says what each function promises."""
+
+from __future__ import annotations
+
+import torch
+
+from backend import checks
+from backend.checks import CPU
+
+
+def resolve(name: str) -> str:
+    devices = _usable()
+    if name == "":
+        return devices[0]
+    wanted = f"cuda:{name}" if name.isdecimal() else name
+    if wanted not in devices:
+        raise ValueError(f"device {name!r} is not there; this process has: {', '.join(devices)}")
+    return wanted
+
+
+def synchronize(device: str) -> None:
+    if device != CPU:
+        torch.cuda.synchronize(device)
+
+
+def describe(device: str) -> str:
+    if device == CPU:
+        return f"PyTorch {torch.__version__}, CPU with {torch.get_num_threads()} threads"
+    return f"PyTorch {torch.__version__}, {torch.cuda.get_device_name(device)}"
+
+
+def set_threads(count: int) -> None:
+    torch.set_num_threads(count)
+
+
+def supports(capability: str) -> bool:
+    answers = {"cpu_threads": True, "cuda": torch.cuda.is_available()}
+    checks.known_capability(capability, answers)
+    return answers[capability]
+
+
+def _usable() -> list[str]:
+    """The devices that can be used, the preferred one first."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return [*(f"cuda:{index}" for index in range(count)), CPU]

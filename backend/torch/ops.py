@@ -1,0 +1,200 @@
+"""Functions of tensors under PyTorch; `contract.Ops` says what each one promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from backend import checks
+from backend.torch.device import resolve
+
+Shape = Sequence[int]
+
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "int64": torch.int64,
+    "uint8": torch.uint8,
+    "bool": torch.bool,
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
+    dtype = dtype_named(array.dtype.name)
+    # A fresh array in native order: PyTorch reads neither negative strides nor swapped bytes.
+    copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    return torch.from_numpy(copied).to(resolve(device), dtype)
+
+
+def to_numpy(x: Tensor) -> np.ndarray:
+    return x.detach().to("cpu", copy=True).numpy()
+
+
+def dtype_of(x: Tensor) -> str:
+    return NAMES[x.dtype]
+
+
+def device_of(x: Tensor) -> str:
+    return str(x.device)
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    return x.to(dtype_named(dtype))
+
+
+def move(x: Tensor, device: str) -> Tensor:
+    return x.to(resolve(device))
+
+
+def zeros(shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor:
+    return torch.zeros(tuple(shape), dtype=dtype_named(dtype), device=resolve(device))
+
+
+def full(shape: Shape, value: float, dtype: str = "float32", device: str = "cpu") -> Tensor:
+    return torch.full(tuple(shape), value, dtype=dtype_named(dtype), device=resolve(device))
+
+
+def exp(x: Tensor) -> Tensor:
+    return torch.exp(x)
+
+
+def log(x: Tensor) -> Tensor:
+    return torch.log(x)
+
+
+def sqrt(x: Tensor) -> Tensor:
+    return torch.sqrt(x)
+
+
+def atan(x: Tensor) -> Tensor:
+    return torch.atan(x)
+
+
+def absolute(x: Tensor) -> Tensor:
+    return torch.abs(x)
+
+
+def floor(x: Tensor) -> Tensor:
+    return torch.floor(x)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    return torch.sigmoid(x)
+
+
+def silu(x: Tensor) -> Tensor:
+    return functional.silu(x)
+
+
+def clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
+    return torch.clamp(x, low, high)
+
+
+def minimum(x: Tensor, y: Tensor) -> Tensor:
+    return torch.minimum(x, y)
+
+
+def maximum(x: Tensor, y: Tensor) -> Tensor:
+    return torch.maximum(x, y)
+
+
+def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
+    tensors = [value for value in (x, y) if isinstance(value, Tensor)]
+    if len(tensors) == 2:
+        checks.one_dtype(map(dtype_of, tensors))
+    dtype = tensors[0].dtype if tensors else torch.float32
+
+    def as_tensor(value: Tensor | float) -> Tensor:
+        if isinstance(value, Tensor):
+            return value
+        return torch.full((), value, dtype=dtype, device=condition.device)
+
+    return torch.where(condition, as_tensor(x), as_tensor(y))
+
+
+def isfinite(x: Tensor) -> Tensor:
+    return torch.isfinite(x)
+
+
+def logical_and(x: Tensor, y: Tensor) -> Tensor:
+    return torch.logical_and(x, y)
+
+
+def logical_or(x: Tensor, y: Tensor) -> Tensor:
+    return torch.logical_or(x, y)
+
+
+def logical_not(x: Tensor) -> Tensor:
+    return torch.logical_not(x)
+
+
+def sum(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return torch.sum(x, dim, keepdim)
+
+
+def mean(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return torch.mean(x, dim, keepdim)
+
+
+def amax(x: Tensor, dim: int) -> Tensor:
+    checks.not_empty(x.shape, dim)
+    return torch.amax(x, dim)
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    checks.one_dtype(map(dtype_of, tensors))
+    return torch.cat(list(tensors), dim)
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    checks.one_dtype(map(dtype_of, tensors))
+    return torch.stack(list(tensors), dim)
+
+
+def take_rows(x: Tensor, index: Tensor) -> Tensor:
+    _check_rows(x, index)
+    # Not index_select: its backward is not deterministic on CUDA.
+    return x[index]
+
+
+def put_rows(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    _check_rows(x, index)
+    rows = (len(index), *x.shape[1:])
+    checks.row_values(values.shape, dtype_of(values), rows, dtype_of(x))
+    return x.index_put((index,), values)
+
+
+def upsample_nearest_2x(x: Tensor) -> Tensor:
+    return functional.interpolate(x, scale_factor=2.0, mode="nearest")
+
+
+def bce_with_logits(logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> Tensor:
+    checks.same_shape(logits.shape, target.shape)
+    weight = None
+    if positive_weight != 1.0:
+        weight = torch.full((), positive_weight, dtype=logits.dtype, device=logits.device)
+    return functional.binary_cross_entropy_with_logits(logits, target.detach(), pos_weight=weight)
+
+
+def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
+    checks.equal_counts(len(values), len(averages), "values")
+    with torch.no_grad():
+        for average, value in zip(averages, values, strict=True):
+            average.lerp_(value, 1.0 - decay)
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """The framework's dtype; ValueError for a name outside the promised ones."""
+    checks.known_dtype(name)
+    return DTYPES[name]
+
+
+def _check_rows(x: Tensor, index: Tensor) -> None:
+    checks.row_index(index.shape, dtype_of(index))
+    if index.device.type == "cpu" and index.numel() > 0:
+        checks.rows_in_range(int(index.min()), int(index.max()), x.shape[0])

@@ -1,0 +1,17 @@
+"""Every check: importing the files registers theirs."""
+
+from tests.conformance import (  # noqa: F401
+    checks_autograd,
+    checks_boundary,
+    checks_device,
+    checks_elementwise,
+    checks_layers,
+    checks_modules,
+    checks_network,
+    checks_optim,
+    checks_shapes,
+    checks_tensor,
+)
+from tests.conformance.judging import CHECKS
+
+__all__ = ["CHECKS"]

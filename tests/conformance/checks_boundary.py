@@ -1,0 +1,162 @@
+"""Checks of `contract.Ops`: NumPy boundary, dtype, device and creation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.conformance.judging import (
+    CLEAR_ERROR,
+    SHAPES,
+    Backend,
+    assert_equal,
+    assert_gradient,
+    assert_raises,
+    judges,
+    uniform,
+)
+
+DTYPES = ("float32", "float64", "int64", "uint8", "bool")
+
+
+@judges("ops.tensor")
+def keeps_shape_dtype_and_values(b: Backend) -> None:
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            array = uniform(shape, dtype, 0, 200)
+            assert_equal(b.ops.to_numpy(b.ops.tensor(array)), array)
+            assert b.ops.dtype_of(b.ops.tensor(array)) == dtype
+
+
+@judges("ops.tensor")
+def reads_any_memory_layout(b: Backend) -> None:
+    array = uniform((4, 6))
+    big_endian = array.astype(">f8")
+    for view in (array.T, array[::-1], array[:, ::-2], array[1:3, 2:4], big_endian):
+        assert_equal(b.ops.to_numpy(b.ops.tensor(view)), np.array(view, "float64"))
+    read_only = array.copy()
+    read_only.setflags(write=False)
+    assert_equal(b.ops.to_numpy(b.ops.tensor(read_only)), array)
+
+
+@judges("ops.tensor")
+def does_not_see_later_writes_to_the_array(b: Backend) -> None:
+    # Several times over: with aliasing and a queue of ops it is a race.
+    for size in (1, 1000, 100_000):
+        array = np.ones(size)
+        x = b.ops.tensor(array)
+        doubled = x * 2.0
+        array[...] = 5.0
+        assert_equal(b.ops.to_numpy(x), np.ones(size))
+        assert_equal(b.ops.to_numpy(doubled), np.full(size, 2.0))
+
+
+@judges("ops.tensor")
+def refuses_other_dtypes_and_absent_devices(b: Backend) -> None:
+    for dtype in ("int32", "float16", "complex64", "uint16"):
+        assert_raises(ValueError, lambda dtype=dtype: b.ops.tensor(np.zeros(2, dtype)), dtype)
+    assert_raises(ValueError, lambda: b.ops.tensor(np.array(["a"])), "str")
+    assert_raises(ValueError, lambda: b.ops.tensor(np.zeros(2), "cuda:99"), "cuda:99")
+
+
+@judges("ops.to_numpy")
+def gives_a_copy_that_shares_nothing(b: Backend) -> None:
+    x = b.ops.tensor(np.ones((2, 3)))
+    array = b.ops.to_numpy(x)
+    array[...] = 7.0
+    assert_equal(b.ops.to_numpy(x), np.ones((2, 3)))
+
+
+@judges("ops.to_numpy")
+def is_complete_and_detached(b: Backend) -> None:
+    x = b.autograd.variable(np.ones((200, 200)))
+    y = x
+    for _ in range(50):
+        y = y + x * 1.0
+    found = b.ops.to_numpy(y)
+    assert type(found) is np.ndarray
+    assert_equal(found, np.full((200, 200), 51.0))
+    assert_equal(b.ops.to_numpy(x.permute(1, 0)[3]), np.ones(200))
+
+
+@judges("ops.dtype_of")
+def names_every_dtype(b: Backend) -> None:
+    for dtype in DTYPES:
+        assert b.ops.dtype_of(b.ops.tensor(np.zeros((2,), dtype))) == dtype
+
+
+@judges("ops.device_of")
+def the_processor_is_called_cpu(b: Backend) -> None:
+    assert b.ops.device_of(b.ops.zeros((2,))) == "cpu"
+    assert b.ops.device_of(b.autograd.variable(np.ones(2)) * 2.0) == "cpu"
+
+
+@judges("ops.cast")
+def converts_as_numpy_does(b: Backend) -> None:
+    array = np.array([0.0, 0.2, 1.0, 1.7, 2.5, 200.9])
+    for source in DTYPES:
+        for target in DTYPES:
+            for x in (array.astype(source), array[:0].astype(source), array[3, ...].astype(source)):
+                x = np.asarray(x)
+                found = b.ops.cast(b.ops.tensor(x), target)
+                assert_equal(b.ops.to_numpy(found), x.astype(target))
+    negative = b.ops.cast(b.ops.tensor(np.array([-1.7, -0.2])), "int64")
+    assert_equal(b.ops.to_numpy(negative), np.array([-1, 0]))
+
+
+@judges("ops.cast")
+def gradient_flows_through_a_cast(b: Backend) -> None:
+    x = b.autograd.variable(np.array([1.0, 2.0], "float32"))
+    total = b.ops.sum(b.ops.cast(x, "float64") * b.ops.tensor(np.array([3.0, 4.0])))
+    (gradient,) = b.autograd.gradients(total, [x])
+    assert_equal(b.ops.to_numpy(gradient), np.array([3.0, 4.0], "float32"))
+
+
+@judges("ops.cast")
+def refuses_an_unknown_dtype(b: Backend) -> None:
+    assert_raises(ValueError, lambda: b.ops.cast(b.ops.zeros((2,)), "float"), "'float'")
+
+
+@judges("ops.move")
+def keeps_values_and_gradient(b: Backend) -> None:
+    for shape in SHAPES:
+        x = uniform(shape)
+        assert_equal(b.ops.to_numpy(b.ops.move(b.ops.tensor(x), "cpu")), x)
+        assert_gradient(b, lambda x: b.ops.move(x, "cpu"), lambda x: x, x)
+    assert b.ops.device_of(b.ops.move(b.ops.zeros((2,)), "cpu")) == "cpu"
+
+
+@judges("ops.move")
+def refuses_an_absent_device(b: Backend) -> None:
+    assert_raises(ValueError, lambda: b.ops.move(b.ops.zeros((2,)), "cuda:99"), "cuda:99")
+
+
+@judges("ops.zeros")
+def zeros_of_every_shape_and_dtype(b: Backend) -> None:
+    for shape in SHAPES:
+        assert_equal(b.ops.to_numpy(b.ops.zeros(shape)), np.zeros(shape, "float32"))
+        for dtype in DTYPES:
+            assert_equal(b.ops.to_numpy(b.ops.zeros(list(shape), dtype)), np.zeros(shape, dtype))
+
+
+@judges("ops.full")
+def constants_of_every_shape_and_dtype(b: Backend) -> None:
+    for shape in SHAPES:
+        assert_equal(b.ops.to_numpy(b.ops.full(shape, 0.1)), np.full(shape, 0.1, "float32"))
+        for dtype in DTYPES:
+            found = b.ops.full(shape, 1, dtype, "cpu")
+            assert_equal(b.ops.to_numpy(found), np.full(shape, 1, dtype))
+    assert_equal(b.ops.to_numpy(b.ops.full((), 0.1, "float64")), np.array(0.1))
+
+
+@judges("ops.zeros")
+def zeros_refuses_what_is_not_there(b: Backend) -> None:
+    assert_raises(ValueError, lambda: b.ops.zeros((2,), "int32"), "int32")
+    assert_raises(ValueError, lambda: b.ops.zeros((2,), device="cuda:99"), "cuda:99")
+    assert_raises(CLEAR_ERROR, lambda: b.ops.zeros((-1,)))
+
+
+@judges("ops.full")
+def full_refuses_what_is_not_there(b: Backend) -> None:
+    assert_raises(ValueError, lambda: b.ops.full((2,), 1, "half"), "half")
+    assert_raises(ValueError, lambda: b.ops.full((2,), 1, device="gpu"), "gpu")
+    assert_raises(CLEAR_ERROR, lambda: b.ops.full((-1,), 1))

@@ -1,0 +1,72 @@
+"""Checks of `contract.Device`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import time
+
+import numpy as np
+
+import backend
+from backend.contract import CAPABILITIES
+from backend.select import FRAMEWORKS
+from tests.conformance.judging import Backend, assert_raises, judges
+
+
+@judges("device.resolve")
+def resolves_to_what_is_there(b: Backend) -> None:
+    assert b.device.resolve("cpu") == "cpu"
+    if b.device.supports("cuda"):
+        assert [b.device.resolve(name) for name in ("", "0", "cuda:0")] == ["cuda:0"] * 3
+    else:
+        assert b.device.resolve("") == "cpu"
+        assert_raises(ValueError, lambda: b.device.resolve("0"), "cpu")
+        assert_raises(ValueError, lambda: b.device.resolve("cuda:0"), "cpu")
+    for name in ("99", "cuda:99", "gpu", "cuda", "CPU", "0,1", "-1"):
+        assert_raises(ValueError, lambda name=name: b.device.resolve(name), repr(name))
+
+
+@judges("device.synchronize")
+def nothing_is_left_to_do_afterwards(b: Backend) -> None:
+    shares = []
+    # The best of three, since the machine may be busy with something else.
+    for _ in range(3):
+        x = b.ops.tensor(np.ones((500, 500)))
+        start = time.perf_counter()
+        for _ in range(10):
+            x = b.ops.atan(x)
+        assert b.device.synchronize("cpu") is None
+        done = time.perf_counter()
+        b.ops.to_numpy(x[0, 0])
+        shares.append((time.perf_counter() - done) / (done - start))
+    assert min(shares) < 0.5
+
+
+@judges("device.describe")
+def one_line_with_the_version(b: Backend) -> None:
+    line = b.device.describe("cpu")
+    package = FRAMEWORKS[backend.use()].package
+    assert importlib.metadata.version(package).partition("+")[0] in line
+    assert "CPU" in line and "\n" not in line
+
+
+@judges("device.set_threads")
+def limits_what_the_processor_computes_with(b: Backend) -> None:
+    assert b.device.set_threads(1) is None
+    layer = b.nn.Conv2d(32, 32, 3)
+    images = b.ops.zeros((4, 32, 64, 64))
+    wall, cpu = time.perf_counter(), time.process_time()
+    b.ops.to_numpy(layer(images))
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    b.device.set_threads(os.cpu_count() or 1)
+    if b.device.supports("cpu_threads"):
+        # A second thread would add up to 100 %; a busy machine only lowers the ratio.
+        assert cpu < 1.5 * wall + 0.02
+
+
+@judges("device.supports")
+def answers_for_each_capability(b: Backend) -> None:
+    for capability in CAPABILITIES:
+        assert isinstance(b.device.supports(capability), bool)
+    assert_raises(ValueError, lambda: b.device.supports("teleportation"), "cpu_threads")

@@ -1,0 +1,246 @@
+"""Checks of `contract.NN`: modules and their state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.conformance.judging import Backend, assert_equal, assert_raises, judges, uniform
+
+NAMES = (
+    "stem.conv.weight",
+    "stem.bn.weight",
+    "stem.bn.bias",
+    "heads.0.weight",
+    "heads.0.bias",
+)
+STATE_NAMES = (
+    "grid",
+    "stem.conv.weight",
+    "stem.bn.weight",
+    "stem.bn.bias",
+    "stem.bn.running_mean",
+    "stem.bn.running_var",
+    "stem.bn.num_batches_tracked",
+    "heads.0.weight",
+    "heads.0.bias",
+)
+
+
+def build(b: Backend, grid: np.ndarray | None = None) -> Any:
+    """A small network with a module in a list and a buffer of its own."""
+
+    class Stem(b.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = b.nn.Conv2d(2, 3, 1, bias=False)
+            self.bn = b.nn.BatchNorm2d(3)
+
+        def forward(self, x: Any) -> Any:
+            return self.bn(self.conv(x))
+
+    class Network(b.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = Stem()
+            self.heads = b.nn.ModuleList([b.nn.Conv2d(3, 1, 1)])
+            b.nn.register_buffer(self, "grid", np.ones((2, 1)) if grid is None else grid)
+
+        def forward(self, x: Any) -> Any:
+            return [head(self.stem(x)) for head in self.heads]
+
+    return Network()
+
+
+def random_state(b: Backend, module: Any) -> dict[str, np.ndarray]:
+    return {
+        name: uniform(array.shape, array.dtype.name, 1, 9, seed)
+        for seed, (name, array) in enumerate(b.nn.state_arrays(module).items())
+    }
+
+
+def assert_state(b: Backend, module: Any, wanted: dict[str, np.ndarray]) -> None:
+    found = b.nn.state_arrays(module)
+    assert list(found) == list(wanted)
+    for name, array in wanted.items():
+        assert_equal(found[name], array)
+
+
+@judges("nn.Module")
+def calls_forward_and_passes_the_mode_on(b: Backend) -> None:
+    network = build(b)
+    (output,) = network(b.ops.zeros((1, 2, 4, 4)))
+    assert tuple(output.shape) == (1, 1, 4, 4)
+    assert network.training and network.stem.bn.training
+    network.eval()
+    assert not network.training and not network.stem.bn.training
+    network.train()
+    assert network.stem.bn.training
+    assert len(list(network.modules())) == 6
+
+
+@judges("nn.ModuleList")
+def lists_modules_by_position(b: Backend) -> None:
+    first, second = b.nn.Conv2d(1, 1, 1), b.nn.BatchNorm2d(1)
+    modules = b.nn.ModuleList([first, second])
+    assert len(modules) == 2
+    assert modules[0] is first and modules[-1] is second
+    assert [module for module in modules] == [first, second]
+    assert [name for name, _ in b.nn.named_parameters(modules)][:3] == [
+        "0.weight",
+        "0.bias",
+        "1.weight",
+    ]
+    assert list(b.nn.ModuleList()) == []
+
+
+@judges("nn.Sequential")
+def calls_modules_in_order(b: Backend) -> None:
+    class Halve(b.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x / 2.0
+
+    class Increase(b.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x + 1.0
+
+    increase = Increase()
+    chain = b.nn.Sequential(Halve(), increase)
+    assert_equal(b.ops.to_numpy(chain(b.ops.full((2,), 4.0))), np.full(2, 3.0, "float32"))
+    assert chain[1] is increase and list(chain)[1] is increase
+    names = [
+        name for name, _ in b.nn.named_parameters(b.nn.Sequential(Halve(), b.nn.BatchNorm2d(1)))
+    ]
+    assert names == ["1.weight", "1.bias"]
+
+
+@judges("nn.named_parameters")
+def each_parameter_once_in_order_of_definition(b: Backend) -> None:
+    network = build(b)
+    parameters = list(b.nn.named_parameters(network))
+    assert tuple(name for name, _ in parameters) == NAMES
+    assert all(parameter.requires_grad for _, parameter in parameters)
+    shared = network.heads[0]
+    network.again = shared
+    assert tuple(name for name, _ in b.nn.named_parameters(network)) == NAMES
+
+
+@judges("nn.state_tensors")
+def detached_and_sharing_memory(b: Backend) -> None:
+    network = build(b)
+    tensors = b.nn.state_tensors(network)
+    assert tuple(tensors) == STATE_NAMES
+    assert not any(tensor.requires_grad for tensor in tensors.values())
+    state = random_state(b, network)
+    b.nn.load_state_arrays(network, state)
+    for name, array in state.items():
+        assert_equal(b.ops.to_numpy(tensors[name]), array)
+    assert all(parameter.requires_grad for _, parameter in b.nn.named_parameters(network))
+
+
+@judges("nn.state_arrays")
+def copies_by_public_name(b: Backend) -> None:
+    network = build(b)
+    arrays = b.nn.state_arrays(network)
+    assert tuple(arrays) == STATE_NAMES
+    assert arrays["stem.bn.num_batches_tracked"].dtype == np.int64
+    wanted = {name: array.copy() for name, array in arrays.items()}
+    for array in arrays.values():
+        array[...] = 77
+    assert_state(b, network, wanted)
+
+
+@judges("nn.load_state_arrays")
+def copies_and_casts_what_it_loads(b: Backend) -> None:
+    network = build(b)
+    state = random_state(b, network)
+    given = {name: array.astype("float64") for name, array in state.items()}
+    b.nn.load_state_arrays(network, given)
+    for array in given.values():
+        array[...] = 77
+    assert_state(b, network, state)
+    halves = {name: np.ones(array.shape, "float16") for name, array in state.items()}
+    b.nn.load_state_arrays(network, halves)
+    assert_state(b, network, {name: np.ones_like(array) for name, array in state.items()})
+
+
+@judges("nn.load_state_arrays")
+def keeps_requires_grad_as_it_was(b: Backend) -> None:
+    network = build(b)
+    frozen = b.nn.frozen_copy(network)
+    for module, wanted in ((network, True), (frozen, False)):
+        b.nn.load_state_arrays(module, random_state(b, module))
+        assert all(p.requires_grad is wanted for _, p in b.nn.named_parameters(module))
+
+
+@judges("nn.load_state_arrays")
+def loads_nothing_that_does_not_fit(b: Backend) -> None:
+    network = build(b)
+    before, state = b.nn.state_arrays(network), random_state(b, network)
+    renamed = {name.replace("heads", "tails"): array for name, array in state.items()}
+    for wrong, text in (
+        ({name: array for name, array in state.items() if name != "heads.0.bias"}, "heads.0.bias"),
+        (state | {"extra": np.zeros(2)}, "extra"),
+        (state | {"grid": np.zeros((3, 3))}, "grid"),
+        (renamed, "tails.0.weight"),
+        ({}, "grid"),
+    ):
+        assert_raises(ValueError, lambda wrong=wrong: b.nn.load_state_arrays(network, wrong), text)
+        assert_state(b, network, before)
+
+
+@judges("nn.register_buffer")
+def saved_and_placed_but_not_trained(b: Backend) -> None:
+    grid = np.array([[1.0, 2.0]])
+    network = build(b, grid)
+    grid[...] = 77.0
+    assert "grid" in b.nn.state_arrays(network)
+    assert_equal(b.nn.state_arrays(network)["grid"], np.array([[1.0, 2.0]]))
+    assert_equal(b.ops.to_numpy(network.grid * 2.0), np.array([[2.0, 4.0]]))
+    assert "grid" not in dict(b.nn.named_parameters(network))
+    assert not network.grid.requires_grad
+    b.nn.place(network, "cpu", "float32")
+    assert b.ops.dtype_of(network.grid) == "float32"
+
+
+@judges("nn.place")
+def casts_floating_tensors_only(b: Backend) -> None:
+    network = build(b)
+    frozen = b.nn.frozen_copy(network)
+    for module, wanted in ((network, True), (frozen, False)):
+        state = random_state(b, module)
+        b.nn.load_state_arrays(module, state)
+        for dtype in ("float64", "float32"):
+            assert b.nn.place(module, "cpu", dtype) is module
+            cast = {n: a if a.dtype.kind == "i" else a.astype(dtype) for n, a in state.items()}
+            assert_state(b, module, cast)
+            (output,) = module(b.ops.zeros((2, 2, 4, 4), dtype))
+            assert b.ops.dtype_of(output) == dtype
+            b.nn.load_state_arrays(module, state)
+        assert all(p.requires_grad is wanted for _, p in b.nn.named_parameters(module))
+
+
+@judges("nn.place")
+def place_refuses_what_is_not_there(b: Backend) -> None:
+    network = build(b)
+    for dtype in ("int64", "half", "float"):
+        assert_raises(ValueError, lambda dtype=dtype: b.nn.place(network, "cpu", dtype), dtype)
+    assert_raises(ValueError, lambda: b.nn.place(network, "cuda:99", "float32"), "cuda:99")
+
+
+@judges("nn.frozen_copy")
+def independent_and_without_gradient(b: Backend) -> None:
+    network = build(b)
+    state = random_state(b, network)
+    b.nn.load_state_arrays(network, state)
+    frozen = b.nn.frozen_copy(network)
+    assert network.training and not frozen.training and not frozen.stem.bn.training
+    assert not any(parameter.requires_grad for _, parameter in b.nn.named_parameters(frozen))
+    assert all(parameter.requires_grad for _, parameter in b.nn.named_parameters(network))
+    b.nn.load_state_arrays(network, {name: array + 1 for name, array in state.items()})
+    assert_state(b, frozen, state)
+    (output,) = frozen(b.ops.zeros((1, 2, 4, 4)))
+    assert not output.requires_grad
+    again = b.nn.frozen_copy(frozen)
+    assert not any(parameter.requires_grad for _, parameter in b.nn.named_parameters(again))

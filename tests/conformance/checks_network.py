@@ -1,0 +1,122 @@
+"""Checks of `contract.Ops`: network and loss."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.conformance.judging import (
+    Backend,
+    assert_equal,
+    assert_gradient,
+    assert_raises,
+    assert_values,
+    judges,
+    uniform,
+)
+
+
+def upsample(x: np.ndarray) -> np.ndarray:
+    return x.repeat(2, axis=2).repeat(2, axis=3)
+
+
+@judges("ops.upsample_nearest_2x")
+def repeats_each_value_four_times(b: Backend) -> None:
+    for shape in ((2, 3, 4, 5), (1, 1, 1, 1), (0, 3, 2, 2), (2, 1, 3, 2)):
+        for dtype in ("float32", "float64"):
+            assert_values(b, b.ops.upsample_nearest_2x, upsample, uniform(shape, dtype))
+        assert_gradient(b, b.ops.upsample_nearest_2x, upsample, uniform(shape))
+
+
+def bce(logits: np.ndarray, target: np.ndarray, positive_weight: float = 1.0) -> np.ndarray:
+    """-mean(w t log s + (1 - t) log(1 - s)) with log s = -log(1 + e^-x), without overflow."""
+    log_sigmoid = -np.logaddexp(0.0, -logits)
+    log_one_minus = -np.logaddexp(0.0, logits)
+    terms = positive_weight * target * log_sigmoid + (1.0 - target) * log_one_minus
+    return np.asarray(-terms.mean()).astype(logits.dtype)
+
+
+@judges("ops.bce_with_logits")
+def mean_over_all_elements(b: Backend) -> None:
+    for shape in ((3,), (2, 3), (2, 3, 2, 2), ()):
+        for weight in (1.0, 2.5, 0.3):
+            for dtype in ("float32", "float64"):
+                assert_values(
+                    b,
+                    lambda x, t, weight=weight: b.ops.bce_with_logits(x, t, weight),
+                    lambda x, t, weight=weight: bce(x, t, weight),
+                    uniform(shape, dtype, -6, 6),
+                    uniform(shape, dtype, 0, 1, seed=1),
+                )
+
+
+@judges("ops.bce_with_logits")
+def gradient_reaches_the_logits_only(b: Backend) -> None:
+    target = uniform((2, 3), low=0, high=1, seed=1)
+    for weight in (1.0, 2.5):
+        assert_gradient(
+            b,
+            lambda x, weight=weight: b.ops.bce_with_logits(x, b.ops.tensor(target), weight),
+            lambda x, weight=weight: bce(x, target, weight),
+            uniform((2, 3), low=-4, high=4),
+        )
+        logits, variable = b.autograd.variable(uniform((2, 3))), b.autograd.variable(target)
+        loss = b.ops.bce_with_logits(logits, variable, weight)
+        _, gradient = b.autograd.gradients(loss, [logits, variable])
+        assert_equal(b.ops.to_numpy(gradient), np.zeros((2, 3)))
+
+
+@judges("ops.bce_with_logits")
+def large_logits_do_not_overflow_and_nothing_is_nan(b: Backend) -> None:
+    logits = np.array([1000.0, -1000.0, 1000.0], "float32")
+    assert_values(b, b.ops.bce_with_logits, bce, logits, np.array([0.0, 1.0, 1.0], "float32"))
+    for weight in (1.0, 2.5):
+        x = b.autograd.variable(np.zeros((0, 3), "float32"))
+        empty = b.ops.bce_with_logits(x, b.ops.zeros((0, 3)), weight)
+        assert_equal(b.ops.to_numpy(empty), np.array(np.nan, "float32"))
+        (gradient,) = b.autograd.gradients(empty, [x])
+        assert_equal(b.ops.to_numpy(gradient), np.zeros((0, 3), "float32"))
+
+
+@judges("ops.bce_with_logits")
+def refuses_two_shapes(b: Backend) -> None:
+    for left, right in (((2,), (3,)), ((2, 3), (3, 2)), ((2, 3), (3,))):
+        x, target = b.ops.zeros(left), b.ops.zeros(right)
+        for weight in (1.0, 2.5):
+            assert_raises(
+                ValueError,
+                lambda x=x, t=target, w=weight: b.ops.bce_with_logits(x, t, w),
+                str(right),
+            )
+
+
+@judges("ops.ema_update_")
+def averages_in_place(b: Backend) -> None:
+    for dtype in ("float32", "float64"):
+        arrays = [uniform(shape, dtype, seed=i) for i, shape in enumerate([(3,), (2, 2), (), (0,)])]
+        averages = [b.ops.tensor(array) for array in arrays]
+        values = [b.ops.tensor(array * 3.0 + 1.0) for array in map(np.asarray, arrays)]
+        b.ops.ema_update_(averages, values, 0.9)
+        for average, array in zip(averages, arrays, strict=True):
+            wanted = 0.9 * array.astype("float64") + 0.1 * (array.astype("float64") * 3.0 + 1.0)
+            assert_equal(b.ops.to_numpy(average), np.asarray(wanted).astype(dtype))
+
+
+@judges("ops.ema_update_")
+def changes_the_module_that_owns_the_tensors(b: Backend) -> None:
+    module = b.nn.BatchNorm2d(2)
+    averages = b.nn.state_tensors(b.nn.frozen_copy(module))
+    names = ("weight", "bias")
+    values = [b.autograd.variable(np.full(2, 5.0, "float32")) for _ in names]
+    b.ops.ema_update_([averages[name] for name in names], values, 0.5)
+    assert_equal(b.ops.to_numpy(averages["weight"]), np.full(2, 3.0, "float32"))
+    own = b.nn.state_tensors(module)
+    b.ops.ema_update_([own[name] for name in names], values, 0.5)
+    assert_equal(b.nn.state_arrays(module)["bias"], np.full(2, 2.5, "float32"))
+    assert all(parameter.requires_grad for _, parameter in b.nn.named_parameters(module))
+
+
+@judges("ops.ema_update_")
+def accepts_none_and_refuses_unequal_numbers(b: Backend) -> None:
+    b.ops.ema_update_([], [], 0.5)
+    x = b.ops.zeros((2,))
+    assert_raises(ValueError, lambda: b.ops.ema_update_([x, x], [x], 0.5), "1 values")

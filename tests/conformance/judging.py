@@ -1,0 +1,198 @@
+"""The judge of a backend: checks are functions of its namespaces, and NumPy says what is right.
+
+A check raises AssertionError and nothing else when the backend breaks its promise, so that the
+same checks can be shown to reject the wrong versions in `wrong/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import backend
+
+# Where the contract promises no ValueError, any early exception will do: the process lives on.
+CLEAR_ERROR = (ValueError, RuntimeError, IndexError, TypeError)
+
+# About ten units in the last place, the error of an elementary function of either library.
+RELATIVE_TOLERANCE = {"float32": 1e-6, "float64": 1e-14}
+
+SHAPES = ((3,), (2, 3), (2, 1, 4), (), (0,), (0, 3), (2, 0))
+
+# What the methods and operators of `contract.Tensor` mean, as functions.
+TENSOR_METHODS: dict[str, Callable[..., Any]] = {
+    "__add__": lambda x, y: x + y,
+    "__radd__": lambda x, number: number + x,
+    "__sub__": lambda x, y: x - y,
+    "__rsub__": lambda x, number: number - x,
+    "__mul__": lambda x, y: x * y,
+    "__rmul__": lambda x, number: number * x,
+    "__truediv__": lambda x, y: x / y,
+    "__rtruediv__": lambda x, number: number / x,
+    "__pow__": lambda x, number: x**number,
+    "__neg__": lambda x: -x,
+    "__lt__": lambda x, y: x < y,
+    "__le__": lambda x, y: x <= y,
+    "__gt__": lambda x, y: x > y,
+    "__ge__": lambda x, y: x >= y,
+    "__getitem__": lambda x, index: x[index],
+    "reshape": lambda x, *shape: x.reshape(*shape),
+    "permute": lambda x, *dims: x.permute(*dims),
+    "detach": lambda x: x.detach(),
+    "shape": lambda x: x.shape,
+    "ndim": lambda x: x.ndim,
+    "requires_grad": lambda x: x.requires_grad,
+    "grad": lambda x: x.grad,
+}
+
+
+class Overlay:
+    """A namespace of which one attribute is replaced."""
+
+    def __init__(self, base: Any, name: str, value: Any) -> None:
+        self._base = base
+        setattr(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._base, name)
+
+
+class Backend:
+    """The namespaces that a check judges."""
+
+    def __init__(self) -> None:
+        self.ops: Any = backend.ops
+        self.nn: Any = backend.nn
+        self.optim: Any = backend.optim
+        self.autograd: Any = backend.autograd
+        self.device: Any = backend.device
+        self.tensor: Any = Overlay(None, "_methods", TENSOR_METHODS)
+        for name, method in TENSOR_METHODS.items():
+            setattr(self.tensor, name, method)
+
+    def replaced(self, module: str, name: str, value: Any) -> Backend:
+        """The same backend but for one function or class."""
+        other = Backend()
+        setattr(other, module, Overlay(getattr(self, module), name, value))
+        return other
+
+
+class Check(NamedTuple):
+    """One promise: the contract's name that it judges, what it looks at, and how."""
+
+    name: str
+    label: str
+    run: Callable[[Backend], None]
+
+
+CHECKS: list[Check] = []
+
+
+def judges(name: str, label: str = "") -> Callable[[Any], Any]:
+    """Register a function of a backend as a check of a name such as "ops.where"."""
+
+    def register(function: Callable[[Backend], None]) -> Callable[[Backend], None]:
+        CHECKS.append(Check(name, label or function.__name__, function))
+        return function
+
+    return register
+
+
+def uniform(
+    shape: Sequence[int],
+    dtype: str = "float64",
+    low: float = -2.0,
+    high: float = 2.0,
+    seed: int = 0,
+) -> np.ndarray:
+    """Numbers that depend on nothing but the arguments."""
+    generator = np.random.Generator(np.random.Philox(seed))
+    return np.asarray(generator.uniform(low, high, tuple(shape))).astype(dtype)
+
+
+def assert_equal(found: np.ndarray, wanted: np.ndarray, tolerance: float | None = None) -> None:
+    """Same dtype, shape and values; the tolerance is relative to the largest value wanted."""
+    assert found.dtype == wanted.dtype, f"dtype {found.dtype}, not {wanted.dtype}"
+    assert found.shape == wanted.shape, f"shape {found.shape}, not {wanted.shape}"
+    if wanted.dtype.kind != "f":
+        np.testing.assert_array_equal(found, wanted)
+        return
+    tolerance = RELATIVE_TOLERANCE[wanted.dtype.name] if tolerance is None else tolerance
+    finite = np.abs(wanted[np.isfinite(wanted)])
+    np.testing.assert_allclose(
+        found, wanted, rtol=tolerance, atol=tolerance * finite.max(initial=0.0), equal_nan=True
+    )
+
+
+def assert_values(
+    b: Backend,
+    function: Callable[..., Any],
+    reference: Callable[..., Any],
+    *arrays: np.ndarray,
+    tolerance: float | None = None,
+) -> None:
+    """function of tensors equals reference of arrays; float in, the same float out."""
+    found = function(*map(b.ops.tensor, arrays))
+    with np.errstate(all="ignore"):
+        wanted = np.asarray(reference(*arrays))
+    floats = {array.dtype for array in arrays if array.dtype.kind == "f"}
+    if wanted.dtype.kind == "f" and floats:
+        # NumPy 1 makes float64 of a 0-d float32 and a Python number.
+        (dtype,) = floats
+        wanted = wanted.astype(dtype)
+    assert_equal(b.ops.to_numpy(found), wanted, tolerance)
+
+
+def assert_gradient(
+    b: Backend,
+    function: Callable[..., Any],
+    reference: Callable[..., Any],
+    *arrays: np.ndarray,
+) -> None:
+    """Gradients of a weighted sum of function's output equal differences of reference."""
+    inputs = [b.autograd.variable(array) for array in arrays]
+    weights = uniform(np.shape(reference(*arrays)), seed=99)
+    total = b.ops.sum(function(*inputs) * b.ops.tensor(weights))
+    found = b.autograd.gradients(total, inputs)
+    wanted = central_differences(lambda *x: float(np.sum(reference(*x) * weights)), arrays)
+    for gradient, difference in zip(found, wanted, strict=True):
+        # The differences err by step² and by rounding / step, both far below this.
+        assert_equal(b.ops.to_numpy(gradient), difference, tolerance=1e-7)
+
+
+def central_differences(
+    function: Callable[..., float], arrays: Sequence[np.ndarray], step: float = 1e-5
+) -> list[np.ndarray]:
+    """The gradient of a function of float64 arrays, element by element."""
+    return [
+        np.array(list(_differences(function, arrays, position, step))).reshape(array.shape)
+        for position, array in enumerate(arrays)
+    ]
+
+
+def _differences(
+    function: Callable[..., float], arrays: Sequence[np.ndarray], position: int, step: float
+) -> Iterator[float]:
+    for element in range(arrays[position].size):
+        shifted = []
+        for sign in (1.0, -1.0):
+            changed = [array.astype("float64") for array in arrays]
+            changed[position].reshape(-1)[element] += sign * step
+            shifted.append(function(*changed))
+        yield (shifted[0] - shifted[1]) / (2 * step)
+
+
+def assert_raises(
+    errors: type[Exception] | tuple[type[Exception], ...],
+    function: Callable[[], Any],
+    text: str = "",
+) -> None:
+    """function raises one of errors, with text in its message."""
+    try:
+        function()
+    except errors as error:
+        assert text in str(error), f"{text!r} is not in: {error}"
+        return
+    raise AssertionError("nothing was raised")

@@ -1,0 +1,13 @@
+"""Judges the backend that YOLO_BACKEND names against its contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.all_checks import CHECKS
+from tests.conformance.judging import Backend, Check
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: f"{check.name}-{check.label}")
+def test_backend_keeps_its_promise(check: Check) -> None:
+    check.run(Backend())

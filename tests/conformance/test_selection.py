@@ -1,0 +1,151 @@
+"""Which backend a process gets, from its arguments, environment, launcher and packages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import backend
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "1", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1"}
+ONEFLOW_LAUNCH = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1", "GLOG_log_dir": "log"}
+
+CHOOSE = """
+import sys
+from backend import select
+try:
+    print(select.choose(sys.argv[1] or None))
+except select.BackendError as error:
+    print("refused:", error)
+assert not {"torch", "oneflow"} & set(sys.modules)
+"""
+
+
+def install(folder: Path, package: str, version: str, code: str = "") -> None:
+    """A package in a folder of its own, as far as Python's import system can tell."""
+    (folder / package).mkdir()
+    (folder / package / "__init__.py").write_text(code)
+    metadata = folder / f"{package}-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Name: {package}\nVersion: {version}\n")
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    """Both frameworks, installed but empty."""
+    install(tmp_path, "torch", "2.13.0+cpu")
+    install(tmp_path, "oneflow", "0.9.0")
+    return tmp_path
+
+
+def run(
+    code: str, folder: Path, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run code where only the packages in folder are installed."""
+    kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
+    path = os.pathsep.join([str(REPOSITORY), str(folder)])
+    return subprocess.run(
+        # -S: without the site-packages of this Python.
+        [sys.executable, "-S", "-B", "-c", code, *arguments],
+        env={**kept, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def choose(folder: Path, name: str = "", **environment: str) -> str:
+    result = run(CHOOSE, folder, name, **environment)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_the_name_comes_before_the_environment(packages: Path) -> None:
+    assert choose(packages, "oneflow", YOLO_BACKEND="torch") == "oneflow"
+
+
+def test_the_environment_comes_before_what_is_installed(packages: Path) -> None:
+    assert choose(packages, YOLO_BACKEND="oneflow") == "oneflow"
+    assert choose(packages, YOLO_BACKEND="") == "torch"
+
+
+def test_the_launcher_comes_before_what_is_installed(packages: Path) -> None:
+    assert choose(packages, **ONEFLOW_LAUNCH) == "oneflow"
+    assert choose(packages, **TORCHRUN) == "torch"
+    assert choose(packages, "oneflow", **ONEFLOW_LAUNCH) == "oneflow"
+
+
+def test_without_a_wish_the_installed_one_is_taken(tmp_path: Path, packages: Path) -> None:
+    assert choose(packages) == "torch"
+    only_oneflow = tmp_path / "only_oneflow"
+    only_oneflow.mkdir()
+    install(only_oneflow, "oneflow", "0.9.0+cu117")
+    assert choose(only_oneflow) == "oneflow"
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones(packages: Path) -> None:
+    assert "--backend; accepted: torch, oneflow" in choose(packages, "jax")
+    assert "'jax' in YOLO_BACKEND" in choose(packages, YOLO_BACKEND="jax")
+
+
+@pytest.mark.parametrize("name", ["torch", "oneflow"])
+def test_a_backend_that_is_not_installed_names_the_remedy(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    answer = choose(tmp_path, name)
+    assert answer.startswith("refused:")
+    assert f"make setup BACKEND={name}" in answer
+
+
+def test_without_any_backend_both_remedies_are_named(tmp_path: Path) -> None:
+    answer = choose(tmp_path)
+    assert "make setup BACKEND=torch" in answer and "make setup BACKEND=oneflow" in answer
+
+
+def test_the_unusable_oneflow_of_newer_pythons_is_refused(tmp_path: Path) -> None:
+    install(tmp_path, "oneflow", "0.7.0")
+    for answer in (choose(tmp_path, "oneflow"), choose(tmp_path)):
+        assert "needs oneflow 0.9.0" in answer and "has 0.7.0" in answer
+        assert "make setup BACKEND=oneflow" in answer
+
+
+def test_a_backend_under_the_launcher_of_the_other_is_refused(packages: Path) -> None:
+    answer = choose(packages, "oneflow", **TORCHRUN)
+    assert "cannot run under `torchrun`" in answer
+    assert "python -m oneflow.distributed.launch" in answer
+    assert "torchrun" in choose(packages, "torch", **ONEFLOW_LAUNCH)
+    assert "cannot run under" in choose(packages, YOLO_BACKEND="torch", **ONEFLOW_LAUNCH)
+
+
+def test_a_failed_import_is_an_error_that_shows_what_was_written(tmp_path: Path) -> None:
+    install(tmp_path, "oneflow", "0.9.0")
+    install(
+        tmp_path,
+        "torch",
+        "2.13.0",
+        "import os; os.write(2, b'no such kernel\\n'); raise ImportError('libx.so.8')",
+    )
+    result = run("import backend; backend.use('torch')", tmp_path)
+    assert result.returncode == 1
+    message = result.stderr.partition("BackendError")[2]
+    for part in ("'torch' is installed but cannot be imported", "libx.so.8", "no such kernel"):
+        assert part in message
+
+
+def test_what_an_import_writes_is_shown_unless_it_is_known_noise(tmp_path: Path) -> None:
+    install(tmp_path, "torch", "2.13.0", "import os; os.write(2, b'a real warning\\n')")
+    result = run("import os, backend; backend.use('torch'); os.write(2, b'after')", tmp_path)
+    assert result.stderr == "a real warning\nafter"
+
+
+def test_a_second_backend_in_one_process_is_refused() -> None:
+    used = backend.use()
+    assert backend.use(used) == used
+    (other,) = {"torch", "oneflow"} - {used}
+    with pytest.raises(backend.BackendError, match=f"already uses '{used}'.*another process"):
+        backend.use(other)
+    assert backend.use() == used

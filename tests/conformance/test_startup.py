@@ -1,0 +1,118 @@
+"""How a process with the chosen backend starts, is interrupted, and finds its functions."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import backend
+from backend import completeness, contract
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """A Python process with the backend that is tested."""
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=REPOSITORY,
+        env={**os.environ, "YOLO_BACKEND": backend.use()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_start_up_writes_nothing() -> None:
+    process = start("-c", "from backend import ops; print(ops.dtype_of(ops.zeros((1,))))")
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "float32\n", "")
+
+
+INTERRUPTED = """
+import time
+from backend import ops
+ops.zeros((1,))
+try:
+    print("ready", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+finally:
+    print("cleaned up")
+"""
+
+
+def test_control_c_is_a_keyboard_interrupt() -> None:
+    process = start("-c", INTERRUPTED)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "interrupted\ncleaned up\n", "")
+
+
+HANDLED = """
+import os, signal
+signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
+from backend import ops
+ops.zeros((1,))
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_an_interrupt_handler_set_before_stays() -> None:
+    process = start("-c", HANDLED)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "handled\n", "")
+
+
+def test_a_function_is_looked_up_once() -> None:
+    found = backend.ops.atan
+    assert vars(backend.ops)["atan"] is found
+    assert found is importlib.import_module(f"backend.{backend.use()}.ops").atan
+
+
+def test_the_contract_command_finds_the_backend_complete() -> None:
+    process = start("-m", "backend.contract", backend.use())
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "", "")
+
+
+def test_the_contract_command_lists_what_is_missing_or_differs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = backend.use()
+    ops, nn, optim = (
+        importlib.import_module(f"backend.{name}.{m}") for m in ("ops", "nn", "optim")
+    )
+    monkeypatch.delattr(ops, "where")
+    monkeypatch.setattr(ops, "sum", lambda x, axis=None, keepdim=False: x)
+    monkeypatch.setattr(nn, "MaxPool2d", lambda kernel_size, stride, padding=1: None)
+    monkeypatch.delattr(optim.SGD, "zero_grad")
+    assert contract.main([name]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "ops.where is missing",
+        "ops.sum takes (x, axis=None, keepdim=False), not (x, dim=None, keepdim=False)",
+        "nn.MaxPool2d takes (kernel_size, stride, padding=1), not (kernel_size, stride, padding=0)",
+        "optim.SGD.zero_grad is missing",
+    ]
+
+
+def test_the_contract_command_refuses_an_unknown_backend(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert contract.main(["jax"]) == 2
+    assert "accepted: torch, oneflow" in capsys.readouterr().err
+    assert contract.main([]) == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_every_promised_module_is_a_namespace() -> None:
+    assert set(contract.MODULES) < set(backend.__all__)
+    assert completeness.missing(backend.use()) == []

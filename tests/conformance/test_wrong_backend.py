@@ -1,0 +1,46 @@
+"""The judge is judged: every mistake of the wrong backend must be rejected."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend import completeness, contract
+from tests.conformance.all_checks import CHECKS
+from tests.conformance.judging import Backend, Check
+from tests.conformance.wrong import wrong_nn, wrong_ops, wrong_tensor, wrong_training  # noqa: F401
+from tests.conformance.wrong.registry import WRONG, Wrong
+
+
+def promised_names() -> set[str]:
+    """Every name of the contract: "ops.where", "Tensor.__add__", "Optimizer.step", ..."""
+    owners = {**contract.MODULES, "Tensor": contract.Tensor, "Optimizer": contract.Optimizer}
+    return {
+        f"{path}.{name}" for path, owner in owners.items() for name in completeness.members(owner)
+    }
+
+
+def rejects(check: Check, backend: Backend) -> bool:
+    try:
+        check.run(backend)
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: f"{wrong.name} {wrong.mistake}")
+def test_a_mistake_is_rejected(wrong: Wrong) -> None:
+    backend = wrong.applied(Backend())
+    assert any(rejects(check, backend) for check in CHECKS if check.name == wrong.name)
+
+
+def test_every_promised_name_has_a_check_and_a_wrong_version() -> None:
+    assert {check.name for check in CHECKS} == promised_names()
+    assert {wrong.name for wrong in WRONG} == promised_names()
+
+
+def test_the_optimizer_that_mistakes_are_made_from_is_right() -> None:
+    right = Backend()
+    backend = right.replaced("optim", "SGD", wrong_training.sgd(right))
+    for check in CHECKS:
+        if check.name.startswith(("optim.", "Optimizer.")):
+            check.run(backend)

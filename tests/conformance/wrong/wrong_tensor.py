@@ -1,0 +1,80 @@
+"""Mistakes in the methods and operators of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.conformance.judging import TENSOR_METHODS, Backend
+from tests.conformance.wrong.registry import register
+
+
+def without_gradient(name: str) -> Any:
+    """The operator of name on detached tensors."""
+
+    def build(b: Backend) -> Any:
+        def detached(value: Any) -> Any:
+            return value.detach() if hasattr(value, "detach") else value
+
+        return lambda *values: TENSOR_METHODS[name](*map(detached, values))
+
+    return build
+
+
+def of_float64(name: str) -> Any:
+    """The operator of name with its result promoted, as NumPy 0-d arrays once were."""
+    return lambda b: lambda *values: b.ops.cast(TENSOR_METHODS[name](*values), "float64")
+
+
+def instead(name: str) -> Any:
+    """Another operator than the one asked for."""
+    return lambda b: TENSOR_METHODS[name]
+
+
+ARITHMETIC = ("__add__", "__sub__", "__mul__", "__truediv__")
+register((f"Tensor.{name}", "has no gradient", without_gradient(name)) for name in ARITHMETIC)
+register((f"Tensor.{name}", "promotes", of_float64(name)) for name in ARITHMETIC)
+register(
+    (
+        ("Tensor.__radd__", "promotes", of_float64("__radd__")),
+        ("Tensor.__rmul__", "promotes", of_float64("__rmul__")),
+        ("Tensor.__rsub__", "is not reflected", instead("__sub__")),
+        ("Tensor.__rtruediv__", "is not reflected", instead("__truediv__")),
+        ("Tensor.__pow__", "has no gradient", without_gradient("__pow__")),
+        (
+            "Tensor.__pow__",
+            "goes by the logarithm",
+            lambda b: lambda x, n: b.ops.exp(b.ops.log(x) * n),
+        ),
+        ("Tensor.__neg__", "has no gradient", without_gradient("__neg__")),
+        ("Tensor.__lt__", "includes equality", instead("__le__")),
+        ("Tensor.__le__", "excludes equality", instead("__lt__")),
+        ("Tensor.__gt__", "includes equality", instead("__ge__")),
+        ("Tensor.__ge__", "is not less", lambda b: lambda x, y: b.ops.logical_not(x < y)),
+        ("Tensor.__getitem__", "has no gradient", lambda b: lambda x, i: x[i].detach()),
+        (
+            "Tensor.reshape",
+            "reads columns first",
+            lambda b: (
+                lambda x, *shape: b.ops.tensor(
+                    np.reshape(b.ops.to_numpy(x), shape, order="F").copy()
+                )
+            ),
+        ),
+        (
+            "Tensor.permute",
+            "inverts the order",
+            lambda b: lambda x, *dims: x.permute(*(int(d) for d in np.argsort(dims))),
+        ),
+        ("Tensor.detach", "keeps the gradient", lambda b: lambda x: x),
+        ("Tensor.shape", "holds NumPy integers", lambda b: lambda x: tuple(np.array(x.shape))),
+        ("Tensor.ndim", "is at least 1", lambda b: lambda x: max(1, x.ndim)),
+        ("Tensor.requires_grad", "is always True", lambda b: lambda x: True),
+        (
+            "Tensor.grad",
+            "is zeros before the first backward",
+            lambda b: lambda x: b.ops.zeros(x.shape) if x.grad is None else x.grad,
+        ),
+    )
+)

@@ -1,0 +1,20 @@
+"""Binds the backend that the tests judge; one process judges one backend."""
+
+import os
+
+import pytest
+
+import backend
+from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    name = os.environ.get(ENVIRONMENT_VARIABLE)
+    if not name:
+        raise pytest.UsageError(
+            f"set {ENVIRONMENT_VARIABLE} to the backend to test: {' or '.join(FRAMEWORKS)}"
+        )
+    try:
+        backend.use(name)
+    except backend.BackendError as error:
+        raise pytest.UsageError(str(error)) from error

@@ -1,0 +1,40 @@
+"""The other backend's Python, for tests that compare both; neither framework is imported here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BACKENDS = ("torch", "oneflow")
+
+
+def python_of(backend: str) -> Path:
+    """The interpreter of a backend's environment; without one the test is skipped.
+
+    It fails instead when REQUIRE_BACKENDS names the backend.
+    """
+    python = ROOT / ".venv" / backend / "bin" / "python"
+    if not python.exists():
+        message = f"no environment for {backend}: make setup BACKEND={backend}"
+        if backend in os.environ.get("REQUIRE_BACKENDS", "").split():
+            pytest.fail(message)
+        pytest.skip(message)
+    return python
+
+
+def run_python(backend: str, *arguments: object, timeout: float = 300) -> str:
+    """Run a script or module of this project under a backend; returns what it printed.
+
+    An exit code other than 0 fails the test with everything that was printed.
+    """
+    command = [str(python_of(backend)), *map(str, arguments)]
+    environment = {**os.environ, "YOLO_BACKEND": backend}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

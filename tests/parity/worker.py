@@ -1,0 +1,58 @@
+"""One backend's side of a comparison: train a few steps and write what happened.
+
+`python -m tests.parity.worker OUT DATA MODEL HYP DTYPE STEPS SIZE BATCH` under YOLO_BACKEND.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import backend
+from backend import nn, ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from train import augment_settings, build_state, train_step
+from utils.config import parse_train_flags, read_hyperparameters
+from utils.data.loader import TrainLoader
+from utils.data.sources import load_dataset
+from utils.report import StageTimer
+from val import load_split
+
+
+def main(
+    out: str,
+    data: str,
+    cfg: str,
+    hyp_path: str,
+    dtype: str,
+    steps: str,
+    image_size: str,
+    batch_size: str,
+) -> None:
+    backend.use()
+    config = parse_train_flags(["--cfg", cfg, "--img", image_size, "--batch", batch_size])
+    hyp = read_hyperparameters(hyp_path)
+    dataset = load_dataset(data)
+    samples = load_split(dataset, "train")
+    model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
+    model.initialize(seed=0)
+    augment = augment_settings(hyp)
+    losses: list[list[float]] = []
+    with TrainLoader(
+        samples, config.image_size, config.batch_size, augment, config.seed, workers=0
+    ) as loader:
+        state = build_state(config, hyp, model, len(loader), "cpu", dtype)
+        while len(losses) < int(steps):
+            for batch in loader.epoch(state.epoch):
+                terms = train_step(state, batch, StageTimer())
+                losses.append([float(ops.to_numpy(term)) for term in terms])
+            state.epoch += 1
+    arrays = {f"ema/{name}": array for name, array in nn.state_arrays(state.ema.model).items()}
+    np.savez(Path(out), losses=np.array(losses[: int(steps)]), **arrays)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

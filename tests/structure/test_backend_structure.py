@@ -1,0 +1,73 @@
+"""Where frameworks may be imported, and when."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend import contract
+from backend.select import FRAMEWORKS
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PYTHON_FILES = [
+    path
+    for path in sorted(REPOSITORY.rglob("*.py"))
+    if not any(part.startswith(".") for part in path.relative_to(REPOSITORY).parts)
+]
+PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
+
+
+def imported_packages(path: Path) -> Iterator[str]:
+    """The top-level package of every import in a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield (node.module or "").partition(".")[0]
+
+
+def test_a_framework_is_imported_in_its_own_folder_only() -> None:
+    found = {
+        (str(path.relative_to(REPOSITORY)), package)
+        for path in PYTHON_FILES
+        for package in imported_packages(path)
+        if package in PACKAGES
+    }
+    strangers = {
+        (path, package) for path, package in found if not path.startswith(f"backend/{package}/")
+    }
+    assert strangers == set()
+    assert {package for _, package in found} == PACKAGES
+
+
+def test_no_framework_module_goes_by_another_name() -> None:
+    for path in PYTHON_FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                aliased = {alias.name for alias in node.names if alias.asname}
+                assert not aliased & PACKAGES, path
+
+
+def test_backends_consist_of_the_same_files() -> None:
+    wanted = {"__init__.py", *(f"{module}.py" for module in contract.MODULES)}
+    for name in FRAMEWORKS:
+        assert {path.name for path in (REPOSITORY / "backend" / name).glob("*.py")} == wanted
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import backend",
+        "from backend import ops, nn, optim, autograd, device",
+        "from backend import contract, select, completeness, checks",
+        "from backend import ops; hasattr(ops, '__wrapped__'); repr(ops)",
+    ],
+)
+def test_importing_backend_imports_no_framework(statement: str) -> None:
+    code = f"{statement}\nimport sys\nassert not {PACKAGES} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, timeout=60)

@@ -1,0 +1,96 @@
+"""The lock files pin everything, and are what this environment holds."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from utils.environments import ENVIRONMENTS
+from utils.installation import read_lock
+
+ROOT = Path(__file__).parents[2]
+# Run on the user's own Python before anything is installed.
+SETUP_FILES = ["environments", "errors", "installation", "interpreters", "suites"]
+# pip comes with Python; the CUDA build of torch adds the rest, pinned by its own metadata.
+UNPINNED = re.compile(r"pip|nvidia-.*|cuda-.*|triton")
+
+
+def canonical(name: str) -> str:
+    """The form in which package names are compared: "PyYAML" and "pyyaml" are one."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(backend: str) -> dict[str, str]:
+    """Version by package name; a marker is left out of it."""
+    lines = read_lock(ROOT / "requirements" / f"{backend}.txt")
+    named = (line.partition(";")[0].partition("==") for line in lines)
+    return {canonical(name.strip()): version.strip() for name, _, version in named}
+
+
+def installed() -> dict[str, str]:
+    """Version by package name, without the local part of "2.13.0+cpu"."""
+    return {
+        canonical(distribution.name): distribution.version.partition("+")[0]
+        for distribution in importlib.metadata.distributions()
+    }
+
+
+def imported_modules(tree: ast.Module) -> set[str]:
+    """Full names of the project's modules, first names of all others."""
+    modules = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(node.module or ".")
+    return {name if name.startswith("utils.") else name.partition(".")[0] for name in modules}
+
+
+@pytest.mark.parametrize("backend", ENVIRONMENTS)
+def test_every_requirement_is_pinned_exactly(backend):
+    exact = re.compile(r'[\w.-]+==[\w.]+(; python_version < "3\.11")?')
+    lines = read_lock(ROOT / "requirements" / f"{backend}.txt")
+    assert [line for line in lines if not exact.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("backend", ENVIRONMENTS)
+def test_no_package_is_pinned_twice(backend):
+    assert len(pins(backend)) == len(read_lock(ROOT / "requirements" / f"{backend}.txt"))
+
+
+def test_the_backends_differ_in_no_version_but_that_of_numpy():
+    torch, oneflow = pins("torch"), pins("oneflow")
+    assert {name for name in torch.keys() & oneflow if torch[name] != oneflow[name]} == {"numpy"}
+
+
+def test_this_environment_holds_what_the_lock_says():
+    present = installed()
+    (backend,) = ENVIRONMENTS.keys() & present
+    pinned = pins(backend)
+    extra = {name for name in present if name not in pinned and UNPINNED.fullmatch(name)}
+    assert {
+        name: (version, "pinned", pinned.get(name))
+        for name, version in present.items()
+        if name not in extra and pinned.get(name) != version
+    } == {}
+
+
+@pytest.mark.parametrize("name", SETUP_FILES)
+def test_setup_files_import_the_standard_library_and_each_other_only(name):
+    tree = ast.parse((ROOT / "utils" / f"{name}.py").read_text())
+    allowed = sys.stdlib_module_names | {f"utils.{other}" for other in SETUP_FILES}
+    assert imported_modules(tree) - allowed == set()
+
+
+@pytest.mark.parametrize("name", ["__init__", *SETUP_FILES])
+def test_setup_files_parse_on_python_3_8(name):
+    ast.parse((ROOT / "utils" / f"{name}.py").read_text(), feature_version=(3, 8))
+
+
+def test_utils_package_imports_nothing():
+    assert imported_modules(ast.parse((ROOT / "utils" / "__init__.py").read_text())) == set()

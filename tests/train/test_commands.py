@@ -1,0 +1,194 @@
+"""train.py and val.py as a user runs them, in a process of their own."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from tests.small import write_small_dataset, write_small_model
+from utils.checkpoint import load_checkpoint
+from utils.config import DEFAULT_HYPERPARAMETERS
+from utils.report import RESULT_COLUMNS
+
+SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    return folder, write_small_dataset(folder), write_small_model(folder)
+
+
+def run(*arguments):
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def trained(inputs):
+    folder, data, model = inputs
+    done = run(
+        "train.py", "--data", data, "--cfg", model, "--weights", "", "--epochs", 2,
+        "--project", folder, "--name", "exp", *SMALL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder / "exp", done
+
+
+def last_row(run_folder):
+    with open(run_folder / "results.csv", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))[-1]
+
+
+def test_training_leaves_weights_results_settings_and_plots(trained):
+    folder, _ = trained
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert names == {
+        "weights/last.safetensors",
+        "weights/best.safetensors",
+        "results.csv",
+        "results.png",
+        "PR_curve.png",
+        "labels.jpg",
+        "opt.yaml",
+        "hyp.yaml",
+        *(f"train_batch{number}.jpg" for number in range(3)),
+    }
+    assert yaml.safe_load((folder / "hyp.yaml").read_text()) == yaml.safe_load(
+        DEFAULT_HYPERPARAMETERS.read_text()
+    )
+
+
+def test_training_prints_a_line_an_epoch_and_nothing_on_stderr(trained):
+    folder, done = trained
+    lines = done.stdout.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("epoch ")] == ["1/2", "2/2"]
+    assert any(str(folder) in line for line in lines)
+    assert done.stderr == ""
+
+
+def test_results_have_the_public_columns_and_the_seconds_of_each_stage(trained):
+    folder, _ = trained
+    row = last_row(folder)
+    assert tuple(row) == RESULT_COLUMNS
+    assert row["epoch"] == "1"
+    seconds = {name: float(row[name]) for name in RESULT_COLUMNS if name.startswith("seconds/")}
+    total = seconds.pop("seconds/epoch")
+    assert 0 < sum(seconds.values()) <= total
+    assert all(seconds[f"seconds/{stage}"] > 0 for stage in ("forward", "backward", "validation"))
+
+
+def test_the_checkpoint_holds_the_whole_state(trained):
+    folder, _ = trained
+    checkpoint = load_checkpoint(folder / "weights" / "last.safetensors")
+    assert (checkpoint.header.epoch, checkpoint.header.batch_number) == (2, 6)
+    assert checkpoint.header.ema_updates > 0
+    assert checkpoint.header.class_names
+    assert set(checkpoint.model) == set(checkpoint.ema)
+    momentum = {name.removesuffix(".momentum") for name in checkpoint.optimizer}
+    assert momentum < set(checkpoint.model) and len(momentum) == 177
+
+
+def test_validation_of_the_last_weights_repeats_the_last_figures(trained, inputs):
+    folder, data, _ = inputs
+    run_folder, _ = trained
+    done = run(
+        "val.py", "--weights", run_folder / "weights" / "last.safetensors", "--data", data,
+        "--img", 64, "--batch-size", 8, "--workers", 0, "--project", folder, "--device", "cpu",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    printed = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["all"])
+    row = last_row(run_folder)
+    columns = ("precision", "recall", "mAP_0.5", "mAP_0.5:0.95")
+    expected = [f"{float(row[f'metrics/{column}']):.4f}" for column in columns]
+    assert printed.split()[-4:] == expected
+
+
+def test_a_run_of_the_same_name_gets_a_folder_of_its_own(trained, inputs):
+    folder, data, _ = inputs
+    weights = folder / "exp" / "weights" / "last.safetensors"
+    command = ("val.py", "--weights", weights, "--data", data, "--img", 64, "--workers", 0)
+    for _ in range(2):
+        assert run(*command, "--project", folder / "val", "--device", "cpu").returncode == 0
+    assert sorted(path.name for path in (folder / "val").iterdir()) == ["exp", "exp2"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--data", "missing.yaml"], "missing.yaml"),
+        (["--cfg", "missing.yaml"], "--cfg missing.yaml"),
+        (["--hyp", "missing.yaml"], "--hyp missing.yaml"),
+        (["--img", "100"], "--img 100 is no multiple of the model's stride 32; use 128"),
+        (["--device", "7"], "7"),
+        (["--bbox_iou_optim"], "--bbox_iou_optim"),
+        (["--weights", "yolov5n.pt"], "yolov5n.pt"),
+        (["--backend", "tensorflow"], "tensorflow"),
+        (["--evolve"], "--evolve"),
+    ],
+)
+def test_a_wrong_flag_ends_with_code_two_one_message_and_no_folder(
+    inputs, tmp_path, flags, message
+):
+    _, data, model = inputs
+    defaults = ["--data", data, "--cfg", model, "--project", tmp_path / "runs", *SMALL]
+    done = run("train.py", *defaults, *flags)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_wrong_path_in_the_dataset_yaml_is_named(inputs, tmp_path):
+    _, data, model = inputs
+    document = yaml.safe_load(data.read_text())
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(yaml.safe_dump({**document, "path": str(data.parent), "val": "images/vall"}))
+    done = run("train.py", "--data", wrong, "--cfg", model, "--project", tmp_path / "runs", *SMALL)
+    assert done.returncode == 2
+    assert "images/vall" in done.stderr and "wrong.yaml" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_weights_for_another_number_of_classes_do_not_validate(trained, inputs, tmp_path):
+    _, data, _ = inputs
+    document = yaml.safe_load(data.read_text())
+    other = tmp_path / "other.yaml"
+    names = [*dict(enumerate(document["names"])).values(), "one more"]
+    if isinstance(document["names"], dict):
+        names = [*document["names"].values(), "one more"]
+    document.pop("nc", None)
+    other.write_text(yaml.safe_dump({**document, "path": str(data.parent), "names": names}))
+    weights = trained[0] / "weights" / "last.safetensors"
+    done = run("val.py", "--weights", weights, "--data", other, "--img", 64, "--workers", 0)
+    assert done.returncode == 2
+    assert "they must be equal" in done.stderr
+
+
+def test_ctrl_c_ends_training_and_its_workers(inputs, tmp_path):
+    _, data, model = inputs
+    command = [
+        sys.executable, "train.py", "--data", str(data), "--cfg", str(model), "--epochs", "1000",
+        "--project", str(tmp_path), *SMALL,
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    results = tmp_path / "exp" / "results.csv"
+    deadline = time.monotonic() + 120
+    while not (results.exists() and len(results.read_text().splitlines()) > 1):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)  # as the terminal does
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors.strip() == "interrupted"
+    with pytest.raises(ProcessLookupError):  # nobody of the group is left
+        os.killpg(process.pid, 0)

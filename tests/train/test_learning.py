@@ -1,0 +1,124 @@
+"""The training step learns, accumulates, and stops when the loss is lost."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from backend import nn, ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from tests.small import write_small_dataset, write_small_model
+from train import augment_settings, build_state, read_losses, train_step
+from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.data.augment import AugmentConfig
+from utils.data.loader import TrainLoader
+from utils.data.sources import load_dataset
+from utils.errors import UserError
+from utils.report import StageTimer
+from val import load_split
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    data, cfg = write_small_dataset(folder), write_small_model(folder)
+    dataset = load_dataset(data)
+    samples = load_split(dataset, "train")
+
+    def start(**changes):
+        config = parse_train_flags(["--cfg", str(cfg), "--batch", "4"])
+        hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+        model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
+        model.initialize(seed=0)
+        return build_state(config, hyp, model, batches=3, device="cpu", **changes)
+
+    loader = TrainLoader(samples, 64, 4, AugmentConfig(), seed=0, workers=0)
+    return start, list(loader.epoch(0))
+
+
+def total(terms):
+    return float(ops.to_numpy(terms.total))
+
+
+def test_the_loss_of_one_batch_falls_by_a_third_in_30_steps(training):
+    start, batches = training
+    state = start()
+    warm = dataclasses.replace(state.schedule.hyp, warmup_epochs=0)
+    state.schedule = dataclasses.replace(state.schedule, hyp=warm, batch_size=64)
+    losses = [total(train_step(state, batches[0], StageTimer())) for _ in range(30)]
+    assert losses[-1] < losses[0] * 2 / 3
+
+
+def test_warm_up_accumulates_ever_more_batches_an_update(training):
+    start, batches = training
+    state = start()
+    updates = []
+    for _ in range(20):
+        train_step(state, batches[0], StageTimer())
+        updates.append(state.ema.updates)
+    # Batch 4 of nominal 64: 1 batch an update at first, 1 + 15 * 20 / 100 = 4 after 20.
+    assert updates[:4] == [1, 2, 3, 4]
+    assert updates[-1] == state.ema.updates < 12
+    assert state.batch_number == 20
+
+
+def test_accumulated_gradients_are_the_sum_of_the_batches(training):
+    start, batches = training
+    gradients = []
+    for chosen in ((0,), (1,), (0, 1)):
+        state = start(dtype="float64")
+        warm = dataclasses.replace(state.schedule.hyp, warmup_epochs=0)
+        state.schedule = dataclasses.replace(state.schedule, hyp=warm)
+        state.last_update = 0  # so that the next 16 batches only accumulate
+        for index in chosen:
+            train_step(state, batches[index], StageTimer())
+        gradients.append(
+            {name: ops.to_numpy(p.grad) for name, p in nn.named_parameters(state.model)}
+        )
+    first, second, both = gradients
+    for name in both:
+        scale = np.abs(both[name]).max()
+        np.testing.assert_allclose(
+            first[name] + second[name], both[name], rtol=0, atol=1e-9 * scale, err_msg=name
+        )
+
+
+def test_the_same_seed_trains_to_the_same_bits(training):
+    start, batches = training
+    states = []
+    for _ in range(2):
+        state = start()
+        for batch in batches:
+            train_step(state, batch, StageTimer())
+        states.append(nn.state_arrays(state.model))
+    first, second = states
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_a_loss_that_is_not_finite_names_the_epoch_and_the_images(training):
+    start, batches = training
+    state = start()
+    broken = {
+        name: np.full_like(array, np.nan) if name == "model.0.conv.weight" else array
+        for name, array in nn.state_arrays(state.model).items()
+    }
+    nn.load_state_arrays(state.model, broken)
+    terms = train_step(state, batches[0], StageTimer())
+    indices = batches[0].sample_indices.tolist()
+    with pytest.raises(UserError, match=r"not finite .* in epoch 1, images") as caught:
+        read_losses(terms, state, batches[0])
+    assert str(indices) in str(caught.value)
+
+
+def test_every_stage_of_a_step_is_timed(training):
+    start, batches = training
+    timer = StageTimer()
+    train_step(start(), batches[0], timer)
+    for stage in ("to_device", "forward", "loss", "backward", "optimizer", "ema"):
+        assert timer.seconds[stage] > 0, stage
+
+
+def test_augmentation_takes_its_strengths_from_the_hyperparameters():
+    settings = augment_settings(read_hyperparameters(DEFAULT_HYPERPARAMETERS))
+    assert (settings.mosaic, settings.scale, settings.hsv_s) == (1.0, 0.5, 0.7)

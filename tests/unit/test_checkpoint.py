@@ -1,0 +1,102 @@
+"""Checkpoints: what is written comes back, whole or not at all."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from utils.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
+from utils.errors import UserError
+
+HEADER = Header(
+    model={"nc": 2, "anchors": [[10, 13]]},
+    class_names=("cell", "Zelle ä"),
+    epoch=3,
+    batch_number=57,
+    last_update=56,
+    ema_updates=30,
+    best_fitness=0.25,
+    hyperparameters={"lr0": 0.01},
+    settings={"data": "x.yaml", "seed": 0},
+    backend="torch",
+)
+
+
+@pytest.fixture
+def checkpoint():
+    generator = np.random.default_rng(0)
+    weights = {
+        "model.0.conv.weight": generator.normal(size=(4, 3, 2, 2)).astype(np.float32),
+        "model.0.bn.num_batches_tracked": np.array(7, np.int64),
+    }
+    momentum = {"model.0.conv.weight.momentum": np.ones((4, 3, 2, 2), np.float32)}
+    return Checkpoint(HEADER, weights, {k: v + 1 for k, v in weights.items()}, momentum)
+
+
+def test_what_is_saved_comes_back_bit_for_bit(tmp_path, checkpoint):
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, checkpoint)
+    loaded = load_checkpoint(path)
+    assert loaded.header == checkpoint.header
+    for section in ("model", "ema", "optimizer"):
+        saved, read = getattr(checkpoint, section), getattr(loaded, section)
+        assert set(saved) == set(read)
+        for name in saved:
+            assert saved[name].dtype == read[name].dtype and saved[name].shape == read[name].shape
+            assert np.array_equal(saved[name], read[name])
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, checkpoint, monkeypatch):
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, checkpoint)
+    before = path.read_bytes()
+
+    def fail(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("utils.checkpoint.os.fsync", fail)
+    newer = dataclasses.replace(checkpoint, header=dataclasses.replace(HEADER, epoch=4))
+    with pytest.raises(OSError, match="No space left"):
+        save_checkpoint(path, newer)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["last.safetensors"]
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"gone.safetensors: no such file"):
+        load_checkpoint(tmp_path / "gone.safetensors")
+
+
+def test_a_pickle_is_refused_unopened(tmp_path):
+    path = tmp_path / "yolov5n.pt"
+    path.write_bytes(b"cos\nsystem\n(S'touch pwned'\ntR.")
+    with pytest.raises(UserError, match=r"yolov5n.pt: only .safetensors files"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, -1])
+def test_a_truncated_file_is_refused(tmp_path, checkpoint, keep):
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, checkpoint)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(UserError, match="damaged or no safetensors file"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        None,
+        {"duet": "no json"},
+        {"duet": json.dumps({"format": "other", "version": 1})},
+        {"duet": json.dumps({"format": "duet-checkpoint", "version": 1})},
+        {"duet": json.dumps([1])},
+    ],
+)
+def test_a_file_without_our_header_is_refused(tmp_path, metadata):
+    path = tmp_path / "other.safetensors"
+    save_file({"a": np.zeros(2, np.float32)}, path, metadata=metadata)
+    with pytest.raises(UserError, match="not written by train.py"):
+        load_checkpoint(path)

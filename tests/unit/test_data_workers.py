@@ -1,0 +1,186 @@
+"""Worker processes: how they start, fail and end."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.environments import ROOT
+from tests.unit.batch_digest import EVERYTHING, digest
+from utils.data.labels import scan_samples
+from utils.data.loader import LoaderError, TrainLoader
+from utils.data.shapes import ShapesConfig, draw_dataset
+from utils.data.sources import list_images, load_dataset
+
+
+@pytest.fixture(scope="module")
+def dataset_yaml(tmp_path_factory):
+    config = ShapesConfig(num_train=20, num_val=1, image_side=64)
+    return draw_dataset(tmp_path_factory.mktemp("data") / "shapes", config)
+
+
+@pytest.fixture(scope="module")
+def samples(dataset_yaml):
+    return scan_samples(list_images(load_dataset(dataset_yaml).train), num_classes=5).samples
+
+
+@pytest.fixture
+def loader(samples):
+    with TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2) as loader:
+        yield loader
+    assert worker_ids() == []
+
+
+def worker_ids() -> list[int]:
+    return [process.pid for process in multiprocessing.active_children()]
+
+
+def wait_for_end(process_ids: list[int]) -> None:
+    deadline = time.monotonic() + 10
+    while any(map(is_running, process_ids)):
+        assert time.monotonic() < deadline, f"{process_ids} still run"
+        time.sleep(0.02)
+
+
+def is_running(process_id: int) -> bool:
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def test_workers_start_at_the_first_use_or_early_and_stay(loader):
+    assert worker_ids() == []
+    loader.start()
+    started = sorted(worker_ids())
+    assert len(started) == 2
+    for epoch in range(2):
+        assert len(list(loader.epoch(epoch))) == 10
+    assert sorted(worker_ids()) == started
+
+
+def test_there_are_never_more_workers_than_batches(samples):
+    with TrainLoader(samples[:3], 64, 2, EVERYTHING, seed=0, workers=8) as loader:
+        assert len(list(loader.epoch(0))) == 2
+        assert len(worker_ids()) == 2
+
+
+def test_workers_load_no_framework(loader):
+    next(loader.epoch(0))
+    for process_id in worker_ids():
+        libraries = Path(f"/proc/{process_id}/maps").read_text()
+        assert "site-packages/cv2/" in libraries
+        assert "site-packages/torch/" not in libraries
+        assert "site-packages/oneflow/" not in libraries
+
+
+def test_an_epoch_may_be_left_in_the_middle(loader):
+    expected = [digest(batch) for batch in loader.epoch(4)]
+    for _ in range(2):
+        abandoned = loader.epoch(3)
+        next(abandoned)
+        assert [digest(batch) for batch in loader.epoch(4)] == expected
+    with pytest.raises(LoaderError, match="ended by the start of another"):
+        next(abandoned)
+
+
+def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
+    before = set(os.listdir("/proc/self/fd"))
+    with TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2) as loader:
+        batches = loader.epoch(0)
+        next(batches)
+        running = worker_ids()
+        assert len(running) == 2
+    assert worker_ids() == []
+    assert not any(map(is_running, running))
+    with pytest.raises(LoaderError, match="by close"):
+        next(batches)
+    # The first start of a process opens a pipe to multiprocessing's own tracker, once.
+    assert len(set(os.listdir("/proc/self/fd")) - before) <= 1
+
+
+def test_a_loader_that_is_dropped_ends_its_workers(samples):
+    loader = TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2)
+    next(loader.epoch(0))
+    running = worker_ids()
+    del loader
+    wait_for_end(running)
+
+
+def test_a_killed_worker_is_an_error_that_names_it_and_no_hang(loader):
+    batches = loader.epoch(0)
+    next(batches)
+    victim = worker_ids()[0]
+    os.kill(victim, signal.SIGKILL)
+    with pytest.raises(LoaderError, match=f"process {victim}\\) died: SIGKILL"):
+        list(batches)
+    assert worker_ids() == []
+    assert len(list(loader.epoch(1))) == 10  # by new workers
+
+
+def test_a_worker_that_died_between_epochs_is_an_error(loader):
+    loader.start()
+    victim = worker_ids()[0]
+    os.kill(victim, signal.SIGTERM)
+    wait_for_end([victim])
+    with pytest.raises(LoaderError, match="died: SIGTERM"):
+        list(loader.epoch(0))
+
+
+PARENT = """
+import sys, time
+from tests.unit.test_data_workers import *
+samples = scan_samples(list_images(load_dataset(sys.argv[1]).train), num_classes=5).samples
+loader = TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2)
+loader.start()
+if sys.argv[2] == "running":
+    batches = loader.epoch(0)
+    next(batches)
+print(*worker_ids(), flush=True)
+time.sleep(int(sys.argv[3]))
+"""
+
+
+def start_parent(dataset_yaml, workers_are="running", seconds=60):
+    # In a session of its own, so that a signal to its group is what a terminal would send.
+    return subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(dataset_yaml), workers_are, str(seconds)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_workers_end_with_a_killed_parent(dataset_yaml):
+    with start_parent(dataset_yaml) as parent:
+        running = [int(text) for text in parent.stdout.readline().split()]
+        assert len(running) == 2
+        parent.kill()
+        wait_for_end(running)
+
+
+@pytest.mark.parametrize("workers_are", ["starting", "running"])
+def test_only_the_parent_answers_an_interrupt_from_the_keyboard(dataset_yaml, workers_are):
+    with start_parent(dataset_yaml, workers_are) as parent:
+        running = [int(text) for text in parent.stdout.readline().split()]
+        assert len(running) == 2
+        os.killpg(parent.pid, signal.SIGINT)
+        _, errors = parent.communicate(timeout=30)
+    assert errors.count("KeyboardInterrupt") == 1
+    wait_for_end(running)
+
+
+def test_a_parent_that_forgets_to_close_ends_quietly(dataset_yaml):
+    with start_parent(dataset_yaml, seconds=0) as parent:
+        printed, errors = parent.communicate(timeout=30)
+    assert parent.returncode == 0
+    assert errors == ""
+    wait_for_end([int(text) for text in printed.split()])

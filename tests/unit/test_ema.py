@@ -1,0 +1,56 @@
+"""The average of the weights: how fast it follows, and what it holds."""
+
+import math
+
+import numpy as np
+import pytest
+
+from backend import nn
+from models.detector import Detector
+from models.ema import ModelEMA, decay_after
+from models.graph import read_model_yaml
+
+
+@pytest.fixture
+def model():
+    detector = Detector(read_model_yaml("models/yolov5n.yaml", 1))
+    detector.initialize(0)
+    return detector
+
+
+def test_decay_rises_from_nothing_towards_its_limit():
+    assert decay_after(1) == pytest.approx(0.9999 * (1 - math.exp(-1 / 2000)))
+    assert decay_after(100_000) == pytest.approx(0.9999)
+
+
+def test_two_updates_give_the_weighted_mean_and_leave_the_model_alone(model):
+    average = ModelEMA(model)
+    states = [nn.state_arrays(model)]
+    for step in (1, 2):
+        changed = {
+            name: array + step if array.dtype == np.float32 else array + 1
+            for name, array in states[0].items()
+        }
+        nn.load_state_arrays(model, changed)
+        states.append(nn.state_arrays(model))
+        average.update(model)
+    first, second = decay_after(1), decay_after(2)
+    held = nn.state_arrays(average.model)
+    for name, start in states[0].items():
+        if start.dtype == np.float32:
+            expected = second * (first * start + (1 - first) * states[1][name])
+            expected = expected + (1 - second) * states[2][name]
+            # Two float32 roundings of values up to 2.
+            np.testing.assert_allclose(held[name], expected, atol=1e-6, err_msg=name)
+        else:
+            assert held[name] == start
+    after = nn.state_arrays(model)
+    assert all(np.array_equal(after[name], states[2][name]) for name in after)
+    assert average.updates == 2
+
+
+def test_the_average_is_in_evaluation_mode_and_needs_no_gradient(model):
+    average = ModelEMA(model)
+    assert not average.model.training and model.training
+    assert not any(p.requires_grad for _, p in nn.named_parameters(average.model))
+    assert all(p.requires_grad for _, p in nn.named_parameters(model))

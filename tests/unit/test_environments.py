@@ -1,0 +1,240 @@
+"""Making environments, with a stand-in for Python that records what it is asked to do."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+
+import pytest
+
+from utils.environments import prepare_all
+from utils.installation import SetupError, check_import
+
+# Plays python, pip and the Python inside the new environment, which is a copy of itself.
+FAKE_PYTHON = """#!/bin/sh
+case "$1 $2 $#" in
+  "-m venv 3") mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo venv >> "{journal}";;
+  "-m pip "*) echo pip >> "{journal}"; echo "collecting packages"; exit {pip_exit_code};;
+  "-c "*" 2") echo {version}; echo "$0";;
+  "-c "*" 3") case "$3" in torch) echo "2.13.0+cpu";; *) echo {oneflow_version};; esac;;
+esac
+"""
+
+
+class Checkout:
+    """A project folder with lock files, and a machine with two Pythons."""
+
+    def __init__(self, folder: Path, name: str = "project") -> None:
+        self.root = folder / name
+        self.bin = folder / "bin"
+        self.journal = folder / "journal"
+        self.environ = {"PATH": str(self.bin), "HOME": str(folder)}
+        (self.root / "requirements").mkdir(parents=True)
+        self.bin.mkdir(exist_ok=True)
+        self.write_lock("torch", "torch==2.13.0\n")
+        self.write_lock("oneflow", "oneflow==0.9.0\n")
+        self.write_python("python3", "3.11.7")
+        self.write_python("python3.10", "3.10.13")
+
+    def write_lock(self, backend: str, text: str) -> None:
+        (self.root / "requirements" / f"{backend}.txt").write_text(text)
+
+    def write_python(
+        self, name: str, version: str, pip_exit_code: int = 0, oneflow_version: str = "0.9.0"
+    ) -> None:
+        script = FAKE_PYTHON.format(
+            version=version,
+            journal=self.journal,
+            pip_exit_code=pip_exit_code,
+            oneflow_version=oneflow_version,
+        )
+        (self.bin / name).write_text(script)
+        (self.bin / name).chmod(0o755)
+
+    def prepare(self, *names: str, **environ: str) -> dict[str, Path]:
+        return prepare_all(names, self.root, {**self.environ, **environ})
+
+    def count_of_installs(self) -> int:
+        return self.journal.read_text().count("pip") if self.journal.exists() else 0
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "absent"))
+    monkeypatch.setattr(sysconfig, "get_platform", lambda: "linux-x86_64")
+    return Checkout(tmp_path)
+
+
+def test_both_environments_are_made_and_announced_in_a_line_each(checkout, capsys):
+    ready = checkout.prepare()
+    assert ready == {
+        "torch": checkout.root / ".venv/torch/bin/python",
+        "oneflow": checkout.root / ".venv/oneflow/bin/python",
+    }
+    assert all(python.exists() for python in ready.values())
+    torch_line, oneflow_line = capsys.readouterr().out.splitlines()
+    assert torch_line.startswith("torch: installing") and "Python 3.11.7" in torch_line
+    assert oneflow_line.startswith("oneflow: installing") and "Python 3.10.13" in oneflow_line
+
+
+def test_second_run_installs_nothing_and_prints_nothing(checkout, capsys):
+    checkout.prepare()
+    capsys.readouterr()
+    checkout.prepare()
+    assert checkout.count_of_installs() == 2  # one for each backend, in the first run
+    assert capsys.readouterr().out == ""
+
+
+def test_second_run_needs_no_python_but_the_environments(checkout):
+    checkout.prepare("oneflow")
+    (checkout.bin / "python3.10").unlink()
+    checkout.prepare("oneflow")
+    assert checkout.count_of_installs() == 1
+
+
+@pytest.mark.parametrize("text", ["torch==2.13.0\nnumpy==2.2.6\n", "torch==2.13.0\n-r more.txt\n"])
+def test_changed_lock_installs_again(checkout, text):
+    (checkout.root / "requirements" / "more.txt").write_text("tqdm==4.70.1\n")
+    checkout.prepare("torch")
+    checkout.write_lock("torch", text)
+    checkout.prepare("torch")
+    assert checkout.count_of_installs() == 2
+
+
+def test_comment_in_a_lock_installs_nothing(checkout):
+    checkout.prepare("torch")
+    checkout.write_lock("torch", "# the framework\ntorch==2.13.0  # pinned\n\n")
+    checkout.prepare("torch")
+    assert checkout.count_of_installs() == 1
+
+
+def test_interrupted_installation_is_done_afresh(checkout):
+    leftover = checkout.root / ".venv" / "torch" / "leftover"
+    leftover.parent.mkdir(parents=True)
+    leftover.touch()
+    checkout.prepare("torch")
+    assert checkout.count_of_installs() == 1
+    assert not leftover.exists()
+
+
+def test_environment_whose_python_was_updated_is_made_again(checkout):
+    python = checkout.prepare("torch")["torch"]
+    python.write_text(python.read_text().replace("3.11.7", "3.11.8"))
+    checkout.prepare("torch")
+    assert checkout.count_of_installs() == 2
+
+
+def test_environment_whose_python_is_gone_is_made_again(checkout):
+    checkout.prepare("torch")["torch"].unlink()
+    assert checkout.prepare("torch")["torch"].exists()
+
+
+def test_failed_installation_shows_the_end_of_its_log_and_is_not_taken_for_ready(checkout):
+    checkout.write_python("python3", "3.11.7", pip_exit_code=1)
+    for _ in range(2):
+        with pytest.raises(SetupError, match="exit code 1") as error:
+            checkout.prepare("torch")
+        assert "collecting packages" in str(error.value)
+        assert str(checkout.root / ".venv" / "torch.log") in str(error.value)
+    assert checkout.count_of_installs() == 2
+
+
+def test_oneflow_stub_of_another_version_is_refused(checkout):
+    checkout.write_python("python3.10", "3.10.13", oneflow_version="0.7.0")
+    with pytest.raises(SetupError, match=r"installed version 0\.7\.0, needed is 0\.9\.0"):
+        checkout.prepare("oneflow")
+
+
+def test_package_that_does_not_import_is_refused_with_its_error(tmp_path):
+    (tmp_path / "python").write_text("#!/bin/sh\necho 0.9.0; echo 'no libcudnn.so.8' >&2; exit 1\n")
+    (tmp_path / "python").chmod(0o755)
+    with pytest.raises(SetupError, match=r"does not import:\nno libcudnn\.so\.8"):
+        check_import(str(tmp_path / "python"), "oneflow", "0.9.0")
+
+
+def test_without_python_3_10_oneflow_is_left_out_and_torch_goes_on(checkout, capsys):
+    (checkout.bin / "python3.10").unlink()
+    assert list(checkout.prepare()) == ["torch"]
+    output = capsys.readouterr().out
+    assert "oneflow: left out: no usable Python 3.10" in output
+    assert "pyenv install 3.10" in output
+
+
+@pytest.mark.parametrize(
+    ("names", "required"), [((), "torch oneflow"), (("oneflow",), ""), (("oneflow",), "torch")]
+)
+def test_without_python_3_10_a_required_oneflow_is_an_error(checkout, names, required):
+    (checkout.bin / "python3.10").unlink()
+    with pytest.raises(SetupError, match=r"oneflow: no usable Python 3\.10"):
+        checkout.prepare(*names, REQUIRE_BACKENDS=required)
+
+
+def test_on_another_platform_oneflow_is_left_out(checkout, capsys, monkeypatch):
+    monkeypatch.setattr(sysconfig, "get_platform", lambda: "linux-aarch64")
+    assert list(checkout.prepare()) == ["torch"]
+    assert "packages for linux-x86_64 only, this is linux-aarch64" in capsys.readouterr().out
+
+
+def test_without_any_python_for_torch_it_is_an_error(checkout):
+    (checkout.bin / "python3").unlink()
+    (checkout.bin / "python3.10").unlink()
+    with pytest.raises(SetupError, match="torch: no usable Python"):
+        checkout.prepare()
+
+
+@pytest.mark.parametrize(("names", "required"), [(("jax",), ""), ((), "torch jax")])
+def test_unknown_backend_is_an_error_that_names_the_known_ones(checkout, names, required):
+    with pytest.raises(SetupError, match="unknown backend 'jax'; known are torch, oneflow"):
+        checkout.prepare(*names, REQUIRE_BACKENDS=required)
+
+
+def test_cached_environment_serves_a_second_checkout(checkout, tmp_path):
+    cache = str(tmp_path / "cache")
+    checkout.prepare("torch", DUET_ENVIRONMENT_CACHE=cache)
+    other = Checkout(tmp_path, "other")
+    python = other.prepare("torch", DUET_ENVIRONMENT_CACHE=cache)["torch"]
+    assert checkout.count_of_installs() == 1
+    assert python.resolve().is_relative_to(tmp_path / "cache")
+
+
+def test_command_waits_for_another_that_installs_the_same(checkout, capsys):
+    lock = checkout.root / ".venv" / "torch.lock"
+    lock.parent.mkdir()
+    with lock.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=checkout.prepare, args=["torch"])
+        waiting.start()
+        waiting.join(timeout=0.5)
+        assert waiting.is_alive() and checkout.count_of_installs() == 0
+    waiting.join()
+    assert checkout.count_of_installs() == 1
+    assert capsys.readouterr().out.startswith("torch: waiting for another command")
+
+
+def test_half_made_cached_environment_is_not_used(checkout, tmp_path):
+    cache = str(tmp_path / "cache")
+    python = checkout.prepare("torch", DUET_ENVIRONMENT_CACHE=cache)["torch"]
+    (python.resolve().parents[1] / "duet-environment.json").unlink()
+    checkout.prepare("torch", DUET_ENVIRONMENT_CACHE=cache)
+    assert checkout.count_of_installs() == 2
+
+
+def test_changed_lock_leaves_the_cached_environment_to_other_checkouts(checkout, tmp_path):
+    python = checkout.prepare("torch", DUET_ENVIRONMENT_CACHE=str(tmp_path / "cache"))["torch"]
+    cached_python = python.resolve()
+    checkout.write_lock("torch", "torch==2.13.0\nnumpy==2.2.6\n")
+    checkout.prepare("torch")
+    assert cached_python.exists()
+    assert python.resolve().is_relative_to(checkout.root)
+
+
+def test_command_ends_with_one_message_and_exit_code_2():
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "utils.environments", "jax"]
+    result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr == "error: unknown backend 'jax'; known are torch, oneflow\n"

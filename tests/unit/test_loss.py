@@ -1,0 +1,165 @@
+"""Complete IoU, the loss around it and the order of equal claims on a cell."""
+
+import numpy as np
+import pytest
+
+from backend import autograd, ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.loss import DetectionLoss, LossGains, put_last
+from tests.shared_files import shared_path
+from utils.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.loader import Targets
+
+NO_TARGETS = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
+ONE_TARGET = Targets(np.array([1]), np.array([2]), np.array([[0.5, 0.5, 0.2, 0.3]], np.float32))
+
+
+def make_loss(num_classes):
+    model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes))
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    return DetectionLoss(model.head, LossGains.scaled(hyp, 3, num_classes, 64))
+
+
+def raw_maps(num_classes, dtype=np.float64, images=2, seed=0):
+    generator = np.random.default_rng(seed)
+    return [
+        autograd.variable(generator.normal(size=(images, 3, s, s, 5 + num_classes)).astype(dtype))
+        for s in (8, 4, 2)
+    ]
+
+
+def numeric_gradient(function, point, step=1e-6):
+    """Central differences of a scalar function of one float64 array."""
+    gradient = np.zeros_like(point)
+    for index in np.ndindex(point.shape):
+        shifted = point.copy()
+        shifted[index] += step
+        above = function(shifted)
+        shifted[index] -= 2 * step
+        gradient[index] = (above - function(shifted)) / (2 * step)
+    return gradient
+
+
+def test_complete_iou_has_the_stored_values_and_gradients():
+    boxes = np.load(shared_path("golden/nms/boxes.npz"))
+    first = autograd.variable(boxes["iou_a"].astype(np.float64))
+    iou = complete_iou(first, ops.tensor(boxes["iou_b"].astype(np.float64)))
+    (gradient,) = autograd.gradients(ops.sum(iou), [first])
+    # The stored formula leaves eps out of width / height: 1e-7 of sides from about one pixel up.
+    np.testing.assert_allclose(ops.to_numpy(iou), boxes["ciou_fp64"], rtol=0, atol=1e-7)
+    # Stored is the gradient of the loss, 1 - CIoU.
+    np.testing.assert_allclose(-ops.to_numpy(gradient), boxes["ciou_grad_fp64"], rtol=0, atol=1e-6)
+
+
+def test_complete_iou_is_one_for_equal_boxes_and_below_zero_for_distant_ones():
+    box = np.array([[5.0, 5.0, 2.0, 4.0], [5.0, 5.0, 2.0, 4.0]])
+    other = np.array([[5.0, 5.0, 2.0, 4.0], [50.0, 5.0, 2.0, 4.0]])
+    iou = ops.to_numpy(complete_iou(ops.tensor(box), ops.tensor(other)))
+    assert iou[0] == pytest.approx(1, abs=1e-6)
+    # Apart and of one shape: minus centre distance over hull diagonal, both squared.
+    assert iou[1] == pytest.approx(-(45**2) / (47**2 + 4**2), abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_complete_iou_and_gradient_are_finite_for_degenerate_boxes(dtype):
+    sides = np.array([0, 1e-12, 1e-3, 1, 1e4], dtype)
+    width, height = (grid.ravel() for grid in np.meshgrid(sides, sides))
+    boxes = np.stack([np.zeros_like(width), np.zeros_like(width), width, height], axis=1)
+    first = autograd.variable(np.repeat(boxes, len(boxes), axis=0))
+    iou = complete_iou(first, ops.tensor(np.tile(boxes, (len(boxes), 1))))
+    (gradient,) = autograd.gradients(ops.sum(iou), [first])
+    assert np.isfinite(ops.to_numpy(iou)).all()
+    assert np.isfinite(ops.to_numpy(gradient)).all()
+    assert (ops.to_numpy(iou) > -1.5).all() and (ops.to_numpy(iou) <= 1 + 1e-6).all()
+
+
+def test_complete_iou_of_no_boxes_is_empty():
+    empty = ops.zeros((0, 4))
+    assert ops.to_numpy(complete_iou(empty, empty)).shape == (0,)
+
+
+def test_image_without_targets_gives_zero_box_and_class_loss():
+    terms = make_loss(3)(raw_maps(3), NO_TARGETS)
+    assert float(ops.to_numpy(terms.box)) == 0
+    assert float(ops.to_numpy(terms.classification)) == 0
+    assert float(ops.to_numpy(terms.objectness)) > 0
+
+
+def test_one_class_has_no_classification_loss():
+    targets = ONE_TARGET._replace(class_index=np.array([0]))
+    terms = make_loss(1)(raw_maps(1), targets)
+    assert float(ops.to_numpy(terms.classification)) == 0
+    assert float(ops.to_numpy(terms.box)) > 0
+
+
+def test_total_is_the_sum_of_the_terms_times_the_batch_size():
+    terms = make_loss(3)(raw_maps(3), ONE_TARGET)
+    parts = [float(ops.to_numpy(term)) for term in terms]
+    assert parts[3] == pytest.approx(2 * sum(parts[:3]), rel=1e-12)
+
+
+def test_class_gradients_agree_with_finite_differences():
+    loss = make_loss(3)
+    large = Targets(np.array([0]), np.array([2]), np.array([[0.5, 0.5, 0.9, 0.9]], np.float32))
+    maps = [ops.to_numpy(level) for level in raw_maps(3, images=1)]
+
+    def class_loss(coarsest):
+        return loss([*map(ops.tensor, maps[:2]), coarsest], large).classification
+
+    def value(class_logits):
+        replaced = np.concatenate([maps[2][..., :5], class_logits], axis=-1)
+        return float(ops.to_numpy(class_loss(ops.tensor(replaced))))
+
+    coarsest = autograd.variable(maps[2])
+    (gradient,) = autograd.gradients(class_loss(coarsest), [coarsest])
+    expected = numeric_gradient(value, maps[2][..., 5:])
+    assert np.abs(expected).max() > 1e-4
+    # Differences of step 1e-6 in float64 are good to about 1e-10.
+    np.testing.assert_allclose(ops.to_numpy(gradient)[..., 5:], expected, rtol=0, atol=1e-9)
+
+
+def test_complete_iou_gradient_agrees_with_finite_differences_at_constant_alpha():
+    generator = np.random.default_rng(0)
+    pred, target = (generator.uniform(1, 5, (50, 4)) for _ in range(2))
+    iou, distance, aspect = complete_iou_parts(pred, target)
+    alpha = aspect / (aspect - iou + 1)
+
+    def value(boxes):
+        iou, distance, aspect = complete_iou_parts(boxes, target)
+        return (iou - distance - alpha * aspect).sum()
+
+    first = autograd.variable(pred)
+    result = complete_iou(first, ops.tensor(target))
+    (gradient,) = autograd.gradients(ops.sum(result), [first])
+    # eps = 1e-7 on denominators from about 1 up.
+    np.testing.assert_allclose(ops.to_numpy(result), iou - distance - alpha * aspect, atol=1e-6)
+    np.testing.assert_allclose(ops.to_numpy(gradient), numeric_gradient(value, pred), atol=1e-6)
+
+
+def complete_iou_parts(pred, target):
+    """IoU, normalised centre distance and aspect term of (N, 4) cxcywh pairs, in NumPy."""
+    low = np.stack([pred[:, :2] - pred[:, 2:] / 2, target[:, :2] - target[:, 2:] / 2])
+    high = np.stack([pred[:, :2] + pred[:, 2:] / 2, target[:, :2] + target[:, 2:] / 2])
+    shared = np.clip(high.min(axis=0) - low.max(axis=0), 0, None).prod(axis=1)
+    iou = shared / (pred[:, 2:].prod(axis=1) + target[:, 2:].prod(axis=1) - shared)
+    hull = high.max(axis=0) - low.min(axis=0)
+    distance = ((pred[:, :2] - target[:, :2]) ** 2).sum(axis=1) / (hull**2).sum(axis=1)
+    angles = np.arctan2(target[:, 2], target[:, 3]) - np.arctan2(pred[:, 2], pred[:, 3])
+    return iou, distance, 4 / np.pi**2 * angles**2
+
+
+def test_of_equal_claims_on_a_cell_the_last_counts():
+    values = ops.tensor(np.array([0.1, 0.2, 0.3, 0.4]))
+    rows = np.array([5, 2, 5, 0])
+    result = ops.to_numpy(put_last(ops.zeros((6,), "float64"), rows, values))
+    np.testing.assert_array_equal(result, [0.4, 0, 0.2, 0, 0, 0.3])
+
+
+def test_gains_follow_classes_levels_and_image_size():
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    gains = LossGains.scaled(hyp, num_levels=4, num_classes=20, image_size=320)
+    assert gains.box == pytest.approx(0.05 * 3 / 4)
+    assert gains.objectness == pytest.approx(1.0 * 3 / 4 / 4)
+    assert gains.classification == pytest.approx(0.5 * 20 / 80 * 3 / 4)

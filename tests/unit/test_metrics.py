@@ -1,0 +1,306 @@
+"""utils/metrics.py and utils/coco_matching.py against pycocotools, on random and real labels."""
+
+import contextlib
+import io
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+from tests.shared_files import shared_path
+from utils.boxes import cxcywh_to_xyxy
+from utils.metrics import DetectionEvaluator, EvaluationResult, GroundTruth
+from utils.nms import Detections
+
+# Both sum the same float64 numbers, in another order.
+EXACT = {"rtol": 0, "atol": 1e-9}
+Image = tuple[Detections, GroundTruth]
+
+
+def detections(boxes_xyxy, scores, class_index) -> Detections:
+    boxes = np.asarray(boxes_xyxy, np.float32).reshape(-1, 4)
+    return Detections(boxes, np.asarray(scores, np.float32), np.asarray(class_index, np.int64))
+
+
+def ground_truth(class_index, boxes_xyxy) -> GroundTruth:
+    boxes = np.asarray(boxes_xyxy, np.float32).reshape(-1, 4)
+    return GroundTruth(np.asarray(class_index, np.int64), boxes)
+
+
+def evaluate(images: dict[int, Image], num_classes: int) -> EvaluationResult:
+    evaluator = DetectionEvaluator([f"class {index}" for index in range(num_classes)])
+    for image_id, (found, objects) in images.items():
+        evaluator.add(image_id, found, objects)
+    return evaluator.result()
+
+
+def annotations(image_id: int, boxes_xyxy: np.ndarray, class_index: np.ndarray) -> list[dict]:
+    left_top_size = boxes_xyxy.astype(np.float64)
+    left_top_size[:, 2:] -= left_top_size[:, :2]
+    return [
+        {"image_id": image_id, "category_id": int(label), "bbox": box, "iscrowd": 0,
+         "area": box[2] * box[3]}
+        for box, label in zip(left_top_size.tolist(), class_index, strict=True)
+    ]  # fmt: skip
+
+
+def coco_precision(images: dict[int, Image], num_classes: int) -> np.ndarray:
+    """(C, 10, 101) interpolated precision by pycocotools, NaN for classes without objects."""
+    objects, found = [], []
+    for image_id, (image_detections, image_objects) in images.items():
+        objects += annotations(image_id, image_objects.boxes_xyxy, image_objects.class_index)
+        boxes_xyxy, scores, class_index = image_detections
+        rows = annotations(image_id, boxes_xyxy, class_index)
+        found += [row | {"score": float(score)} for row, score in zip(rows, scores, strict=True)]
+    # pycocotools takes an id of 0 for "not matched".
+    for number, annotation in enumerate(objects, start=1):
+        annotation["id"] = number
+    dataset = {
+        "info": {},
+        "images": [{"id": image_id} for image_id in images],
+        "categories": [{"id": index} for index in range(num_classes)],
+    }
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth, results = COCO(), COCO()
+        truth.dataset = dataset | {"annotations": objects}
+        results.dataset = dataset | {
+            "annotations": [row | {"id": number} for number, row in enumerate(found, start=1)]
+        }
+        truth.createIndex()
+        results.createIndex()
+        reference = COCOeval(truth, results, "bbox")
+        reference.evaluate()
+        reference.accumulate()
+    precision = reference.eval["precision"][:, :, :, 0, -1]  # all sizes, 100 detections
+    return np.where(precision < 0, np.nan, precision).transpose(2, 0, 1)
+
+
+def assert_equal_to_pycocotools(images: dict[int, Image], num_classes: int) -> EvaluationResult:
+    result, expected = evaluate(images, num_classes), coco_precision(images, num_classes)
+    np.testing.assert_allclose(result.precision_curves, expected, **EXACT)
+    np.testing.assert_allclose(result.ap, expected.mean(axis=(1, 2)), **EXACT)
+    np.testing.assert_allclose(result.ap50, expected[:, 0].mean(axis=1), **EXACT)
+    known = expected[~np.isnan(expected).any(axis=(1, 2))]
+    np.testing.assert_allclose(result.map, known.mean() if len(known) else 0, **EXACT)
+    np.testing.assert_allclose(result.map50, known[:, 0].mean() if len(known) else 0, **EXACT)
+    return result
+
+
+def generator(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(seed))
+
+
+def random_boxes(random: np.random.Generator, num_boxes: int, whole_pixels: bool) -> np.ndarray:
+    corner, size = random.uniform(0, 60, (num_boxes, 2)), random.uniform(0, 40, (num_boxes, 2))
+    boxes_xyxy = np.concatenate((corner, corner + size), axis=1).astype(np.float32)
+    return np.round(boxes_xyxy / 4) * 4 if whole_pixels else boxes_xyxy
+
+
+def random_image(random, num_classes, num_objects, num_detections, score_levels, coarse) -> Image:
+    """Objects, and detections of which half lie near an object and carry mostly its class."""
+    objects = random_boxes(random, num_objects, coarse)
+    labels = random.integers(0, num_classes, num_objects)
+    boxes_xyxy = random_boxes(random, num_detections, coarse)
+    class_index = random.integers(0, num_classes, num_detections)
+    if num_objects:
+        near = random.integers(0, num_objects, num_detections // 2)
+        shape = len(near), 4
+        noise = 4 * random.integers(-1, 2, shape) if coarse else random.normal(0, 2, shape)
+        boxes_xyxy[: len(near)] = objects[near] + noise
+        boxes_xyxy[:, 2:] = np.maximum(boxes_xyxy[:, 2:], boxes_xyxy[:, :2])
+        relabelled = random.uniform(size=len(near)) < 0.2
+        class_index[: len(near)] = np.where(relabelled, class_index[: len(near)], labels[near])
+    scores = random.uniform(0.001, 1, num_detections)
+    if score_levels:
+        scores = np.ceil(scores * score_levels) / score_levels
+    return detections(boxes_xyxy, scores, class_index), ground_truth(labels, objects)
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fine boxes", "equal and empty boxes"])
+@pytest.mark.parametrize("score_levels", [0, 3], ids=["free scores", "tied scores"])
+@pytest.mark.parametrize(("num_classes", "max_objects", "max_detections"), [
+    (1, 6, 12), (5, 12, 40), (3, 20, 450), (20, 8, 30),
+])  # fmt: skip
+def test_random_images_give_the_figures_of_pycocotools(
+    num_classes, max_objects, max_detections, score_levels, coarse
+):
+    random = generator(num_classes)
+    images = {
+        int(image_id): random_image(
+            random,
+            num_classes,
+            int(random.integers(0, max_objects + 1)),
+            int(random.integers(0, max_detections + 1)),
+            score_levels,
+            coarse,
+        )
+        for image_id in random.permutation(1000)[:25]  # added in another order than the ids'
+    }
+    result = assert_equal_to_pycocotools(images, num_classes)
+    assert 0.01 < result.map < result.map50 < 1
+
+
+def read_labels(split: Path, image_folder: Path) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(class index, boxes in pixels) of each labelled image of a YOLO split."""
+    labelled = []
+    for label_path in sorted(split.glob("*.txt")):
+        rows = np.array([line.split() for line in label_path.read_text().splitlines()], np.float64)
+        height, width = cv2.imread(str(image_folder / f"{label_path.stem}.jpg")).shape[:2]
+        boxes_cxcywh = rows.reshape(-1, 5)[:, 1:] * (width, height, width, height)
+        labelled.append((rows.reshape(-1, 5)[:, 0].astype(np.int64), cxcywh_to_xyxy(boxes_cxcywh)))
+    return labelled
+
+
+@pytest.mark.parametrize(("dataset", "split", "num_classes"), [
+    ("coco256", "val2017", 80), ("bccd", "val", 3),
+])  # fmt: skip
+def test_real_labels_give_the_figures_of_pycocotools(dataset, split, num_classes):
+    root = shared_path(f"data/{dataset}")
+    random = generator(num_classes)
+    images = {}
+    labelled = read_labels(root / "labels" / split, root / "images" / split)
+    for image_id, (class_index, boxes_xyxy) in enumerate(labelled):
+        # Every object found twice, a few missed, some under another class, beside false alarms.
+        repeated = np.tile(np.arange(len(class_index)), 2)
+        repeated = repeated[random.uniform(size=len(repeated)) > 0.1]
+        size = np.tile(boxes_xyxy[:, 2:] - boxes_xyxy[:, :2], 2)[repeated]
+        moved = boxes_xyxy[repeated] + size * random.normal(0, 0.08, size.shape)
+        labels = np.where(
+            random.uniform(size=len(repeated)) < 0.1,
+            random.integers(0, num_classes, len(repeated)),
+            class_index[repeated],
+        )
+        alarms = random_boxes(random, 20, whole_pixels=False)
+        images[image_id] = (
+            detections(
+                np.concatenate((moved, alarms)),
+                np.round(random.uniform(0.001, 1, len(moved) + len(alarms)), 2),
+                np.concatenate((labels, random.integers(0, num_classes, len(alarms)))),
+            ),
+            GroundTruth(class_index, boxes_xyxy),
+        )
+    assert len(images) > 50
+    result = assert_equal_to_pycocotools(images, num_classes)
+    assert 0.05 < result.map < result.map50 < 0.9
+
+
+BOX, OTHER = [10, 10, 30, 30], [50, 50, 70, 80]
+# Each overlaps its neighbours alone, all equally: intersection 8 x 10, union 12 x 10.
+ROW = [[left, 0, left + 10, 10] for left in (0, 2, 4, 6)]
+NO_OBJECTS, NO_DETECTIONS = ground_truth([], []), detections([], [], [])
+
+
+@pytest.mark.parametrize("images", [
+    {1: (NO_DETECTIONS, ground_truth([0, 1], [BOX, OTHER]))},
+    {1: (detections([BOX], [0.9], [0]), NO_OBJECTS)},
+    {1: (detections([BOX], [0.9], [1]), ground_truth([0], [BOX]))},
+    {1: (NO_DETECTIONS, NO_OBJECTS), 2: (detections([BOX], [0.5], [0]), ground_truth([0], [BOX]))},
+    {1: (detections([BOX] * 250, [0.5] * 250, [0] * 250), ground_truth([0] * 7, [BOX] * 7))},
+    {1: (detections([OTHER] * 100 + [BOX], [0.9] * 100 + [0.8], [0] * 101),
+         ground_truth([0], [BOX]))},
+    {1: (detections([[5, 5, 5, 9]], [0.9], [0]), ground_truth([0, 0], [[5, 5, 5, 9], BOX]))},
+    {1: (detections([ROW[1], ROW[3]], [0.9, 0.8], [0, 0]), ground_truth([0, 0], ROW[0:3:2]))},
+    {1: (detections([ROW[1], ROW[3]], [0.9, 0.8], [0, 0]), ground_truth([0, 0], ROW[2::-2]))},
+], ids=["no detections", "no objects", "class never found", "empty image", "equal boxes",
+        "object found by the 101st", "boxes without area", "equal overlaps",
+        "equal overlaps in turn"])  # fmt: skip
+def test_edge_case_gives_the_figures_of_pycocotools(images):
+    assert_equal_to_pycocotools(images, num_classes=3)
+
+
+def test_overlap_of_exactly_the_threshold_is_a_match():
+    half = detections([[0, 0, 10, 10]], [0.9], [0])
+    result = evaluate({1: (half, ground_truth([0], [[0, 0, 20, 10]]))}, 1)
+    assert result.map50 == pytest.approx(1)
+    assert result.map == pytest.approx(1 / 10)
+
+
+def test_average_precision_of_a_case_worked_by_hand():
+    # Right, wrong, right of 4 objects: precision 1, 1/2, 2/3 at recall 1/4, 1/4, 1/2; of the 101
+    # recalls 0 to 0.25 read 1 (26), up to 0.50 read 2/3 (25) and the others 0.
+    found = detections([BOX, [200, 200, 220, 220], OTHER], [0.9, 0.8, 0.7], [0, 0, 0])
+    objects = [BOX, OTHER, [100, 0, 120, 20], [0, 100, 20, 120]]
+    result = evaluate({1: (found, ground_truth([0] * 4, objects))}, 1)
+    assert result.map50 == pytest.approx((26 + 25 * 2 / 3) / 101, abs=1e-12)
+    assert result.map == pytest.approx(result.map50, abs=1e-12)
+
+
+def test_nothing_added_gives_zero_means_and_nan_classes():
+    result = evaluate({}, 2)
+    means = (result.mean_precision, result.mean_recall, result.map50, result.map)
+    assert means == (0, 0, 0, 0)
+    assert (result.num_images, result.confidence) == (0, 0)
+    np.testing.assert_array_equal(result.num_ground_truth, [0, 0])
+    for per_class in (result.precision, result.recall, result.ap50, result.ap):
+        np.testing.assert_array_equal(per_class, [np.nan, np.nan])
+
+
+def test_objects_without_any_detection_give_zero_and_other_classes_nan():
+    result = evaluate({7: (NO_DETECTIONS, ground_truth([1, 1], [BOX, OTHER]))}, 2)
+    for per_class in (result.precision, result.recall, result.ap50, result.ap):
+        np.testing.assert_array_equal(per_class, [np.nan, 0])
+    assert (result.map, result.mean_precision) == (0, 0)
+
+
+def test_order_in_which_images_are_added_does_not_matter():
+    random = generator(3)
+    images = {number: random_image(random, 2, 6, 20, 3, True) for number in range(12)}
+    forward = evaluate(images, 2)
+    backward = evaluate(dict(reversed(images.items())), 2)
+    np.testing.assert_array_equal(forward.precision_curves, backward.precision_curves)
+    np.testing.assert_array_equal(forward.precision, backward.precision)
+
+
+def test_adding_an_image_twice_is_refused():
+    evaluator = DetectionEvaluator(["cell"])
+    evaluator.add(1, NO_DETECTIONS, NO_OBJECTS)
+    with pytest.raises(AssertionError, match="image 1 was added before"):
+        evaluator.add(1, NO_DETECTIONS, NO_OBJECTS)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_precision_and_recall_are_those_at_the_best_mean_f1(seed):
+    # Well apart, so that a detection of an object's class is right wherever it lies on its box.
+    random = generator(seed)
+    num_classes, num_images, objects_each = 3, 8, 6
+    images, truth = {}, []
+    for image_id in range(num_images):
+        corners = np.arange(objects_each)[:, None] * [100, 0]
+        boxes_xyxy = np.concatenate((corners, corners + 50), axis=1)
+        labels = random.integers(0, num_classes - 1, objects_each)  # the last class has no object
+        # Right the more often the higher the score, so that the best confidence is in between.
+        scores = np.round(random.uniform(0, 1, objects_each) + 0.1, 1).astype(np.float32)
+        wrong = (labels + random.integers(1, num_classes, objects_each)) % num_classes
+        found_class = np.where(random.uniform(0, 1, objects_each) < scores, labels, wrong)
+        images[image_id] = (
+            detections(boxes_xyxy, scores, found_class),
+            ground_truth(labels, boxes_xyxy),
+        )
+        truth += list(zip(scores, found_class, labels, strict=True))
+    scores, found_class, labels = (np.array(column) for column in zip(*truth, strict=True))
+    best = (-1.0, 0.0, np.zeros(2), np.zeros(2))
+    for confidence in np.unique(scores)[::-1]:
+        counted, classes = scores >= confidence, np.arange(num_classes - 1)[:, None]
+        right = (counted & (found_class == classes) & (labels == classes)).sum(axis=1)
+        num_found = (counted & (found_class == classes)).sum(axis=1)
+        num_objects = (labels == classes).sum(axis=1)
+        mean_f1 = (2 * right / (num_found + num_objects)).mean()
+        if mean_f1 > best[0] + 1e-12:  # the running sum of the code under test rounds once a step
+            best = mean_f1, confidence, right / np.maximum(num_found, 1), right / num_objects
+    result = evaluate(images, num_classes)
+    assert result.confidence == pytest.approx(best[1])
+    np.testing.assert_allclose(result.precision, [*best[2], np.nan], rtol=1e-12)
+    np.testing.assert_allclose(result.recall, [*best[3], np.nan], rtol=1e-12)
+    assert result.mean_precision == pytest.approx(best[2].mean())
+    assert result.mean_recall == pytest.approx(best[3].mean())
+
+
+def test_best_confidence_is_shared_by_the_classes():
+    # At 0.9 class 0 alone is found, mean F1 1/2; at 0.5 class 1 too, 1; at 0.1 a false alarm more.
+    found = detections([BOX, OTHER, BOX], [0.9, 0.5, 0.1], [0, 1, 1])
+    result = evaluate({1: (found, ground_truth([0, 1], [BOX, OTHER]))}, 2)
+    assert result.confidence == 0.5
+    np.testing.assert_array_equal([result.precision, result.recall], np.ones((2, 2)))

@@ -1,0 +1,107 @@
+"""Model YAMLs: what is accepted, what is refused, and that nothing of them runs."""
+
+import copy
+
+import numpy as np
+import pytest
+import yaml
+
+from backend import nn
+from models.detector import Detector
+from models.graph import parse_model, read_model_yaml, scale_depth, scale_width
+from utils.errors import UserError
+
+
+@pytest.fixture
+def document():
+    with open("models/yolov5n.yaml", encoding="utf-8") as file:
+        return yaml.safe_load(file)
+
+
+def test_the_number_of_classes_replaces_that_of_the_yaml():
+    spec = read_model_yaml("models/yolov5n.yaml", num_classes=3)
+    assert spec.num_classes == 3
+    assert spec.document["nc"] == 3
+    assert nn.state_arrays(Detector(spec))["model.24.m.0.weight"].shape == (24, 64, 1, 1)
+
+
+def test_a_model_is_rebuilt_from_the_document_of_its_spec(document):
+    spec = parse_model(document, num_classes=5)
+    assert parse_model(spec.document) == spec
+
+
+@pytest.mark.parametrize(("number", "expected"), [(1, 1), (3, 1), (6, 2), (9, 3)])
+def test_depth_multiple_rounds_and_keeps_one(number, expected):
+    assert scale_depth(number, 0.33) == expected
+
+
+@pytest.mark.parametrize(("channels", "multiple", "expected"), [(64, 0.25, 16), (100, 0.33, 40)])
+def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
+    assert scale_width(channels, multiple) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d["backbone"][0].__setitem__(2, "Convv"), "unknown block 'Convv'; known: C3"),
+        (lambda d: d["backbone"][0].__setitem__(2, "__import__('os')"), "unknown block"),
+        (lambda d: d["backbone"][0].__setitem__(3, ["__import__('os')"]), "layer 0, Conv"),
+        (lambda d: d["backbone"][0].__setitem__(3, []), "layer 0, Conv"),
+        (lambda d: d["backbone"][0].__setitem__(0, 5), "layer 0: from 5"),
+        (lambda d: d["backbone"][2].__setitem__(1, 0), "layer 2: number 0"),
+        (lambda d: d["backbone"].__setitem__(3, "Conv"), "layer 3: 'Conv'"),
+        (lambda d: d["head"][1].__setitem__(3, [None, 4, "nearest"]), "accepted: [None, 2, near"),
+        (lambda d: d["head"][2].__setitem__(0, [-1, 4]), "strides [16, 8]"),
+        (lambda d: d["head"].pop(), "the last layer is C3"),
+        (lambda d: d["anchors"].pop(), "2 levels of anchors, 3 sources"),
+        (lambda d: d["anchors"][0].pop(), "anchors: [10, 13, 16, 30, 33]"),
+        (lambda d: d.__setitem__("anchors", 3), "anchors: 3"),
+        (lambda d: d.pop("head"), "missing head"),
+        (lambda d: d.__setitem__("nc", 0), "nc: 0"),
+        (lambda d: d.__setitem__("depth_multiple", "deep"), "depth_multiple: 'deep'"),
+    ],
+)
+def test_a_wrong_document_is_refused_with_its_place(document, change, message):
+    change(document)
+    with pytest.raises(UserError) as caught:
+        Detector(parse_model(document))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[1, 2", "- a list", "!!python/object/apply:os.getcwd []"])
+def test_a_file_that_is_no_model_is_refused_by_name(tmp_path, text):
+    path = tmp_path / "model.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match="model.yaml"):
+        read_model_yaml(path)
+
+
+def test_a_missing_file_is_refused_with_the_public_models():
+    with pytest.raises(UserError, match=r"--cfg missing.yaml: No such file.*yolov5\{n,s,m,l,x\}"):
+        read_model_yaml("missing.yaml")
+
+
+def test_initial_weights_depend_on_the_seed_alone(document):
+    small = copy.deepcopy(document)
+    first, second, other = (Detector(parse_model(small, num_classes=3)) for _ in range(3))
+    first.initialize(0)
+    second.initialize(0)
+    other.initialize(1)
+    a, b, c = (nn.state_arrays(model) for model in (first, second, other))
+    assert all(np.array_equal(a[name], b[name]) for name in a)
+    assert not np.array_equal(a["model.0.conv.weight"], c["model.0.conv.weight"])
+    bound = 1 / np.sqrt(3 * 6 * 6)
+    weight = a["model.0.conv.weight"]
+    assert np.abs(weight).max() <= bound
+    # Uniform in +-bound: the standard deviation is bound / sqrt(3), here from 1,728 draws.
+    assert weight.std() == pytest.approx(bound / np.sqrt(3), rel=0.05)
+
+
+def test_initial_biases_expect_eight_objects_an_image(document):
+    model = Detector(parse_model(document, num_classes=3))
+    model.initialize(0)
+    bias = nn.state_arrays(model)["model.24.m.2.bias"].reshape(3, 8)
+    spread = 1 / np.sqrt(256)  # of the draw beneath
+    assert np.abs(bias[:, 4] - np.log(8 / 400)).max() <= spread
+    assert np.abs(bias[:, 5:] - np.log(0.6 / 2.00001)).max() <= spread
+    assert np.abs(bias[:, :4]).max() <= spread

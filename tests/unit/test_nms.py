@@ -1,0 +1,174 @@
+"""utils/nms.py against stored cases and a direct, slow form of the greedy rule."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.shared_files import shared_path
+from utils.boxes import cxcywh_to_xyxy, pairwise_iou
+from utils.nms import non_max_suppression, suppress_greedily
+
+
+@pytest.fixture(scope="module")
+def stored():
+    with np.load(shared_path("golden/nms/predictions.npz")) as predictions:
+        images = dict(predictions)
+    with np.load(shared_path("golden/nms/outputs.npz")) as outputs:
+        expected = dict(outputs)
+    cases = json.loads(shared_path("golden/nms/cases.json").read_text())
+    return cases, images, expected
+
+
+def as_rows(detections) -> np.ndarray:
+    """(K, 6): x1, y1, x2, y2, score, class, as the stored outputs are."""
+    boxes_xyxy, scores, class_index = detections
+    return np.concatenate((boxes_xyxy, scores[:, None], class_index[:, None]), axis=1)
+
+
+def predictions(num_rows: int, num_classes: int, seed: int, levels: int = 0) -> np.ndarray:
+    """Random decoded predictions; with levels, class scores take only that many values."""
+    random = np.random.Generator(np.random.Philox(seed))
+    centre, size = random.uniform(0, 200, (num_rows, 2)), random.uniform(5, 80, (num_rows, 2))
+    scores = random.uniform(0, 1, (num_rows, 1 + num_classes))
+    if levels:
+        scores = np.ceil(scores * levels) / levels
+    return np.concatenate((centre, size, scores), axis=1).astype(np.float32)
+
+
+def direct_suppression(decoded, confidence, iou_threshold, max_detections):
+    """Multi-label suppression one candidate at a time, as the rule is told: (K, 6) rows."""
+    boxes_xyxy = cxcywh_to_xyxy(decoded[:, :4])
+    scores = decoded[:, 5:] * decoded[:, 4:5]
+    candidates = [
+        (-scores[row, label], row, label)
+        for row in range(len(decoded))
+        for label in range(scores.shape[1])
+        if scores[row, label] > confidence
+    ]
+    kept: list[tuple[int, int]] = []
+    for _, row, label in sorted(candidates):
+        rivals = [other for other, other_label in kept if other_label == label]
+        iou = pairwise_iou(boxes_xyxy[[row]], boxes_xyxy[rivals])
+        if len(kept) < max_detections and not (iou > iou_threshold).any():
+            kept.append((row, label))
+    rows = [(*boxes_xyxy[row], scores[row, label], label) for row, label in kept]
+    return np.array(rows, np.float32).reshape(-1, 6)
+
+
+def assert_same_but_for_ties(found: np.ndarray, expected: np.ndarray, tied_scores: np.ndarray):
+    """The stored sort is not stable: rows may differ where their candidates' scores are equal."""
+    np.testing.assert_array_equal(found[:, 4], expected[:, 4])
+    different = (found != expected).any(axis=1)
+    assert np.isin(found[different, 4], tied_scores).all()
+
+
+def test_stored_cases_are_met(stored):
+    cases, images, outputs = stored
+    num_outputs, num_exact = 0, 0
+    for case in cases:
+        for number, decoded in enumerate(images[case["pred"]]):
+            found = as_rows(
+                non_max_suppression(
+                    decoded,
+                    case["conf"],
+                    case["iou"],
+                    case["multi_label"],
+                    class_agnostic=case["agnostic"],
+                    classes=case["classes"],
+                    max_detections=case["max_det"],
+                )
+            )
+            scores = decoded[:, 5:] * decoded[:, 4:5]
+            values, counts = np.unique(scores[scores > case["conf"]], return_counts=True)
+            expected = outputs[f"c{case['id']}_i{number}"]
+            assert_same_but_for_ties(found, expected, values[counts > 1])
+            num_outputs += 1
+            num_exact += np.array_equal(found, expected)
+    # Eight outputs, all of one image with many saturated, equal scores, have ties in another order.
+    assert (num_outputs, num_exact) == (408, 400)
+
+
+@pytest.mark.parametrize(("num_classes", "levels"), [(1, 0), (4, 0), (4, 3), (1, 1)])
+@pytest.mark.parametrize("max_detections", [5, 1000])
+def test_result_is_that_of_the_rule_told_directly(num_classes, levels, max_detections):
+    decoded = predictions(400, num_classes, seed=num_classes + 10 * levels, levels=levels)
+    found = as_rows(
+        non_max_suppression(decoded, 0.1, 0.5, multi_label=True, max_detections=max_detections)
+    )
+    expected = direct_suppression(decoded, 0.1, 0.5, max_detections)
+    assert 0 < len(expected) <= max_detections
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_search_beyond_the_first_prefixes_is_exact():
+    # 12,000 boxes in five tight heaps: only the last few, elsewhere, are kept beside the heaps.
+    boxes_xyxy = np.tile(np.arange(5)[:, None] * 50 + [0.0, 0, 20, 20], (2400, 1))
+    boxes_xyxy[[3000, 9000, 11999]] += [[0, 100, 0, 100], [0, 200, 0, 200], [0, 300, 0, 300]]
+    group = np.zeros(12000, np.int64)
+    kept = suppress_greedily(boxes_xyxy.astype(np.float32), group, 0.5, 100)
+    np.testing.assert_array_equal(kept, [0, 1, 2, 3, 4, 3000, 9000, 11999])
+
+
+def test_best_class_alone_is_kept_unless_multi_label():
+    decoded = np.array([[50, 50, 20, 20, 0.5, 0.4, 0.8, 0.6]], np.float32)
+    best = non_max_suppression(decoded, 0.1, 0.5, multi_label=False)
+    every = non_max_suppression(decoded, 0.1, 0.5, multi_label=True)
+    np.testing.assert_array_equal(best.class_index, [1])
+    np.testing.assert_array_equal(every.class_index, [1, 2, 0])
+    # Products of float32 numbers, rounded once.
+    np.testing.assert_allclose(every.scores, [0.4, 0.3, 0.2], rtol=1e-6)
+    np.testing.assert_array_equal(every.boxes_xyxy, [[40, 40, 60, 60]] * 3)
+
+
+def test_equal_scores_keep_the_order_of_the_rows():
+    decoded = np.zeros((3, 6), np.float32)
+    decoded[:, :4] = [[10, 10, 4, 4], [90, 10, 4, 4], [10, 10.1, 4, 4]]
+    decoded[:, 4:] = 0.5
+    found = non_max_suppression(decoded, 0.1, 0.5, multi_label=True)
+    np.testing.assert_array_equal(found.boxes_xyxy[:, 0], [8, 88])
+    np.testing.assert_array_equal(found.boxes_xyxy[:, 1], [8, 8])
+
+
+def test_overlap_equal_to_the_threshold_is_kept_and_above_it_goes():
+    decoded = np.array([[10, 5, 20, 10, 1, 1], [5, 5, 10, 10, 1, 0.9]], np.float32)  # IoU 1/2
+    assert len(non_max_suppression(decoded, 0.1, 0.5, True).scores) == 2
+    assert len(non_max_suppression(decoded, 0.1, 0.499, True).scores) == 1
+
+
+def test_classes_meet_only_when_suppression_is_class_agnostic():
+    decoded = np.array([[10, 10, 8, 8, 1, 0.9, 0], [10, 10, 8, 8, 1, 0, 0.8]], np.float32)
+    apart = non_max_suppression(decoded, 0.1, 0.5, True)
+    together = non_max_suppression(decoded, 0.1, 0.5, True, class_agnostic=True)
+    np.testing.assert_array_equal(apart.class_index, [0, 1])
+    np.testing.assert_array_equal(together.class_index, [0])
+
+
+def test_only_the_best_candidates_take_part():
+    decoded = predictions(500, 3, seed=5)
+    found = non_max_suppression(decoded, 0.0, 1.0, True, max_detections=500, max_candidates=50)
+    scores = np.sort((decoded[:, 5:] * decoded[:, 4:5]).ravel())[::-1]
+    np.testing.assert_array_equal(found.scores, scores[:50])
+
+
+def test_boxes_without_area_are_neither_lost_nor_an_error():
+    decoded = np.array(
+        [[10, 10, 0, 8, 1, 0.9], [10, 10, 8, 0, 1, 0.8], [10, 10, 0, 8, 1, 0.7]], np.float32
+    )
+    assert len(non_max_suppression(decoded, 0.1, 0.5, True).scores) == 3
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+@pytest.mark.parametrize(
+    "decoded",
+    [
+        np.zeros((0, 8), np.float32),
+        np.zeros((20, 8), np.float32),
+        np.full((20, 8), np.nan, np.float32),
+    ],
+)
+def test_nothing_above_the_threshold_gives_empty_detections(decoded, multi_label):
+    found = non_max_suppression(decoded, 0.001, 0.6, multi_label)
+    assert found.boxes_xyxy.shape == (0, 4) and found.boxes_xyxy.dtype == np.float32
+    assert found.scores.shape == (0,) and found.scores.dtype == np.float32
+    assert found.class_index.shape == (0,) and found.class_index.dtype == np.int64

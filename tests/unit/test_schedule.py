@@ -1,0 +1,53 @@
+"""Learning rates, momentum and accumulation of every batch."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.shared_files import shared_path
+from utils.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.schedule import Schedule
+
+EPOCHS, BATCHES = 30, 19
+
+
+@pytest.fixture
+def hyp():
+    return read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+
+
+@pytest.mark.parametrize("kind", ["linear", "cos"])
+def test_settings_of_every_batch_are_the_stored_ones(hyp, kind):
+    table = np.load(shared_path("golden/metrics/lr_table.npz"))[kind]
+    schedule = Schedule(hyp, EPOCHS, BATCHES, 16, cosine=kind == "cos")
+    last_update = -1
+    for number, (epoch, batch, *expected) in enumerate(table):
+        assert number == epoch * BATCHES + batch
+        settings = schedule.at(number)
+        updates = number - last_update >= settings.accumulate
+        last_update = number if updates else last_update
+        actual = [
+            settings.bias_rate,
+            settings.weight_rate,
+            settings.weight_rate,
+            settings.momentum,
+            settings.accumulate,
+            updates,
+        ]
+        # The same float64 formula in another order of operations.
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(("batch_size", "accumulate"), [(16, 4), (64, 1), (128, 1), (24, 3)])
+def test_weight_decay_follows_the_batch_that_accumulation_reaches(hyp, batch_size, accumulate):
+    schedule = Schedule(hyp, EPOCHS, BATCHES, batch_size, cosine=False)
+    assert schedule.accumulate == accumulate
+    assert schedule.weight_decay == pytest.approx(5e-4 * batch_size * accumulate / 64)
+
+
+def test_no_warmup_starts_at_full_rate(hyp):
+    schedule = Schedule(dataclasses.replace(hyp, warmup_epochs=0), EPOCHS, BATCHES, 16, False)
+    settings = schedule.at(0)
+    assert settings.bias_rate == settings.weight_rate == hyp.lr0
+    assert settings.accumulate == 4

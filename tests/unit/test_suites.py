@@ -1,0 +1,63 @@
+"""Running both backends' tests, with stand-ins for pytest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from utils.suites import run_suites
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / ".venv").mkdir()
+    return tmp_path
+
+
+def fake_python(root: Path, backend: str, body: str) -> Path:
+    path = root / f"python-{backend}"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_outputs_follow_one_another_though_the_suites_run_at_once(root, capfdbinary):
+    # Each waits for a file that the other makes: run one after the other, torch would not end.
+    pythons = {
+        backend: fake_python(
+            root,
+            backend,
+            f"touch {backend}.began; until [ -e {other}.began ]; do sleep 0.05; done; "
+            f"echo {count} passed",
+        )
+        for backend, other, count in [("torch", "oneflow", 3), ("oneflow", "torch", 4)]
+    }
+    assert run_suites(pythons, root, {"PATH": "/usr/bin:/bin"}) == []
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert lines == ["== torch ==", "3 passed", "== oneflow ==", "4 passed"]
+
+
+def test_second_suite_is_shown_and_judged_when_the_first_fails(root, capfdbinary):
+    pythons = {
+        "torch": fake_python(root, "torch", "echo 1 failed; exit 1"),
+        "oneflow": fake_python(root, "oneflow", "echo 4 passed"),
+    }
+    assert run_suites(pythons, root, {"PATH": "/usr/bin:/bin"}) == ["torch"]
+    assert b"4 passed" in capfdbinary.readouterr().out
+
+
+@pytest.mark.parametrize("exit_code", [1, 2, 5])  # pytest: failures, interrupted, no tests found
+def test_every_exit_code_of_pytest_but_0_is_a_failure(root, exit_code):
+    pythons = {"oneflow": fake_python(root, "oneflow", f"exit {exit_code}")}
+    assert run_suites(pythons, root, {}) == ["oneflow"]
+
+
+def test_each_suite_is_told_its_backend_and_the_arguments_of_the_user(root, capfdbinary):
+    body = 'echo "$YOLO_BACKEND: $OMP_NUM_THREADS"; for word in "$@"; do echo "[$word]"; done'
+    pythons = {"torch": fake_python(root, "torch", body)}
+    environ = {"PYTEST_ARGS": "-x -k 'loss and not slow'", "OMP_NUM_THREADS": "7"}
+    run_suites(pythons, root, environ)
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert lines[1] == "torch: 7"
+    assert lines[-3:] == ["[-x]", "[-k]", "[loss and not slow]"]

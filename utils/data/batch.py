@@ -1,0 +1,77 @@
+"""A batch: images as one array, targets as one table.
+
+Before: `augment` in training, `images.letterbox_labelled` in validation. After: the training step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+
+from utils.boxes import xyxy_to_cxcywh
+from utils.data.image_files import DatasetError
+from utils.data.images import LabelledImage
+from utils.data.letterbox import Letterbox
+
+
+class Targets(NamedTuple):
+    """The objects of a batch, image by image."""
+
+    image_index: np.ndarray  # (T,) int64, position in the batch, ascending
+    class_index: np.ndarray  # (T,) int64
+    boxes_cxcywh_norm: np.ndarray  # (T, 4) float32, fractions of the batch's images
+
+
+class Batch(NamedTuple):
+    """What a loader yields."""
+
+    images: np.ndarray  # (B, 3, H, W) uint8, RGB
+    targets: Targets
+    sample_indices: np.ndarray  # (B,) int64
+    letterboxes: tuple[Letterbox, ...]  # how to map boxes back; empty in training
+
+
+def fill_images(
+    images: np.ndarray, sample_indices: np.ndarray, make_item: Callable[[int], LabelledImage]
+) -> Targets:
+    """Make the item of every sample index and write its image into `images`.
+
+    Args:
+        images: (B, 3, H, W) uint8, contiguous, overwritten.
+        sample_indices: (B,).
+        make_item: from a sample index to an image of size (H, W).
+
+    Returns:
+        The targets of all items together.
+    """
+    image_index, class_index, boxes = [], [], []
+    for position, sample_index in enumerate(sample_indices.tolist()):
+        item = make_item(sample_index)
+        for channel in range(3):  # BGR to RGB; three times as fast as assigning a transposed view
+            cv2.extractChannel(item.image, 2 - channel, images[position, channel])
+        image_index.append(np.full(len(item.class_index), position, np.int64))
+        class_index.append(item.class_index)
+        boxes.append(_normalise(item))
+    return Targets(np.concatenate(image_index), np.concatenate(class_index), np.concatenate(boxes))
+
+
+def _normalise(item: LabelledImage) -> np.ndarray:
+    height, width = item.size
+    boxes = xyxy_to_cxcywh(item.boxes_xyxy) / [width, height, width, height]
+    return boxes.astype(np.float32)
+
+
+@contextmanager
+def naming_image(image_path: Path) -> Iterator[None]:
+    """Make any failure inside name the image; a DatasetError does so already."""
+    try:
+        yield
+    except DatasetError:
+        raise
+    except Exception as error:
+        raise RuntimeError(f"{image_path}: {type(error).__name__}: {error}") from error

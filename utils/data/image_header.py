@@ -1,0 +1,63 @@
+"""The size of an image file, from its header, and whether the file is complete.
+
+Before: `labels.scan_samples`. After: `images.read_image`, which decodes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+
+MIN_SIDE = 10
+_END_MARKS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"}
+_JPEG_SCAN_START = b"\xff\xda"
+_EXIF_ORIENTATION = 0x0112
+_QUARTER_TURNS = (5, 6, 7, 8)  # EXIF orientations that exchange height and width
+# Measured with OpenCV 4.11: it turns these, ignores the orientation of WebP, and fails on TIFF's.
+_TURNED_KINDS = ("JPEG", "MPO", "PNG")
+
+
+class BrokenImageError(Exception):
+    """Why an image file cannot be used."""
+
+
+def read_image_size(path: Path) -> tuple[int, int]:
+    """(height, width) in pixels of what `cv2.imread` yields, without decoding the image.
+
+    Raises:
+        BrokenImageError: no image, truncated, or smaller than 10 px.
+    """
+    try:
+        with Image.open(path) as image:
+            width, height = image.size
+            kind = image.format or ""
+            # Asked for the EXIF data of a PNG that has none, Pillow decodes the whole image.
+            has_exif = "exif" in image.info or kind == "TIFF"
+            turned = has_exif and image.getexif().get(_EXIF_ORIENTATION) in _QUARTER_TURNS
+        complete = _is_complete(path, kind)
+    except UnidentifiedImageError as error:
+        raise BrokenImageError("not an image") from error
+    except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises for broken headers
+        raise BrokenImageError(str(error)) from error
+    if turned and kind == "TIFF":
+        raise BrokenImageError("a TIFF with a rotation tag; store it upright")
+    if not complete:
+        raise BrokenImageError(f"truncated: the {kind} file does not reach its end mark")
+    if min(width, height) < MIN_SIDE:
+        raise BrokenImageError(f"{width}x{height} px, at least {MIN_SIDE} px a side are needed")
+    return (width, height) if turned and kind in _TURNED_KINDS else (height, width)
+
+
+def _is_complete(path: Path, kind: str) -> bool:
+    mark = _END_MARKS.get(kind)
+    if mark is None:
+        return True
+    with path.open("rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - len(mark)))
+        if file.read() == mark:
+            return True
+    # Some cameras append data. A preview in the header ends before the last scan starts.
+    content = path.read_bytes()
+    return content.rfind(mark) > (content.rfind(_JPEG_SCAN_START) if kind == "JPEG" else -1)

@@ -1,0 +1,87 @@
+"""The label file of an image: one line per object, normalised coordinates.
+
+Before: `image_files.list_images`. After: `labels.scan_samples`, which calls this per image.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+COORDINATE_TOLERANCE = 1e-4  # a rounded decimal may lie this far outside [0, 1]; it is clipped
+
+
+class BrokenLabelError(Exception):
+    """Why a label file cannot be used."""
+
+
+def label_path(image_path: Path) -> Path:
+    """The label file of an image: `labels` for the last folder `images`, and suffix .txt.
+
+    Without a folder `images` in the path, the label file lies beside the image.
+    """
+    parts = list(image_path.parts)
+    folders = parts[:-1]
+    if "images" in folders:
+        parts[len(folders) - 1 - folders[::-1].index("images")] = "labels"
+    return Path(*parts).with_suffix(".txt")
+
+
+def read_labels(path: Path, num_classes: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Read lines of `class cx cy w h`, or `class x1 y1 x2 y2 x3 y3 ...` (a polygon), normalised.
+
+    Returns:
+        class_index (M,) int64, boxes_cxcywh_norm (M, 4) float32, and how many repeated rows were
+        dropped; nothing of each when there is no such file.
+
+    Raises:
+        BrokenLabelError: the first line that breaks the format, and how.
+    """
+    rows = [_parse_line(number, line, num_classes) for number, line in _lines_of(path)]
+    unique = list(dict.fromkeys(rows))
+    table = np.array(unique, np.float64).reshape(-1, 5)
+    boxes = table[:, 1:].clip(0, 1).astype(np.float32)
+    return table[:, 0].astype(np.int64), boxes, len(rows) - len(unique)
+
+
+def _lines_of(path: Path) -> list[tuple[int, str]]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise BrokenLabelError(str(error)) from error
+    return [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+
+
+def _parse_line(number: int, line: str, num_classes: int) -> tuple[float, ...]:
+    try:
+        return _parse_row([float(text) for text in line.split()], num_classes)
+    except BrokenLabelError as error:
+        raise BrokenLabelError(f"line {number}: {error}") from error
+    except ValueError as error:
+        raise BrokenLabelError(f"line {number}: {error}") from error
+
+
+def _parse_row(values: list[float], num_classes: int) -> tuple[float, ...]:
+    if len(values) < 5 or len(values) % 2 == 0:
+        raise BrokenLabelError(f"{len(values)} columns; class cx cy w h, or a polygon, is needed")
+    class_number, *coordinates = values
+    if not (class_number.is_integer() and 0 <= class_number < num_classes):
+        raise BrokenLabelError(
+            f"class {class_number:g}, but the dataset's classes are 0 to {num_classes - 1}"
+        )
+    for value in coordinates:
+        if not -COORDINATE_TOLERANCE <= value <= 1 + COORDINATE_TOLERANCE:  # also when NaN
+            raise BrokenLabelError(f"coordinate {value:g}; normalised ones lie in 0 to 1")
+    box = coordinates if len(coordinates) == 4 else _box_of_polygon(coordinates)
+    if min(box[2:]) <= 0:
+        raise BrokenLabelError(f"a box of {box[2]:g} x {box[3]:g}; it must have an area")
+    return class_number, *box
+
+
+def _box_of_polygon(coordinates: list[float]) -> list[float]:
+    xs, ys = coordinates[0::2], coordinates[1::2]
+    left, top, right, bottom = min(xs), min(ys), max(xs), max(ys)
+    return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]

@@ -1,0 +1,75 @@
+"""Fit an image into the network's input size and map boxes there and back.
+
+Before: `loader.read_image`. After: `loader` for validation, `mosaic` for training.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+FILL = 114  # the grey of the public recipe; trained weights expect it around the picture
+
+
+@dataclass(frozen=True)
+class Letterbox:
+    """Where a picture lies in a network input; all sizes are (height, width) in pixels."""
+
+    original_size: tuple[int, int]
+    resized_size: tuple[int, int]
+    padding: tuple[int, int]  # (top, left); what is left over lies at the bottom and right
+    input_size: tuple[int, int]
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """(vertical, horizontal) factor from original to input pixels, exact after rounding."""
+        height, width = self.original_size
+        return self.resized_size[0] / height, self.resized_size[1] / width
+
+    def to_input(self, boxes_xyxy: np.ndarray) -> np.ndarray:
+        """Map (M, 4) boxes from original pixels to input pixels, in the dtype given."""
+        scale, offset = self._scale_and_offset(boxes_xyxy.dtype)
+        return boxes_xyxy * scale + offset
+
+    def to_original(self, boxes_xyxy: np.ndarray) -> np.ndarray:
+        """Map (M, 4) boxes from input pixels to original pixels, not clipped."""
+        scale, offset = self._scale_and_offset(boxes_xyxy.dtype)
+        return (boxes_xyxy - offset) / scale
+
+    def _scale_and_offset(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        (scale_y, scale_x), (top, left) = self.scale, self.padding
+        scale = np.array([scale_x, scale_y, scale_x, scale_y], dtype)
+        return scale, np.array([left, top, left, top], dtype)
+
+
+def fit_letterbox(
+    original_size: tuple[int, int], input_size: tuple[int, int], max_scale: float = math.inf
+) -> Letterbox:
+    """Centre an image in an input, as large as fits and at most `max_scale` times its size."""
+    scale = min(input_size[0] / original_size[0], input_size[1] / original_size[1], max_scale)
+    height, width = (max(1, round(side * scale)) for side in original_size)
+    padding = (input_size[0] - height) // 2, (input_size[1] - width) // 2
+    return Letterbox(original_size, (height, width), padding, input_size)
+
+
+def letterbox(image: np.ndarray, placement: Letterbox) -> np.ndarray:
+    """Resize and pad an image (H, W, 3) uint8 to `placement.input_size` with grey."""
+    canvas = np.full((*placement.input_size, 3), FILL, np.uint8)
+    (height, width), (top, left) = placement.resized_size, placement.padding
+    canvas[top : top + height, left : left + width] = resize(image, placement.resized_size)
+    return canvas
+
+
+def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Resize an image to (height, width): area averages when it shrinks, else bilinear.
+
+    Bilinear reads four pixels and so aliases below half size; the average does not.
+    """
+    if image.shape[:2] == size:
+        return image
+    shrinks = size[0] < image.shape[0] or size[1] < image.shape[1]
+    interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    return cv2.resize(image, (size[1], size[0]), interpolation=interpolation)

@@ -1,0 +1,121 @@
+"""Loaders: iterate over the batches of an epoch, built here or by worker processes.
+
+Before: `labels.scan_samples`. After: the training step, and validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from utils.data.augment import AugmentConfig
+from utils.data.batch import Batch, Targets
+from utils.data.batches import BatchSource, TrainBatches, ValBatches
+from utils.data.labels import Sample
+from utils.data.letterbox import Letterbox
+from utils.data.workers import LoaderError, WorkerPool
+
+__all__ = ["Batch", "Letterbox", "LoaderError", "Targets", "TrainLoader", "ValLoader"]
+
+
+class _Loader:
+    """A source of batches, with or without workers."""
+
+    def __init__(self, source: BatchSource, workers: int):
+        assert workers >= 0
+        self._source = source
+        self._pool = WorkerPool(source, workers) if workers else None
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return len(self._source)
+
+    def start(self) -> None:
+        """Start the workers now rather than at the first epoch, to overlap with other work."""
+        if self._pool is not None:
+            self._pool.start()
+
+    def close(self) -> None:
+        """End the workers; an epoch that is still being iterated over ends with an error."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, epoch: int) -> Iterator[Batch]:
+        if self._pool is not None:
+            return self._pool.run(epoch)
+        return self._build_here(epoch)
+
+    def _build_here(self, epoch: int) -> Iterator[Batch]:
+        for batch_index in range(len(self._source)):
+            images = np.empty(self._source.shape(batch_index), np.uint8)
+            yield self._source.build(epoch, batch_index, images)
+
+
+class TrainLoader(_Loader):
+    """Shuffled, augmented batches whose every sample depends on (seed, epoch, index) alone.
+
+    Args:
+        samples: from `labels.scan_samples`; at least one.
+        image_size: side of the square images, pixels.
+        batch_size: the last batch of an epoch may be smaller.
+        augment: strengths of the augmentation.
+        seed: from 0 up.
+        workers: processes; 0 builds in this process.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        image_size: int,
+        batch_size: int,
+        augment: AugmentConfig,
+        seed: int,
+        workers: int,
+    ):
+        super().__init__(TrainBatches(samples, image_size, batch_size, augment, seed), workers)
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """The batches of an epoch; workers begin with the call. One epoch at a time."""
+        return self._run(epoch)
+
+
+class ValLoader(_Loader):
+    """Letterboxed batches in a fixed order: by aspect ratio when rectangular, else as given.
+
+    Args:
+        samples: from `labels.scan_samples`; at least one.
+        image_size: the long side of every image, pixels.
+        batch_size: the last batch may be smaller.
+        workers: processes; 0 builds in this process.
+        stride: sides of a batch's images are a multiple of it.
+        rectangular: give each batch the smallest shape that holds its images.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        image_size: int,
+        batch_size: int,
+        workers: int,
+        stride: int = 32,
+        rectangular: bool = True,
+    ):
+        source = ValBatches(samples, image_size, batch_size, stride, rectangular)
+        super().__init__(source, workers)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self._run(epoch=0)

@@ -1,0 +1,38 @@
+"""Random numbers as a function of (seed, epoch, sample index), with no state anywhere.
+
+Before: nothing. After: the order of an epoch in `batches` and `augment.draw_augmentation`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+# The second key word keeps the streams of different purposes apart.
+_SAMPLE_STREAM, _ORDER_STREAM = 0, 1
+
+
+def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
+    """The generator of one sample in one epoch, at O(1) cost; all three are from 0 up.
+
+    Only its `.random()` is used in this package: NumPy promises the bits of Philox for ever, but
+    not how its other distributions use them, and batches must agree between NumPy versions.
+    """
+    return _generator(seed, _SAMPLE_STREAM, epoch, index)
+
+
+@lru_cache(maxsize=2)  # every batch of an epoch asks for the same order
+def epoch_order(seed: int, epoch: int, num_samples: int) -> np.ndarray:
+    """The shuffled sample indices of an epoch, (num_samples,) int64, read-only."""
+    keys = _generator(seed, _ORDER_STREAM, epoch, 0).random(num_samples)
+    order = np.argsort(keys, kind="stable")
+    order.setflags(write=False)
+    return order
+
+
+def _generator(seed: int, stream: int, epoch: int, index: int) -> np.random.Generator:
+    # (index, epoch) are the high words of a 256-bit counter: each pair has 2**128 blocks of draws.
+    counter = np.array([0, 0, index, epoch], np.uint64)
+    key = np.array([seed, stream], np.uint64)
+    return np.random.Generator(np.random.Philox(counter=counter, key=key))

@@ -1,0 +1,271 @@
+"""Pictures of a run: batches, labels, training curves and precision over recall.
+
+Before: the loader's batches and samples, results.csv, metrics.py. Drawing imports matplotlib or
+OpenCV where it needs them, and leaves their global state alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from utils.boxes import cxcywh_to_xyxy
+from utils.errors import UserError
+from utils.metrics import RECALL_GRID, EvaluationResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from utils.data.batch import Targets
+    from utils.data.labels import Sample
+
+# Seven colours told apart under the common kinds of colour blindness: Okabe and Ito 2008.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+GREY, INK = "#C8C8C8", "#303030"
+
+MAX_TILES = 16
+MAX_MOSAIC_SIDE = 1920
+MAX_NAMED_CURVES = len(COLOURS)
+MAX_BARS = 30
+
+RESULT_PANELS = {
+    "Box loss": {"training": "train/box_loss", "validation": "val/box_loss"},
+    "Objectness loss": {"training": "train/obj_loss", "validation": "val/obj_loss"},
+    "Classification loss": {"training": "train/cls_loss", "validation": "val/cls_loss"},
+    "Precision and recall": {"precision": "metrics/precision", "recall": "metrics/recall"},
+    "Mean average precision": {"mAP50": "metrics/mAP_0.5", "mAP50-95": "metrics/mAP_0.5:0.95"},
+    "Learning rate": {"lr0": "x/lr0", "lr1": "x/lr1", "lr2": "x/lr2"},
+}
+
+
+def plot_batch(
+    images: np.ndarray, targets: Targets, class_names: Sequence[str], path: Path
+) -> None:
+    """A JPEG of the first 16 images of a batch with their boxes, in a square of tiles.
+
+    Args:
+        images: (B, 3, H, W) uint8 RGB.
+        targets: boxes of the batch; those of images not shown are left out.
+        class_names: of every class; names beyond ASCII, which OpenCV cannot draw, become numbers.
+        path: file to write.
+    """
+    import cv2
+
+    num_tiles = min(len(images), MAX_TILES)
+    columns = math.ceil(math.sqrt(num_tiles))
+    rows = math.ceil(num_tiles / columns)
+    height, width = images.shape[2:]
+    scale = min(1.0, MAX_MOSAIC_SIDE / max(rows * height, columns * width))
+    height, width = round(height * scale), round(width * scale)
+    mosaic = np.full((rows * height, columns * width, 3), 255, np.uint8)
+    for index in range(num_tiles):
+        picture = np.ascontiguousarray(images[index].transpose(1, 2, 0)[:, :, ::-1])
+        tile = cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
+        mine = targets.image_index == index
+        corners = cxcywh_to_xyxy(targets.boxes_cxcywh_norm[mine]) * (width, height, width, height)
+        _draw_boxes(tile, corners, targets.class_index[mine], class_names)
+        top, left = index // columns * height, index % columns * width
+        mosaic[top : top + height, left : left + width] = tile
+    mosaic[height::height] = mosaic[:, width::width] = 255
+    _, encoded = cv2.imencode(".jpg", mosaic, (cv2.IMWRITE_JPEG_QUALITY, 90))
+    Path(path).write_bytes(encoded.tobytes())
+
+
+def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
+    """A picture of how often each class occurs, where boxes lie and how large they are."""
+    class_index = np.concatenate([sample.class_index for sample in samples])
+    boxes_cxcywh_norm = np.concatenate([sample.boxes_cxcywh_norm for sample in samples])
+    figure, (counts, centres, sizes) = _new_figure(1, 3, width=16, height=5)
+    _draw_class_counts(counts, class_index, class_names)
+    for axes, offset, title, names in (
+        (centres, 0, "Box centres", ("x / image width", "y / image height")),
+        (sizes, 2, "Box sizes", ("width / image width", "height / image height")),
+    ):
+        _draw_density(figure, axes, boxes_cxcywh_norm[:, offset : offset + 2])
+        axes.set(title=title, xlabel=names[0], ylabel=names[1])
+    centres.invert_yaxis()  # as in the image, the top is above
+    figure.savefig(path)
+
+
+def plot_results(csv_path: Path, picture_path: Path) -> None:
+    """A picture of the losses, metrics and learning rates of results.csv over the epochs.
+
+    Raises:
+        UserError: the file has no epochs, or lacks one of the public YOLOv5 columns.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    results = _read_results(csv_path)
+    figure, panels = _new_figure(2, 3, width=14, height=7.5)
+    for axes, (title, lines) in zip(panels.flat, RESULT_PANELS.items(), strict=True):
+        for colour, (label, column) in zip(COLOURS, lines.items(), strict=False):
+            axes.plot(
+                results["epoch"],
+                results[column],
+                color=colour,
+                label=label,
+                marker="o" if len(results["epoch"]) < 20 else None,
+                markersize=4,
+            )
+        axes.set(title=title, xlabel="epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(frameon=False)
+    figure.savefig(picture_path)
+
+
+def plot_precision_recall(result: EvaluationResult, path: Path) -> None:
+    """A picture of precision over recall at IoU 0.50, per class and as the mean of the classes.
+
+    With more than seven classes the curves of single classes are grey and without a name.
+    """
+    curves, ap50 = result.precision_curves[:, 0], result.ap50
+    evaluated = np.flatnonzero(result.num_ground_truth)
+    named = len(evaluated) <= MAX_NAMED_CURVES
+    figure, axes = _new_figure(1, 1, width=8.5, height=6)
+    for number, index in enumerate(evaluated):
+        label = f"{ap50[index]:.3f}  {_figure_name(result.class_names, index)}"
+        axes.plot(
+            RECALL_GRID,
+            curves[index],
+            color=COLOURS[number] if named else GREY,
+            linewidth=1.6 if named else 0.7,
+            label=label if named else None,
+        )
+    if len(evaluated):
+        mean_label = f"{result.map50:.3f}  mean of {len(evaluated)} classes"
+        axes.plot(
+            RECALL_GRID, curves[evaluated].mean(axis=0), color=INK, linewidth=3, label=mean_label
+        )
+        figure.legend(title="AP50", frameon=False, loc="outside right upper")
+    axes.set(title="Precision over recall at IoU 0.50", xlabel="recall", ylabel="precision")
+    axes.set(xlim=(0, 1), ylim=(0, 1.02))
+    figure.savefig(path)
+
+
+def _draw_boxes(
+    tile: np.ndarray,
+    corners_xyxy: np.ndarray,
+    class_index: np.ndarray,
+    class_names: Sequence[str],
+) -> None:
+    """Outline boxes (K, 4) in pixels of the tile (H, W, 3) BGR, largest first, and name them."""
+    import cv2
+
+    area = (corners_xyxy[:, 2:] - corners_xyxy[:, :2]).prod(axis=1)
+    order = np.argsort(-area, kind="stable")
+    outlines = np.round(corners_xyxy[order]).astype(int).tolist()
+    labels = class_index[order].tolist()
+    for (left, top, right, bottom), label in zip(outlines, labels, strict=True):
+        cv2.rectangle(tile, (left, top), (right, bottom), _colour_bgr(label), 2, cv2.LINE_AA)
+    # Names after all outlines, so that no line crosses one.
+    for (left, top, right, _), label in zip(outlines, labels, strict=True):
+        name = _plain_name(class_names, label)
+        _draw_name(tile, name, (left, top), right - left, _colour_bgr(label))
+
+
+def _draw_name(
+    tile: np.ndarray,
+    name: str,
+    corner: tuple[int, int],
+    box_width: int,
+    colour: tuple[int, int, int],
+) -> None:
+    """Write a name in a filled field at the top left corner of a box, where there is room."""
+    import cv2
+
+    font, size = cv2.FONT_HERSHEY_SIMPLEX, 0.4
+    (width, height), _ = cv2.getTextSize(name, font, size, 1)
+    # On a box much smaller than its name the field would hide what the box shows.
+    if width > 4 * box_width:
+        return
+    left = min(max(corner[0], 0), max(tile.shape[1] - width - 4, 0))
+    base = max(corner[1] - 3, height + 3)
+    cv2.rectangle(tile, (left, base - height - 3), (left + width + 4, base + 3), colour, -1)
+    ink = (255, 255, 255) if np.dot(colour, (0.114, 0.587, 0.299)) < 140 else (0, 0, 0)
+    cv2.putText(tile, name, (left + 2, base), font, size, ink, 1, cv2.LINE_AA)
+
+
+def _draw_class_counts(axes: Axes, class_index: np.ndarray, class_names: Sequence[str]) -> None:
+    """A bar per class, the most frequent on top; of more than 30 classes the first 30."""
+    counts = np.bincount(class_index, minlength=len(class_names))
+    shown = np.argsort(-counts, kind="stable")[:MAX_BARS]
+    positions = np.arange(len(shown))
+    colours = [COLOURS[index % len(COLOURS)] for index in shown]
+    bars = axes.barh(positions, counts[shown], height=0.7, color=colours)
+    axes.bar_label(bars, padding=3, fontsize=8)
+    axes.set_yticks(positions, [_figure_name(class_names, index) for index in shown], fontsize=8)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.grid(False)
+    axes.margins(x=0.12)
+    first = "" if len(shown) == len(counts) else f", the {len(shown)} most frequent"
+    axes.set(title=f"{len(class_index)} labels of {len(counts)} classes{first}", xlabel="labels")
+
+
+def _draw_density(figure: Figure, axes: Axes, points: np.ndarray) -> None:
+    """Points (M, 2) in [0, 1] counted in squares, dark where there are most."""
+    from matplotlib.colors import PowerNorm
+    from matplotlib.ticker import MaxNLocator
+
+    edges = np.linspace(0, 1, 51)
+    counts, _, _ = np.histogram2d(points[:, 0], points[:, 1], bins=[edges, edges])
+    mesh = axes.imshow(
+        np.ma.masked_equal(counts.T, 0),
+        origin="lower",
+        extent=(0, 1, 0, 1),
+        cmap="viridis_r",
+        norm=PowerNorm(0.5, vmin=0, vmax=max(counts.max(), 1)),
+    )
+    ticks = MaxNLocator(integer=True)
+    figure.colorbar(mesh, ax=axes, label="boxes", shrink=0.85, ticks=ticks)
+
+
+def _read_results(csv_path: Path) -> dict[str, np.ndarray]:
+    """The columns that are plotted, by name; what a row lacks is NaN."""
+    wanted = ["epoch", *(column for lines in RESULT_PANELS.values() for column in lines.values())]
+    with open(csv_path, newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    names = [name.strip() for name in header]
+    missing = [name for name in wanted if name not in names]
+    if missing or not rows:
+        what = f"no column {', '.join(missing)}" if missing else "no epochs"
+        raise UserError(f"{csv_path} has {what}; it should be the results.csv of a training run")
+    epochs = [dict(zip(names, row, strict=False)) for row in rows]
+    return {
+        name: np.array([float(epoch.get(name) or "nan") for epoch in epochs]) for name in wanted
+    }
+
+
+def _new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Any]:
+    """A figure of width x height inches and its axes, styled alike throughout."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
+    panels = figure.subplots(rows, columns)
+    for axes in np.ravel(panels):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#E4E4E4", linewidth=0.8)
+        axes.set_axisbelow(True)
+    return figure, panels
+
+
+def _plain_name(class_names: Sequence[str], index: int) -> str:
+    """The class name, or its number where the fonts at hand lack its letters."""
+    name = class_names[index]
+    return name if name.isascii() and name.isprintable() else f"class {index}"
+
+
+def _figure_name(class_names: Sequence[str], index: int) -> str:
+    """The name for matplotlib, which would read dollar signs as the bounds of a formula."""
+    return _plain_name(class_names, index).replace("$", r"\$")
+
+
+def _colour_bgr(class_index: int) -> tuple[int, int, int]:
+    red, green, blue = bytes.fromhex(COLOURS[class_index % len(COLOURS)][1:])
+    return blue, green, red

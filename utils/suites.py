@@ -1,0 +1,102 @@
+"""Run the tests in the environment of every backend, all at the same time.
+
+    python3 -m utils.suites
+
+Makes the environments first, as `utils/environments.py` does. PYTEST_ARGS holds further arguments
+of pytest. The first backend's output is shown as it comes, then the second's: OneFlow's CPU
+kernels use one thread, so on two cores both suites take little longer than the slower one alone.
+
+Standard library only, and no syntax newer than Python 3.8: see `utils/environments.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from utils.environments import ROOT, prepare_all
+from utils.errors import UserError
+
+POLL_SECONDS = 0.2
+
+
+def run_suites(pythons: Mapping[str, Path], root: Path, environ: Mapping[str, str]) -> list[str]:
+    """Run pytest under each interpreter and show the outputs one after the other.
+
+    Args:
+        pythons: interpreter by backend.
+        root: folder to run in; the outputs are kept in .venv/<backend>-tests.log.
+        environ: for the tests; PYTEST_ARGS holds further arguments of pytest.
+
+    Returns:
+        Backends of which pytest reported a failure, or found no tests.
+    """
+    threads = max(1, len(os.sched_getaffinity(0)) // len(pythons))
+    limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    running = {}
+    try:
+        for backend, python in pythons.items():
+            suite_environ = {**limits, **environ, "YOLO_BACKEND": backend}
+            running[backend] = _start(python, _log(root, backend), root, suite_environ)
+        failed = []
+        for backend, process in running.items():
+            print(f"== {backend} ==", flush=True)
+            if _follow(process, _log(root, backend)) != 0:
+                failed.append(backend)
+        return failed
+    finally:
+        for process in running.values():
+            process.kill()  # does nothing to one that has ended
+            process.wait()
+
+
+def _log(root: Path, backend: str) -> Path:
+    return root / ".venv" / f"{backend}-tests.log"
+
+
+def _start(
+    python: Path, log: Path, root: Path, environ: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    cache = f"cache_dir=.pytest_cache/{environ['YOLO_BACKEND']}"  # two runs must not share one
+    arguments = shlex.split(environ.get("PYTEST_ARGS", ""))
+    command = [str(python), "-m", "pytest", "-o", cache, *arguments]
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            command, stdout=stream, stderr=subprocess.STDOUT, cwd=root, env=dict(environ)
+        )
+
+
+def _follow(process: subprocess.Popen[bytes], log: Path) -> int:
+    """Copy a log to the screen until the process that writes it ends; return its exit code."""
+    with log.open("rb") as stream:
+        while True:
+            exit_code = process.poll()  # before reading: so what it wrote last is read too
+            sys.stdout.buffer.write(stream.read())
+            sys.stdout.buffer.flush()
+            if exit_code is not None:
+                return exit_code
+            time.sleep(POLL_SECONDS)
+
+
+def main() -> None:
+    """Make the environments and run their tests; exit code 1 where tests fail, 2 before them."""
+    try:
+        failed = run_suites(prepare_all([], ROOT, os.environ), ROOT, os.environ)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    if failed:
+        print(f"tests failed on: {', '.join(failed)}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
