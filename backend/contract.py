@@ -370,7 +370,7 @@ class Device(Protocol):
         """What the user wrote: "cpu"; "0" or "cuda:0"; "" for the first GPU, else the CPU.
 
         Raises:
-            ValueError: a device that is not there, naming those that are.
+            BackendError: a device that is not there, naming those that are.
         """
 
     def synchronize(self, device: str) -> None:
@@ -379,15 +379,11 @@ class Device(Protocol):
     def describe(self, device: str) -> str:
         """One line for the log: framework version and device."""
 
-    def set_threads(self, count: int) -> None:
-        """Limit the threads of CPU kernels, where the framework can."""
-
     def supports(self, capability: str) -> bool:
         """Whether a capability of `CAPABILITIES` is there; ValueError for any other name."""
 
 
 CAPABILITIES: dict[str, str] = {
-    "cpu_threads": "CPU kernels use more than one thread and `device.set_threads` limits them",
     "cuda": "training and validation on a CUDA device that this process can see",
 }
 

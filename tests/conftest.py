@@ -7,6 +7,12 @@ import pytest
 import backend
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 
+COMPARISON = "parity/test_backends_agree.py"
+
+
+# It runs both backends in processes of their own, so one of the two suites is enough.
+collect_ignore = [] if os.environ.get(ENVIRONMENT_VARIABLE) == "torch" else [COMPARISON]
+
 
 def pytest_configure(config: pytest.Config) -> None:
     name = os.environ.get(ENVIRONMENT_VARIABLE)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import oneflow
 
 from backend import checks
 from backend.checks import CPU
+from backend.select import BackendError
 
 # The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8
@@ -17,7 +20,9 @@ def resolve(name: str) -> str:
         return devices[0]
     wanted = f"cuda:{name}" if name.isdecimal() else name
     if wanted not in devices:
-        raise ValueError(f"device {name!r} is not there; this process has: {', '.join(devices)}")
+        raise BackendError(
+            f"--device {name!r} is not there; this process has: {', '.join(devices)}"
+        )
     return wanted
 
 
@@ -34,17 +39,13 @@ def describe(device: str) -> str:
     return f"OneFlow {oneflow.__version__}, {oneflow.cuda.get_device_name(device)}"
 
 
-def set_threads(count: int) -> None:
-    # Nothing to limit: convolution uses one thread, and no setting changes that.
-    return
-
-
 def supports(capability: str) -> bool:
-    answers = {"cpu_threads": False, "cuda": _usable() != [CPU]}
+    answers = {"cuda": _usable() != [CPU]}
     checks.known_capability(capability, answers)
     return answers[capability]
 
 
+@functools.cache
 def _usable() -> list[str]:
     """The devices that can be used, the preferred one first."""
     # Asking a device's capability without a driver would end the process.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from backend import checks
 from backend.checks import CPU
+from backend.select import BackendError
 
 
 def resolve(name: str) -> str:
@@ -14,7 +17,9 @@ def resolve(name: str) -> str:
         return devices[0]
     wanted = f"cuda:{name}" if name.isdecimal() else name
     if wanted not in devices:
-        raise ValueError(f"device {name!r} is not there; this process has: {', '.join(devices)}")
+        raise BackendError(
+            f"--device {name!r} is not there; this process has: {', '.join(devices)}"
+        )
     return wanted
 
 
@@ -29,16 +34,13 @@ def describe(device: str) -> str:
     return f"PyTorch {torch.__version__}, {torch.cuda.get_device_name(device)}"
 
 
-def set_threads(count: int) -> None:
-    torch.set_num_threads(count)
-
-
 def supports(capability: str) -> bool:
-    answers = {"cpu_threads": True, "cuda": torch.cuda.is_available()}
+    answers = {"cuda": torch.cuda.is_available()}
     checks.known_capability(capability, answers)
     return answers[capability]
 
 
+@functools.cache
 def _usable() -> list[str]:
     """The devices that can be used, the preferred one first."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0

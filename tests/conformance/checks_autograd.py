@@ -120,6 +120,14 @@ def enters_the_stages_one_after_the_other(b: Backend) -> None:
 
 @judges("autograd.value_and_backward")
 def a_stage_lasts_as_long_as_its_work(b: Backend) -> None:
+    # Forward and backward cost alike; work that is only queued would be waited for elsewhere, in
+    # every one of the five tries, while a busy machine spoils some of them.
+    shares = [shares_of_forward_and_backward(b) for _ in range(5)]
+    assert max(min(pair) for pair in shares) > 0.05, shares
+
+
+def shares_of_forward_and_backward(b: Backend) -> tuple[float, float]:
+    """Of the time until the gradient can be read, the parts inside the two stages."""
     seconds: dict[str, float] = {}
 
     @contextmanager
@@ -144,9 +152,7 @@ def a_stage_lasts_as_long_as_its_work(b: Backend) -> None:
     )
     b.ops.to_numpy(images.grad)
     total = time.perf_counter() - start
-    # Forward and backward cost alike; work that is only queued would be waited for elsewhere.
-    assert seconds["forward"] > 0.05 * total
-    assert seconds["backward"] > 0.05 * total
+    return seconds["forward"] / total, seconds["backward"] / total
 
 
 @judges("autograd.clip_gradients")

@@ -141,6 +141,8 @@ def normalize(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float) -
     return (x - mean) / np.sqrt(variance + eps) * scale + offset
 
 
+# OneFlow also forms 1 - momentum in float32, 3e-8 of a running statistic.
+RUNNING_TOLERANCE = {"float32": 5e-6, "float64": 1e-7}
 WEIGHT, BIAS = np.array([0.5, 2.0]), np.array([1.0, -3.0])
 
 
@@ -158,7 +160,7 @@ def training_uses_and_gathers_batch_statistics(b: Backend) -> None:
             running_mean = (1 - MOMENTUM) * running_mean + MOMENTUM * x.mean((0, 2, 3))
             running_variance = (1 - MOMENTUM) * running_variance + MOMENTUM * unbiased
         state = b.nn.state_arrays(layer)
-        tolerance = LAYER_TOLERANCE[dtype]
+        tolerance = RUNNING_TOLERANCE[dtype]
         assert_equal(state["running_mean"], running_mean.astype(dtype), tolerance)
         assert_equal(state["running_var"], running_variance.astype(dtype), tolerance)
         assert state["num_batches_tracked"] == 3

@@ -119,7 +119,7 @@ def momentum_zero_is_plain_descent_with_decay(b: Backend) -> None:
     gradients = gradients_of_step(0)
     backward(b, tensors, gradients)
     optimizer.step([0.5, 0.5], 0.0)
-    decays = {"conv.weight": 0.1, "bn.weight": 0.0, "bn.bias": 0.0}
+    decays = {"conv.weight": float(np.float32(0.1)), "bn.weight": 0.0, "bn.bias": 0.0}
     wanted = {n: before[n] - 0.5 * (gradients[n] + decays[n] * before[n]) for n in before}
     assert_tensors(b, tensors, wanted, STEP_TOLERANCE["float64"])
     assert optimizer.state_arrays() == {}

@@ -2,16 +2,28 @@
 
 import numpy as np
 import pytest
+import yaml
 
 from tests.environments import BACKENDS, python_of, run_python
 from tests.small import write_small_dataset, write_small_model
 from utils.checkpoint import load_checkpoint
+from utils.config import DEFAULT_HYPERPARAMETERS
 
-STEPS = 20
-# float32: sums in another order, fed back through 20 updates at learning rates rising to 2e-3;
-# measured 2e-5 for the worst term. float64: OneFlow keeps BatchNorm's momentum and eps as
-# float32 attributes, 1e-8 relative; measured 1e-8.
-TOLERANCES = {"float32": 1e-3, "float64": 1e-6}
+# To weights that find something within seconds: no augmentation, and a warm-up that lasts, since
+# it takes fewer batches an update.
+EPOCHS = 200
+OVERFIT = {"lr0": 0.05, "warmup_epochs": 100, "warmup_bias_lr": 0.02, "cls": 5.0} | dict.fromkeys(
+    ("hsv_h", "hsv_s", "hsv_v", "translate", "scale", "fliplr", "mosaic"), 0.0
+)
+STEPS, IMAGE_SIZE, BATCH_SIZE = 20, 64, 16
+# The first steps of the public recipe double any difference: PyTorch's own float32 and float64
+# losses are 1e-2 apart after 20 of them, whatever the image size. So the recipe itself is compared
+# in float64, where rounding of 1e-16 has become 2e-9 (measured), and float32 at a tenth of its
+# rates, where sums in another order have become 3e-5 (measured).
+CASES = {
+    "float64": ({}, 1e-6),
+    "float32": ({"lr0": 0.001, "warmup_bias_lr": 0.01}, 1e-3),
+}
 
 
 @pytest.fixture(scope="module")
@@ -22,22 +34,34 @@ def inputs(tmp_path_factory):
     return folder, write_small_dataset(folder), write_small_model(folder)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES)
-def test_losses_of_the_first_steps_and_the_average_agree(inputs, dtype):
+def write_hyperparameters(folder, **changes):
+    document = yaml.safe_load(DEFAULT_HYPERPARAMETERS.read_text(encoding="utf-8"))
+    path = folder / "hyp.yaml"
+    path.write_text(yaml.safe_dump({**document, **changes}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("dtype", CASES)
+def test_losses_and_average_of_the_first_steps_agree(inputs, dtype):
     folder, data, model = inputs
+    changes, tolerance = CASES[dtype]
+    hyp = write_hyperparameters(folder, **changes)
     results = []
     for backend in BACKENDS:
         out = folder / f"{backend}-{dtype}.npz"
-        run_python(backend, "-m", "tests.parity.worker", out, data, model, dtype, STEPS)
+        run_python(
+            backend, "-m", "tests.parity.worker", out, data, model, hyp, dtype, STEPS,
+            IMAGE_SIZE, BATCH_SIZE,
+        )  # fmt: skip
         results.append(np.load(out))
     torch, oneflow = results
     assert torch["losses"].shape == (STEPS, 4)
     assert (torch["losses"][:, :3] > 0).all()
-    np.testing.assert_allclose(oneflow["losses"], torch["losses"], rtol=TOLERANCES[dtype])
+    np.testing.assert_allclose(oneflow["losses"], torch["losses"], rtol=tolerance)
     for name in torch.files:
-        largest = np.abs(torch[name]).max()
-        difference = np.abs(oneflow[name] - torch[name]).max()
-        assert difference <= TOLERANCES[dtype] * max(largest, 1e-3), name
+        # Of what a tensor changed by or holds, whichever is more; new biases start at zero.
+        scale = max(np.abs(torch[name]).max(), 0.1)
+        assert np.abs(oneflow[name] - torch[name]).max() <= tolerance * scale, name
 
 
 def validate(backend, weights, data, project):
@@ -54,17 +78,17 @@ def test_weights_of_either_backend_validate_alike_under_both(inputs):
     folder, data, model = inputs
     common = ["--data", data, "--img", 64, "--batch", 4, "--workers", 0, "--project", folder]
     run_python(
-        "torch", "train.py", *common, "--cfg", model, "--epochs", 40, "--name", "torch",
-        "--hyp", "data/hyps/hyp.demo.yaml", "--device", "cpu",
+        "torch", "train.py", *common, "--cfg", model, "--epochs", EPOCHS, "--name", "torch",
+        "--hyp", write_hyperparameters(folder, **OVERFIT), "--device", "cpu",
     )  # fmt: skip
     weights = folder / "torch" / "weights" / "last.safetensors"
     run_python(
         "oneflow", "train.py", *common, "--weights", weights, "--epochs", 1, "--name", "oneflow",
-        "--device", "cpu",
+        "--hyp", write_hyperparameters(folder, lr0=1e-5), "--device", "cpu",
     )  # fmt: skip
     for writer in BACKENDS:
         weights = folder / writer / "weights" / "last.safetensors"
         assert load_checkpoint(weights).header.backend == writer
         scores = [validate(backend, weights, data, folder / "val") for backend in BACKENDS]
-        assert scores[0][0] > 0.05  # it has learnt enough for a difference to show
+        assert scores[0][0] > 0.1  # it has learnt enough for a difference to show
         np.testing.assert_allclose(scores[0], scores[1], rtol=0, atol=1e-4)

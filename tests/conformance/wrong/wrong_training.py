@@ -28,7 +28,8 @@ def sgd(b: Backend, mistake: str = "") -> Any:
             for (group, decay), rate in zip(self.groups, learning_rates, strict=False):
                 for name, x in group.items():
                     if x.grad is not None:
-                        self.step_one(name, x, decay, rate, momentum)
+                        constants = (float(np.float32(value)) for value in (decay, rate, momentum))
+                        self.step_one(name, x, *constants)
                     elif mistake == "decays what has no gradient":
                         x.detach().copy_(b.ops.tensor(b.ops.to_numpy(x) * (1 - rate * decay)))
 
@@ -189,7 +190,6 @@ register(
         ("device.resolve", "takes any GPU on trust", accepted_device),
         ("device.synchronize", "knows GPUs only", failing("invalid device cpu")),
         ("device.describe", "is several lines", lambda b: lambda device: "CPU\n2.13.0\n0.9.0"),
-        ("device.set_threads", "wants more than one", failing("count")),
         ("device.supports", "denies what it does not know", lambda b: lambda capability: False),
     )
 )
