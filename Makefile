@@ -1,5 +1,5 @@
 # The demo, by backend. OneFlow's CPU kernels are slow: its demo is smaller.
-DEMO_torch := --hyp data/hyps/hyp.demo.yaml --img 320 --batch 16 --epochs 30
+DEMO_torch := --hyp data/hyps/hyp.demo.yaml --img 160 --batch 16 --epochs 60
 DEMO_oneflow := --hyp data/hyps/hyp.demo.yaml --img 128 --batch 16 --epochs 2
 DEMO_common := --data shapes --cfg models/yolov5n.yaml --weights '' --name demo
 
