@@ -6,7 +6,6 @@ An image becomes a loss in `train_step`: a `Batch` of `utils/data/loader.py` goe
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from utils.config import (
     parse_train_flags,
     read_hyperparameters,
 )
-from utils.data.augment import AugmentConfig
 from utils.data.labels import Sample
 from utils.data.loader import Batch, TrainLoader, ValLoader
 from utils.data.sources import load_dataset
@@ -88,7 +86,7 @@ class TrainState:
 def main() -> None:
     config = parse_train_flags()
     hyp = read_hyperparameters(config.hyp)
-    augment = augment_settings(hyp)
+    augment = hyp.augmentation()
     start = load_checkpoint(config.weights) if config.weights else None
     dataset = load_dataset(config.data)
     train_samples = load_split(dataset, "train")
@@ -172,12 +170,6 @@ def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
         state.last_update = state.batch_number
     state.batch_number += 1
     return terms
-
-
-def augment_settings(hyp: Hyperparameters) -> AugmentConfig:
-    """The hyper-parameters that strengthen the augmentation."""
-    names = [field.name for field in dataclasses.fields(AugmentConfig)]
-    return AugmentConfig(**{name: getattr(hyp, name) for name in names})
 
 
 def build_model(config: TrainConfig, start: Checkpoint | None, num_classes: int) -> Detector:

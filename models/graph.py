@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 import models.blocks
 import models.heads.anchor.head  # noqa: F401  both register their blocks
 from models.registry import BuiltLayer, LayerRequest, find_builder
 from utils.errors import UserError
+from utils.yaml_file import read_yaml
 
 CHANNEL_MULTIPLE = 8
 IMAGE_CHANNELS = 3
@@ -53,18 +52,11 @@ def read_model_yaml(path: str | Path, num_classes: int | None = None) -> ModelSp
     Raises:
         UserError: no such file, no YAML, or a document that `parse_model` refuses.
     """
-    try:
-        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(
-            f"--cfg {path}: {error.strerror}; public models: models/yolov5{{n,s,m,l,x}}.yaml"
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"--cfg {path} is not YAML: {error}") from error
+    document = read_yaml(path, "public models: models/yolov5{n,s,m,l,x}.yaml")
     try:
         return parse_model(document, num_classes)
     except UserError as error:
-        raise UserError(f"--cfg {path}: {error}") from error
+        raise UserError(f"{path}: {error}") from error
 
 
 def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:

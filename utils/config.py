@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from utils.command import add_common_flags, new_parser
+from utils.data.augment import AugmentConfig
 from utils.errors import UserError
+from utils.yaml_file import read_yaml
 
-DEFAULT_HYPERPARAMETERS = Path("data/hyps/hyp.scratch-low.yaml")
+DEFAULT_HYPERPARAMETERS = Path(__file__).resolve().parents[1] / "data/hyps/hyp.scratch-low.yaml"
 
 
 @dataclass(frozen=True)
@@ -61,33 +61,30 @@ class Hyperparameters:
         for name in ("fl_gamma", "mixup", "copy_paste"):
             if getattr(self, name) != 0:
                 raise UserError(f"{name}: {getattr(self, name)} is not available; set it to 0")
-        for name in ("flipud", "fliplr", "mosaic", "lrf", "momentum", "warmup_momentum"):
+        for name in ("lrf", "momentum", "warmup_momentum"):
             if getattr(self, name) > 1:
                 raise UserError(f"{name}: {getattr(self, name)}; at most 1 is accepted")
+        self.augmentation()
+
+    def augmentation(self) -> AugmentConfig:
+        """Those that strengthen the augmentation; UserError for one out of its range."""
+        names = [field.name for field in dataclasses.fields(AugmentConfig)]
+        return AugmentConfig(**{name: getattr(self, name) for name in names})
 
 
 def read_hyperparameters(path: str | Path) -> Hyperparameters:
     """Read a hyper-parameter YAML that names every hyper-parameter, and only these."""
-    try:
-        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(
-            f"--hyp {path}: {error.strerror}; the default is {DEFAULT_HYPERPARAMETERS}"
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"--hyp {path} is not YAML: {error}") from error
-    if not isinstance(document, Mapping):
-        raise UserError(f"--hyp {path}: a mapping of names to numbers is needed")
+    document = read_yaml(path, f"the default is {DEFAULT_HYPERPARAMETERS}")
     known = {field.name for field in dataclasses.fields(Hyperparameters)}
     unknown, missing = sorted(set(document) - known, key=str), sorted(known - set(document))
     if unknown or missing:
         raise UserError(
-            f"--hyp {path}: unknown {unknown}, missing {missing}; see {DEFAULT_HYPERPARAMETERS}"
+            f"{path}: unknown {unknown}, missing {missing}; see {DEFAULT_HYPERPARAMETERS}"
         )
     try:
         return Hyperparameters(**document)
     except UserError as error:
-        raise UserError(f"--hyp {path}: {error}") from error
+        raise UserError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True)

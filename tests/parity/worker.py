@@ -14,7 +14,7 @@ import backend
 from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from train import augment_settings, build_state, train_step
+from train import build_state, train_step
 from utils.config import parse_train_flags, read_hyperparameters
 from utils.data.loader import TrainLoader
 from utils.data.sources import load_dataset
@@ -39,7 +39,7 @@ def main(
     samples = load_split(dataset, "train")
     model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
     model.initialize(seed=0)
-    augment = augment_settings(hyp)
+    augment = hyp.augmentation()
     losses: list[list[float]] = []
     with TrainLoader(
         samples, config.image_size, config.batch_size, augment, config.seed, workers=0

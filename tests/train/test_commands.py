@@ -118,12 +118,21 @@ def test_a_run_of_the_same_name_gets_a_folder_of_its_own(trained, inputs):
     assert sorted(path.name for path in (folder / "val").iterdir()) == ["exp", "exp2"]
 
 
+def test_several_processes_are_refused(inputs, tmp_path, monkeypatch):
+    _, data, model = inputs
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    done = run("train.py", "--data", data, "--cfg", model, "--project", tmp_path / "runs", *SMALL)
+    assert done.returncode == 2
+    assert "started as one of 2 processes" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--data", "missing.yaml"], "missing.yaml"),
-        (["--cfg", "missing.yaml"], "--cfg missing.yaml"),
-        (["--hyp", "missing.yaml"], "--hyp missing.yaml"),
+        (["--cfg", "missing.yaml"], "missing.yaml: No such file"),
+        (["--hyp", "missing.yaml"], "missing.yaml: No such file"),
         (["--img", "100"], "--img 100 is no multiple of the model's stride 32; use 128"),
         (["--device", "7"], "7"),
         (["--bbox_iou_optim"], "--bbox_iou_optim"),

@@ -9,7 +9,7 @@ from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_dataset, write_small_model
-from train import augment_settings, build_state, read_losses, train_step
+from train import build_state, read_losses, train_step
 from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 from utils.data.augment import AugmentConfig
 from utils.data.loader import TrainLoader
@@ -120,5 +120,5 @@ def test_every_stage_of_a_step_is_timed(training):
 
 
 def test_augmentation_takes_its_strengths_from_the_hyperparameters():
-    settings = augment_settings(read_hyperparameters(DEFAULT_HYPERPARAMETERS))
+    settings = read_hyperparameters(DEFAULT_HYPERPARAMETERS).augmentation()
     assert (settings.mosaic, settings.scale, settings.hsv_s) == (1.0, 0.5, 0.7)

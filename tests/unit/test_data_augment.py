@@ -202,12 +202,6 @@ def test_a_mosaic_holds_its_sample_once_at_any_place_and_partners_from_all():
     assert np.abs(counts - 120).max() < 55
 
 
-@pytest.mark.parametrize("name", ["mixup", "copy_paste"])
-def test_what_is_not_built_is_refused(name):
-    with pytest.raises(UserError, match=f"{name}: 0.1 is not available; set it to 0"):
-        AugmentConfig(**{name: 0.1})
-
-
 @pytest.mark.parametrize(
     ("name", "value", "limit"),
     [

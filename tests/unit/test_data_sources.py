@@ -8,6 +8,7 @@ import yaml
 from tests.shared_files import shared_path
 from utils.data import sources
 from utils.data.sources import YAML_FOLDER, DatasetError, list_images, load_dataset
+from utils.errors import UserError
 
 NAMES = {0: "cell", 1: "platelet"}
 
@@ -34,7 +35,7 @@ def dataset(tmp_path):
 
 
 def error_of(path: Path, **arguments: object) -> str:
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(UserError) as caught:
         load_dataset(path, **arguments)
     return str(caught.value)
 
@@ -158,7 +159,7 @@ def test_wrong_values_are_named(dataset, keys, part):
     ("text", "part"),
     [
         ("train: [a", "not valid YAML"),
-        ("- a\n- b\n", "a mapping with the keys"),
+        ("- a\n- b\n", "has the keys path, train, val and names"),
         ("names:\n  0: a\n  0: b\n", "the key 0 appears twice"),
         ("train: a\ntrain: b\n", "the key 'train' appears twice"),
         ("!!python/object/apply:os.getcwd []", "not valid YAML"),

@@ -68,7 +68,9 @@ def test_a_wrong_document_is_refused_with_its_place(document, change, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["[1, 2", "- a list", "!!python/object/apply:os.getcwd []"])
+@pytest.mark.parametrize(
+    "text", ["[1, 2", "- a list", "nc: 1\nnc: 2", "!!python/object/apply:os.getcwd []"]
+)
 def test_a_file_that_is_no_model_is_refused_by_name(tmp_path, text):
     path = tmp_path / "model.yaml"
     path.write_text(text)
@@ -77,7 +79,7 @@ def test_a_file_that_is_no_model_is_refused_by_name(tmp_path, text):
 
 
 def test_a_missing_file_is_refused_with_the_public_models():
-    with pytest.raises(UserError, match=r"--cfg missing.yaml: No such file.*yolov5\{n,s,m,l,x\}"):
+    with pytest.raises(UserError, match=r"missing.yaml: No such file.*yolov5\{n,s,m,l,x\}"):
         read_model_yaml("missing.yaml")
 
 

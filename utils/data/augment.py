@@ -36,17 +36,12 @@ class AugmentConfig:
     flipud: float = 0.0  # probability
     fliplr: float = 0.0  # probability
     mosaic: float = 0.0  # probability
-    mixup: float = 0.0  # not available
-    copy_paste: float = 0.0  # not available
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
             limit = _UPPER_LIMITS.get(name, 1.0)
             if not 0 <= value <= limit:
                 raise UserError(f"{name}: {value}; a number from 0 to {limit:g} is needed")
-        for name in ("mixup", "copy_paste"):
-            if getattr(self, name) != 0:
-                raise UserError(f"{name}: {getattr(self, name)} is not available; set it to 0")
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from utils.data.image_files import DatasetError, has_images, no_images_text
+from utils.yaml_file import read_yaml
 
 SPLITS = ("train", "val", "test")
 
@@ -33,30 +32,10 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     """Read a dataset YAML; the images of `splits` must exist, those of other splits need not.
 
     Raises:
-        DatasetError: names the file, the key, its value and the places looked at.
+        UserError: names the file, the key, its value and the places looked at.
     """
-    try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path} cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise DatasetError(f"{path} is not valid YAML: {error}") from error
-    if not isinstance(document, Mapping):
-        raise DatasetError(f"{path}: a mapping with the keys train, val and names is needed")
+    document = read_yaml(path, "a dataset YAML has the keys path, train, val and names")
     return _DatasetYaml(path, document).spec(splits)
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """The safe loader, which by itself keeps the last of two equal keys and drops the first."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for position, key in enumerate(keys):
-            if key in keys[:position]:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} appears twice", node.value[position][0].start_mark
-                )
-        return super().construct_mapping(node, deep)
 
 
 @dataclass(frozen=True)

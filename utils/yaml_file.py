@@ -1,0 +1,45 @@
+"""YAML files as plain mappings, strictly: data only, and no key twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from utils.errors import UserError
+
+
+def read_yaml(path: str | Path, known: str) -> Mapping[Any, Any]:
+    """Read a YAML file whose top level is a mapping.
+
+    Args:
+        known: what could be given instead; ends the message for a file that is not there.
+
+    Raises:
+        UserError: the file cannot be read, is no YAML, asks for more than plain data, has a key
+            twice, or is no mapping.
+    """
+    try:
+        document = yaml.load(Path(path).read_text(encoding="utf-8"), _UniqueKeyLoader)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; {known}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(document, Mapping):
+        raise UserError(f"{path}: a mapping of names to values is needed; {known}")
+    return document
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """The safe loader, which by itself keeps the last of two equal keys and drops the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for position, key in enumerate(keys):
+            if key in keys[:position]:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} appears twice", node.value[position][0].start_mark
+                )
+        return super().construct_mapping(node, deep)
