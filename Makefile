@@ -1,6 +1,6 @@
 # The demo, by backend. OneFlow's CPU kernels are slow: its demo is smaller.
 DEMO_torch := --hyp data/hyps/hyp.demo.yaml --img 160 --batch 16 --epochs 60
-DEMO_oneflow := --hyp data/hyps/hyp.demo.yaml --img 128 --batch 16 --epochs 2
+DEMO_oneflow := --hyp data/hyps/hyp.demo.yaml --img 128 --batch 16 --epochs 16
 DEMO_common := --data shapes --cfg models/yolov5n.yaml --weights '' --name demo
 
 # Any Python from 3.8 on; it only finds or makes those that the backends run in.
