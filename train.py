@@ -7,6 +7,8 @@ An image becomes a loss in `train_step`: a `Batch` of `utils/data/loader.py` goe
 from __future__ import annotations
 
 import logging
+import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -359,11 +361,10 @@ def conclude_run(run: Run, state: TrainState, validation: Validation) -> None:
     print(metrics_table(validation.result))
     print(f"results and plots in {run.folder}")
     print(f"weights in {run.folder / 'weights'}: last.safetensors, best.safetensors; check with")
-    print(
-        f"python val.py --weights {run.folder / 'weights' / 'last.safetensors'} "
-        f"--data {run.config.data} --img {run.config.image_size} "
-        f"--batch-size {2 * run.config.batch_size}"
-    )
+    command = [sys.executable, "val.py", "--weights", run.folder / "weights" / "last.safetensors"]
+    command += ["--data", run.config.data, "--img", run.config.image_size]
+    command += ["--batch-size", 2 * run.config.batch_size, "--device", state.device]
+    print(shlex.join(map(str, command)))
 
 
 if __name__ == "__main__":

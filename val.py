@@ -55,6 +55,9 @@ def main() -> None:
             f"--data {config.data} has {len(dataset.class_names)} classes, "
             f"--weights {config.weights} {model.spec.num_classes}; they must be equal"
         )
+    if dataset.class_names != checkpoint.header.class_names:
+        trained = ", ".join(checkpoint.header.class_names)
+        log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
     with ValLoader(
         samples, config.image_size, config.batch_size, loader_workers(config.workers), model.stride
@@ -151,8 +154,11 @@ def load_detector(checkpoint: Checkpoint, device: str) -> Detector:
     from models.detector import Detector
     from models.graph import parse_model
 
-    model = Detector(parse_model(checkpoint.header.model))
-    backend.nn.load_state_arrays(model, checkpoint.ema)
+    try:
+        model = Detector(parse_model(checkpoint.header.model))
+        backend.nn.load_state_arrays(model, checkpoint.ema)
+    except ValueError as error:  # a damaged file; ours would fit its own header
+        raise UserError(f"the weights do not fit the model stored with them: {error}") from error
     return backend.nn.frozen_copy(backend.nn.place(model, device, "float32"))
 
 

@@ -7,6 +7,8 @@ SPP: He et al. 2014, arXiv:1406.4729.
 
 from __future__ import annotations
 
+import dataclasses
+
 from backend import nn, ops
 from backend.contract import Tensor
 from models.registry import BuiltLayer, LayerRequest, register
@@ -43,10 +45,14 @@ class Conv(nn.Module):
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
         """From YAML args [out_channels, kernel_size, stride, padding, groups]."""
-        out_channels = request.scale_width(request.args[0])
-        module = cls(request.in_channels[0], out_channels, *request.args[1:])
-        stride = request.args[2] if len(request.args) > 2 else 1
-        return BuiltLayer(module, out_channels, request.in_strides[0] * stride)
+        args = request.counts(channels=None, kernel_size=1, stride=1, padding=0, groups=1)
+        in_channels, out_channels = request.in_channels[0], request.scale_width(args["channels"])
+        if in_channels % args["groups"] or out_channels % args["groups"]:
+            raise UserError(
+                f"{args['groups']} groups do not divide {in_channels} and {out_channels} channels"
+            )
+        module = cls(in_channels, out_channels, *request.args[1:])
+        return BuiltLayer(module, out_channels, request.in_strides[0] * args["stride"])
 
 
 class Bottleneck(nn.Module):
@@ -64,7 +70,7 @@ class Bottleneck(nn.Module):
         return x + y if self.shortcut else y
 
 
-@register("C3")
+@register("C3", repeats=True)
 class C3(nn.Module):
     """Cross-stage partial block: one half through bottlenecks, one past them, then joined."""
 
@@ -85,8 +91,12 @@ class C3(nn.Module):
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
         """From YAML args [out_channels, shortcut]."""
-        out_channels = request.scale_width(request.args[0])
-        module = cls(request.in_channels[0], out_channels, request.repeats, *request.args[1:])
+        *channels, shortcut = (*request.args, True) if len(request.args) < 2 else request.args
+        if not isinstance(shortcut, bool):
+            raise UserError(f"shortcut is {shortcut!r}; True or False is needed")
+        args = dataclasses.replace(request, args=tuple(channels)).counts(channels=None)
+        out_channels = request.scale_width(args["channels"])
+        module = cls(request.in_channels[0], out_channels, request.repeats, shortcut)
         return BuiltLayer(module, out_channels, request.in_strides[0])
 
 
@@ -111,8 +121,11 @@ class SPPF(nn.Module):
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
         """From YAML args [out_channels, kernel_size]."""
-        out_channels = request.scale_width(request.args[0])
-        module = cls(request.in_channels[0], out_channels, *request.args[1:])
+        args = request.counts(channels=None, kernel_size=5)
+        if args["kernel_size"] % 2 == 0:
+            raise UserError(f"kernel_size is {args['kernel_size']}; an odd number is needed")
+        out_channels = request.scale_width(args["channels"])
+        module = cls(request.in_channels[0], out_channels, args["kernel_size"])
         return BuiltLayer(module, out_channels, request.in_strides[0])
 
 
@@ -129,10 +142,12 @@ class Upsample(nn.Module):
         """From YAML args [None, 2, nearest], the one upsampling there is."""
         if request.args != (None, 2, "nearest"):
             raise UserError(f"args {list(request.args)}; accepted: [None, 2, nearest]")
+        if request.in_strides[0] % 2:
+            raise UserError(f"its source has stride {request.in_strides[0]}; an even one is needed")
         return BuiltLayer(cls(), request.in_channels[0], request.in_strides[0] // 2)
 
 
-@register("Concat")
+@register("Concat", joins=True)
 class Concat(nn.Module):
     """Feature maps of one size joined along their channels."""
 

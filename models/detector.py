@@ -13,7 +13,6 @@ from backend.contract import Tensor
 from models.graph import IMAGE, ModelSpec, build_layers
 from models.heads.anchor.head import AnchorHead
 from models.initial_weights import draw_weights
-from utils.errors import UserError
 
 
 class Detector(nn.Module):
@@ -30,8 +29,6 @@ class Detector(nn.Module):
         layers = build_layers(spec)
         self.spec = spec
         self.model = nn.ModuleList([layer.module for layer in layers])
-        if not isinstance(self.head, AnchorHead):
-            raise UserError(f"the last layer is {spec.layers[-1].block}; it must be Detect")
         self._kept = {source for layer in spec.layers for source in layer.sources}
 
     @property

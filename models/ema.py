@@ -27,9 +27,9 @@ class ModelEMA:
         updates: how many there were.
     """
 
-    def __init__(self, model: Detector, updates: int = 0) -> None:
+    def __init__(self, model: Detector) -> None:
         self.model = nn.frozen_copy(model)
-        self.updates = updates
+        self.updates = 0
         self._averages = _float_tensors(self.model)
 
     def update(self, model: Detector) -> None:

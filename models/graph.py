@@ -15,14 +15,17 @@ from typing import Any
 
 import models.blocks
 import models.heads.anchor.head  # noqa: F401  both register their blocks
-from models.registry import BuiltLayer, LayerRequest, find_builder
+from models.registry import BuiltLayer, LayerRequest, find_block
 from utils.errors import UserError
-from utils.yaml_file import read_yaml
+from utils.yaml_file import find_yaml, read_yaml
 
 CHANNEL_MULTIPLE = 8
 IMAGE_CHANNELS = 3
 REQUIRED_KEYS = ("depth_multiple", "width_multiple", "anchors", "backbone", "head")
 IMAGE = -1  # source index of the image itself
+HEAD_BLOCK = "Detect"
+MAX_LEVELS = 5  # strides 8 to 128
+MAX_MULTIPLE = 10  # far beyond any model; a typing error must not build for hours
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,12 @@ def read_model_yaml(path: str | Path, num_classes: int | None = None) -> ModelSp
     Raises:
         UserError: no such file, no YAML, or a document that `parse_model` refuses.
     """
-    document = read_yaml(path, "public models: models/yolov5{n,s,m,l,x}.yaml")
+    path = find_yaml(str(path), "models")
+    document = read_yaml("--cfg", path, "public models: models/yolov5{n,s,m,l,x}.yaml")
     try:
         return parse_model(document, num_classes)
     except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise UserError(f"--cfg {path}: {error}") from error
 
 
 def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
@@ -71,12 +75,14 @@ def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
         raise UserError(f"nc: {classes!r}; a number of classes from 1 up is needed")
     names = {"nc": classes, "anchors": _check_anchors(document["anchors"]), "None": None}
     lines = [*_check_lines(document, "backbone"), *_check_lines(document, "head")]
+    layers = tuple(_parse_layer(index, line, names) for index, line in enumerate(lines))
+    _check_head(layers, classes)
     return ModelSpec(
         document={**document, "nc": classes},
         num_classes=classes,
         depth_multiple=_check_multiple(document, "depth_multiple"),
         width_multiple=_check_multiple(document, "width_multiple"),
-        layers=tuple(_parse_layer(index, line, names) for index, line in enumerate(lines)),
+        layers=layers,
     )
 
 
@@ -94,8 +100,8 @@ def build_layers(spec: ModelSpec) -> list[BuiltLayer]:
             scale_width=lambda channels: scale_width(channels, spec.width_multiple),
         )
         try:
-            built.append(find_builder(layer.block)(request))
-        except (UserError, TypeError, IndexError) as error:
+            built.append(find_block(layer.block).build(request))
+        except UserError as error:
             raise UserError(f"layer {index}, {layer.block} {list(layer.args)}: {error}") from error
     return built
 
@@ -114,6 +120,8 @@ def _check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...]:
     """Anchors as (levels) of (width, height, width, height, ...) in pixels."""
     if not isinstance(anchors, Sequence) or isinstance(anchors, str) or not anchors:
         raise UserError(f"anchors: {anchors!r}; a list per level of [w, h, w, h, ...] is needed")
+    if len(anchors) > MAX_LEVELS:
+        raise UserError(f"anchors: {len(anchors)} levels; at most {MAX_LEVELS} are accepted")
     for level in anchors:
         numbers = isinstance(level, Sequence) and all(
             isinstance(value, (int, float)) and value > 0 for value in level
@@ -125,8 +133,9 @@ def _check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...]:
 
 def _check_multiple(document: Mapping[str, Any], key: str) -> float:
     value = document[key]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise UserError(f"{key}: {value!r}; a positive number is needed")
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 < value <= MAX_MULTIPLE:
+        raise UserError(f"{key}: {value!r}; a number above 0, at most {MAX_MULTIPLE}, is needed")
     return float(value)
 
 
@@ -142,13 +151,27 @@ def _parse_layer(index: int, line: Any, names: Mapping[str, Any]) -> LayerSpec:
     if not isinstance(line, list) or len(line) != 4 or not isinstance(line[3], list):
         raise UserError(f"layer {index}: {line!r}; [from, number, module, args] is needed")
     origin, number, block, args = line
-    if not isinstance(number, int) or number < 1:
+    if type(number) is not int or number < 1:
         raise UserError(f"layer {index}: number {number!r}; a count from 1 up is needed")
-    find_builder(block)
+    kind = find_block(block)
+    if number > 1 and not kind.repeats:
+        raise UserError(f"layer {index}: number {number}; {block} is written once a layer")
     origins = origin if isinstance(origin, list) else [origin]
+    if not origins or len(origins) > 1 and not kind.joins:
+        raise UserError(f"layer {index}: from {origin}; {block} takes one source")
     sources = tuple(_resolve_source(index, value) for value in origins)
     resolved = tuple(names.get(arg, arg) if isinstance(arg, str) else arg for arg in args)
     return LayerSpec(sources, number, block, resolved)
+
+
+def _check_head(layers: Sequence[LayerSpec], num_classes: int) -> None:
+    """The head is the last layer, it alone, and predicts the model's number of classes."""
+    heads = [index for index, layer in enumerate(layers) if layer.block == HEAD_BLOCK]
+    if heads != [len(layers) - 1]:
+        raise UserError(f"layers {heads} are {HEAD_BLOCK}; the last layer, and no other, must be")
+    classes = layers[-1].args[:1]
+    if classes != (num_classes,):
+        raise UserError(f"{HEAD_BLOCK} {list(classes)}: its first arg must be nc, {num_classes}")
 
 
 def _resolve_source(index: int, origin: Any) -> int:

@@ -25,6 +25,8 @@ def draw_weights(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarra
     for index, (name, array) in enumerate(state.items()):
         bound = bounds.get(name.removesuffix("weight").removesuffix("bias"))
         if bound is not None:
-            generator = np.random.Generator(np.random.Philox(key=[seed, index]))
+            generator = np.random.Generator(
+                np.random.Philox(key=np.array([seed, index], np.uint64))
+            )
             drawn[name] = generator.uniform(-bound, bound, array.shape).astype(np.float32)
     return drawn

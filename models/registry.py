@@ -19,6 +19,23 @@ class LayerRequest:
     in_strides: tuple[int, ...]  # image pixels per cell of each source
     scale_width: Callable[[int], int]  # channels of the YAML -> channels of this width
 
+    def counts(self, **defaults: int | None) -> dict[str, Any]:
+        """The args by name, all whole numbers; UserError names one that is not.
+
+        Args:
+            defaults: the names of the args in their order, each with what it is when left out;
+                None for one that must be there. All are from 1 up, save one whose default is 0.
+        """
+        names = list(defaults)
+        if len(self.args) > len(names):
+            raise UserError(f"{len(self.args)} args; accepted: {', '.join(names)}")
+        values = {**defaults, **dict(zip(names, self.args, strict=False))}
+        for name, value in values.items():
+            lowest = 0 if defaults[name] == 0 else 1
+            if type(value) is not int or value < lowest:
+                raise UserError(f"{name} is {value!r}; a whole number from {lowest} up is needed")
+        return values
+
 
 @dataclass(frozen=True)
 class BuiltLayer:
@@ -29,23 +46,31 @@ class BuiltLayer:
     stride: int
 
 
-BlockBuilder = Callable[[LayerRequest], BuiltLayer]
-_BUILDERS: dict[str, BlockBuilder] = {}
+@dataclass(frozen=True)
+class Block:
+    """How layers of one name are built, and how they may stand in the graph."""
+
+    build: Callable[[LayerRequest], BuiltLayer]
+    repeats: bool  # takes a number above 1
+    joins: bool  # takes several sources
 
 
-def register(name: str) -> Callable[[type], type]:
+_BLOCKS: dict[str, Block] = {}
+
+
+def register(name: str, repeats: bool = False, joins: bool = False) -> Callable[[type], type]:
     """Class decorator: YAML layers called `name` are built by the class's `build(request)`."""
 
     def add(block: Any) -> Any:
-        assert name not in _BUILDERS, f"block {name} registered twice"
-        _BUILDERS[name] = block.build
+        assert name not in _BLOCKS, f"block {name} registered twice"
+        _BLOCKS[name] = Block(block.build, repeats, joins)
         return block
 
     return add
 
 
-def find_builder(name: object) -> BlockBuilder:
-    """The builder of a block name; UserError with the known names for any other."""
-    if not isinstance(name, str) or name not in _BUILDERS:
-        raise UserError(f"unknown block {name!r}; known: {', '.join(sorted(_BUILDERS))}")
-    return _BUILDERS[name]
+def find_block(name: object) -> Block:
+    """The block of a name; UserError with the known names for any other."""
+    if not isinstance(name, str) or name not in _BLOCKS:
+        raise UserError(f"unknown block {name!r}; known: {', '.join(sorted(_BLOCKS))}")
+    return _BLOCKS[name]

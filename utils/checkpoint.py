@@ -113,12 +113,13 @@ def _parse_header(path: Path, text: str | None) -> Header:
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise KeyError("format")
         fields = {field.name: document[field.name] for field in dataclasses.fields(Header)}
+        fields["class_names"] = tuple(fields["class_names"])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"--weights {path}: no {FORMAT} version {VERSION} header; "
             "it was not written by train.py of this version"
         ) from error
-    return Header(**{**fields, "class_names": tuple(fields["class_names"])})
+    return Header(**fields)
 
 
 def _sync_folder(folder: Path) -> None:

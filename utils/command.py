@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,21 +46,13 @@ def run_command(main: Callable[[], None]) -> None:
     """Run a command's main; a user's mistake ends it with one message and exit code 2."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
     try:
-        refuse_several_processes()
         main()
     except (UserError, BackendError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_USER_ERROR)
+    except OSError as error:  # a full disk, a folder without permission, a closed pipe
         print(f"error: {error}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
-
-
-def refuse_several_processes() -> None:
-    """UserError under a launcher that started more than this process."""
-    processes = os.environ.get("WORLD_SIZE", "1")
-    if processes != "1":
-        raise UserError(
-            f"started as one of {processes} processes, but training on several is not built yet; "
-            "start it without a launcher, or with --nproc_per_node 1"
-        )

@@ -12,9 +12,12 @@ from typing import Any
 from utils.command import add_common_flags, new_parser
 from utils.data.augment import AugmentConfig
 from utils.errors import UserError
-from utils.yaml_file import read_yaml
+from utils.yaml_file import PROJECT, find_yaml, read_yaml
 
-DEFAULT_HYPERPARAMETERS = Path(__file__).resolve().parents[1] / "data/hyps/hyp.scratch-low.yaml"
+DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
+
+
+MAX_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Hyperparameters:
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise UserError(f"{name}: {value!r} is not a number")
+                raise UserError(f"{name}: {value!r} is not a number; write 0.01 or 1.0e-2")
             if not math.isfinite(value) or value < 0:
                 raise UserError(f"{name}: {value}; a finite number from 0 up is needed")
         if self.anchor_t <= 1:
@@ -74,17 +77,18 @@ class Hyperparameters:
 
 def read_hyperparameters(path: str | Path) -> Hyperparameters:
     """Read a hyper-parameter YAML that names every hyper-parameter, and only these."""
-    document = read_yaml(path, f"the default is {DEFAULT_HYPERPARAMETERS}")
+    path = find_yaml(str(path), "data/hyps")
+    document = read_yaml("--hyp", path, f"the default is {DEFAULT_HYPERPARAMETERS}")
     known = {field.name for field in dataclasses.fields(Hyperparameters)}
     unknown, missing = sorted(set(document) - known, key=str), sorted(known - set(document))
     if unknown or missing:
         raise UserError(
-            f"{path}: unknown {unknown}, missing {missing}; see {DEFAULT_HYPERPARAMETERS}"
+            f"--hyp {path}: unknown {unknown}, missing {missing}; see {DEFAULT_HYPERPARAMETERS}"
         )
     try:
         return Hyperparameters(**document)
     except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise UserError(f"--hyp {path}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,8 @@ class TrainConfig(RunConfig):
         super().__post_init__()
         require_from("--epochs", self.epochs, 1)
         require_from("--seed", self.seed, 0)
+        if self.seed > MAX_SEED:
+            raise UserError(f"--seed {self.seed}; at most {MAX_SEED} is accepted")
         if not self.cfg and not self.weights:
             raise UserError(
                 "no model: give --cfg models/yolov5n.yaml to start from scratch, "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,7 +55,7 @@ class StageTimer:
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self._start = time.perf_counter()
 
-    @contextmanager
+    @contextlib.contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
         start = time.perf_counter()
         yield
@@ -98,7 +98,7 @@ def create_run_folder(project: Path, name: str, exist_ok: bool) -> Path:
         project.mkdir(parents=True, exist_ok=True)
         for suffix in ("", *(str(number) for number in range(2, 10_000))):
             folder = project / f"{name}{suffix}"
-            if exist_ok or not folder.exists():
+            with contextlib.suppress(FileExistsError):
                 folder.mkdir(exist_ok=exist_ok)
                 return folder
     except OSError as error:

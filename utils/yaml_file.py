@@ -10,11 +10,14 @@ import yaml
 
 from utils.errors import UserError
 
+PROJECT = Path(__file__).resolve().parents[1]
 
-def read_yaml(path: str | Path, known: str) -> Mapping[Any, Any]:
+
+def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:
     """Read a YAML file whose top level is a mapping.
 
     Args:
+        flag: the one that named the file, for messages.
         known: what could be given instead; ends the message for a file that is not there.
 
     Raises:
@@ -24,22 +27,29 @@ def read_yaml(path: str | Path, known: str) -> Mapping[Any, Any]:
     try:
         document = yaml.load(Path(path).read_text(encoding="utf-8"), _UniqueKeyLoader)
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; {known}") from error
+        raise UserError(f"{flag} {path}: {error.strerror}; {known}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid YAML: {error}") from error
+        raise UserError(f"{flag} {path} is not valid YAML: {error}") from error
     if not isinstance(document, Mapping):
-        raise UserError(f"{path}: a mapping of names to values is needed; {known}")
+        raise UserError(f"{flag} {path}: a mapping of names to values is needed; {known}")
     return document
+
+
+def find_yaml(argument: str, folder: str) -> Path:
+    """The file as given or, if there is none, the one of its name in a folder of the project."""
+    shipped = PROJECT / folder / Path(argument).name
+    return shipped if shipped.is_file() and not Path(argument).exists() else Path(argument)
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
     """The safe loader, which by itself keeps the last of two equal keys and drops the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        written = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        keys = [self.construct_object(key, deep=True) for key in written]
         for position, key in enumerate(keys):
             if key in keys[:position]:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} appears twice", node.value[position][0].start_mark
+                    None, None, f"the key {key!r} appears twice", written[position].start_mark
                 )
         return super().construct_mapping(node, deep)

@@ -1,18 +1,21 @@
 """train.py and val.py as a user runs them, in a process of their own."""
 
 import csv
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import yaml
 
 from tests.small import write_small_dataset, write_small_model
-from utils.checkpoint import load_checkpoint
+from utils.checkpoint import load_checkpoint, save_checkpoint
 from utils.config import DEFAULT_HYPERPARAMETERS
+from utils.data.sources import load_dataset
 from utils.report import RESULT_COLUMNS
 
 SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]
@@ -131,10 +134,11 @@ def test_several_processes_are_refused(inputs, tmp_path, monkeypatch):
     ("flags", "message"),
     [
         (["--data", "missing.yaml"], "missing.yaml"),
-        (["--cfg", "missing.yaml"], "missing.yaml: No such file"),
-        (["--hyp", "missing.yaml"], "missing.yaml: No such file"),
+        (["--cfg", "missing.yaml"], "--cfg missing.yaml: No such file"),
+        (["--hyp", "missing.yaml"], "--hyp missing.yaml: No such file"),
         (["--img", "100"], "--img 100 is no multiple of the model's stride 32; use 128"),
-        (["--device", "7"], "7"),
+        (["--device", "7"], "--device '7' is not there"),
+        (["--seed", str(2**64)], "--seed 18446744073709551616"),
         (["--bbox_iou_optim"], "--bbox_iou_optim"),
         (["--weights", "yolov5n.pt"], "yolov5n.pt"),
         (["--backend", "tensorflow"], "tensorflow"),
@@ -165,14 +169,45 @@ def test_a_wrong_path_in_the_dataset_yaml_is_named(inputs, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_training_from_weights_starts_where_they_are(trained, inputs, tmp_path):
+    _, data, _ = inputs
+    weights = trained[0] / "weights" / "last.safetensors"
+    done = run(
+        "train.py", "--data", data, "--weights", weights, "--epochs", 1, "--hyp",
+        write_still_hyperparameters(tmp_path), "--project", tmp_path, *SMALL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    before = load_checkpoint(weights).ema
+    after = load_checkpoint(tmp_path / "exp" / "weights" / "last.safetensors")
+    assert f"transferred {len(before)}/{len(before)}" in done.stdout
+    for name, array in before.items():
+        if "running_" not in name and array.dtype == np.float32:  # those follow the images
+            np.testing.assert_array_equal(after.model[name], array, err_msg=name)
+
+
+def write_still_hyperparameters(folder):
+    """Rates of zero: weights stay as they are."""
+    document = yaml.safe_load(DEFAULT_HYPERPARAMETERS.read_text())
+    path = folder / "hyp.yaml"
+    path.write_text(yaml.safe_dump({**document, "lr0": 0.0, "warmup_bias_lr": 0.0}))
+    return path
+
+
+def test_weights_with_a_tensor_missing_are_refused(trained, inputs, tmp_path):
+    _, data, _ = inputs
+    checkpoint = load_checkpoint(trained[0] / "weights" / "last.safetensors")
+    ema = {name: array for name, array in checkpoint.ema.items() if name != "model.0.conv.weight"}
+    save_checkpoint(tmp_path / "less.safetensors", dataclasses.replace(checkpoint, ema=ema))
+    done = run("val.py", "--weights", tmp_path / "less.safetensors", "--data", data, "--img", 64)
+    assert done.returncode == 2
+    assert "model.0.conv.weight" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_weights_for_another_number_of_classes_do_not_validate(trained, inputs, tmp_path):
     _, data, _ = inputs
     document = yaml.safe_load(data.read_text())
     other = tmp_path / "other.yaml"
-    names = [*dict(enumerate(document["names"])).values(), "one more"]
-    if isinstance(document["names"], dict):
-        names = [*document["names"].values(), "one more"]
-    document.pop("nc", None)
+    names = [*load_dataset(data).class_names, "one more"]
     other.write_text(yaml.safe_dump({**document, "path": str(data.parent), "names": names}))
     weights = trained[0] / "weights" / "last.safetensors"
     done = run("val.py", "--weights", weights, "--data", other, "--img", 64, "--workers", 0)

@@ -1,5 +1,6 @@
 """Scanning a dataset: which samples are usable, and what is reported about the others."""
 
+import io
 from pathlib import Path
 
 import cv2
@@ -126,9 +127,13 @@ def test_polygons_of_real_images_lie_on_their_boxes():
 def test_broken_images_are_reported_with_the_reason(tmp_path):
     whole = add_image(tmp_path, "whole.jpg").read_bytes()
     png = add_image(tmp_path, "whole.png").read_bytes()
+    gif = io.BytesIO()
+    Image.new("L", (32, 32)).save(gif, "GIF")
     contents = {
         "truncated.jpg": (whole[:-100], "truncated: the JPEG file"),
-        "truncated.png": (png[:-100], "truncated: the PNG file"),
+        "truncated.png": (png[:-100], "Truncated File Read"),
+        "damaged.png": (png[:-30] + bytes(10) + png[-20:], "broken PNG file"),
+        "picture.jpg": (gif.getvalue(), "GIF is not decoded; accepted: BMP, JPEG"),
         "text.jpg": (b"hello", "not an image"),
         "empty.jpg": (b"", "not an image"),
         "header.jpg": (whole[:10], "left out"),

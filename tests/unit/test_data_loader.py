@@ -178,7 +178,7 @@ def test_an_image_that_vanished_is_named(samples, tmp_path, workers):
     broken = [*samples[:5], dataclasses.replace(samples[5], image_path=absent)]
     with (
         ValLoader(broken, 64, 2, workers) as loader,
-        pytest.raises(DatasetError, match=f"{absent}: the image cannot be decoded"),
+        pytest.raises(DatasetError, match=f"{absent}: cannot be read: No such file"),
     ):
         list(loader)
 

@@ -26,6 +26,7 @@ def test_the_number_of_classes_replaces_that_of_the_yaml():
 
 
 def test_a_model_is_rebuilt_from_the_document_of_its_spec(document):
+    assert parse_model(document).num_classes == 80
     spec = parse_model(document, num_classes=5)
     assert parse_model(spec.document) == spec
 
@@ -52,19 +53,34 @@ def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
         (lambda d: d["backbone"].__setitem__(3, "Conv"), "layer 3: 'Conv'"),
         (lambda d: d["head"][1].__setitem__(3, [None, 4, "nearest"]), "accepted: [None, 2, near"),
         (lambda d: d["head"][2].__setitem__(0, [-1, 4]), "strides [16, 8]"),
-        (lambda d: d["head"].pop(), "the last layer is C3"),
+        (lambda d: d["head"].pop(), "layers [] are Detect; the last layer"),
+        (lambda d: d["head"].append(d["head"][-1]), "layers [24, 25] are Detect"),
+        (lambda d: d["head"][-1].__setitem__(3, [80, "anchors"]), "first arg must be nc, 3"),
+        (lambda d: d["head"][-1].__setitem__(3, ["nc", "foo"]), "accepted args: [nc, anchors]"),
+        (lambda d: d["backbone"][1].__setitem__(3, [128, 3, 2, 1, 5]), "5 groups do not divide"),
+        (lambda d: d["backbone"][1].__setitem__(3, [-128, 3, 2]), "channels is -128"),
+        (lambda d: d["backbone"][1].__setitem__(3, [128, 3, 0]), "stride is 0"),
+        (lambda d: d["backbone"][1].__setitem__(3, [128, 3, 2.0]), "stride is 2.0"),
+        (lambda d: d["backbone"][1].__setitem__(1, 3), "layer 1: number 3; Conv is written once"),
+        (lambda d: d["backbone"][2].__setitem__(0, [-1, 0]), "C3 takes one source"),
+        (lambda d: d["backbone"][2].__setitem__(3, [128, "yes"]), "shortcut is 'yes'"),
+        (lambda d: d["backbone"][9].__setitem__(3, [1024, 4]), "kernel_size is 4; an odd"),
+        (
+            lambda d: d["backbone"].__setitem__(0, [-1, 1, "nn.Upsample", [None, 2, "nearest"]]),
+            "1;",
+        ),
+        (lambda d: d.__setitem__("depth_multiple", float("inf")), "depth_multiple: inf"),
         (lambda d: d["anchors"].pop(), "2 levels of anchors, 3 sources"),
         (lambda d: d["anchors"][0].pop(), "anchors: [10, 13, 16, 30, 33]"),
         (lambda d: d.__setitem__("anchors", 3), "anchors: 3"),
         (lambda d: d.pop("head"), "missing head"),
-        (lambda d: d.__setitem__("nc", 0), "nc: 0"),
         (lambda d: d.__setitem__("depth_multiple", "deep"), "depth_multiple: 'deep'"),
     ],
 )
 def test_a_wrong_document_is_refused_with_its_place(document, change, message):
     change(document)
     with pytest.raises(UserError) as caught:
-        Detector(parse_model(document))
+        Detector(parse_model(document, num_classes=3))
     assert message in str(caught.value)
 
 

@@ -34,7 +34,7 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     Raises:
         UserError: names the file, the key, its value and the places looked at.
     """
-    document = read_yaml(path, "a dataset YAML has the keys path, train, val and names")
+    document = read_yaml("--data", path, "a dataset YAML has the keys path, train, val and names")
     return _DatasetYaml(path, document).spec(splits)
 
 

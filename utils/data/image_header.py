@@ -16,6 +16,7 @@ _EXIF_ORIENTATION = 0x0112
 _QUARTER_TURNS = (5, 6, 7, 8)  # EXIF orientations that exchange height and width
 # Measured with OpenCV 4.11: it turns these, ignores the orientation of WebP, and fails on TIFF's.
 _TURNED_KINDS = ("JPEG", "MPO", "PNG")
+_DECODED_KINDS = ("BMP", "JPEG", "MPO", "PNG", "TIFF", "WEBP")
 
 
 class BrokenImageError(Exception):
@@ -35,11 +36,15 @@ def read_image_size(path: Path) -> tuple[int, int]:
             # Asked for the EXIF data of a PNG that has none, Pillow decodes the whole image.
             has_exif = "exif" in image.info or kind == "TIFF"
             turned = has_exif and image.getexif().get(_EXIF_ORIENTATION) in _QUARTER_TURNS
+            if kind == "PNG":
+                image.verify()  # the checksum of every chunk; cheap beside decoding
         complete = _is_complete(path, kind)
     except UnidentifiedImageError as error:
         raise BrokenImageError("not an image") from error
     except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises for broken headers
         raise BrokenImageError(str(error)) from error
+    if kind not in _DECODED_KINDS:
+        raise BrokenImageError(f"{kind} is not decoded; accepted: {', '.join(_DECODED_KINDS)}")
     if turned and kind == "TIFF":
         raise BrokenImageError("a TIFF with a rotation tag; store it upright")
     if not complete:

@@ -35,7 +35,11 @@ def read_image(sample: Sample) -> LabelledImage:
     Raises:
         DatasetError: the file cannot be decoded, or no longer has the size of the scan.
     """
-    image = cv2.imread(str(sample.image_path), cv2.IMREAD_COLOR)
+    try:
+        # Through NumPy: OpenCV ends the process for a file name that is not UTF-8.
+        image = cv2.imdecode(np.fromfile(sample.image_path, np.uint8), cv2.IMREAD_COLOR)
+    except OSError as error:
+        raise DatasetError(f"{sample.image_path}: cannot be read: {error.strerror}") from error
     if image is None:
         raise DatasetError(f"{sample.image_path}: the image cannot be decoded; repair or remove it")
     if image.shape[:2] != (sample.height, sample.width):

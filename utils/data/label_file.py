@@ -47,7 +47,7 @@ def read_labels(path: Path, num_classes: int) -> tuple[np.ndarray, np.ndarray, i
 
 def _lines_of(path: Path) -> list[tuple[int, str]]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:

@@ -21,7 +21,7 @@ PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 PRIOR_CLASS_SCORE = 0.6  # shared by all classes, for the initial class bias
 
 
-@register("Detect")
+@register("Detect", joins=True)
 class AnchorHead(nn.Module):
     """A 1x1 convolution per level that predicts A boxes a cell.
 
@@ -94,6 +94,8 @@ class AnchorHead(nn.Module):
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
         """From YAML args [nc, anchors]."""
+        if len(request.args) != 2 or not isinstance(request.args[1], tuple):
+            raise UserError("accepted args: [nc, anchors]")
         num_classes, anchors = request.args
         if len(anchors) != len(request.in_channels):
             raise UserError(f"{len(anchors)} levels of anchors, {len(request.in_channels)} sources")
