@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ import backend
 from backend import autograd, nn, ops, optim
 from backend.contract import Optimizer, Tensor
 from models.ema import ModelEMA
-from utils.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
+from utils.checkpoint import Checkpoint, Header, load_weights, model_document, save_checkpoint
 from utils.command import run_command
 from utils.config import (
     Hyperparameters,
@@ -45,6 +45,7 @@ from utils.report import (
     write_yaml,
 )
 from utils.schedule import Schedule
+from utils.weights.transfer import match_classes, transfer_arrays
 from val import Validation, evaluate, load_split, loader_workers
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.
@@ -89,7 +90,7 @@ def main() -> None:
     config = parse_train_flags()
     hyp = read_hyperparameters(config.hyp)
     augment = hyp.augmentation()
-    start = load_checkpoint(config.weights) if config.weights else None
+    start = load_weights(config.weights) if config.weights else None
     dataset = load_dataset(config.data)
     train_samples = load_split(dataset, "train")
     val_samples = load_split(dataset, "val")
@@ -98,7 +99,7 @@ def main() -> None:
         train_loader.start()  # its processes start up while the framework is imported
         backend.use(config.backend)
         device = backend.device.resolve(config.device)
-        model = build_model(config, start, len(dataset.class_names))
+        model = build_model(config, start, dataset.class_names)
         state = build_state(config, hyp, model, len(train_loader), device)
         folder = create_run_folder(config.project, config.name, config.exist_ok)
         run = Run(config, hyp, dataset.class_names, folder)
@@ -174,15 +175,17 @@ def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
     return terms
 
 
-def build_model(config: TrainConfig, start: Checkpoint | None, num_classes: int) -> Detector:
+def build_model(
+    config: TrainConfig, start: Checkpoint | None, class_names: Sequence[str]
+) -> Detector:
     """The model of --cfg or of --weights, drawn from the seed, with the weights that fit."""
     from models.detector import Detector
     from models.graph import parse_model, read_model_yaml
 
     if config.cfg or start is None:
-        spec = read_model_yaml(config.cfg, num_classes)
+        spec = read_model_yaml(config.cfg, len(class_names))
     else:
-        spec = parse_model(start.header.model, num_classes)
+        spec = parse_model(model_document(start), len(class_names))
     model = Detector(spec)
     if config.image_size % model.stride:
         fitting = -(-config.image_size // model.stride) * model.stride
@@ -192,20 +195,26 @@ def build_model(config: TrainConfig, start: Checkpoint | None, num_classes: int)
         )
     model.initialize(config.seed)
     if start is not None:
-        transfer_weights(model, start.ema)
+        transfer_weights(config, model, start, class_names)
     return model
 
 
-def transfer_weights(model: Detector, arrays: Mapping[str, np.ndarray]) -> None:
-    """Take over the arrays whose name and shape fit, and say how many did."""
-    state = nn.state_arrays(model)
-    fitting = {
-        name: array
-        for name, array in arrays.items()
-        if name in state and state[name].shape == array.shape
-    }
-    nn.load_state_arrays(model, {**state, **fitting})
-    log.info("transferred %d/%d tensors", len(fitting), len(state))
+def transfer_weights(
+    config: TrainConfig, model: Detector, start: Checkpoint, class_names: Sequence[str]
+) -> None:
+    """Take over the arrays that fit, with --remap-classes class by class, and say which did not."""
+    head = f"model.{len(model.spec.layers) - 1}."
+    classes = None
+    if config.remap_classes:
+        classes = match_classes(class_names, start.header.class_names)
+        log.info("%d of %d classes found by name", len(classes.new_index), len(class_names))
+    # A model YAML that was asked for decides on the anchors, else the weights do.
+    kept = (f"{head}anchors",) if config.cfg else ()
+    transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, f"{head}m.", classes)
+    nn.load_state_arrays(model, transfer.state)
+    log.info("transferred %d/%d tensors", transfer.taken, len(transfer.state))
+    for line in transfer.left:
+        log.info("  not transferred: %s", line)
 
 
 def build_state(
@@ -217,10 +226,12 @@ def build_state(
     dtype: str = "float32",
 ) -> TrainState:
     """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
+    from models.freezing import freeze_layers
     from models.heads.anchor.loss import DetectionLoss, LossGains
 
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
     model = nn.place(model, device, dtype)
+    freeze_layers(model, config.freeze)
     gains = LossGains.scaled(
         hyp, len(model.head.strides), model.spec.num_classes, config.image_size
     )
@@ -228,17 +239,37 @@ def build_state(
         model=model,
         ema=ModelEMA(model),
         loss=DetectionLoss(model.head, gains),
-        optimizer=optim.SGD(parameter_groups(model, schedule.weight_decay)),
+        optimizer=build_optimizer(config, hyp, parameter_groups(model, schedule.weight_decay)),
         schedule=schedule,
         device=device,
         dtype=dtype,
     )
 
 
+def build_optimizer(
+    config: TrainConfig, hyp: Hyperparameters, groups: list[tuple[dict[str, Tensor], float]]
+) -> Optimizer:
+    """The optimizer of --optimizer; UserError for a momentum that cannot be Adam's beta1."""
+    if config.optimizer == "SGD":
+        return optim.SGD(groups)
+    for name in ("momentum", "warmup_momentum"):
+        if getattr(hyp, name) >= 1:
+            raise UserError(
+                f"{name}: {getattr(hyp, name)} in --hyp is beta1 of {config.optimizer}, which "
+                "must be below 1; the public value is 0.937"
+            )
+    return {"Adam": optim.Adam, "AdamW": optim.AdamW}[config.optimizer](groups)
+
+
 def parameter_groups(model: Detector, weight_decay: float) -> list[tuple[dict[str, Tensor], float]]:
-    """The three public groups: biases, convolution weights (decayed), BatchNorm weights."""
+    """The three public groups: biases, convolution weights (decayed), BatchNorm weights.
+
+    Frozen parameters are in none of them.
+    """
     biases, weights, norms = {}, {}, {}
     for name, parameter in nn.named_parameters(model):
+        if not parameter.requires_grad:
+            continue
         group = biases if name.endswith(".bias") else weights if parameter.ndim > 1 else norms
         group[name] = parameter
     return [(biases, 0.0), (weights, weight_decay), (norms, 0.0)]

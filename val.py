@@ -6,6 +6,7 @@ Reads as: flags -> dataset -> weights -> raw maps -> boxes -> suppression -> COC
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ import numpy as np
 import backend
 from backend import autograd, ops
 from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
-from utils.checkpoint import Checkpoint, load_checkpoint
+from utils.checkpoint import Checkpoint, load_weights, model_document
+from utils.coco_json import CocoResults
 from utils.command import run_command
 from utils.config import ValConfig, parse_val_flags
 from utils.data.labels import Sample, scan_samples
@@ -24,13 +26,15 @@ from utils.data.loader import Batch, ValLoader
 from utils.data.sources import DatasetSpec, list_images, load_dataset
 from utils.errors import UserError
 from utils.images import images_to_tensor
-from utils.metrics import DetectionEvaluator, EvaluationResult, GroundTruth
-from utils.nms import non_max_suppression
+from utils.metrics import DetectionEvaluator, DetectionSink, EvaluationResult, GroundTruth
+from utils.nms import SuppressionSettings, non_max_suppression
 from utils.report import create_run_folder, metrics_table, progress_bar
 
 if TYPE_CHECKING:
     from models.detector import Detector
     from models.heads.anchor.loss import DetectionLoss
+
+DEFAULT_SUPPRESSION = SuppressionSettings()
 
 log = logging.getLogger("val")
 
@@ -46,7 +50,8 @@ def main() -> None:
     config = parse_val_flags()
     dataset = load_dataset(config.data, splits=(config.task,))
     samples = load_split(dataset, config.task)
-    checkpoint = load_checkpoint(config.weights)
+    samples = only_classes(samples, config.classes, len(dataset.class_names))
+    checkpoint = load_weights(config.weights)
     backend.use(config.backend)
     device = backend.device.resolve(config.device)
     model = load_detector(checkpoint, device)
@@ -59,6 +64,8 @@ def main() -> None:
         trained = ", ".join(checkpoint.header.class_names)
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
+    coco_results = CocoResults(dataset.class_names, [sample.image_path for sample in samples])
+    sinks: list[DetectionSink] = [coco_results] if config.save_json else []
     with ValLoader(
         samples, config.image_size, config.batch_size, loader_workers(config.workers), model.stride
     ) as loader:
@@ -68,11 +75,11 @@ def main() -> None:
             samples,
             dataset.class_names,
             device,
-            config.confidence_threshold,
-            config.iou_threshold,
+            suppression_settings(config),
+            sinks=sinks,
         )
     print(metrics_table(validation.result))
-    write_results(config, validation.result)
+    write_results(config, validation.result, coco_results)
 
 
 def evaluate(
@@ -81,16 +88,18 @@ def evaluate(
     samples: Sequence[Sample],
     class_names: Sequence[str],
     device: str,
-    confidence_threshold: float = 0.001,
-    iou_threshold: float = 0.6,
+    suppression: SuppressionSettings = DEFAULT_SUPPRESSION,
     loss: DetectionLoss | None = None,
+    sinks: Sequence[DetectionSink] = (),
 ) -> Validation:
     """Detect in every image of the loader and compare with its labels.
 
     Args:
         model: in evaluation mode.
         samples: those that the loader was made from.
+        suppression: which predictions become detections.
         loss: adds the mean losses of the batches, as in training.
+        sinks: receive what the evaluator receives, each image under its place in samples.
     """
     evaluator = DetectionEvaluator(class_names)
     losses = np.zeros(3)
@@ -102,28 +111,29 @@ def evaluate(
                 if loss is not None:
                     terms = loss(raw, batch.targets)
                     losses += [float(ops.to_numpy(term)) for term in terms[:3]]
-            _add_detections(evaluator, batch, samples, decoded, confidence_threshold, iou_threshold)
+            _add_detections((evaluator, *sinks), batch, samples, decoded, suppression, device)
             progress.update()
     return Validation(evaluator.result(), losses / len(loader))
 
 
 def _add_detections(
-    evaluator: DetectionEvaluator,
+    sinks: Sequence[DetectionSink],
     batch: Batch,
     samples: Sequence[Sample],
     decoded: np.ndarray,
-    confidence_threshold: float,
-    iou_threshold: float,
+    suppression: SuppressionSettings,
+    device: str,
 ) -> None:
     """Suppress, map back to the original images and hand over, image by image."""
     for index, predictions, letterbox in zip(
         batch.sample_indices.tolist(), decoded, batch.letterboxes, strict=True
     ):
         found = non_max_suppression(
-            predictions, confidence_threshold, iou_threshold, multi_label=True
+            predictions, multi_label=True, device=device, **vars(suppression)
         )
         found = found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
-        evaluator.add(index, found, ground_truth(samples[index]))
+        for sink in sinks:
+            sink.add(index, found, ground_truth(samples[index]))
 
 
 def load_split(dataset: DatasetSpec, split: str) -> list[Sample]:
@@ -143,6 +153,32 @@ def load_split(dataset: DatasetSpec, split: str) -> list[Sample]:
     return report.samples
 
 
+def only_classes(
+    samples: list[Sample], classes: Sequence[int] | None, num_classes: int
+) -> list[Sample]:
+    """The samples with the labels of these classes, all when None; UserError for an unknown one."""
+    if classes is None:
+        return samples
+    unknown = [number for number in classes if not 0 <= number < num_classes]
+    if unknown:
+        raise UserError(f"--classes {unknown[0]}: the dataset's classes are 0 to {num_classes - 1}")
+    chosen = [np.isin(sample.class_index, classes) for sample in samples]
+    return [
+        dataclasses.replace(
+            sample,
+            class_index=sample.class_index[rows],
+            boxes_cxcywh_norm=sample.boxes_cxcywh_norm[rows],
+        )
+        for sample, rows in zip(samples, chosen, strict=True)
+    ]
+
+
+def suppression_settings(config: ValConfig) -> SuppressionSettings:
+    """The flags that shape what is detected."""
+    names = [field.name for field in dataclasses.fields(SuppressionSettings)]
+    return SuppressionSettings(**{name: getattr(config, name) for name in names})
+
+
 def ground_truth(sample: Sample) -> GroundTruth:
     """A sample's labels in pixels of its image."""
     size = np.array([sample.width, sample.height, sample.width, sample.height], np.float64)
@@ -150,15 +186,23 @@ def ground_truth(sample: Sample) -> GroundTruth:
 
 
 def load_detector(checkpoint: Checkpoint, device: str) -> Detector:
-    """The averaged weights of a checkpoint, in evaluation mode on a device."""
+    """The averaged weights of a checkpoint, in evaluation mode on a device.
+
+    Raises:
+        UserError: weights without a model, or one that this project cannot build as it was.
+    """
     from models.detector import Detector
     from models.graph import parse_model
 
+    document = model_document(checkpoint)
     try:
-        model = Detector(parse_model(checkpoint.header.model))
+        model = Detector(parse_model(document))
         backend.nn.load_state_arrays(model, checkpoint.ema)
-    except ValueError as error:  # a damaged file; ours would fit its own header
-        raise UserError(f"the weights do not fit the model stored with them: {error}") from error
+    except ValueError as error:
+        raise UserError(f"--weights: their model cannot be built here: {error}") from error
+    strides = checkpoint.header.settings.get("strides") or model.head.strides
+    if tuple(strides) != model.head.strides:
+        raise UserError(f"--weights: strides {strides}, here {list(model.head.strides)}")
     return backend.nn.frozen_copy(backend.nn.place(model, device, "float32"))
 
 
@@ -167,12 +211,14 @@ def loader_workers(asked: int) -> int:
     return min(asked, os.cpu_count() or 1)
 
 
-def write_results(config: ValConfig, result: EvaluationResult) -> None:
-    """The precision-recall plot, into a folder of its own."""
+def write_results(config: ValConfig, result: EvaluationResult, coco_results: CocoResults) -> None:
+    """The precision-recall plot and, where asked for, predictions.json, into a folder."""
     from utils.plots import plot_precision_recall
 
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     plot_precision_recall(result, folder / "PR_curve.png")
+    if config.save_json:
+        coco_results.write(folder / "predictions.json")
     print(f"results in {folder}")
 
 

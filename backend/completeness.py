@@ -23,7 +23,8 @@ def missing(name: str) -> list[str]:
         for module, promised in contract.MODULES.items()
         for line in _compare(module, found[module], promised)
     ]
-    lines += _compare("optim.SGD", getattr(found["optim"], "SGD", None), contract.Optimizer)
+    for name in members(contract.Optim):
+        lines += _compare(f"optim.{name}", getattr(found["optim"], name, None), contract.Optimizer)
     # The methods of these are the frameworks' own: that they are there is all that is asked.
     lines += _absent("Tensor", found["ops"].zeros((1,)), contract.Tensor)
     for module_class in (contract.NN.Module, contract.NN.ModuleList, contract.NN.Sequential):

@@ -190,8 +190,30 @@ class Ops(Protocol):
     ) -> None:
         """averages[i] = decay * averages[i] + (1 - decay) * values[i], in place, no gradient.
 
+        An average that equals its value stays as it is, bit for bit.
+
         Raises:
             ValueError: unequal numbers of tensors.
+        """
+
+    # Detection
+    def suppress(
+        self, boxes_xyxy: Tensor, group: Tensor, iou_threshold: float, max_kept: int
+    ) -> Tensor:
+        """Rows that remain when each kept box removes the later ones of its group it overlaps.
+
+        Args:
+            boxes_xyxy: (N, 4) float32, finite, best first, left <= right and top <= bottom.
+            group: (N,) int64, on the same device; boxes of different groups never meet.
+            iou_threshold: a box goes when its IoU with a kept one is above this, rounded to
+                float32. IoU is computed in float64; boxes that only touch or lack area have 0.
+            max_kept: the search ends when this many are kept.
+
+        Returns:
+            (K,) int64, ascending, on the device of the boxes; the same on every device.
+
+        Raises:
+            ValueError: another shape or dtype, a threshold outside [0, 1], max_kept below 1.
         """
 
 
@@ -283,6 +305,10 @@ class NN(Protocol):
         """Move the module to a device, its floating tensors to a dtype; returns the module."""
 
     @staticmethod
+    def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
+        """Whether these parameters require a gradient; one that was there goes when not."""
+
+    @staticmethod
     def frozen_copy(module: Any) -> Any:
         """An independent copy in evaluation mode of which nothing requires a gradient."""
 
@@ -293,6 +319,9 @@ class Optimizer(Protocol):
     def step(self, learning_rates: Sequence[float], momentum: float) -> None:
         """One update with a learning rate per group, from the gradients that are there.
 
+        A parameter whose gradient is None is left alone. Rates, momentum and decay are rounded
+        to float32, also for float64 parameters.
+
         Raises:
             ValueError: another number of learning rates than of groups.
         """
@@ -301,7 +330,11 @@ class Optimizer(Protocol):
         """Set the gradients that are there to zero."""
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        """Copies of the state by name, `PARAMETER.momentum` (absent before the first step)."""
+        """Copies of the state by name; what the first step makes is absent before it.
+
+        `PARAMETER.momentum` of SGD; `PARAMETER.first_moment`, `PARAMETER.second_moment` and
+        `updates`, 0-d int64, of Adam and AdamW.
+        """
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Restore `state_arrays()`; ValueError for a name or shape that does not fit."""
@@ -315,8 +348,24 @@ class Optim(Protocol):
 
         g = grad + decay * w;  v = g at the first step, then momentum * v + g;
         w -= lr * (g + momentum * v). With momentum 0: w -= lr * g, v stays as it is.
-        A parameter whose gradient is None is left alone. Rates, momentum and decay are rounded
-        to float32, also for float64 parameters.
+        """
+
+    def Adam(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
+        """Adam with L2 weight decay; its beta1 is the momentum of the step, beta2 is 0.999.
+
+        g = grad + decay * w;  m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g²;
+        w -= rate * m / (sqrt(v) + eps). At step t, counted from 1 for all parameters alike,
+        rate = lr * sqrt(1 - beta2**t) / (1 - beta1**t) and eps = 1e-8 * sqrt(1 - beta2**t): the
+        corrections of the bias, folded in. beta2, 1e-8, rate and eps are rounded to float32 too.
+
+        `step` raises ValueError for a momentum outside [0, 1).
+        Source: Kingma & Ba 2015, arXiv:1412.6980.
+        """
+
+    def AdamW(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
+        """Adam with decoupled weight decay: g = grad, and w *= 1 - lr * decay before its update.
+
+        Source: Loshchilov & Hutter 2019, arXiv:1711.05101.
         """
 
 

@@ -8,6 +8,7 @@ SPP: He et al. 2014, arXiv:1406.4729.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from backend import nn, ops
 from backend.contract import Tensor
@@ -127,6 +128,64 @@ class SPPF(nn.Module):
         out_channels = request.scale_width(args["channels"])
         module = cls(request.in_channels[0], out_channels, args["kernel_size"])
         return BuiltLayer(module, out_channels, request.in_strides[0])
+
+
+@register("SPP")
+class SPP(nn.Module):
+    """Spatial pyramid pooling with a window a branch, as in YOLOv5 up to v5."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_sizes: Sequence[int] = (5, 9, 13)
+    ) -> None:
+        super().__init__()
+        hidden = in_channels // 2
+        self.cv1 = Conv(in_channels, hidden, 1)
+        self.cv2 = Conv((len(kernel_sizes) + 1) * hidden, out_channels, 1)
+        self.m = nn.ModuleList(
+            [nn.MaxPool2d(size, stride=1, padding=size // 2) for size in kernel_sizes]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in, H, W) -> (B, out, H, W)."""
+        x = self.cv1(x)
+        return self.cv2(ops.cat([x, *(pool(x) for pool in self.m)], dim=1))
+
+    @classmethod
+    def build(cls, request: LayerRequest) -> BuiltLayer:
+        """From YAML args [out_channels, kernel_sizes]."""
+        *channels, sizes = request.args if len(request.args) > 1 else (*request.args, (5, 9, 13))
+        odd = isinstance(sizes, (list, tuple)) and all(type(s) is int and s % 2 for s in sizes)
+        if not sizes or not odd or min(sizes) < 1:
+            raise UserError(f"kernel_sizes is {sizes!r}; a list of odd numbers is needed")
+        args = dataclasses.replace(request, args=tuple(channels)).counts(channels=None)
+        out_channels = request.scale_width(args["channels"])
+        module = cls(request.in_channels[0], out_channels, sizes)
+        return BuiltLayer(module, out_channels, request.in_strides[0])
+
+
+@register("Focus")
+class Focus(nn.Module):
+    """Squares of 2x2 pixels laid into channels, then a convolution: the stem up to v5."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 1) -> None:
+        super().__init__()
+        self.conv = Conv(4 * in_channels, out_channels, kernel_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in, H, W), even sides -> (B, out, H / 2, W / 2)."""
+        batch, channels, height, width = x.shape
+        squares = x.reshape(batch, channels, height // 2, 2, width // 2, 2)
+        # The order of the public weights: the row within the square changes first.
+        folded = squares.permute(0, 5, 3, 1, 2, 4)
+        return self.conv(folded.reshape(batch, 4 * channels, height // 2, width // 2))
+
+    @classmethod
+    def build(cls, request: LayerRequest) -> BuiltLayer:
+        """From YAML args [out_channels, kernel_size]."""
+        args = request.counts(channels=None, kernel_size=1)
+        out_channels = request.scale_width(args["channels"])
+        module = cls(request.in_channels[0], out_channels, args["kernel_size"])
+        return BuiltLayer(module, out_channels, request.in_strides[0] * 2)
 
 
 @register("nn.Upsample")

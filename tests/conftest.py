@@ -7,11 +7,11 @@ import pytest
 import backend
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 
-COMPARISON = "parity/test_backends_agree.py"
+COMPARISONS = ["parity/test_backends_agree.py", "parity/test_parity_command.py"]
 
 
-# It runs both backends in processes of their own, so one of the two suites is enough.
-collect_ignore = [] if os.environ.get(ENVIRONMENT_VARIABLE) == "torch" else [COMPARISON]
+# They run both backends in processes of their own, so one of the two suites is enough.
+collect_ignore = [] if os.environ.get(ENVIRONMENT_VARIABLE) == "torch" else COMPARISONS
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -48,12 +48,16 @@ def letterbox_to_image(boxes_xyxy: np.ndarray, letterbox: Letterbox) -> np.ndarr
     return clip_boxes(letterbox.to_original(boxes_xyxy), letterbox.original_size)
 
 
-def pairwise_iou(boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray) -> np.ndarray:
+def pairwise_iou(
+    boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray, b_is_crowd: np.ndarray | None = None
+) -> np.ndarray:
     """Intersection over union of every box of one set with every box of another.
 
     Args:
         boxes_a_xyxy: (N, 4), any unit.
         boxes_b_xyxy: (M, 4), same unit.
+        b_is_crowd: (M,) bool, boxes around many objects: with these it is the share of box a that
+            is covered, COCO's rule.
 
     Returns:
         (N, M) float64 in [0, 1]; 0 where boxes only touch or have no area.
@@ -67,6 +71,8 @@ def pairwise_iou(boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray) -> np.ndarr
     overlap = (overlap_width > 0) & (overlap_height > 0)
     intersection = np.where(overlap, overlap_width * overlap_height, 0.0)
     union = width_a * height_a + width_b * height_b - intersection
+    if b_is_crowd is not None:
+        union = np.where(b_is_crowd, width_a * height_a, union)
     return np.divide(intersection, union, out=intersection, where=intersection > 0)
 
 

@@ -1,4 +1,4 @@
-"""Which detection finds which object, to COCO's rules: nms.py before, average precision after.
+"""Which detection finds which object, to COCO's rules: nms.py before, coco_precision.py after.
 
 Source: Lin et al. 2014, arXiv:1405.0312, and the rules of https://cocodataset.org/#detection-eval.
 """
@@ -18,10 +18,35 @@ MAX_DETECTIONS_PER_CLASS = 100
 
 
 class GroundTruth(NamedTuple):
-    """The objects labelled in one image."""
+    """The objects labelled in one image.
+
+    YOLO labels know neither crowds nor outlines: nothing is a crowd then, and the area is the
+    box's, where COCO's annotations have the area of the outline.
+    """
 
     class_index: np.ndarray  # (M,) int64
     boxes_xyxy: np.ndarray  # (M, 4) float, pixels of the frame that the detections are in
+    is_crowd: np.ndarray | None = None  # (M,) bool, boxes around many objects; none when None
+    area: np.ndarray | None = None  # (M,) float64, square pixels; of the boxes when None
+
+
+class SizeRange(NamedTuple):
+    """Objects by area; both ends belong to the range, as pycocotools has it."""
+
+    smallest: float  # square pixels
+    largest: float
+
+    def excludes(self, area: np.ndarray) -> np.ndarray:
+        """Which areas lie outside."""
+        return (area < self.smallest) | (area > self.largest)
+
+
+SIZE_RANGES = {
+    "all": SizeRange(0, 1e10),
+    "small": SizeRange(0, 32**2),
+    "medium": SizeRange(32**2, 96**2),
+    "large": SizeRange(96**2, 1e10),
+}
 
 
 class MatchCandidates(NamedTuple):
@@ -30,10 +55,24 @@ class MatchCandidates(NamedTuple):
     scores: np.ndarray  # (D,) float32
     class_index: np.ndarray  # (D,) int64
     rank: np.ndarray  # (D,) int64, place by score within the image and class
+    area: np.ndarray  # (D,) float64
     object_class_index: np.ndarray  # (M,) int64
+    object_area: np.ndarray  # (M,) float64
+    object_is_crowd: np.ndarray  # (M,) bool
     pair_detection: np.ndarray  # (P,) int64, index into (D,)
     pair_object: np.ndarray  # (P,) int64, index into (M,)
     pair_iou: np.ndarray  # (P,) float64, at least the lowest threshold
+
+
+class Matches(NamedTuple):
+    """What became of each detection, row per IOU_THRESHOLDS.
+
+    A detection does not count when it lies on a crowd or an object outside the size range, or
+    finds nothing and is outside that range itself.
+    """
+
+    correct: np.ndarray  # (10, D) bool, finds an object
+    counted: np.ndarray  # (10, D) bool, right or wrong
 
 
 def find_candidates(detections: Detections, ground_truth: GroundTruth) -> MatchCandidates:
@@ -45,12 +84,25 @@ def find_candidates(detections: Detections, ground_truth: GroundTruth) -> MatchC
     rank = position_in_run(detections.class_index[order])
     order, rank = order[rank < MAX_DETECTIONS_PER_CLASS], rank[rank < MAX_DETECTIONS_PER_CLASS]
     boxes_xyxy, scores, class_index = detections.take(order)
-    iou = pairwise_iou(boxes_xyxy, ground_truth.boxes_xyxy)
+    is_crowd, object_area = ground_truth.is_crowd, ground_truth.area
+    if is_crowd is None:
+        is_crowd = np.zeros(len(ground_truth.class_index), dtype=bool)
+    if object_area is None:
+        object_area = _area(ground_truth.boxes_xyxy)
+    iou = pairwise_iou(boxes_xyxy, ground_truth.boxes_xyxy, is_crowd)
     same_class = class_index[:, None] == ground_truth.class_index
     pair_detection, pair_object = np.nonzero(same_class & (iou >= IOU_THRESHOLDS[0]))
-    pair_iou = iou[pair_detection, pair_object]
     return MatchCandidates(
-        scores, class_index, rank, ground_truth.class_index, pair_detection, pair_object, pair_iou
+        scores,
+        class_index,
+        rank,
+        _area(boxes_xyxy),
+        ground_truth.class_index,
+        object_area,
+        is_crowd,
+        pair_detection,
+        pair_object,
+        pair_iou=iou[pair_detection, pair_object],
     )
 
 
@@ -71,29 +123,35 @@ def join_images(images: Sequence[MatchCandidates]) -> MatchCandidates:
     return MatchCandidates(*(np.concatenate(field) for field in zip(*shifted, strict=True)))
 
 
-def match_greedily(candidates: MatchCandidates) -> np.ndarray:
-    """Which detections find an object, at each IoU threshold by itself.
+def ignored_objects(candidates: MatchCandidates, size: SizeRange) -> np.ndarray:
+    """(M,) bool: crowds and objects outside the range, which need not be found."""
+    return candidates.object_is_crowd | size.excludes(candidates.object_area)
+
+
+def match_greedily(candidates: MatchCandidates, size: SizeRange) -> Matches:
+    """Which detections find an object of the size, at each IoU threshold by itself.
 
     In every image and class the detections choose in descending score: each takes the free object
     that it overlaps most, the later object where two are equal, provided the IoU reaches the
-    threshold. All images and classes proceed together, one rank at a time.
-
-    Returns:
-        (10, D) bool, row per IOU_THRESHOLDS.
+    threshold; an ignored object only where there is no other. A crowd is never taken. All images
+    and classes proceed together, one rank at a time.
     """
+    ignored = ignored_objects(candidates, size)
     detection, target = candidates.pair_detection, candidates.pair_object
     rank, iou = candidates.rank[detection], candidates.pair_iou
-    order = np.lexsort((target, iou, detection, rank))
+    order = np.lexsort((target, iou, ~ignored[target], detection, rank))
     detection, target, iou = detection[order], target[order], iou[order]
     reaches = iou >= IOU_THRESHOLDS[:, None]
-    matched = np.zeros((len(IOU_THRESHOLDS), len(candidates.scores)), dtype=bool)
-    taken = np.zeros((len(IOU_THRESHOLDS), len(candidates.object_class_index)), dtype=bool)
+    correct = np.zeros((len(IOU_THRESHOLDS), len(candidates.scores)), dtype=bool)
+    counted = np.tile(~size.excludes(candidates.area), (len(IOU_THRESHOLDS), 1))
+    taken = np.zeros((len(IOU_THRESHOLDS), len(ignored)), dtype=bool)
     for pairs in _runs(rank[order]):
         free = reaches[:, pairs] & ~taken[:, target[pairs]]
         threshold, pair = _last_true_of_each_run(free, detection[pairs])
-        matched[threshold, detection[pairs][pair]] = True
-        taken[threshold, target[pairs][pair]] = True
-    return matched
+        finder, found = detection[pairs][pair], target[pairs][pair]
+        correct[threshold, finder] = counted[threshold, finder] = ~ignored[found]
+        taken[threshold, found] = ~candidates.object_is_crowd[found]
+    return Matches(correct, counted)
 
 
 def position_in_run(values: np.ndarray) -> np.ndarray:
@@ -119,6 +177,12 @@ def _last_true_of_each_run(flags: np.ndarray, values: np.ndarray) -> tuple[np.nd
     last = np.maximum.reduceat(column, _run_starts(values), axis=1)
     row, run = np.nonzero(last >= 0)
     return row, last[row, run]
+
+
+def _area(boxes_xyxy: np.ndarray) -> np.ndarray:
+    """(N,) float64, square of the unit of the boxes."""
+    size = boxes_xyxy[:, 2:].astype(np.float64) - boxes_xyxy[:, :2]
+    return size[:, 0] * size[:, 1]
 
 
 def _no_candidates() -> MatchCandidates:

@@ -29,7 +29,7 @@ def add_common_flags(parser: argparse.ArgumentParser, batch_size: int, project: 
     """The flags that train.py and val.py share, with the public names and their synonyms."""
     add = parser.add_argument
     add("--backend", choices=("torch", "oneflow"), help="framework; YOLO_BACKEND, else found")
-    add("--weights", type=str.strip, default="", metavar="F", help="a .safetensors of a run")
+    add("--weights", type=str.strip, default="", metavar="F", help="file of docs/weights.md")
     add("--data", default="shapes", metavar="D", help="dataset YAML, or 'shapes', the built-in one")
     add("--img", "--imgsz", "--img-size", dest="image_size", type=int, default=640, metavar="PX",
         help="long side of the images")  # fmt: skip

@@ -15,9 +15,8 @@ from utils.errors import UserError
 from utils.yaml_file import PROJECT, find_yaml, read_yaml
 
 DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
-
-
 MAX_SEED = 2**63 - 1
+OPTIMIZERS = ("SGD", "Adam", "AdamW")
 
 
 @dataclass(frozen=True)
@@ -121,6 +120,9 @@ class TrainConfig(RunConfig):
     epochs: int
     seed: int
     cosine: bool
+    optimizer: str
+    freeze: tuple[str, ...]
+    remap_classes: bool
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,8 +133,10 @@ class TrainConfig(RunConfig):
         if not self.cfg and not self.weights:
             raise UserError(
                 "no model: give --cfg models/yolov5n.yaml to start from scratch, "
-                "or --weights with a .safetensors file of an earlier run"
+                "or --weights with a file that docs/weights.md lists"
             )
+        if self.remap_classes and not self.weights:
+            raise UserError("--remap-classes takes over classes of --weights; give both")
 
 
 @dataclass(frozen=True)
@@ -142,11 +146,16 @@ class ValConfig(RunConfig):
     confidence_threshold: float
     iou_threshold: float
     task: str
+    class_agnostic: bool
+    classes: tuple[int, ...] | None
+    max_detections: int
+    save_json: bool
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.weights:
-            raise UserError("--weights is needed: a .safetensors file of a training run")
+            raise UserError("--weights is needed: a file that docs/weights.md lists")
+        require_from("--max-det", self.max_detections, 1)
         for flag, value in (
             ("--conf", self.confidence_threshold),
             ("--iou", self.iou_threshold),
@@ -170,7 +179,12 @@ def parse_train_flags(arguments: Sequence[str] | None = None) -> TrainConfig:
     add("--hyp", type=Path, default=DEFAULT_HYPERPARAMETERS, help="hyper-parameter YAML")
     add("--epochs", "--epoch", type=int, default=100, metavar="N", help="passes over the images")
     add("--seed", type=int, default=0, help="of weights, order and augmentation")
+    add("--optimizer", choices=OPTIMIZERS, default="SGD", help="hyp's momentum is Adam's beta1")
+    add("--remap-classes", action="store_true",
+        help="take the head of --weights over by class name")  # fmt: skip
     add("--cos-lr", dest="cosine", action="store_true", help="cosine instead of linear schedule")
+    add("--freeze", nargs="+", default=["0"], metavar="LAYER", help="N: the first N layers; "
+        "several numbers or names (model.24.m): these; BatchNorm statistics go on")  # fmt: skip
     add("--bbox_iou_optim", action="store_true", help="fused box loss: not available yet")
     add("--multi_tensor_optimizer", action="store_true", help="fused update: not available yet")
     flags = parser.parse_args(arguments)
@@ -180,6 +194,7 @@ def parse_train_flags(arguments: Sequence[str] | None = None) -> TrainConfig:
                 f"--{name} selects a fused path that is not built yet; leave the flag out: "
                 "the plain path gives the same numbers"
             )
+    flags.freeze = tuple(flags.freeze)
     return TrainConfig(**vars(flags))
 
 
@@ -190,8 +205,16 @@ def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
     add = parser.add_argument
     add("--conf", dest="confidence_threshold", type=float, default=0.001, help="lowest score")
     add("--iou", dest="iou_threshold", type=float, default=0.6, help="of non-maximum suppression")
+    add("--agnostic-nms", dest="class_agnostic", action="store_true",
+        help="a box suppresses boxes of all classes")  # fmt: skip
+    add("--classes", nargs="+", type=int, metavar="C", help="detect and compare only these classes")
+    add("--max-det", dest="max_detections", type=int, default=300, metavar="N",
+        help="detections an image, at most")  # fmt: skip
     add("--task", choices=("train", "val", "test"), default="val", help="split of the dataset")
-    return ValConfig(**vars(parser.parse_args(arguments)))
+    add("--save-json", action="store_true", help="write predictions.json, a COCO results file")
+    flags = parser.parse_args(arguments)
+    flags.classes = tuple(flags.classes) if flags.classes else None
+    return ValConfig(**vars(flags))
 
 
 def as_document(config: Any) -> dict[str, Any]:

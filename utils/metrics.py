@@ -1,38 +1,46 @@
-"""Precision, recall and COCO's average precision: coco_matching.py before, report and plots after.
+"""COCO's detection metric over a set of images: coco_matching.py before, report and plots after.
 
-Average precision equals pycocotools' on the same detections: precision made monotone, read at
-101 recalls, averaged over the IoU thresholds 0.50, 0.55, ... 0.95 and over the classes.
-Source: https://cocodataset.org/#detection-eval.
+Every figure equals pycocotools' on the same detections, objects and crowds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Protocol
 
 import numpy as np
 
 from utils.coco_matching import (
-    IOU_THRESHOLDS,
+    SIZE_RANGES,
     GroundTruth,
     MatchCandidates,
+    Matches,
+    SizeRange,
     find_candidates,
+    ignored_objects,
     join_images,
     match_greedily,
-    position_in_run,
 )
+from utils.coco_precision import RECALL_GRID, SizeResult, measure_by_class
 from utils.nms import Detections
+from utils.operating_point import best_operating_point
 
-RECALL_GRID = np.linspace(0.0, 1.0, 101)
+__all__ = [
+    "RECALL_GRID",
+    "DetectionEvaluator",
+    "DetectionSink",
+    "EvaluationResult",
+    "GroundTruth",
+    "SizeResult",
+]
 
 
-class OperatingPoint(NamedTuple):
-    """Precision and recall of each class when one confidence decides which detections count."""
+class DetectionSink(Protocol):
+    """What takes the detections and labels of images, one image at a time."""
 
-    confidence: float
-    precision: np.ndarray  # (C,) float64
-    recall: np.ndarray  # (C,) float64
+    def add(self, image_id: int, detections: Detections, ground_truth: GroundTruth) -> None:
+        """Take one image; both arguments in the same frame, once for each image_id."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,31 +48,40 @@ class EvaluationResult:
     """How well a set of images was detected, by class and over all.
 
     Classes without ground truth are NaN in every per-class array and left out of the means; where
-    no class has any, the means are 0.
+    no class has any, the means are 0, and NaN in the summary. Crowds are no ground truth.
 
     Precision and recall are at IoU 0.50 and, for all classes, at the one confidence whose mean F1
     over the classes with ground truth is the highest (the higher confidence where two are equal).
     A class without detections there has precision 0. As for average precision, the best 100
-    detections of each image and class count.
+    detections of each image and class count, except those on crowds.
     """
 
     class_names: tuple[str, ...]
     num_images: int
-    num_ground_truth: np.ndarray  # (C,) int64
     confidence: float  # where precision and recall were taken; 0 without detections
     precision: np.ndarray  # (C,) float64
     recall: np.ndarray  # (C,) float64
-    precision_curves: np.ndarray  # (C, 10, 101) float64: class, IOU_THRESHOLDS, RECALL_GRID
+    sizes: Mapping[str, SizeResult]  # by the names of SIZE_RANGES
+
+    @property
+    def num_ground_truth(self) -> np.ndarray:
+        """(C,) int64 objects, without crowds."""
+        return self.sizes["all"].num_ground_truth
+
+    @property
+    def precision_curves(self) -> np.ndarray:
+        """(C, 10, 101) float64: class, IOU_THRESHOLDS, RECALL_GRID."""
+        return self.sizes["all"].precision_curves
 
     @property
     def ap50(self) -> np.ndarray:
         """(C,) average precision at IoU 0.50."""
-        return self.precision_curves[:, 0].mean(axis=-1)
+        return self.sizes["all"].ap50
 
     @property
     def ap(self) -> np.ndarray:
         """(C,) average precision over IoU 0.50 to 0.95."""
-        return self.precision_curves.mean(axis=(1, 2))
+        return self.sizes["all"].ap
 
     @property
     def mean_precision(self) -> float:
@@ -86,9 +103,23 @@ class EvaluationResult:
         """Mean average precision over IoU 0.50 to 0.95, COCO's headline figure."""
         return self._mean(self.ap)
 
+    def summary(self) -> dict[str, float]:
+        """COCO's 12 figures in COCO's order; NaN, COCO's -1, where there is nothing to find."""
+        everything = self.sizes["all"]
+        by_size = {name: self.sizes[name] for name in ("small", "medium", "large")}
+        return {
+            "AP": everything.class_mean(everything.ap),
+            "AP50": everything.class_mean(everything.ap50),
+            "AP75": everything.class_mean(everything.ap75),
+            **{f"AP{name}": size.class_mean(size.ap) for name, size in by_size.items()},
+            "AR1": everything.class_mean(everything.ar[:, 0]),
+            "AR10": everything.class_mean(everything.ar[:, 1]),
+            "AR100": everything.class_mean(everything.ar[:, 2]),
+            **{f"AR{name}": size.class_mean(size.ar[:, 2]) for name, size in by_size.items()},
+        }
+
     def _mean(self, per_class: np.ndarray) -> float:
-        evaluated = per_class[self.num_ground_truth > 0]
-        return float(evaluated.mean()) if len(evaluated) else 0.0
+        return self.sizes["all"].class_mean(per_class) if self.num_ground_truth.any() else 0.0
 
 
 class DetectionEvaluator:
@@ -109,104 +140,36 @@ class DetectionEvaluator:
 
     def result(self) -> EvaluationResult:
         """The measures of everything added so far."""
-        images = [self._images[image_id] for image_id in sorted(self._images)]
-        candidates = join_images(images)
-        num_classes = len(self.class_names)
-        num_ground_truth = np.bincount(candidates.object_class_index, minlength=num_classes)
-        matched = match_greedily(candidates)
+        candidates = join_images([self._images[image_id] for image_id in sorted(self._images)])
         order = np.lexsort((-candidates.scores, candidates.class_index))
         scores, class_index = candidates.scores[order], candidates.class_index[order]
-        matched = matched[:, order]
-        point = best_operating_point(scores, class_index, matched[0], num_ground_truth)
+        matches = {
+            name: Matches(*(flags[:, order] for flags in match_greedily(candidates, size)))
+            for name, size in SIZE_RANGES.items()
+        }
+        sizes = {
+            name: measure_by_class(
+                class_index, candidates.rank[order], matches[name], self._count(candidates, size)
+            )
+            for name, size in SIZE_RANGES.items()
+        }
+        correct, counted = matches["all"].correct[0], matches["all"].counted[0]
+        point = best_operating_point(
+            scores[counted],
+            class_index[counted],
+            correct[counted],
+            sizes["all"].num_ground_truth,
+        )
         return EvaluationResult(
             class_names=self.class_names,
-            num_images=len(images),
-            num_ground_truth=num_ground_truth,
+            num_images=len(self._images),
             confidence=point.confidence,
             precision=point.precision,
             recall=point.recall,
-            precision_curves=_curves_by_class(class_index, matched, num_ground_truth),
+            sizes=sizes,
         )
 
-
-def interpolated_precision(matched: np.ndarray, num_ground_truth: int) -> np.ndarray:
-    """The best precision at each recall of the grid or beyond it.
-
-    Args:
-        matched: (T, D) bool, true positives of one class in descending score.
-        num_ground_truth: objects of the class, at least 1.
-
-    Returns:
-        (T, 101) float64; 0 at recalls that are not reached.
-    """
-    true_positives = np.cumsum(matched, axis=1, dtype=np.float64)
-    recall = true_positives / num_ground_truth
-    # pycocotools adds np.spacing(1) to the denominator; so the first may be 2e-16 below 1.
-    precision = true_positives / (np.arange(1, matched.shape[1] + 1) + np.spacing(1))
-    envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
-    envelope = np.pad(envelope, ((0, 0), (0, 1)))
-    return np.stack(
-        [
-            row[np.searchsorted(reached, RECALL_GRID)]
-            for row, reached in zip(envelope, recall, strict=True)
-        ]
-    )
-
-
-def best_operating_point(
-    scores: np.ndarray, class_index: np.ndarray, matched: np.ndarray, num_ground_truth: np.ndarray
-) -> OperatingPoint:
-    """Precision and recall at the confidence with the highest mean F1.
-
-    Args:
-        scores: (D,) sorted by class, then descending.
-        class_index: (D,) int64.
-        matched: (D,) bool, true positives at the IoU threshold in question.
-        num_ground_truth: (C,) objects; classes without any are NaN in the result.
-    """
-    absent = np.where(num_ground_truth > 0, 0.0, np.nan)
-    known = num_ground_truth[class_index] > 0
-    scores, class_index, matched = scores[known], class_index[known], matched[known]
-    if len(scores) == 0:
-        return OperatingPoint(0.0, precision=absent, recall=absent)
-    confidence = _confidence_of_best_mean_f1(scores, class_index, matched, num_ground_truth)
-    counted = class_index[scores >= confidence]
-    correct = class_index[(scores >= confidence) & matched]
-    num_classes = len(num_ground_truth)
-    num_counted = np.bincount(counted, minlength=num_classes)
-    num_correct = np.bincount(correct, minlength=num_classes)
-    return OperatingPoint(
-        confidence,
-        precision=num_correct / np.maximum(num_counted, 1) + absent,
-        recall=num_correct / np.maximum(num_ground_truth, 1) + absent,
-    )
-
-
-def _confidence_of_best_mean_f1(
-    scores: np.ndarray, class_index: np.ndarray, matched: np.ndarray, num_ground_truth: np.ndarray
-) -> float:
-    # Counting one more detection changes the F1 of its class alone, so the sum over classes at
-    # every confidence is a running sum of those changes in descending score.
-    position = position_in_run(class_index)
-    total = np.cumsum(matched)
-    before_class = (total - matched)[np.arange(len(scores)) - position]
-    f1 = 2 * (total - before_class) / (position + 1 + num_ground_truth[class_index])
-    change = np.diff(f1, prepend=0.0)
-    change[position == 0] = f1[position == 0]
-    order = np.argsort(-scores, kind="stable")
-    f1_sum, descending = np.cumsum(change[order]), scores[order]
-    # Detections of equal score count together.
-    last_of_equal = np.append(descending[1:] != descending[:-1], True)
-    return float(descending[np.where(last_of_equal, f1_sum, -1.0).argmax()])
-
-
-def _curves_by_class(
-    class_index: np.ndarray, matched: np.ndarray, num_ground_truth: np.ndarray
-) -> np.ndarray:
-    """(C, 10, 101) interpolated precision from detections sorted by class and score."""
-    curves = np.full((len(num_ground_truth), len(IOU_THRESHOLDS), len(RECALL_GRID)), np.nan)
-    bounds = np.searchsorted(class_index, np.arange(len(num_ground_truth) + 1))
-    for index in np.flatnonzero(num_ground_truth):
-        detections = slice(bounds[index], bounds[index + 1])
-        curves[index] = interpolated_precision(matched[:, detections], num_ground_truth[index])
-    return curves
+    def _count(self, candidates: MatchCandidates, size: SizeRange) -> np.ndarray:
+        """(C,) objects to be found."""
+        sought = candidates.object_class_index[~ignored_objects(candidates, size)]
+        return np.bincount(sought, minlength=len(self.class_names))

@@ -1,20 +1,19 @@
 """Greedy suppression of overlapping predictions: the head's decoded boxes before, metrics.py after.
 
-Exact, and without a time limit: the result depends on the predictions alone.
+Exact, and without a time limit: the result depends on the predictions alone. Which library looks
+for the overlaps is the backend's choice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from backend import ops
 from utils.boxes import cxcywh_to_xyxy
-
-# Greedy suppression of a prefix is a prefix of the greedy suppression of everything, and the
-# detections allowed are usually found among the first few thousand candidates.
-PREFIX_LENGTHS = (2048, 8192)
 
 
 class Detections(NamedTuple):
@@ -29,6 +28,17 @@ class Detections(NamedTuple):
         return Detections(*(field[rows] for field in self))
 
 
+@dataclass(frozen=True)
+class SuppressionSettings:
+    """The arguments of `non_max_suppression` that flags set; its docstring explains them."""
+
+    confidence_threshold: float = 0.001
+    iou_threshold: float = 0.6
+    class_agnostic: bool = False
+    classes: tuple[int, ...] | None = None
+    max_detections: int = 300
+
+
 def non_max_suppression(
     decoded: np.ndarray,
     confidence_threshold: float,
@@ -38,6 +48,7 @@ def non_max_suppression(
     classes: Sequence[int] | None = None,
     max_detections: int = 300,
     max_candidates: int = 30000,
+    device: str = "cpu",
 ) -> Detections:
     """The best predictions of one image, none overlapping a better one of its class.
 
@@ -52,38 +63,26 @@ def non_max_suppression(
         classes: only these classes become candidates; all when None.
         max_detections: at most this many are returned.
         max_candidates: only this many candidates, the best, take part.
+        device: where overlaps are looked for; the result is the same on each.
 
     Returns:
         Detections in the frame of decoded, K <= max_detections; K = 0 when nothing is found.
     """
-    assert decoded.dtype == np.float32 and confidence_threshold >= 0 and max_detections > 0
+    # Half precision would place boxes on a grid of half pixels and tie their scores.
+    assert decoded.dtype == np.float32, f"decoded is {decoded.dtype}: cast the raw maps to float32"
+    assert confidence_threshold >= 0
     found = _candidates(decoded, confidence_threshold, multi_label)
     if classes is not None:
         found = found.take(np.flatnonzero(np.isin(found.class_index, classes)))
     found = found.take(_descending_order(found.scores)[:max_candidates])
     group = np.zeros_like(found.class_index) if class_agnostic else found.class_index
-    return found.take(suppress_greedily(found.boxes_xyxy, group, iou_threshold, max_detections))
-
-
-def suppress_greedily(
-    boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float, max_kept: int
-) -> np.ndarray:
-    """Rows that remain when each kept box removes the later ones of its group that it overlaps.
-
-    Args:
-        boxes_xyxy: (N, 4) float32, best first.
-        group: (N,) int64; boxes of different groups never meet.
-        iou_threshold: a box is removed when its IoU with a kept one is above this.
-        max_kept: the search ends when this many are kept.
-
-    Returns:
-        (K,) int64 rows, ascending.
-    """
-    for length in PREFIX_LENGTHS:
-        kept = _suppress_all(boxes_xyxy[:length], group[:length], iou_threshold, max_kept)
-        if len(kept) == max_kept or length >= len(boxes_xyxy):
-            return kept
-    return _suppress_all(boxes_xyxy, group, iou_threshold, max_kept)
+    kept = ops.suppress(
+        ops.tensor(found.boxes_xyxy, device),
+        ops.tensor(group, device),
+        iou_threshold,
+        max_detections,
+    )
+    return found.take(ops.to_numpy(kept))
 
 
 def _candidates(decoded: np.ndarray, confidence_threshold: float, multi_label: bool) -> Detections:
@@ -109,54 +108,3 @@ def _descending_order(scores: np.ndarray) -> np.ndarray:
     descending_bits = (~scores.view(np.uint32)).astype(np.uint64) << np.uint64(32)
     packed = np.sort(descending_bits | np.arange(len(scores), dtype=np.uint64))
     return (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
-
-
-def _suppress_all(
-    boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float, max_kept: int
-) -> np.ndarray:
-    """suppress_greedily, with every box prepared before the first is kept."""
-    # Sorted by group a box meets one slice: its own group, behind itself.
-    by_group = np.argsort(group, kind="stable")
-    place = np.empty_like(by_group)
-    place[by_group] = np.arange(len(by_group))
-    group_end = np.searchsorted(group[by_group], group, side="right").tolist()
-    overlaps = _OverlapSearch(boxes_xyxy[by_group])
-    alive = np.ones(len(boxes_xyxy), dtype=bool)
-    kept: list[int] = []
-    for row, index in enumerate(place.tolist()):
-        if not alive[index]:
-            continue
-        kept.append(row)
-        if len(kept) == max_kept:
-            break
-        alive[overlaps.above(iou_threshold, index, group_end[row], alive)] = False
-    return np.array(kept, dtype=np.int64)
-
-
-class _OverlapSearch:
-    """Boxes laid out for asking, again and again, which of them one box overlaps."""
-
-    def __init__(self, boxes_xyxy: np.ndarray) -> None:
-        self.edges = np.ascontiguousarray(boxes_xyxy.T)
-        self.exact_edges = self.edges.astype(np.float64)
-        left, top, right, bottom = self.exact_edges
-        self.area = (right - left) * (bottom - top)
-
-    def above(self, iou_threshold: float, index: int, end: int, alive: np.ndarray) -> np.ndarray:
-        """Which of the boxes index + 1 ... end - 1 alive have an IoU with box index above it."""
-        behind = slice(index + 1, end)
-        left, top, right, bottom = self.edges
-        near = (left[behind] < right[index]) & (right[behind] > left[index])
-        near &= (top[behind] < bottom[index]) & (bottom[behind] > top[index])
-        near &= alive[behind]
-        others = np.flatnonzero(near) + index + 1
-        return others[self._iou(index, others) > iou_threshold]
-
-    def _iou(self, index: int, others: np.ndarray) -> np.ndarray:
-        """(len(others),) float64 IoU with boxes whose sides are known to overlap."""
-        left, top, right, bottom = self.exact_edges
-        width = np.minimum(right[index], right[others]) - np.maximum(left[index], left[others])
-        height = np.minimum(bottom[index], bottom[others]) - np.maximum(top[index], top[others])
-        intersection = width * height
-        union = self.area[index] + self.area[others] - intersection
-        return np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)

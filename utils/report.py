@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -123,7 +124,7 @@ def progress_bar(total: int, description: str) -> tqdm:
 
 
 def metrics_table(result: EvaluationResult) -> str:
-    """P, R, mAP50 and mAP50-95 over all classes and per class, as lines of text."""
+    """P, R, mAP50 and mAP50-95 over all classes and per class, and COCO's summary, as text."""
     lines = [f"{'class':>20}{'images':>8}{'labels':>8}{'P':>9}{'R':>9}{'mAP50':>9}{'mAP50-95':>10}"]
     rows: list[tuple[str, int, Sequence[float]]] = [
         (
@@ -143,4 +144,15 @@ def metrics_table(result: EvaluationResult) -> str:
             f"{name:>20}{result.num_images:8d}{labels:8d}"
             f"{precision:9.4f}{recall:9.4f}{ap50:9.4f}{ap:10.4f}"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, coco_summary(result)])
+
+
+def coco_summary(result: EvaluationResult) -> str:
+    """COCO's 12 figures in two lines; "-" where the labels hold nothing of a size."""
+    cells = [
+        f"{name:<9}{'-' if math.isnan(figure) else f'{figure:.4f}':<8}"
+        for name, figure in result.summary().items()
+    ]
+    margin = " " * 6
+    lines = [margin + "".join(row).rstrip() for row in (cells[:6], cells[6:])]
+    return "\n".join([f"{'COCO summary':>20}, sizes by the area of the labelled boxes", *lines])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import oneflow
@@ -108,6 +108,13 @@ def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
     return module.to(resolve(device), ops.dtype_named(dtype))
+
+
+def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
+    for parameter in parameters:
+        parameter.requires_grad = trainable
+        if not trainable:
+            parameter.grad = None
 
 
 def frozen_copy(module: Module) -> Module:

@@ -9,19 +9,63 @@ import oneflow
 from oneflow import Tensor
 
 from backend import checks
+from backend.adam import MOMENTS, UPDATES, adam_constants, count_updates
 from backend.oneflow import ops
 
-SUFFIX = ".momentum"
+
+class NamedState:
+    """An optimizer of OneFlow over named parameters, its state by name: `PARAMETER.KIND`."""
+
+    KINDS: dict[str, str]  # by the name that OneFlow has for it
+
+    def __init__(
+        self,
+        groups: Sequence[tuple[Mapping[str, Tensor], float]],
+        optimizer: type[oneflow.optim.Optimizer],
+        **options: bool,
+    ) -> None:
+        self._parameters = {name: x for group, _ in groups for name, x in group.items()}
+        self._optimizer = optimizer(
+            [{"params": list(group.values()), "weight_decay": decay} for group, decay in groups],
+            **options,
+        )
+
+    def zero_grad(self) -> None:
+        # Zeros, not None: under data parallelism None leaves the old sums in OneFlow's buckets.
+        self._optimizer.zero_grad(set_to_none=False)
+
+    def state_arrays(self) -> dict[str, np.ndarray]:
+        return {
+            f"{name}.{kind}": ops.to_numpy(state)
+            for their_name, kind in self.KINDS.items()
+            for name, parameter in self._parameters.items()
+            if (state := self._optimizer._state[parameter].get(their_name)) is not None
+        }
+
+    def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        checks.optimizer_state(self._state_shapes(), arrays)
+        for name, parameter in self._parameters.items():
+            self._optimizer._state[parameter].clear()
+            for their_name, kind in self.KINDS.items():
+                if (array := arrays.get(f"{name}.{kind}")) is not None:
+                    state = ops.tensor(array, ops.device_of(parameter)).to(parameter.dtype)
+                    self._optimizer._state[parameter][their_name] = state
+
+    def _state_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {
+            f"{name}.{kind}": tuple(x.shape)
+            for name, x in self._parameters.items()
+            for kind in self.KINDS.values()
+        }
 
 
-class SGD:
+class SGD(NamedState):
     """`oneflow.optim.SGD` with Nesterov momentum and named state."""
 
+    KINDS = {"momentum_buf": "momentum"}
+
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
-        self._parameters = {name: x for group, _ in groups for name, x in group.items()}
-        self._optimizer = oneflow.optim.SGD(
-            [{"params": list(group.values()), "weight_decay": decay} for group, decay in groups]
-        )
+        super().__init__(groups, oneflow.optim.SGD)
 
     def step(self, learning_rates: Sequence[float], momentum: float) -> None:
         param_groups = self._optimizer.param_groups
@@ -33,22 +77,57 @@ class SGD:
             group["nesterov"] = momentum != 0
         self._optimizer.step()
 
-    def zero_grad(self) -> None:
-        # Zeros, not None: under data parallelism None leaves the old sums in OneFlow's buckets.
-        self._optimizer.zero_grad(set_to_none=False)
+
+class Adam(NamedState):
+    """`oneflow.optim.Adam` with named state; beta1 is the momentum of the step."""
+
+    KINDS = dict(zip(("exp_avg", "exp_avg_sq"), MOMENTS, strict=True))
+    DECOUPLED = False  # the decay shrinks the weights instead of entering the gradient
+
+    def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
+        # `oneflow.optim.AdamW` would multiply the decay by the rate, which corrects the bias
+        # here: the kernel would round the corrections once more.
+        kept = [(group, 0.0 if self.DECOUPLED else decay) for group, decay in groups]
+        super().__init__(kept, oneflow.optim.Adam, do_bias_correction=False)
+        self._groups = [(list(group.values()), decay) for group, decay in groups]
+        self._updates = 0
+
+    def step(self, learning_rates: Sequence[float], momentum: float) -> None:
+        checks.equal_counts(len(learning_rates), len(self._groups), "learning rates")
+        constants = [adam_constants(rate, momentum, self._updates + 1) for rate in learning_rates]
+        self._updates += 1
+        if self.DECOUPLED:
+            self._shrink(learning_rates)
+        for group, found in zip(self._optimizer.param_groups, constants, strict=True):
+            group["lr"] = found.rate
+            group["eps"] = found.epsilon
+            group["betas"] = (found.beta1, found.beta2)
+        self._optimizer.step()
+
+    def _shrink(self, learning_rates: Sequence[float]) -> None:
+        with oneflow.no_grad():
+            for (parameters, decay), learning_rate in zip(
+                self._groups, learning_rates, strict=True
+            ):
+                factor = 1 - checks.as_float32(learning_rate) * checks.as_float32(decay)
+                for x in parameters:
+                    if x.grad is not None:
+                        x.mul_(factor)
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        return {
-            name + SUFFIX: ops.to_numpy(buffer)
-            for name, parameter in self._parameters.items()
-            if (buffer := self._optimizer._state[parameter].get("momentum_buf")) is not None
-        }
+        counted = {UPDATES: np.array(self._updates)} if self._updates else {}
+        return {**super().state_arrays(), **counted}
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        shapes = {name + SUFFIX: x.shape for name, x in self._parameters.items()}
-        checks.optimizer_state(shapes, arrays)
-        for name, parameter in self._parameters.items():
-            self._optimizer._state[parameter].clear()
-            if (array := arrays.get(name + SUFFIX)) is not None:
-                buffer = ops.tensor(array, ops.device_of(parameter)).to(parameter.dtype)
-                self._optimizer._state[parameter]["momentum_buf"] = buffer
+        updates = count_updates(arrays)
+        super().load_state_arrays(arrays)
+        self._updates = updates
+
+    def _state_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {**super()._state_shapes(), UPDATES: ()}
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay."""
+
+    DECOUPLED = True

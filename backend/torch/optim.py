@@ -1,56 +1,34 @@
-"""Optimizers under PyTorch; `contract.Optim` says what each one promises."""
+"""Optimizers under PyTorch; `contract.Optim` says what each one promises.
+
+By PyTorch's functional forms: the first `torch.optim.SGD` of a process spends a second on
+importing the compiler.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from backend import checks
+from backend.adam import MOMENTS, UPDATES, adam_constants, count_updates
 from backend.torch import ops
 
-SUFFIX = ".momentum"
 
+class NamedState:
+    """Groups of parameters by name, and the state tensors of each: `PARAMETER.KIND`."""
 
-class SGD:
-    """PyTorch's SGD with Nesterov momentum and named state.
-
-    By its functional form: the first `torch.optim.SGD` of a process spends a second on importing
-    the compiler.
-    """
+    KINDS: tuple[str, ...]
 
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
-        self._groups = [(dict(group), decay) for group, decay in groups]
+        self._groups = [(dict(group), checks.as_float32(decay)) for group, decay in groups]
         self._parameters = {name: x for group, _ in self._groups for name, x in group.items()}
-        self._momentum: dict[str, Tensor] = {}
-
-    def step(self, learning_rates: Sequence[float], momentum: float) -> None:
-        checks.equal_counts(len(learning_rates), len(self._groups), "learning rates")
-        with torch.no_grad():
-            for (group, decay), learning_rate in zip(self._groups, learning_rates, strict=True):
-                self._step_group(group, decay, learning_rate, momentum)
-
-    def _step_group(
-        self, group: Mapping[str, Tensor], decay: float, learning_rate: float, momentum: float
-    ) -> None:
-        trained = {name: x for name, x in group.items() if x.grad is not None}
-        buffers = [self._momentum.get(name) for name in trained]
-        sgd(
-            list(trained.values()),
-            [x.grad for x in trained.values()],
-            buffers,
-            weight_decay=checks.as_float32(decay),
-            momentum=checks.as_float32(momentum),
-            lr=checks.as_float32(learning_rate),
-            dampening=0.0,
-            nesterov=momentum != 0,
-            maximize=False,
-        )
-        if momentum != 0:
-            self._momentum.update(zip(trained, buffers, strict=True))
+        self._state: dict[str, dict[str, Tensor]] = {kind: {} for kind in self.KINDS}
 
     def zero_grad(self) -> None:
         # Zeros, not None: an unused parameter is then treated alike on every backend.
@@ -59,13 +37,139 @@ class SGD:
                 x.grad.zero_()
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        return {name + SUFFIX: ops.to_numpy(buffer) for name, buffer in self._momentum.items()}
+        return {
+            f"{name}.{kind}": ops.to_numpy(state)
+            for kind, states in self._state.items()
+            for name, state in states.items()
+        }
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        shapes = {name + SUFFIX: x.shape for name, x in self._parameters.items()}
-        checks.optimizer_state(shapes, arrays)
-        self._momentum = {
-            name: ops.tensor(arrays[name + SUFFIX], ops.device_of(x)).to(x.dtype)
-            for name, x in self._parameters.items()
-            if name + SUFFIX in arrays
+        checks.optimizer_state(self._state_shapes(), arrays)
+        self._state = {
+            kind: {
+                name: ops.tensor(arrays[f"{name}.{kind}"], ops.device_of(x)).to(x.dtype)
+                for name, x in self._parameters.items()
+                if f"{name}.{kind}" in arrays
+            }
+            for kind in self.KINDS
         }
+
+    def _state_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {
+            f"{name}.{kind}": tuple(x.shape)
+            for name, x in self._parameters.items()
+            for kind in self.KINDS
+        }
+
+
+class SGD(NamedState):
+    """PyTorch's SGD with Nesterov momentum and named state."""
+
+    KINDS = ("momentum",)
+
+    def step(self, learning_rates: Sequence[float], momentum: float) -> None:
+        checks.equal_counts(len(learning_rates), len(self._groups), "learning rates")
+        with torch.no_grad():
+            for (group, decay), learning_rate in zip(self._groups, learning_rates, strict=True):
+                self._step_group(_with_gradient(group), decay, learning_rate, momentum)
+
+    def _step_group(
+        self, trained: Mapping[str, Tensor], decay: float, learning_rate: float, momentum: float
+    ) -> None:
+        states = self._state["momentum"]
+        buffers = [states.get(name) for name in trained]
+        sgd(
+            list(trained.values()),
+            [x.grad for x in trained.values()],
+            buffers,
+            weight_decay=decay,
+            momentum=checks.as_float32(momentum),
+            lr=checks.as_float32(learning_rate),
+            dampening=0.0,
+            nesterov=momentum != 0,
+            maximize=False,
+        )
+        if momentum != 0:
+            states.update(zip(trained, buffers, strict=True))
+
+
+class Adam(NamedState):
+    """PyTorch's Adam with named state; beta1 is the momentum of the step."""
+
+    KINDS = MOMENTS
+    DECOUPLED = False  # the decay shrinks the weights instead of entering the gradient
+
+    def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
+        super().__init__(groups)
+        self._updates = 0
+
+    def step(self, learning_rates: Sequence[float], momentum: float) -> None:
+        checks.equal_counts(len(learning_rates), len(self._groups), "learning rates")
+        constants = [adam_constants(rate, momentum, self._updates + 1) for rate in learning_rates]
+        self._updates += 1
+        with torch.no_grad():
+            for (group, decay), learning_rate, group_constants in zip(
+                self._groups, learning_rates, constants, strict=True
+            ):
+                trained = _with_gradient(group)
+                if self.DECOUPLED:
+                    for x in trained.values():
+                        x.mul_(1 - checks.as_float32(learning_rate) * decay)
+                self._step_group(trained, 0.0 if self.DECOUPLED else decay, *group_constants)
+
+    def _step_group(
+        self,
+        trained: Mapping[str, Tensor],
+        decay: float,
+        rate: float,
+        epsilon: float,
+        beta1: float,
+        beta2: float,
+    ) -> None:
+        first, second = (self._moments(kind, trained) for kind in MOMENTS)
+        adam(
+            list(trained.values()),
+            [x.grad for x in trained.values()],
+            first,
+            second,
+            [],
+            # After infinitely many updates no bias is corrected: rate and epsilon do that.
+            [torch.tensor(math.inf) for _ in trained],
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=rate,
+            weight_decay=decay,
+            eps=epsilon,
+            maximize=False,
+        )
+
+    def _moments(self, kind: str, trained: Mapping[str, Tensor]) -> list[Tensor]:
+        """The parameters' moments of one kind, zero before their first gradient."""
+        states = self._state[kind]
+        for name, x in trained.items():
+            if name not in states:
+                states[name] = torch.zeros_like(x)
+        return [states[name] for name in trained]
+
+    def state_arrays(self) -> dict[str, np.ndarray]:
+        counted = {UPDATES: np.array(self._updates)} if self._updates else {}
+        return {**super().state_arrays(), **counted}
+
+    def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        updates = count_updates(arrays)
+        super().load_state_arrays(arrays)
+        self._updates = updates
+
+    def _state_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {**super()._state_shapes(), UPDATES: ()}
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay."""
+
+    DECOUPLED = True
+
+
+def _with_gradient(group: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: x for name, x in group.items() if x.grad is not None}

@@ -1,8 +1,10 @@
 """Every check: importing the files registers theirs."""
 
 from tests.conformance import (  # noqa: F401
+    checks_adam,
     checks_autograd,
     checks_boundary,
+    checks_detection,
     checks_device,
     checks_elementwise,
     checks_layers,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -227,6 +229,48 @@ def place_refuses_what_is_not_there(b: Backend) -> None:
     for dtype in ("int64", "half", "float"):
         assert_raises(ValueError, lambda dtype=dtype: b.nn.place(network, "cpu", dtype), dtype)
     assert_raises(ValueError, lambda: b.nn.place(network, "cuda:99", "float32"), "cuda:99")
+
+
+@judges("nn.set_trainable")
+def gradients_reach_trainable_parameters_only(b: Backend) -> None:
+    network = build(b)
+    parameters = dict(b.nn.named_parameters(network))
+    frozen = {name for name in NAMES if name.startswith("stem.bn")}
+    x = b.ops.tensor(uniform((2, 2, 3, 3), "float32"))
+    for trainable in (True, False, True):
+        # An iterator, which can be read once.
+        b.nn.set_trainable((parameters[name] for name in sorted(frozen)), trainable)
+        assert {n for n, p in parameters.items() if not p.requires_grad} == (
+            set() if trainable else frozen
+        )
+        # What an earlier step left must be gone, or an optimizer would go on using it.
+        if not trainable:
+            assert all(parameters[name].grad is None for name in frozen)
+        (output,) = network(x)
+        targets = b.ops.full(output.shape, 1.0)
+        b.autograd.value_and_backward(
+            lambda _, output=output: output,
+            lambda predictions, targets: SimpleNamespace(total=b.ops.sum(predictions * targets)),
+            x,
+            targets,
+            lambda name: nullcontext(),
+        )
+        reached = {name for name, parameter in parameters.items() if parameter.grad is not None}
+        assert reached == set(NAMES) - (set() if trainable else frozen)
+
+
+@judges("nn.set_trainable")
+def a_frozen_layer_keeps_gathering_statistics(b: Backend) -> None:
+    network = build(b)
+    b.nn.set_trainable([p for _, p in b.nn.named_parameters(network)], False)
+    before = b.nn.state_arrays(network)
+    (output,) = network(b.ops.tensor(uniform((2, 2, 3, 3), "float32", 5, 9)))
+    assert not output.requires_grad
+    after = b.nn.state_arrays(network)
+    for name in before:
+        assert np.array_equal(before[name], after[name]) is not name.startswith(
+            ("stem.bn.running", "stem.bn.num")
+        ), name
 
 
 @judges("nn.frozen_copy")

@@ -116,6 +116,16 @@ def changes_the_module_that_owns_the_tensors(b: Backend) -> None:
 
 
 @judges("ops.ema_update_")
+def an_average_of_equals_stays_bit_for_bit(b: Backend) -> None:
+    for dtype in ("float32", "float64"):
+        array = uniform((1000,), dtype)
+        average, value = b.ops.tensor(array), b.ops.tensor(array)
+        for decay in (0.0005, 0.3, 0.9999):
+            b.ops.ema_update_([average], [value], decay)
+        np.testing.assert_array_equal(b.ops.to_numpy(average), array)
+
+
+@judges("ops.ema_update_")
 def accepts_none_and_refuses_unequal_numbers(b: Backend) -> None:
     b.ops.ema_update_([], [], 0.5)
     x = b.ops.zeros((2,))

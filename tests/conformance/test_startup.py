@@ -94,13 +94,13 @@ def test_the_contract_command_lists_what_is_missing_or_differs(
     monkeypatch.delattr(ops, "where")
     monkeypatch.setattr(ops, "sum", lambda x, axis=None, keepdim=False: x)
     monkeypatch.setattr(nn, "MaxPool2d", lambda kernel_size, stride, padding=1: None)
-    monkeypatch.delattr(optim.SGD, "zero_grad")
+    monkeypatch.delattr(optim.SGD, "step")
     assert contract.main([name]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "ops.where is missing",
         "ops.sum takes (x, axis=None, keepdim=False), not (x, dim=None, keepdim=False)",
         "nn.MaxPool2d takes (kernel_size, stride, padding=1), not (kernel_size, stride, padding=0)",
-        "optim.SGD.zero_grad is missing",
+        "optim.SGD.step is missing",
     ]
 
 

@@ -7,7 +7,14 @@ import pytest
 from backend import completeness, contract
 from tests.conformance.all_checks import CHECKS
 from tests.conformance.judging import Backend, Check
-from tests.conformance.wrong import wrong_nn, wrong_ops, wrong_tensor, wrong_training  # noqa: F401
+from tests.conformance.wrong import (  # noqa: F401
+    wrong_adam,
+    wrong_detection,
+    wrong_nn,
+    wrong_ops,
+    wrong_tensor,
+    wrong_training,
+)
 from tests.conformance.wrong.registry import WRONG, Wrong
 
 
@@ -38,9 +45,11 @@ def test_every_promised_name_has_a_check_and_a_wrong_version() -> None:
     assert {wrong.name for wrong in WRONG} == promised_names()
 
 
-def test_the_optimizer_that_mistakes_are_made_from_is_right() -> None:
+def test_the_optimizers_that_mistakes_are_made_from_are_right() -> None:
     right = Backend()
     backend = right.replaced("optim", "SGD", wrong_training.sgd(right))
+    for name in ("Adam", "AdamW"):
+        backend = backend.replaced("optim", name, wrong_adam.adam(right, name == "AdamW"))
     for check in CHECKS:
         if check.name.startswith(("optim.", "Optimizer.")):
             check.run(backend)

@@ -39,6 +39,13 @@ MODEL = ["--cfg", "models/yolov5n.yaml"]
         ("--exist-ok", "exist_ok", True),
         ("--seed 0", "seed", 0),
         ("--cos-lr", "cosine", True),
+        ("--weights w.pt --remap-classes", "remap_classes", True),
+        ("--freeze 10", "freeze", ("10",)),
+        ("--freeze 0 1 2", "freeze", ("0", "1", "2")),
+        ("--freeze model.0 model.24.m", "freeze", ("model.0", "model.24.m")),
+        ("--optimizer SGD", "optimizer", "SGD"),
+        ("--optimizer Adam", "optimizer", "Adam"),
+        ("--optimizer AdamW", "optimizer", "AdamW"),
         ("--backend oneflow", "backend", "oneflow"),
     ],
 )
@@ -55,11 +62,13 @@ def test_training_defaults_are_the_public_ones():
         640,
         8,
     )
-    assert (config.hyp, config.seed, config.project) == (
+    assert (config.hyp, config.seed, config.project, config.optimizer) == (
         DEFAULT_HYPERPARAMETERS,
         0,
         Path("runs/train"),
+        "SGD",
     )
+    assert config.freeze == ("0",)  # the first 0 layers
 
 
 def test_the_public_validation_flags_parse():
@@ -71,6 +80,19 @@ def test_the_public_validation_flags_parse():
     default = parse_val_flags(["--weights", "W"])
     assert (default.iou_threshold, default.confidence_threshold) == (0.6, 0.001)
     assert (default.batch_size, default.task) == (32, "val")
+
+
+def test_the_public_flags_of_suppression_parse():
+    flags = "--weights W --agnostic-nms --classes 0 2 5 --max-det 100"
+    config = parse_val_flags(shlex.split(flags))
+    assert (config.class_agnostic, config.classes, config.max_detections) == (True, (0, 2, 5), 100)
+    default = parse_val_flags(["--weights", "W"])
+    assert (default.class_agnostic, default.classes, default.max_detections) == (False, None, 300)
+
+
+def test_the_coco_file_is_written_only_when_asked():
+    assert parse_val_flags(["--weights", "W"]).save_json is False
+    assert parse_val_flags(["--weights", "W", "--save-json"]).save_json is True
 
 
 @pytest.mark.parametrize("flag", ["--bbox_iou_optim", "--multi_tensor_optimizer"])
@@ -97,14 +119,20 @@ def test_values_out_of_range_are_refused(flags, message):
 
 @pytest.mark.parametrize(
     ("flags", "message"),
-    [([], "--weights is needed"), (["--weights", "W", "--conf", "2"], "--conf 2.0")],
+    [
+        ([], "--weights is needed"),
+        (["--weights", "W", "--conf", "2"], "--conf 2.0"),
+        (["--weights", "W", "--max-det", "0"], "--max-det 0"),
+    ],
 )
 def test_validation_values_out_of_range_are_refused(flags, message):
     with pytest.raises(UserError, match=message):
         parse_val_flags(flags)
 
 
-@pytest.mark.parametrize("flags", [["--evolve"], ["--epo", "3"], ["--img", "large"]])
+@pytest.mark.parametrize(
+    "flags", [["--evolve"], ["--epo", "3"], ["--img", "large"], ["--optimizer", "LION"]]
+)
 def test_unknown_and_malformed_flags_end_with_code_two(flags, capsys):
     with pytest.raises(SystemExit) as caught:
         parse_train_flags([*MODEL, *flags])

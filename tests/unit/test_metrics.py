@@ -1,92 +1,21 @@
 """utils/metrics.py and utils/coco_matching.py against pycocotools, on random and real labels."""
 
-import contextlib
-import io
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 
+from tests.coco_reference import (
+    Image,
+    assert_equal_to_pycocotools,
+    detections,
+    evaluate,
+    ground_truth,
+)
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy
-from utils.metrics import DetectionEvaluator, EvaluationResult, GroundTruth
-from utils.nms import Detections
-
-# Both sum the same float64 numbers, in another order.
-EXACT = {"rtol": 0, "atol": 1e-9}
-Image = tuple[Detections, GroundTruth]
-
-
-def detections(boxes_xyxy, scores, class_index) -> Detections:
-    boxes = np.asarray(boxes_xyxy, np.float32).reshape(-1, 4)
-    return Detections(boxes, np.asarray(scores, np.float32), np.asarray(class_index, np.int64))
-
-
-def ground_truth(class_index, boxes_xyxy) -> GroundTruth:
-    boxes = np.asarray(boxes_xyxy, np.float32).reshape(-1, 4)
-    return GroundTruth(np.asarray(class_index, np.int64), boxes)
-
-
-def evaluate(images: dict[int, Image], num_classes: int) -> EvaluationResult:
-    evaluator = DetectionEvaluator([f"class {index}" for index in range(num_classes)])
-    for image_id, (found, objects) in images.items():
-        evaluator.add(image_id, found, objects)
-    return evaluator.result()
-
-
-def annotations(image_id: int, boxes_xyxy: np.ndarray, class_index: np.ndarray) -> list[dict]:
-    left_top_size = boxes_xyxy.astype(np.float64)
-    left_top_size[:, 2:] -= left_top_size[:, :2]
-    return [
-        {"image_id": image_id, "category_id": int(label), "bbox": box, "iscrowd": 0,
-         "area": box[2] * box[3]}
-        for box, label in zip(left_top_size.tolist(), class_index, strict=True)
-    ]  # fmt: skip
-
-
-def coco_precision(images: dict[int, Image], num_classes: int) -> np.ndarray:
-    """(C, 10, 101) interpolated precision by pycocotools, NaN for classes without objects."""
-    objects, found = [], []
-    for image_id, (image_detections, image_objects) in images.items():
-        objects += annotations(image_id, image_objects.boxes_xyxy, image_objects.class_index)
-        boxes_xyxy, scores, class_index = image_detections
-        rows = annotations(image_id, boxes_xyxy, class_index)
-        found += [row | {"score": float(score)} for row, score in zip(rows, scores, strict=True)]
-    # pycocotools takes an id of 0 for "not matched".
-    for number, annotation in enumerate(objects, start=1):
-        annotation["id"] = number
-    dataset = {
-        "info": {},
-        "images": [{"id": image_id} for image_id in images],
-        "categories": [{"id": index} for index in range(num_classes)],
-    }
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth, results = COCO(), COCO()
-        truth.dataset = dataset | {"annotations": objects}
-        results.dataset = dataset | {
-            "annotations": [row | {"id": number} for number, row in enumerate(found, start=1)]
-        }
-        truth.createIndex()
-        results.createIndex()
-        reference = COCOeval(truth, results, "bbox")
-        reference.evaluate()
-        reference.accumulate()
-    precision = reference.eval["precision"][:, :, :, 0, -1]  # all sizes, 100 detections
-    return np.where(precision < 0, np.nan, precision).transpose(2, 0, 1)
-
-
-def assert_equal_to_pycocotools(images: dict[int, Image], num_classes: int) -> EvaluationResult:
-    result, expected = evaluate(images, num_classes), coco_precision(images, num_classes)
-    np.testing.assert_allclose(result.precision_curves, expected, **EXACT)
-    np.testing.assert_allclose(result.ap, expected.mean(axis=(1, 2)), **EXACT)
-    np.testing.assert_allclose(result.ap50, expected[:, 0].mean(axis=1), **EXACT)
-    known = expected[~np.isnan(expected).any(axis=(1, 2))]
-    np.testing.assert_allclose(result.map, known.mean() if len(known) else 0, **EXACT)
-    np.testing.assert_allclose(result.map50, known[:, 0].mean() if len(known) else 0, **EXACT)
-    return result
+from utils.metrics import DetectionEvaluator, GroundTruth
 
 
 def generator(seed: int) -> np.random.Generator:
@@ -94,13 +23,20 @@ def generator(seed: int) -> np.random.Generator:
 
 
 def random_boxes(random: np.random.Generator, num_boxes: int, whole_pixels: bool) -> np.ndarray:
-    corner, size = random.uniform(0, 60, (num_boxes, 2)), random.uniform(0, 40, (num_boxes, 2))
+    """A third each up to 40, 120 and 400 pixels wide and high; on multiples of 4 if asked for."""
+    corner = random.uniform(0, 60, (num_boxes, 2))
+    size = random.uniform(0, 1, (num_boxes, 2)) * random.choice([40, 120, 400], (num_boxes, 1))
     boxes_xyxy = np.concatenate((corner, corner + size), axis=1).astype(np.float32)
     return np.round(boxes_xyxy / 4) * 4 if whole_pixels else boxes_xyxy
 
 
-def random_image(random, num_classes, num_objects, num_detections, score_levels, coarse) -> Image:
-    """Objects, and detections of which half lie near an object and carry mostly its class."""
+def random_image(
+    random, num_classes, num_objects, num_detections, score_levels, coarse, outlined=False
+) -> Image:
+    """Objects, and detections of which half lie near an object and carry mostly its class.
+
+    With outlined as in COCO's annotations: areas below the boxes', and one object in four a crowd.
+    """
     objects = random_boxes(random, num_objects, coarse)
     labels = random.integers(0, num_classes, num_objects)
     boxes_xyxy = random_boxes(random, num_detections, coarse)
@@ -116,16 +52,24 @@ def random_image(random, num_classes, num_objects, num_detections, score_levels,
     scores = random.uniform(0.001, 1, num_detections)
     if score_levels:
         scores = np.ceil(scores * score_levels) / score_levels
-    return detections(boxes_xyxy, scores, class_index), ground_truth(labels, objects)
+    is_crowd = area = None
+    if outlined:
+        is_crowd = random.uniform(size=num_objects) < 0.25
+        area = random.uniform(0.2, 1, num_objects) * np.prod(objects[:, 2:] - objects[:, :2], 1)
+        # On the bounds of the size ranges, which belong to both.
+        area = np.where(random.uniform(size=num_objects) < 0.2, random.choice([1024, 9216]), area)
+    truth = ground_truth(labels, objects, is_crowd, area)
+    return detections(boxes_xyxy, scores, class_index), truth
 
 
+@pytest.mark.parametrize("outlined", [False, True], ids=["boxes", "areas and crowds"])
 @pytest.mark.parametrize("coarse", [False, True], ids=["fine boxes", "equal and empty boxes"])
 @pytest.mark.parametrize("score_levels", [0, 3], ids=["free scores", "tied scores"])
 @pytest.mark.parametrize(("num_classes", "max_objects", "max_detections"), [
     (1, 6, 12), (5, 12, 40), (3, 20, 450), (20, 8, 30),
 ])  # fmt: skip
 def test_random_images_give_the_figures_of_pycocotools(
-    num_classes, max_objects, max_detections, score_levels, coarse
+    num_classes, max_objects, max_detections, score_levels, coarse, outlined
 ):
     random = generator(num_classes)
     images = {
@@ -136,11 +80,13 @@ def test_random_images_give_the_figures_of_pycocotools(
             int(random.integers(0, max_detections + 1)),
             score_levels,
             coarse,
+            outlined,
         )
         for image_id in random.permutation(1000)[:25]  # added in another order than the ids'
     }
     result = assert_equal_to_pycocotools(images, num_classes)
     assert 0.01 < result.map < result.map50 < 1
+    assert not np.isnan(list(result.summary().values())).any()
 
 
 def read_labels(split: Path, image_folder: Path) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -204,9 +150,19 @@ NO_OBJECTS, NO_DETECTIONS = ground_truth([], []), detections([], [], [])
     {1: (detections([[5, 5, 5, 9]], [0.9], [0]), ground_truth([0, 0], [[5, 5, 5, 9], BOX]))},
     {1: (detections([ROW[1], ROW[3]], [0.9, 0.8], [0, 0]), ground_truth([0, 0], ROW[0:3:2]))},
     {1: (detections([ROW[1], ROW[3]], [0.9, 0.8], [0, 0]), ground_truth([0, 0], ROW[2::-2]))},
+    {1: (detections([BOX, BOX, OTHER], [0.9, 0.8, 0.7], [0] * 3), ground_truth([0], [BOX], [1]))},
+    {1: (detections([BOX] * 3, [0.9, 0.8, 0.7], [0] * 3),
+         ground_truth([0, 0], [BOX, BOX], [True, False]))},
+    {1: (detections([BOX] * 3, [0.9, 0.8, 0.7], [0] * 3),
+         ground_truth([0, 0], [[10, 10, 30, 25], BOX], area=[200, 1025]))},
+    {1: (detections([[0, 0, 32, 32], [0, 0, 96, 96]], [0.9, 0.8], [0, 0]),
+         ground_truth([0, 0], [[0, 0, 32, 32], [0, 0, 96, 96]]))},
+    {1: (detections([[5, 5, 5, 9], BOX], [0.9, 0.8], [0, 0]),
+         ground_truth([0], [[0, 0, 90, 90]], [True]))},
 ], ids=["no detections", "no objects", "class never found", "empty image", "equal boxes",
         "object found by the 101st", "boxes without area", "equal overlaps",
-        "equal overlaps in turn"])  # fmt: skip
+        "equal overlaps in turn", "only a crowd", "crowd and object at one place",
+        "objects of two sizes at one place", "areas on the bounds", "within a crowd"])  # fmt: skip
 def test_edge_case_gives_the_figures_of_pycocotools(images):
     assert_equal_to_pycocotools(images, num_classes=3)
 

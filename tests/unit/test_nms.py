@@ -1,13 +1,18 @@
 """utils/nms.py against stored cases and a direct, slow form of the greedy rule."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from backend.greedy_nms import suppress_greedily
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy, pairwise_iou
-from utils.nms import non_max_suppression, suppress_greedily
+from utils.data.labels import Sample
+from utils.errors import UserError
+from utils.nms import non_max_suppression
+from val import only_classes
 
 
 @pytest.fixture(scope="module")
@@ -172,3 +177,35 @@ def test_nothing_above_the_threshold_gives_empty_detections(decoded, multi_label
     assert found.boxes_xyxy.shape == (0, 4) and found.boxes_xyxy.dtype == np.float32
     assert found.scores.shape == (0,) and found.scores.dtype == np.float32
     assert found.class_index.shape == (0,) and found.class_index.dtype == np.int64
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_decoded_predictions_are_float32_or_refused(dtype):
+    with pytest.raises(AssertionError, match=f"decoded is {np.dtype(dtype)}: cast the raw maps"):
+        non_max_suppression(np.zeros((5, 6), dtype), 0.1, 0.5, True)
+
+
+def test_only_the_chosen_classes_are_detected():
+    decoded = predictions(200, 4, seed=9)
+    every = non_max_suppression(decoded, 0.2, 0.5, True, max_detections=1000)
+    chosen = non_max_suppression(decoded, 0.2, 0.5, True, classes=(0, 3), max_detections=1000)
+    expected = every.take(np.flatnonzero(np.isin(every.class_index, (0, 3))))
+    assert 0 < len(expected.scores) < len(every.scores)
+    np.testing.assert_array_equal(as_rows(chosen), as_rows(expected))
+
+
+def sample(class_index):
+    boxes = np.full((len(class_index), 4), 0.5, np.float32)
+    boxes[:, 0] = np.arange(len(class_index)) / 10
+    return Sample(Path("a.jpg"), 10, 10, np.array(class_index, np.int64), boxes)
+
+
+def test_only_the_chosen_classes_are_compared_with():
+    samples = [sample([2, 0, 1, 2]), sample([1])]
+    assert only_classes(samples, None, 3) is samples
+    first, second = only_classes(samples, (2, 0), 3)
+    np.testing.assert_array_equal(first.class_index, [2, 0, 2])
+    np.testing.assert_array_equal(first.boxes_cxcywh_norm[:, 0], np.float32([0.0, 0.1, 0.3]))
+    assert second.boxes_cxcywh_norm.shape == (0, 4)
+    with pytest.raises(UserError, match="--classes 3: the dataset's classes are 0 to 2"):
+        only_classes(samples, (0, 3), 3)

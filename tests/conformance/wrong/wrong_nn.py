@@ -137,6 +137,23 @@ def frozen_copy_of_the_original(b: Backend) -> Any:
     return frozen_copy
 
 
+def set_trainable_to(chosen: Any) -> Any:
+    """Another choice than the one that was asked for."""
+
+    def build(b: Backend) -> Any:
+        return lambda parameters, trainable: b.nn.set_trainable(parameters, chosen(trainable))
+
+    return build
+
+
+def set_trainable_that_keeps_gradients(b: Backend) -> Any:
+    def set_trainable(parameters: Any, trainable: bool) -> None:
+        for parameter in parameters:
+            parameter.requires_grad = trainable
+
+    return set_trainable
+
+
 register(
     (
         ("nn.Module", "stays in training mode", module_stuck_in_training),
@@ -198,6 +215,9 @@ register(
             ),
         ),
         ("nn.place", "casts integers too", place_that_casts_everything),
+        ("nn.set_trainable", "only ever freezes", set_trainable_to(lambda trainable: False)),
+        ("nn.set_trainable", "does nothing", lambda b: lambda parameters, trainable: None),
+        ("nn.set_trainable", "keeps gradients", set_trainable_that_keeps_gradients),
         ("nn.frozen_copy", "thaws", frozen_copy_that_thaws),
         ("nn.frozen_copy", "freezes the original", frozen_copy_of_the_original),
     )

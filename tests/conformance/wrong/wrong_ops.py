@@ -95,6 +95,14 @@ def rows_from_the_end(b: Backend) -> Any:
     return take_rows
 
 
+def ema_of_two_products(b: Backend) -> Any:
+    def ema_update_(averages: Any, values: Any, decay: float) -> None:
+        for average, value in zip(averages, values, strict=True):
+            average.copy_(average * decay + value.detach() * (1.0 - decay))
+
+    return ema_update_
+
+
 register(
     (
         ("ops.tensor", "aliases the array", aliasing_tensor),
@@ -227,6 +235,7 @@ register(
                 lambda averages, values, decay: b.ops.ema_update_(averages, values, 1.0 - decay)
             ),
         ),
+        ("ops.ema_update_", "rounds where nothing changes", ema_of_two_products),
         (
             "ops.ema_update_",
             "updates copies",

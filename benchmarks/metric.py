@@ -1,0 +1,170 @@
+"""Seconds to evaluate the detections of a large set, beside pycocotools where it is installed.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.metric --images 5000
+
+Both get the same detections and objects, drawn from a fixed seed, and must agree on COCO's 12
+figures. Ours is timed from the arrays that suppression leaves, image by image; pycocotools from
+the lists of annotations that it takes, reading and indexing them included, as a run pays for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import io
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from utils.metrics import DetectionEvaluator, GroundTruth
+from utils.nms import Detections
+
+Image = tuple[Detections, GroundTruth]
+TOLERANCE = 1e-9  # both sum the same float64 numbers, in another order
+
+
+def draw_images(num_images: int, num_detections: int, num_classes: int) -> list[Image]:
+    """Images of 640 x 640 pixels with COCO's mean of about 7 objects.
+
+    Half of the detections lie near an object and mostly carry its class, the others anywhere.
+    """
+    random = np.random.Generator(np.random.Philox(0))
+    images = []
+    for _ in range(num_images):
+        num_objects = int(random.poisson(6)) + 1
+        objects = _draw_boxes(random, num_objects)
+        labels = random.integers(0, num_classes, num_objects)
+        boxes_xyxy = _draw_boxes(random, num_detections)
+        class_index = random.integers(0, num_classes, num_detections)
+        near = random.integers(0, num_objects, num_detections // 2)
+        size = np.tile(objects[near, 2:] - objects[near, :2], 2)
+        boxes_xyxy[: len(near)] = objects[near] + size * random.normal(0, 0.1, size.shape)
+        boxes_xyxy[:, 2:] = np.maximum(boxes_xyxy[:, 2:], boxes_xyxy[:, :2])
+        same_class = random.uniform(size=len(near)) < 0.7
+        class_index[: len(near)][same_class] = labels[near][same_class]
+        scores = np.sort(random.uniform(0.001, 1, num_detections).astype(np.float32))[::-1]
+        shuffled = random.permutation(num_detections)
+        found = Detections(boxes_xyxy[shuffled].astype(np.float32), scores, class_index[shuffled])
+        images.append((found, GroundTruth(labels, objects)))
+    return images
+
+
+def _draw_boxes(random: np.random.Generator, num_boxes: int) -> np.ndarray:
+    size = np.exp(random.uniform(np.log(8), np.log(400), (num_boxes, 2)))
+    corner = random.uniform(0, 1, (num_boxes, 2)) * (640 - size)
+    return np.concatenate((corner, corner + size), axis=1)
+
+
+def evaluate(images: list[Image], num_classes: int) -> list[float]:
+    """COCO's 12 figures by this project."""
+    evaluator = DetectionEvaluator([str(index) for index in range(num_classes)])
+    for image_id, (found, objects) in enumerate(images):
+        evaluator.add(image_id, found, objects)
+    return list(evaluator.result().summary().values())
+
+
+def evaluate_by_pycocotools(
+    dataset: dict[str, list], results: list[dict[str, object]]
+) -> list[float]:
+    """COCO's 12 figures by pycocotools."""
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO()
+        truth.dataset = dataset
+        truth.createIndex()
+        reference = COCOeval(truth, truth.loadRes([dict(row) for row in results]), "bbox")
+        reference.evaluate()
+        reference.accumulate()
+        reference.summarize()
+    return reference.stats.tolist()
+
+
+def to_coco(images: list[Image], num_classes: int) -> tuple[dict[str, list], list[dict]]:
+    """The data set and the results in COCO's form."""
+    annotations, results = [], []
+    for image_id, (found, objects) in enumerate(images):
+        for box, label in zip(_left_top_size(objects.boxes_xyxy), objects.class_index, strict=True):
+            annotations.append(
+                {"id": len(annotations) + 1, "image_id": image_id, "category_id": int(label),
+                 "bbox": box, "area": box[2] * box[3], "iscrowd": 0}
+            )  # fmt: skip
+        for box, score, label in zip(
+            _left_top_size(found.boxes_xyxy), found.scores, found.class_index, strict=True
+        ):
+            results.append(
+                {"image_id": image_id, "category_id": int(label), "bbox": box,
+                 "score": float(score)}
+            )  # fmt: skip
+    dataset = {
+        "info": {},
+        "images": [{"id": image_id} for image_id in range(len(images))],
+        "categories": [{"id": index} for index in range(num_classes)],
+        "annotations": annotations,
+    }
+    return dataset, results
+
+
+def _left_top_size(boxes_xyxy: np.ndarray) -> list[list[float]]:
+    corner = boxes_xyxy[:, :2].astype(np.float64)
+    return np.concatenate((corner, boxes_xyxy[:, 2:] - corner), axis=1).tolist()
+
+
+def seconds_of(run: Callable[[], list[float]], repeats: int) -> tuple[list[float], list[float]]:
+    """The result of the last run, and the seconds of each."""
+    seconds = []
+    for _ in range(repeats):
+        gc.collect()
+        start = time.perf_counter()
+        figures = run()
+        seconds.append(time.perf_counter() - start)
+    return figures, seconds
+
+
+def print_row(name: str, seconds: list[float]) -> None:
+    """Median and spread of one candidate."""
+    print(
+        f"{name:<14}{statistics.median(seconds):>9.2f}{min(seconds):>9.2f}{max(seconds):>9.2f}"
+        f"{len(seconds):>6}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Seconds to evaluate a large set of detections.")
+    parser.add_argument("--images", type=int, default=5000)
+    parser.add_argument("--detections", type=int, default=300, help="of each image")
+    parser.add_argument("--classes", type=int, default=80)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--reference-repeats", type=int, default=1, help="0: no pycocotools")
+    flags = parser.parse_args()
+    images = draw_images(flags.images, flags.detections, flags.classes)
+    print(f"{flags.images} images x {flags.detections} detections, {flags.classes} classes")
+    print(f"{'seconds':<14}{'median':>9}{'fastest':>9}{'slowest':>9}{'runs':>6}")
+    figures, seconds = seconds_of(lambda: evaluate(images, flags.classes), flags.repeats)
+    print_row("utils.metrics", seconds)
+    if flags.reference_repeats:
+        compare(images, flags.classes, flags.reference_repeats, figures)
+
+
+def compare(images: list[Image], num_classes: int, repeats: int, figures: list[float]) -> None:
+    """The row of pycocotools, and whether it finds the same figures."""
+    try:
+        import pycocotools  # noqa: F401
+    except ImportError:
+        print("pycocotools     not installed: pip install pycocotools")
+        return
+    dataset, results = to_coco(images, num_classes)
+    expected, seconds = seconds_of(lambda: evaluate_by_pycocotools(dataset, results), repeats)
+    print_row("pycocotools", seconds)
+    difference = float(np.abs(np.nan_to_num(figures, nan=-1.0) - np.array(expected)).max())
+    print(f"largest difference of COCO's 12 figures: {difference:.1e}")
+    if difference > TOLERANCE:
+        raise SystemExit(f"they differ by more than {TOLERANCE}: the times compare unequal work")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Milliseconds to suppress overlaps among 30,000 candidates of one image.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.nms --backend torch --device cpu
+
+Each scene is suppressed by the exact NumPy form and by what the backend chose for the device (its
+log line says what that is), in turns; both must keep the same rows. The last row is a whole
+`non_max_suppression` of decoded predictions that give as many candidates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import backend
+from backend import ops
+from backend.checks import as_float32
+from backend.greedy_nms import suppress_greedily
+from utils.nms import non_max_suppression
+
+IOU_THRESHOLD = 0.6
+IMAGE_SIDE = 640
+
+
+def scattered(random: np.random.Generator, count: int) -> np.ndarray:
+    """(count, 4) boxes anywhere: hardly one overlaps another enough to remove it."""
+    centre, size = random.uniform(0, IMAGE_SIDE, (count, 2)), random.uniform(10, 200, (count, 2))
+    return np.concatenate((centre, size), axis=1)
+
+
+def heaped(random: np.random.Generator, count: int, objects: int = 100) -> np.ndarray:
+    """(count, 4) boxes around a few objects, as a trained detector predicts them."""
+    chosen = random.integers(0, objects, count)
+    centre = random.uniform(0, IMAGE_SIDE, (objects, 2))[chosen]
+    size = np.exp(random.uniform(2.5, 5, (objects, 2)))[chosen]
+    centre = centre + random.normal(0, 4, centre.shape)
+    size = size * random.uniform(0.9, 1.1, size.shape)
+    return np.concatenate((centre, size), axis=1)
+
+
+def to_xyxy(boxes_cxcywh: np.ndarray) -> np.ndarray:
+    half_size = boxes_cxcywh[:, 2:] / 2
+    corners = (boxes_cxcywh[:, :2] - half_size, boxes_cxcywh[:, :2] + half_size)
+    return np.concatenate(corners, axis=1).astype(np.float32)
+
+
+def in_turns(
+    candidates: dict[str, Callable[[], np.ndarray]], repeats: int
+) -> dict[str, list[float]]:
+    """Milliseconds of each run, the candidates taking turns; SystemExit if their rows differ."""
+    milliseconds: dict[str, list[float]] = {name: [] for name in candidates}
+    results = {name: run() for name, run in candidates.items()}  # also warms up
+    for name, rows in results.items():
+        if not np.array_equal(rows, next(iter(results.values()))):
+            raise SystemExit(f"{name} keeps other rows: the times compare unequal work")
+    for _ in range(repeats):
+        for name, run in candidates.items():
+            start = time.perf_counter()
+            run()
+            milliseconds[name].append(1000 * (time.perf_counter() - start))
+    return milliseconds
+
+
+def print_rows(scene: str, milliseconds: dict[str, list[float]]) -> None:
+    """Median and spread of each candidate."""
+    for name, runs in milliseconds.items():
+        print(
+            f"{scene:<26}{name:<10}{statistics.median(runs):>8.2f}{min(runs):>9.2f}"
+            f"{max(runs):>9.2f}{len(runs):>6}"
+        )
+
+
+def suppression(
+    boxes_xyxy: np.ndarray, group: np.ndarray, device: str, max_kept: int
+) -> dict[str, Callable[[], np.ndarray]]:
+    """The reference and the backend's choice on the same boxes, each up to rows in host memory."""
+    boxes, groups = ops.tensor(boxes_xyxy, device), ops.tensor(group, device)
+    threshold = as_float32(IOU_THRESHOLD)
+    return {
+        "reference": lambda: suppress_greedily(boxes_xyxy, group, threshold, max_kept),
+        "chosen": lambda: ops.to_numpy(ops.suppress(boxes, groups, IOU_THRESHOLD, max_kept)),
+    }
+
+
+def whole(
+    random: np.random.Generator, count: int, device: str, max_kept: int
+) -> dict[str, Callable[[], np.ndarray]]:
+    """non_max_suppression of 25,200 predictions of 80 classes with so many candidates."""
+    boxes_cxcywh, scores = heaped(random, 25200), random.uniform(0, 1, (25200, 81))
+    scores[:, 0] = 1
+    limit = np.sort(scores[:, 1:], axis=None)[-count]
+    decoded = np.concatenate((boxes_cxcywh, scores), axis=1).astype(np.float32)
+
+    def run() -> np.ndarray:
+        found = non_max_suppression(
+            decoded, float(limit), IOU_THRESHOLD, True, max_detections=max_kept, device=device
+        )
+        return found.boxes_xyxy
+
+    return {"chosen": run}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Milliseconds to suppress overlaps.")
+    parser.add_argument("--backend", choices=("torch", "oneflow"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--candidates", type=int, default=30000)
+    parser.add_argument("--max-det", type=int, default=300)
+    parser.add_argument("--repeats", type=int, default=30)
+    flags = parser.parse_args()
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
+    backend.use(flags.backend)
+    device = backend.device.resolve(flags.device)
+    print(f"{backend.device.describe(device)}, {os.cpu_count()} cores in the machine")
+    print(f"{'milliseconds':<36}{'median':>8}{'fastest':>9}{'slowest':>9}{'runs':>6}")
+    for draw in (scattered, heaped):
+        for num_classes in (1, 80):
+            random = np.random.Generator(np.random.Philox(0))
+            boxes_xyxy = to_xyxy(draw(random, flags.candidates))
+            group = random.integers(0, num_classes, flags.candidates)
+            both = suppression(boxes_xyxy, group, device, flags.max_det)
+            scene = f"{draw.__name__}, {num_classes} classes"
+            print_rows(scene, in_turns(both, flags.repeats))
+    random = np.random.Generator(np.random.Philox(0))
+    run = whole(random, flags.candidates, device, flags.max_det)
+    print_rows("non_max_suppression", in_turns(run, flags.repeats))
+
+
+if __name__ == "__main__":
+    main()

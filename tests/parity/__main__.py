@@ -1,0 +1,59 @@
+"""Do both backends still compute the same? One table, exit code 0 for yes and 1 for no.
+
+    .venv/torch/bin/python -m tests.parity --steps 20
+
+Runs PyTorch and OneFlow at the same time, each in its own environment, on the same weights and
+batches; `rows.py` says what is compared, and why each tolerance is what it is. Outputs stored
+from the public YOLOv5 are compared too where SHARED_DIR, by default ../shared, has them.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.environments import BACKENDS
+from tests.parity.both import compare_sides, run_sides
+from tests.parity.settings import Settings
+from tests.parity.table import formatted
+from tests.shared_files import shared_folder
+from utils.command import EXIT_USER_ERROR, new_parser
+from utils.config import require_from
+from utils.data.shapes import ShapesConfig, draw_dataset
+from utils.errors import UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when every row agrees, 1 when one does not, 2 when a side could not be run."""
+    parser = new_parser("python -m tests.parity", "Compare both backends number by number.")
+    add = parser.add_argument
+    add("--steps", type=int, default=20, help="optimizer steps of SGD, Adam and AdamW each")
+    add("--cfg", default="models/yolov5n.yaml", help="model YAML")
+    add("--img", dest="image_size", type=int, default=64, help="side of the images")
+    add("--batch", dest="batch_size", type=int, default=16, help="images a batch")
+    flags = parser.parse_args(arguments)
+    golden: Path | None = shared_folder() / "golden"
+    try:
+        require_from("--steps", flags.steps, 1)
+        if not golden.exists():
+            print(f"no outputs of the public YOLOv5 in {golden}: not compared (see SHARED_DIR)")
+            golden = None
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            shapes = ShapesConfig(num_train=16, num_val=1, image_side=flags.image_size)
+            data = draw_dataset(folder / "shapes", shapes)
+            stored = str(golden.resolve()) if golden else None
+            settings = Settings(data=str(data), golden=stored, **vars(flags))
+            run_sides(settings, folder, *BACKENDS)
+            lines = compare_sides(folder, golden)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    print(*formatted(lines), sep="\n")
+    return 0 if all(line.agrees for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

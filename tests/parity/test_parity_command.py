@@ -1,0 +1,164 @@
+"""`python -m tests.parity` in its fast form: that the backends agree, and that it would say if not.
+
+A narrow model at 64 px; the training steps come from the same functions as in the long form.
+"""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.environments import BACKENDS, python_of
+from tests.parity.__main__ import main
+from tests.parity.both import compare_sides, run_sides
+from tests.parity.rows import FLOAT64, Row
+from tests.parity.settings import Settings
+from tests.parity.table import compare, difference, formatted
+from tests.small import write_small_dataset, write_small_model
+from utils.errors import UserError
+
+STEPS = 3
+LAYERS = [f"layer {index:02d}" for index in range(25)]
+
+
+@pytest.fixture(scope="module")
+def agreeing(tmp_path_factory):
+    """A folder with what both sides wrote, and the settings that they were given."""
+    for backend in BACKENDS:
+        python_of(backend)
+    folder = tmp_path_factory.mktemp("sides")
+    settings = Settings(
+        data=str(write_small_dataset(folder)),
+        cfg=str(write_small_model(folder)),
+        image_size=64,
+        batch_size=16,
+        steps=STEPS,
+        golden=None,
+    )
+    run_sides(settings, folder, *BACKENDS)
+    return folder, settings
+
+
+def differing(lines):
+    return {(line.section, line.row) for line in lines if not line.agrees}
+
+
+def test_both_backends_agree_in_every_row(agreeing):
+    lines = compare_sides(agreeing[0], golden=None)
+    text = list(formatted(lines))
+    assert differing(lines) == set(), "\n".join(text)
+    assert text[-1] == f"{len(lines)} rows, all agree"
+    for section in ("float64", "float32"):
+        rows = {line.row for line in lines if line.section == section}
+        assert rows >= {*LAYERS, "decoded boxes", "gradients", "batchnorm"}
+        assert rows >= {f"loss {n}" for n in ("box", "objectness", "classification", "total")}
+        for optimizer in ("SGD", "Adam", "AdamW"):
+            groups = ("losses", "parameters", "batchnorm", "ema", "state")
+            assert rows >= {f"{optimizer} {group}" for group in groups}
+    assert {"weights", "batches", "nms of drawn boxes"} < {line.row for line in lines}
+    assert ("float64", "nms") in {(line.section, line.row) for line in lines}
+
+
+def test_what_is_compared_is_not_trivial(agreeing):
+    side = np.load(agreeing[0] / "torch.npz")
+    kept = [len(side[name]) for name in side.files if name.endswith("scores")]
+    assert min(kept) > 0 and max(kept) > 20
+    assert all(side[f"float64/loss {name}/"] > 0 for name in ("box", "objectness"))
+    for optimizer in ("SGD", "Adam", "AdamW"):
+        losses = side[f"float64/{optimizer} losses/all"]
+        assert len(losses) >= STEPS and len(np.unique(losses[:, 3])) == len(losses)
+    updates = [side[f"float64/{optimizer} state/updates"] for optimizer in ("Adam", "AdamW")]
+    assert updates == [STEPS, STEPS]
+
+
+def test_a_side_with_one_other_weight_is_told_from_the_first_layer_on(agreeing, tmp_path):
+    folder, settings = agreeing
+    shutil.copy(folder / "oneflow.npz", tmp_path)
+    run_sides(dataclasses.replace(settings, nudge=1e-3), tmp_path, "torch")
+    lines = compare_sides(tmp_path, golden=None)
+    found = differing(lines)
+    # In float32 a thousandth of one weight still shows where nothing has been averaged yet.
+    wanted = {("exact", "weights"), ("float32", "layer 00"), ("float64", "gradients")}
+    wanted |= {("float64", layer) for layer in LAYERS}
+    wanted |= {
+        ("float64", f"{optimizer} {group}")
+        for optimizer in ("SGD", "Adam", "AdamW")
+        for group in ("losses", "parameters", "batchnorm", "ema")
+    }
+    assert wanted <= found
+    assert ("exact", "batches") not in found
+    assert list(formatted(lines))[-1] == f"{len(lines)} rows, {len(found)} differ"
+
+
+@pytest.mark.parametrize(
+    ("change", "relative"),
+    [
+        (lambda x: x, 0.0),
+        (lambda x: x + 1e-6, 0.5e-6),
+        (lambda x: x * np.nan, np.inf),
+        (lambda x: x[:1], np.inf),
+        (lambda x: x.astype(np.float32), np.inf),
+        (lambda x: None, np.inf),
+    ],
+)
+def test_differences_are_those_of_the_worst_number(change, relative):
+    reference = np.array([[0.5, -2.0], [1.0, 0.0]])
+    assert difference(change(reference), reference, floor=0.0)[1] == pytest.approx(relative)
+    (line,) = compare("x", [Row("a", 1e-7)], {"a/b": reference, "a/c": reference}, {
+        "a/b": reference, "a/c": reference + 1e-6
+    })  # fmt: skip
+    assert (line.item, line.agrees) == ("c", False)
+
+
+def test_a_row_that_finds_nothing_disagrees():
+    lines = compare("float64", FLOAT64, {}, {})
+    assert len(lines) == len(FLOAT64) and not any(line.agrees for line in lines)
+    (line,) = compare("x", [Row("a", 1.0)], {"a/b": np.zeros(2)}, {})
+    assert not line.agrees
+
+
+def test_magnitudes_below_the_floor_count_as_the_floor():
+    assert difference(np.array([1e-4]), np.array([0.0]), floor=0.1) == (1e-4, pytest.approx(1e-3))
+    assert difference(np.array([1e-4]), np.array([0.0]), floor=0.0)[1] == np.inf
+
+
+@pytest.fixture
+def canned(agreeing, tmp_path, monkeypatch):
+    """The command over sides that have run already; returns the folder of their files."""
+    for backend in BACKENDS:
+        shutil.copy(agreeing[0] / f"{backend}.npz", tmp_path)
+    monkeypatch.setenv("SHARED_DIR", str(tmp_path / "absent"))
+    monkeypatch.setattr("tests.parity.__main__.run_sides", lambda *arguments: None)
+    monkeypatch.setattr(
+        "tests.parity.__main__.compare_sides",
+        lambda folder, golden: compare_sides(tmp_path, golden),
+    )
+    return tmp_path
+
+
+def test_the_command_prints_the_table_and_ends_with_zero(canned, capsys):
+    assert main(["--steps", str(STEPS)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("no outputs of the public YOLOv5 in")
+    assert printed[1].split() == [
+        "compared", "row", "worst", "tensor", "absolute", "relative", "tolerance", "verdict"
+    ]  # fmt: skip
+    assert printed[-1].endswith("all agree")
+
+
+def test_the_command_ends_with_one_when_a_number_differs(canned, capsys):
+    arrays = dict(np.load(canned / "oneflow.npz"))
+    arrays["float64/AdamW parameters/model.24.m.0.bias"][0] += 1e-6
+    np.savez(canned / "oneflow.npz", **arrays)
+    assert main([]) == 1
+    marked = [line for line in capsys.readouterr().out.splitlines() if "DIFFERS" in line]
+    assert len(marked) == 1 and "model.24.m.0.bias" in marked[0]
+
+
+def test_a_side_that_fails_ends_the_command_with_two(agreeing, tmp_path, monkeypatch, capsys):
+    settings = dataclasses.replace(agreeing[1], cfg="absent.yaml")
+    with pytest.raises(UserError, match=r"the side of torch failed:[\s\S]*absent\.yaml"):
+        run_sides(settings, tmp_path, "torch")
+    assert main(["--steps", "0"]) == 2
+    assert "--steps 0" in capsys.readouterr().err

@@ -1,0 +1,176 @@
+"""--freeze holds the named parameters fixed, bit for bit, and nothing else."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from backend import nn, optim
+from models.detector import Detector
+from models.freezing import frozen_names
+from models.graph import read_model_yaml
+from tests.small import write_small_dataset, write_small_model
+from train import build_state, parameter_groups, train_step
+from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.data.augment import AugmentConfig
+from utils.data.loader import TrainLoader
+from utils.data.sources import load_dataset
+from utils.errors import UserError
+from utils.report import StageTimer
+from val import load_split
+
+NAMES = [
+    "model.0.conv.weight",
+    "model.0.bn.weight",
+    "model.1.conv.weight",
+    "model.10.conv.weight",
+    "model.24.m.0.weight",
+    "model.24.m.0.bias",
+    "model.24.m.1.weight",
+]
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    data, cfg = write_small_dataset(folder), write_small_model(folder)
+    dataset = load_dataset(data)
+    loader = TrainLoader(load_split(dataset, "train"), 64, 4, AugmentConfig(), seed=0, workers=0)
+    batches = list(loader.epoch(0))[:2]
+
+    def run(*flags):
+        config = parse_train_flags(["--cfg", str(cfg), "--batch", "4", *flags])
+        hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+        model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
+        model.initialize(seed=0)
+        before = nn.state_arrays(model)
+        state = build_state(config, hyp, model, batches=3, device="cpu")
+        # An update after each batch at a rate that moves every weight, which warm-up would not.
+        strong = dataclasses.replace(hyp, warmup_epochs=0, lr0=0.1)
+        state.schedule = dataclasses.replace(state.schedule, hyp=strong, batch_size=64)
+        for batch in batches:
+            train_step(state, batch, StageTimer())
+        return before, state
+
+    return run
+
+
+def kept_names(before, after):
+    """Names of the parameters, without statistics, whose bits are as before."""
+    return {
+        name
+        for name in before
+        if not name.endswith(STATISTICS) and np.array_equal(before[name], after[name])
+    }
+
+
+def layers_of(names):
+    return {int(name.split(".")[1]) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("flags", "layers"), [((), set()), (("10",), set(range(10))), (("0", "model.24"), {0, 24})]
+)
+def test_frozen_layers_stay_bit_for_bit_and_all_others_move(training, flags, layers):
+    before, state = training(*(("--freeze", *flags) if flags else ()))
+    assert state.ema.updates == 2
+    names = {name for name, _ in nn.named_parameters(state.model)}
+    frozen = {name for name in names if layers_of([name]) <= layers}
+    buffers = {name for name in before if name not in names and not name.endswith(STATISTICS)}
+    assert kept_names(before, nn.state_arrays(state.model)) == frozen | buffers
+    assert kept_names(before, nn.state_arrays(state.ema.model)) == frozen | buffers
+
+
+def test_part_of_a_layer_freezes_by_its_name(training):
+    before, state = training("--freeze", "model.24.m.1", "model.2.cv1.conv")
+    names = {name for name, _ in nn.named_parameters(state.model)}
+    assert kept_names(before, nn.state_arrays(state.model)) & names == {
+        "model.24.m.1.weight",
+        "model.24.m.1.bias",
+        "model.2.cv1.conv.weight",
+    }
+
+
+def test_frozen_parameters_are_not_the_optimizers(training):
+    _, state = training("--freeze", "10")
+    groups = parameter_groups(state.model, 0.0)
+    trained = {10, 13, 14, 17, 18, 20, 21, 23, 24}
+    assert layers_of(name for group, _ in groups for name in group) == trained
+    assert layers_of(state.optimizer.state_arrays()) == trained
+
+
+def test_batch_norm_of_frozen_layers_goes_on_gathering_statistics(training):
+    before, state = training("--freeze", "10")
+    after = nn.state_arrays(state.model)
+    for layer in (0, 9):
+        part = "bn" if layer == 0 else "cv1.bn"
+        assert after[f"model.{layer}.{part}.num_batches_tracked"] == 2
+        for name in ("running_mean", "running_var"):
+            key = f"model.{layer}.{part}.{name}"
+            assert not np.array_equal(after[key], before[key]), key
+
+
+def test_state_of_a_frozen_run_loads_into_an_optimizer_of_the_whole_model(training):
+    _, frozen = training("--freeze", "10")
+    _, whole = training()
+    saved = frozen.optimizer.state_arrays()
+    optimizer = optim.SGD(parameter_groups(whole.model, 0.0))
+    optimizer.load_state_arrays(saved)
+    loaded = optimizer.state_arrays()
+    assert loaded.keys() == saved.keys()
+    assert all(np.array_equal(loaded[name], saved[name]) for name in saved)
+    nn.load_state_arrays(frozen.model, nn.state_arrays(whole.model))
+    still = {name for name, p in nn.named_parameters(frozen.model) if not p.requires_grad}
+    assert layers_of(still) == set(range(10))
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
+def test_the_last_biases_train_alone_although_two_groups_are_empty(training, optimizer):
+    others = (f"model.24.m.{level}.weight" for level in range(3))
+    before, state = training("--optimizer", optimizer, "--freeze", *map(str, range(24)), *others)
+    names = {name for name, _ in nn.named_parameters(state.model)}
+    assert names - kept_names(before, nn.state_arrays(state.model)) == {
+        f"model.24.m.{level}.bias" for level in range(3)
+    }
+
+
+@pytest.mark.parametrize(
+    ("freeze", "expected"),
+    [
+        (["0"], []),
+        (["1"], NAMES[:2]),
+        (["2"], NAMES[:3]),
+        (["0", "1"], NAMES[:3]),
+        (["0", "10"], NAMES[:2] + NAMES[3:4]),
+        (["model.1"], NAMES[2:3]),
+        (["model.24.m"], NAMES[4:]),
+        (["model.24.m.0.bias", "1"], [NAMES[2], NAMES[5]]),
+        (["model"], NAMES),
+        ([], []),
+    ],
+)
+def test_entries_name_first_layers_single_layers_or_parts(freeze, expected):
+    assert frozen_names(NAMES, 25, freeze) == expected
+
+
+@pytest.mark.parametrize(
+    ("freeze", "message"),
+    [
+        (["26"], "--freeze 26: the model's layers are 0 to 24"),
+        (["0", "25"], "--freeze 25: the model's layers are 0 to 24"),
+        (["model.2"], "--freeze model.2 names nothing; there are: model.0, model.1, model.10"),
+        (["backbone"], "there are: model.0, model.1, model.10, model.24"),
+        (["model.24.x"], "there are: model.24.m$"),
+        (["model.24.m.0.gain"], "there are: model.24.m.0.weight, model.24.m.0.bias$"),
+        (["-1"], "--freeze -1 names nothing"),
+    ],
+)
+def test_a_name_of_nothing_is_refused_with_what_there_is(freeze, message):
+    with pytest.raises(UserError, match=message):
+        frozen_names(NAMES, 25, freeze)
+
+
+def test_freezing_everything_is_refused(training):
+    with pytest.raises(UserError, match="--freeze 25 leaves nothing to train"):
+        training("--freeze", "25")

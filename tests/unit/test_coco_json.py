@@ -1,0 +1,137 @@
+"""utils/coco_json.py: what COCO's tools read, and that they find the same figures in it."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+from tests.coco_reference import (
+    EXACT,
+    detections,
+    evaluate,
+    ground_truth,
+    object_annotations,
+    reference_of,
+)
+from tests.shared_files import REPOSITORY
+from utils.coco_json import COCO_CATEGORY_IDS, CocoResults, category_ids, image_ids
+
+COCO_NAMES = list(COCO_CATEGORY_IDS)
+BOX, OTHER = [10, 10.25, 30.1, 30], [50, 50, 70, 80]
+NO_OBJECTS = ground_truth([], [])
+
+
+def write(folder: Path, names: list[str], paths: list[str], images) -> list[dict]:
+    results = CocoResults(names, [Path(path) for path in paths])
+    for place, found in images.items():
+        results.add(place, found, NO_OBJECTS)
+    results.write(folder / "predictions.json")
+    return json.loads((folder / "predictions.json").read_text())
+
+
+def test_rows_have_cocos_keys_ids_and_box_format(tmp_path):
+    found = detections([OTHER, BOX], [0.5, 0.25], [79, 11])
+    rows = write(tmp_path, COCO_NAMES, ["a/000000000139.jpg", "b/000000000285.png"], {1: found})
+    assert rows == [
+        {"image_id": 285, "category_id": 90, "bbox": [50, 50, 20, 30], "score": 0.5},
+        {"image_id": 285, "category_id": 13, "score": 0.25,
+         "bbox": [10, 10.25, float(np.float32(30.1)) - 10, 19.75]},
+    ]  # fmt: skip
+
+
+def test_images_are_written_in_order_and_those_without_detections_left_out(tmp_path):
+    found, nothing = detections([BOX], [0.5], [0]), detections([], [], [])
+    images = {2: found, 1: nothing, 0: found}
+    rows = write(tmp_path, ["cell"], ["3.jpg", "2.jpg", "1.jpg"], images)
+    assert [row["image_id"] for row in rows] == [3, 1]
+
+
+def test_nothing_found_is_an_empty_list(tmp_path):
+    assert write(tmp_path, ["cell"], ["3.jpg"], {0: detections([], [], [])}) == []
+
+
+def test_pycocotools_finds_in_the_file_what_was_measured(tmp_path):
+    random = np.random.Generator(np.random.Philox(5))
+    names, paths = COCO_NAMES[:3], ["12.jpg", "15.jpg", "40.jpg"]
+    images = {}
+    for place, image_id in enumerate((12, 15, 40)):
+        corner, size = random.uniform(0, 50, (2, 9, 2)) * [[[1]], [[3]]]
+        boxes_xyxy = np.concatenate((corner, corner + size), axis=1)
+        labels = random.integers(0, 3, 9)
+        moved = np.maximum(boxes_xyxy + random.normal(0, 4, (9, 4)), [0, 0, 51, 51])
+        found = detections(moved, random.uniform(0.01, 1, 9), labels)
+        images[image_id] = found, ground_truth(labels, boxes_xyxy, random.uniform(size=9) < 0.2)
+        assert image_ids([Path(path) for path in paths])[place] == image_id
+    in_order = dict(enumerate(found for found, _ in images.values()))
+    write(tmp_path, names, paths, in_order)
+    truth = COCO()
+    truth.dataset = {
+        "info": {},
+        "images": [{"id": image_id} for image_id in images],
+        "categories": [{"id": index} for index in category_ids(names)],
+        "annotations": object_annotations(images),
+    }
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth.createIndex()
+        loaded = truth.loadRes(str(tmp_path / "predictions.json"))
+        expected = reference_of(COCOeval(truth, loaded, "bbox")).summary
+    summary = evaluate(images, 3).summary()
+    assert summary["AP"] > 0.05
+    np.testing.assert_allclose(np.nan_to_num(list(summary.values()), nan=-1), expected, **EXACT)
+
+
+def test_coco_is_recognised_by_its_names_in_any_order():
+    shipped = list(yaml.safe_load((REPOSITORY / "data/coco.yaml").read_text())["names"].values())
+    ids = category_ids(shipped)
+    gaps = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
+    assert ids == [number for number in range(1, 91) if number not in gaps]
+    assert category_ids(shipped[::-1]) == ids[::-1]
+
+
+@pytest.mark.parametrize("names", [
+    ["person", "car"], COCO_NAMES[:79], [*COCO_NAMES[:79], "brush"], [*COCO_NAMES, "brush"],
+    [*COCO_NAMES[:79], "person"],
+], ids=["two", "79", "one other", "81", "a name twice"])  # fmt: skip
+def test_other_classes_keep_their_index(names):
+    assert category_ids(names) == list(range(len(names)))
+
+
+@pytest.mark.parametrize(("paths", "ids"), [
+    (["a/000000000139.jpg", "b/000000000285.jpg"], [139, 285]),
+    (["a/bus.jpg", "b/139.jpg"], ["bus", "139"]),
+    (["a/007.jpg", "b/7.jpg"], ["007", "7"]),
+    (["a/7.jpg", "b/7.jpg"], [1, 2]),
+    (["a/bus.jpg", "b/bus.jpg"], [1, 2]),
+    (["a/²³.jpg", "a/3.jpg"], ["²³", "3"]),
+    ([], []),
+], ids=["numbers", "names", "equal numbers", "equal names of digits", "equal names",
+        "digits that are no number", "none"])  # fmt: skip
+def test_images_are_called_by_their_file_names_where_these_differ(paths, ids):
+    assert image_ids([Path(path) for path in paths]) == ids
+
+
+def test_an_interrupted_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    write(tmp_path, ["cell"], ["1.jpg"], {0: detections([BOX], [0.5], [0])})
+    before = (tmp_path / "predictions.json").read_bytes()
+
+    def fail(*arguments):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("utils.atomic.os.fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write(tmp_path, ["cell"], ["1.jpg"], {0: detections([OTHER], [0.9], [0])})
+    assert [path.name for path in tmp_path.iterdir()] == ["predictions.json"]
+    assert (tmp_path / "predictions.json").read_bytes() == before
+
+
+def test_adding_an_image_twice_is_refused():
+    results = CocoResults(["cell"], [Path("1.jpg")])
+    results.add(0, detections([], [], []), NO_OBJECTS)
+    with pytest.raises(AssertionError, match="image 0 was added before"):
+        results.add(0, detections([], [], []), NO_OBJECTS)

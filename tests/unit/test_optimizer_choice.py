@@ -1,0 +1,37 @@
+"""Which optimizer --optimizer gives, and what it refuses."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from backend import autograd, optim
+from train import build_optimizer
+from utils.config import (
+    DEFAULT_HYPERPARAMETERS,
+    OPTIMIZERS,
+    parse_train_flags,
+    read_hyperparameters,
+)
+from utils.errors import UserError
+
+HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+
+
+def choose(name, hyp=HYP):
+    config = parse_train_flags(["--cfg", "models/yolov5n.yaml", "--optimizer", name])
+    return build_optimizer(config, hyp, [({"weight": autograd.variable(np.ones(2))}, 0.1)])
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_flag_names_the_optimizer(name):
+    assert type(choose(name)) is getattr(optim, name)
+
+
+@pytest.mark.parametrize("field", ["momentum", "warmup_momentum"])
+def test_a_momentum_of_one_cannot_be_beta1_of_adam(field):
+    hyp = dataclasses.replace(HYP, **{field: 1.0})
+    assert type(choose("SGD", hyp)) is optim.SGD
+    for name in ("Adam", "AdamW"):
+        with pytest.raises(UserError, match=f"^{field}: 1.0 in --hyp is beta1 of {name}"):
+            choose(name, hyp)

@@ -1,0 +1,32 @@
+"""What utils/report.py prints of a validation."""
+
+from tests.coco_reference import detections, evaluate, ground_truth
+from utils.report import metrics_table
+
+SMALL, LARGE = [10, 10, 30, 30], [50, 50, 250, 280]
+IMAGES = {1: (detections([SMALL, LARGE], [0.9, 0.8], [0, 0]),
+              ground_truth([0, 2, 2], [SMALL, LARGE, SMALL]))}  # fmt: skip
+
+
+def test_the_table_has_a_row_for_every_class_that_is_there():
+    lines = metrics_table(evaluate(IMAGES, 3)).splitlines()
+    assert lines[0].split() == ["class", "images", "labels", "P", "R", "mAP50", "mAP50-95"]
+    # Class 0 has its object found first, and the one false alarm after it; class 2 nothing.
+    assert [line.split() for line in lines[1:4]] == [
+        ["all", "1", "3", "0.5000", "0.5000", "0.5000", "0.5000"],
+        ["class", "0", "1", "1", "1.0000", "1.0000", "1.0000", "1.0000"],
+        ["class", "2", "1", "2", "0.0000", "0.0000", "0.0000", "0.0000"],
+    ]
+
+
+def test_cocos_figures_follow_with_a_dash_where_there_is_nothing_to_find():
+    lines = metrics_table(evaluate(IMAGES, 3)).splitlines()[4:]
+    # Sizes: class 0 has a small object, class 2 a small and a large one, none a medium one.
+    assert [line.split() for line in lines] == [
+        ["COCO", "summary,", "sizes", "by", "the", "area", "of", "the", "labelled", "boxes"],
+        ["AP", "0.5000", "AP50", "0.5000", "AP75", "0.5000", "APsmall", "0.5000", "APmedium", "-",
+         "APlarge", "0.0000"],
+        ["AR1", "0.5000", "AR10", "0.5000", "AR100", "0.5000", "ARsmall", "0.5000",
+         "ARmedium", "-", "ARlarge", "0.0000"],
+    ]  # fmt: skip
+    assert max(map(len, lines)) <= 110

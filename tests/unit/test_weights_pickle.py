@@ -1,0 +1,205 @@
+"""The pickle reader: what it reads, what it refuses, and that nothing of it can run."""
+
+import sys
+import time
+import tracemalloc
+
+import pytest
+
+from tests.foreign_files import Call, Global, Raw, dump, emit
+from utils.errors import UserError
+from utils.weights.accepted_names import ONEFLOW_NAMES, TORCH_NAMES
+from utils.weights.pickle_reader import MAX_OPCODES, Name, Record, read_pickle
+
+ACCEPTED = frozenset(("collections.OrderedDict", "builtins.set", "torch.Size", "models.yolo.Model"))
+
+
+def read(data, **options):
+    return read_pickle(data, ACCEPTED, **options)[0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, False, 0, -1, 255, 2**40, 0.5, "", "Zelle ä", [], [1, [2]], (), (1, 2, 3, 4),
+     {}, {"a": {"b": [None]}, 3: "c"}],
+)  # fmt: skip
+def test_plain_values_come_back(value):
+    assert read(dump(value)) == value
+
+
+def test_the_position_after_the_value_is_given():
+    data = dump("first") + dump("second")
+    first, position = read_pickle(data, ACCEPTED)
+    second, end = read_pickle(data, ACCEPTED, start=position)
+    assert (first, second, end) == ("first", "second", len(data))
+
+
+def test_protocol_4_with_frame_memo_and_stacked_name():
+    body = b"}\x94(\x8c\x01a\x94\x8c\x0bmodels.yolo\x94\x8c\x05Model\x94\x93)\x81\x94h\x01h\x01u."
+    data = b"\x80\x04\x95" + len(body).to_bytes(8, "little") + body
+    value = read(data)  # the second "a" overwrites the first
+    assert value == {"a": "a"}
+
+
+def test_calls_and_states_become_records():
+    record = read(dump(Call("torch.Size", ((2, 3),), {"x": 1})))
+    assert isinstance(record, Record)
+    assert (record.kind, record.arguments, record.state) == ("torch.Size", ((2, 3),), {"x": 1})
+    assert read(dump(Global("torch.Size"))) == Name("torch.Size")
+
+
+def test_an_ordered_dict_is_a_dict_and_a_set_a_list():
+    filled = Raw(emit(Call("collections.OrderedDict")) + b"(X\x01\x00\x00\x00aK\x01u}b")
+    assert read(dump(filled)) == {"a": 1}
+    assert read(dump(Call("builtins.set", ([1, 2],)))) == [1, 2]
+
+
+ATTACKS = {
+    "os.system": lambda command: Call("os.system", (command,)),
+    "posix.system": lambda command: Call("posix.system", (command,)),
+    "builtins.eval": lambda command: Call(
+        "builtins.eval", (f"__import__('os').system({command!r})",)
+    ),
+    "builtins.exec": lambda command: Call("builtins.exec", (f"import os; os.system({command!r})",)),
+    "builtins.getattr": lambda command: Call("builtins.getattr", (Global("os.path"), "os")),
+    "subprocess.Popen": lambda command: Call("subprocess.Popen", (["sh", "-c", command],)),
+    "torch.load": lambda command: Call("torch.load", (command,)),
+    "torch.nn.modules.os.system": lambda command: Call("torch.nn.modules.os.system", (command,)),
+    "models.yolo.Model.__init__": lambda command: Call("models.yolo.Model.__init__", (command,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("accepted", [TORCH_NAMES, ONEFLOW_NAMES, ACCEPTED])
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_global_that_is_not_accepted_is_named_and_not_run(tmp_path, name, accepted):
+    canary = tmp_path / "canary"
+    attack = ATTACKS[name](f"touch {canary}")
+    nested = {"model": Call("collections.OrderedDict"), "ema": [(attack,)]}
+    for value in (attack, nested, Call("collections.OrderedDict", (), {"__setstate__": attack})):
+        with pytest.raises(UserError, match=f"asks for {name}"):
+            read_pickle(dump(value), accepted)
+    assert not canary.exists()
+
+
+def test_the_name_is_refused_however_it_is_spelt():
+    stacked = b"\x80\x04\x8c\x02os\x8c\x06system\x93."
+    with pytest.raises(UserError, match="asks for os.system"):
+        read(stacked)
+    # The whole dotted name is compared: no attribute of an accepted one is reached.
+    with pytest.raises(UserError, match="asks for torch.Size.__base__"):
+        read(b"\x80\x04\x8c\x05torch\x8c\x0dSize.__base__\x93.")
+
+
+def test_a_call_of_a_made_value_is_refused():
+    inner = emit(Call("torch.Size", ((1,),)))
+    with pytest.raises(UserError, match="a call of something that is no global"):
+        read(dump(Raw(inner + emit(("x",)) + b"R")))
+    with pytest.raises(UserError, match="a call of something that is no global"):
+        read(dump(Raw(emit("os.system") + emit(("x",)) + b"R")))
+
+
+def test_a_state_with_special_names_is_only_stored():
+    state = {"__class__": "os.system", "__setstate__": Global("torch.Size"), "__dict__": {"a": 1}}
+    record = read(dump(Call("models.yolo.Model", (), state, is_class=True)))
+    assert type(record) is Record
+    assert record.state["__class__"] == "os.system"
+    assert record.state["__setstate__"] == Name("torch.Size")
+
+
+@pytest.mark.parametrize(
+    ("opcodes", "reason"),
+    [
+        (emit([1]) + emit({}) + b"b", "a state for something that takes none"),
+        (emit("text") + emit({}) + b"b", "a state for something that takes none"),
+        (emit(Call("torch.Size", (), {})) + emit({}) + b"b", "a state for something"),
+        (emit(Global("torch.Size")) + emit({}) + b"b", "a state for something"),
+        (emit(Call("torch.Size")) + emit("k") + emit(1) + b"s", "items set on something"),
+        (emit({}) + emit((1,)) + emit(1) + b"s", "dict keys that no weights file needs"),
+        (emit(Call("torch.Size")) + emit(1) + b"a", "items appended to something"),
+        (emit("id") + b"Q", "a persistent id"),
+        (b"Pid\n", "opcode b'P'"),
+        (b"cos\nsystem\n", "asks for os.system"),
+        (b"ios\nsystem\n", "opcode b'i'"),
+        (b"(cos\nsystem\no", "asks for os.system"),
+        (b"\x82\x01", "opcode b'\\\\x82'"),
+        (b"I99999\n", "opcode b'I'"),
+        (b"\x8b\xff\xff\xff\x7f", "opcode b'\\\\x8b'"),
+        (b"\x8a\xff" + b"\x01" * 255, "an integer of 255 bytes"),
+        (b"X\xff\xff\xff\xff", "ends too early"),
+        (b"\x8e" + b"\xff" * 8, "ends too early"),
+        (b"B\xff\xff\xff\x7fabc", "ends too early"),
+        (b"X\x02\x00\x00\x00\xff\xff", "codec can't decode"),
+        (b"h\x07", "memo entry 7 is absent"),
+        (b"q\x07", "list index out of range"),
+        (b"R", "pop from empty list"),
+        (b"u", "pop from empty list"),
+        (b"\x87", "a tuple longer than the stack"),
+        (b"(", "does not end with one value"),
+        (b"NN", "does not end with one value"),
+        (b"", "does not end with one value"),
+        (b"\x80\x05N", "pickle protocol 5"),
+        (b"\x80\x00N", "pickle protocol 0"),
+    ],
+)
+def test_what_no_weights_file_holds_is_refused(opcodes, reason):
+    with pytest.raises(UserError, match=reason):
+        read(b"\x80\x02" + opcodes + b".")
+
+
+@pytest.mark.parametrize("keep", [0, 1, 2, 3, 10, -1])
+def test_a_truncated_pickle_is_refused(keep):
+    with pytest.raises(UserError, match="ends too early"):
+        read(dump({"a": [1, 2, "text"]})[:keep])
+
+
+MANY = 120_000
+FLOODS = {
+    "lists": b"(" + b"]" * MANY + b"t",
+    "dicts": b"(" + b"}" * MANY + b"t",
+    "memo": b"]" + b"\x94" * MANY,
+    "marks": b"(" * MANY,
+    "nested tuples": b")" + b"\x85" * MANY,
+    "nested lists": b"]" * (MANY // 2) + b"a" * (MANY // 2 - 1),
+    "nested calls": b"ctorch\nSize\n\x94" + b"h\x00" * 99_999 + b")" + b"\x85R" * 100_000,
+    "one list as many sets": b"(cbuiltins\nset\nq\x00" + emit([0] * 50_000) + b"q\x01"
+    + b"h\x00h\x01\x85R" * 50_000 + b"t",
+    # Multiples of this prime have one hash.
+    "numbers that collide as keys": b"}(" + b"".join(
+        b"\x8a\x0a" + (index * (2**61 - 1)).to_bytes(10, "little") + b"N" for index in range(10_000)
+    ) + b"u",
+    "doubling tuples": b"N" + b"q\x00h\x00\x86" * 100_000,
+    "wide text": b"X" + (MANY).to_bytes(4, "little") + b"a" * (MANY - 4)
+    + "\U0001f600".encode(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_memory_and_time_stay_within_a_multiple_of_the_size(flood):
+    data = b"\x80\x04" + FLOODS[flood] + b"."
+    tracemalloc.start()
+    started = time.perf_counter()
+    try:
+        value = read(data)
+    except UserError:
+        value = None
+    del value  # also the end of a deep value must not exhaust the C stack
+    seconds = time.perf_counter() - started
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # Measured 86 at worst, a memo entry for each byte; 64 KiB are the reader's own.
+    assert peak < 120 * len(data) + 65_536
+    assert seconds < 20  # measured under 2 with tracing on a busy core
+
+
+def test_too_many_opcodes_end(monkeypatch):
+    monkeypatch.setattr("utils.weights.pickle_reader.MAX_OPCODES", 1000)
+    with pytest.raises(UserError, match="over 1,000 opcodes"):
+        read(b"\x80\x02" + b"N" * 1001 + b".")
+    assert MAX_OPCODES == 2_000_000
+
+
+def test_reading_imports_nothing():
+    before = set(sys.modules)
+    read_pickle(dump([Global(name) for name in sorted(TORCH_NAMES | ONEFLOW_NAMES)]),
+                TORCH_NAMES | ONEFLOW_NAMES)  # fmt: skip
+    assert set(sys.modules) == before

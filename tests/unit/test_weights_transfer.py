@@ -1,0 +1,148 @@
+"""Taking weights over into another model: by name and shape, and class by class."""
+
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+
+import train
+from backend import autograd, nn, ops
+from models.blocks import SPP, SPPF, Conv, Focus
+from tests.shared_files import shared_path
+from utils.checkpoint import load_weights
+from utils.config import parse_train_flags
+from utils.errors import UserError
+from utils.weights.transfer import match_classes, remap_rows, transfer_arrays
+
+BCCD = ("RBC", "WBC", "Platelets")
+
+
+def test_what_fits_is_taken_and_the_rest_named():
+    state = {"a": np.zeros(2), "b": np.zeros((2, 2)), "c": np.zeros(1), "d": np.zeros(1)}
+    arrays = {"a": np.ones(2), "b": np.ones(4), "d": np.ones(1), "other": np.ones(1)}
+    transfer = transfer_arrays(state, arrays, kept=("d",))
+    assert transfer.taken == 1 and set(transfer.state) == set(state)
+    assert transfer.state["a"].tolist() == [1, 1] and transfer.state["b"].sum() == 0
+    assert transfer.left == (
+        "b: shape [4] in the weights, [2, 2] in the model",
+        "c: not in the weights",
+        "d: kept as the model YAML says",
+    )
+
+
+def test_classes_are_paired_by_name():
+    classes = match_classes(("dog", "cow", "cat"), ("cat", "dog", "cat"))
+    assert classes.new_index.tolist() == [0, 2] and classes.old_index.tolist() == [1, 0]
+    with pytest.raises(UserError, match="none of the classes .*'x'"):
+        match_classes(("x",), ("y",))
+    with pytest.raises(UserError, match="none of the classes"):
+        match_classes(("x",), ())
+
+
+def test_head_rows_move_with_their_class():
+    classes = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
+    old = np.arange(2 * 7).reshape(14, 1).astype(np.float32)  # 2 anchors, 5 + 2 outputs
+    new = remap_rows(np.full((16, 1), -1, np.float32), old, classes)
+    assert new.reshape(2, 8).tolist() == [
+        [0, 1, 2, 3, 4, 6, -1, 5],
+        [7, 8, 9, 10, 11, 13, -1, 12],
+    ]
+    assert remap_rows(np.zeros((16, 2)), np.zeros((14, 3)), classes) is None  # other channels
+    assert remap_rows(np.zeros((24, 1)), np.zeros((14, 1)), classes) is None  # other anchors
+
+
+def start_of_coco():
+    return load_weights(shared_path("weights/coco-yolov5n-v6.pt"))
+
+
+def build(flags, start, names):
+    config = parse_train_flags(["--weights", "coco-yolov5n-v6.pt", *flags])
+    return nn.state_arrays(train.build_model(config, start, names))
+
+
+@pytest.mark.parametrize("flags", [[], ["--cfg", "models/yolov5n.yaml"]])
+def test_another_number_of_classes_keeps_all_but_the_head(caplog, flags):
+    start = start_of_coco()
+    with caplog.at_level(logging.INFO, logger="train"):
+        state = build(flags, start, BCCD)
+    assert "transferred 343/349 tensors" in caplog.messages
+    left = [line for line in caplog.messages if "not transferred" in line]
+    assert len(left) == 6 and all(".m." in line for line in left)
+    assert np.array_equal(state["model.9.cv1.conv.weight"], start.ema["model.9.cv1.conv.weight"])
+
+
+def test_another_models_anchors_stay_when_its_yaml_is_given(tmp_path, caplog):
+    start = start_of_coco()
+    moved = {**start.ema, "model.24.anchors": start.ema["model.24.anchors"] + 1}
+    start = dataclasses.replace(start, ema=moved)
+    with caplog.at_level(logging.INFO, logger="train"):
+        kept = build(["--cfg", "models/yolov5n.yaml"], start, start.header.class_names)
+    assert "transferred 348/349 tensors" in caplog.messages
+    assert kept["model.24.anchors"][0, 0].tolist() == [1.25, 1.625]
+    taken = build([], start, start.header.class_names)
+    assert np.array_equal(taken["model.24.anchors"], moved["model.24.anchors"])
+
+
+def test_remapped_classes_keep_their_rows_and_new_ones_their_drawn_weights(caplog):
+    start, names = start_of_coco(), ("zebra", "platelet", "person")
+    with caplog.at_level(logging.INFO, logger="train"):
+        state = build(["--remap-classes"], start, names)
+    assert "2 of 3 classes found by name" in caplog.messages
+    assert "transferred 349/349 tensors" in caplog.messages
+    drawn = build([], start, names)
+    for level in range(3):
+        name = f"model.24.m.{level}.weight"
+        new = state[name].reshape(3, 8, -1)
+        old = start.ema[name].reshape(3, 85, -1)
+        assert np.array_equal(new[:, :5], old[:, :5])
+        assert np.array_equal(new[:, 5], old[:, 5 + start.header.class_names.index("zebra")])
+        assert np.array_equal(new[:, 7], old[:, 5])
+        assert np.array_equal(new[:, 6], drawn[name].reshape(3, 8, -1)[:, 6])
+
+
+def test_remap_classes_without_weights_is_refused():
+    with pytest.raises(UserError, match="--remap-classes takes over classes of --weights"):
+        parse_train_flags(["--cfg", "models/yolov5n.yaml", "--remap-classes"])
+
+
+def test_a_state_dict_without_a_model_asks_for_one():
+    start = start_of_coco()
+    start = dataclasses.replace(start, header=dataclasses.replace(start.header, model={}))
+    with pytest.raises(UserError, match="a plain state dict, which describes no model"):
+        build([], start, BCCD)
+    build(["--cfg", "models/yolov5n.yaml"], start, BCCD)
+
+
+def run_block(module, x):
+    with autograd.no_grad():
+        return ops.to_numpy(nn.frozen_copy(module)(ops.tensor(x)))
+
+
+def draw(module, seed):
+    generator = np.random.default_rng(seed)
+    state = {
+        name: generator.uniform(0.5, 1.5, array.shape).astype(array.dtype) if array.ndim else array
+        for name, array in nn.state_arrays(module).items()
+    }
+    nn.load_state_arrays(module, state)
+    return state
+
+
+def test_spp_equals_sppf_of_the_same_weights():
+    x = np.random.default_rng(0).normal(size=(1, 8, 20, 20)).astype(np.float32)
+    spp, sppf = SPP(8, 8, (5, 9, 13)), SPPF(8, 8, 5)
+    nn.load_state_arrays(sppf, draw(spp, 1))
+    # Poolings in a row see the same windows; only the order of float32 sums may differ.
+    np.testing.assert_allclose(run_block(spp, x), run_block(sppf, x), rtol=1e-5, atol=1e-5)
+
+
+def test_focus_equals_the_six_pixel_stem_with_its_weights_laid_out():
+    x = np.random.default_rng(0).normal(size=(2, 3, 8, 12)).astype(np.float32)
+    focus, stem = Focus(3, 8, 3), Conv(3, 8, 6, 2, 2)
+    state = {name.removeprefix("conv."): array for name, array in draw(focus, 2).items()}
+    folded = state["conv.weight"].reshape(8, 2, 2, 3, 3, 3)  # out, column, row, in, H, W
+    laid_out = folded.transpose(0, 3, 4, 2, 5, 1).reshape(8, 3, 6, 6)
+    nn.load_state_arrays(stem, {**state, "conv.weight": laid_out})
+    # 108 products a sum, in another order.
+    np.testing.assert_allclose(run_block(focus, x), run_block(stem, x), rtol=1e-4, atol=1e-4)

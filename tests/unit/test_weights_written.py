@@ -1,0 +1,162 @@
+"""Files that the frameworks themselves write, each in its own environment, read without it."""
+
+import importlib
+import shutil
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+import yaml
+
+import backend
+from backend import nn
+from models.detector import Detector
+from models.graph import parse_model
+from tests.foreign_modules import YoloModules
+from utils.checkpoint import load_weights
+from val import load_detector
+
+CLASS_NAMES = ["cat", "dog", "Kuh ü"]
+# The backbone of v5: Focus, SPP, then C3 without shortcut.
+V5_BACKBONE = [
+    [-1, 1, "Focus", [64, 3]],
+    [-1, 1, "Conv", [128, 3, 2]],
+    [-1, 3, "C3", [128]],
+    [-1, 1, "Conv", [256, 3, 2]],
+    [-1, 6, "C3", [256]],
+    [-1, 1, "Conv", [512, 3, 2]],
+    [-1, 9, "C3", [512]],
+    [-1, 1, "Conv", [1024, 3, 2]],
+    [-1, 1, "SPP", [1024, [5, 9, 13]]],
+    [-1, 3, "C3", [1024, False]],
+]
+
+
+@pytest.fixture(params=["v6", "v5"])
+def narrow(request):
+    """(document, float32 state) of a YOLOv5 of an eighth of the width."""
+    with open("models/yolov5n.yaml", encoding="utf-8") as file:
+        document = {**yaml.safe_load(file), "nc": len(CLASS_NAMES), "width_multiple": 0.125}
+    if request.param == "v5":
+        document["backbone"] = V5_BACKBONE
+    model = Detector(parse_model(document))
+    model.initialize(3)
+    state = nn.state_arrays(model)
+    state["model.24.anchors"] = state["model.24.anchors"] + 0.5  # as autoanchor leaves them
+    return document, state
+
+
+def write_checkpoint(monkeypatch, narrow, save, half, kind="DetectionModel"):
+    document, state = narrow
+    modules = YoloModules(backend.use(), monkeypatch)
+    model = modules.model(kind, state, document, (8, 16, 32), names=CLASS_NAMES, hyp={"lr0": 0.01})
+    save(modules.framework, {
+        "epoch": 7, "best_fitness": np.array([0.5]), "model": None, "updates": 12,
+        "ema": model.half() if half else model, "optimizer": None, "date": "2026-01-01",
+    })  # fmt: skip
+
+
+def assert_carried_over(path, narrow, half):
+    _, state = narrow
+    checkpoint = load_weights(path)
+    expected = {
+        name: array.astype(np.float16).astype(np.float32)
+        if half and array.dtype == np.float32
+        else array
+        for name, array in state.items()
+    }
+    assert list(checkpoint.ema) == list(expected)
+    for name, array in expected.items():
+        assert np.array_equal(checkpoint.ema[name], array), name
+    header = checkpoint.header
+    assert (header.epoch, header.class_names) == (8, tuple(CLASS_NAMES))
+    assert header.hyperparameters == {"lr0": 0.01}
+    built = nn.state_arrays(load_detector(checkpoint, "cpu"))
+    assert np.array_equal(built["model.24.anchors"], expected["model.24.anchors"])
+
+
+@pytest.mark.skipif(backend.use() != "torch", reason="torch.save is judged where torch is")
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, "DetectionModel"),
+        ({"pickle_protocol": 3}, "Model"),
+        ({"pickle_protocol": 4}, "Model"),
+        ({"_use_new_zipfile_serialization": False}, "Model"),
+        ({"_use_new_zipfile_serialization": False, "pickle_protocol": 4}, "Model"),
+    ],
+)
+def test_torch_files_of_each_kind(tmp_path, monkeypatch, narrow, options, kind, half):
+    path = tmp_path / "written.pt"
+
+    def save(torch, document):
+        with warnings.catch_warnings():
+            # The legacy format looks for the source text of the classes, which have none here.
+            warnings.simplefilter("ignore")
+            torch.save(document, path, **options)
+
+    write_checkpoint(monkeypatch, narrow, save, half, kind)
+    assert_carried_over(path, narrow, half)
+
+
+@pytest.mark.skipif(backend.use() != "torch", reason="torch.save is judged where torch is")
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_torch_state_dict_of_every_dtype(tmp_path, zipped):
+    torch = importlib.import_module("torch")
+    values = np.array([[1.5, -2.0, 0.0], [3.25, 0.125, -8.0]], np.float32)
+    names = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8"]
+    state = {name: torch.tensor(values).to(getattr(torch, name)) for name in names}
+    state |= {"uint8": torch.tensor([7, 255], dtype=torch.uint8), "bool": torch.tensor([True])}
+    state |= {"turned": torch.tensor(values).t(), "part": torch.tensor(values)[1:, 1:]}
+    path = tmp_path / "state.pt"
+    torch.save(state, path, _use_new_zipfile_serialization=zipped)
+    found = load_weights(path).ema
+    for name in names:
+        expected = values.astype(name) if name.startswith("int") else values
+        assert found[name].dtype == expected.dtype and np.array_equal(found[name], expected), name
+    assert found["uint8"].tolist() == [7, 255] and found["bool"].tolist() == [True]
+    assert np.array_equal(found["turned"], values.T)
+    assert np.array_equal(found["part"], values[1:, 1:])
+
+
+@pytest.mark.skipif(backend.use() != "oneflow", reason="oneflow.save is judged where OneFlow is")
+def test_oneflow_directories_zipped_or_not(tmp_path, monkeypatch, narrow):
+    half = True  # as One-YOLOv5 saves; float32 is in the test below
+    folder = tmp_path / "yolov5n.of"
+    write_checkpoint(
+        monkeypatch, narrow, lambda oneflow, document: oneflow.save(document, str(folder)), half
+    )
+    assert_carried_over(folder, narrow, half)
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path, "yolov5n.of")
+    assert_carried_over(archive, narrow, half)
+    flat = shutil.make_archive(str(tmp_path / "flat"), "zip", folder)
+    assert_carried_over(flat, narrow, half)
+
+
+@pytest.mark.skipif(backend.use() != "oneflow", reason="oneflow.save is judged where OneFlow is")
+def test_a_damaged_oneflow_directory_is_refused(tmp_path):
+    oneflow = importlib.import_module("oneflow")
+    folder = tmp_path / "state"
+    oneflow.save({"weight": oneflow.ones(2, 3)}, str(folder))
+    assert load_weights(folder).ema["weight"].tolist() == [[1, 1, 1], [1, 1, 1]]
+    tensor = next(path for path in folder.iterdir() if path.is_dir())
+    for name, data in (
+        ("out", b"\x00" * 20),
+        ("out", b"\x00" * 28),
+        ("meta", b"shape {\n  dim: 99999999999\n  dim: 99999999999\n}\ndata_type: kFloat\n"),
+        ("meta", b"shape {\n  dim: 2\n  dim: 3\n}\ndata_type: kString\n"),
+        ("meta", b""),
+    ):
+        kept = (tensor / name).read_bytes()
+        (tensor / name).write_bytes(data)
+        with pytest.raises(ValueError, match="--weights .*state: "):
+            load_weights(folder)
+        (tensor / name).write_bytes(kept)
+    pickled = (folder / "pickled_data").read_bytes()
+    hostile = pickled.replace(tensor.name.encode(), b"../x".ljust(len(tensor.name), b"x"))
+    (folder / "pickled_data").write_bytes(hostile)
+    with pytest.raises(ValueError, match="a plain name is needed"):
+        load_weights(folder)
+    assert not zipfile.is_zipfile(folder / "pickled_data")

@@ -1,0 +1,104 @@
+"""Detections as a COCO results file: nms.py before; pycocotools and COCO's server read it.
+
+Format: https://cocodataset.org/#format-results, "bbox". Numbers are written in full, so that
+pycocotools finds in the file what utils/metrics.py found in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from utils.atomic import atomic_text_file
+from utils.coco_matching import GroundTruth
+from utils.nms import Detections
+
+# fmt: off
+COCO_CATEGORY_IDS = {
+    "person": 1, "bicycle": 2, "car": 3, "motorcycle": 4, "airplane": 5, "bus": 6, "train": 7,
+    "truck": 8, "boat": 9, "traffic light": 10, "fire hydrant": 11, "stop sign": 13,
+    "parking meter": 14, "bench": 15, "bird": 16, "cat": 17, "dog": 18, "horse": 19, "sheep": 20,
+    "cow": 21, "elephant": 22, "bear": 23, "zebra": 24, "giraffe": 25, "backpack": 27,
+    "umbrella": 28, "handbag": 31, "tie": 32, "suitcase": 33, "frisbee": 34, "skis": 35,
+    "snowboard": 36, "sports ball": 37, "kite": 38, "baseball bat": 39, "baseball glove": 40,
+    "skateboard": 41, "surfboard": 42, "tennis racket": 43, "bottle": 44, "wine glass": 46,
+    "cup": 47, "fork": 48, "knife": 49, "spoon": 50, "bowl": 51, "banana": 52, "apple": 53,
+    "sandwich": 54, "orange": 55, "broccoli": 56, "carrot": 57, "hot dog": 58, "pizza": 59,
+    "donut": 60, "cake": 61, "chair": 62, "couch": 63, "potted plant": 64, "bed": 65,
+    "dining table": 67, "toilet": 70, "tv": 72, "laptop": 73, "mouse": 74, "remote": 75,
+    "keyboard": 76, "cell phone": 77, "microwave": 78, "oven": 79, "toaster": 80, "sink": 81,
+    "refrigerator": 82, "book": 84, "clock": 85, "vase": 86, "scissors": 87, "teddy bear": 88,
+    "hair drier": 89, "toothbrush": 90,
+}
+# fmt: on
+
+ImageId = int | str
+
+
+class CocoResults:
+    """Collects the detections of images, one at a time, and writes them together."""
+
+    def __init__(self, class_names: Sequence[str], image_paths: Sequence[Path]) -> None:
+        self.category_ids = category_ids(class_names)
+        self.image_ids = image_ids(image_paths)
+        self._images: dict[int, Detections] = {}
+
+    def add(self, image_id: int, detections: Detections, ground_truth: GroundTruth) -> None:
+        """Add the image at this place of image_paths; boxes in pixels of the original image."""
+        assert image_id not in self._images, f"image {image_id} was added before"
+        self._images[image_id] = detections
+
+    def write(self, path: Path) -> int:
+        """Write them in the order of image_paths, an image a line; returns how many detections."""
+        with atomic_text_file(path) as file:
+            file.write("[")
+            separator = "\n"
+            for image_id in sorted(self._images):
+                if rows := self._rows(image_id):
+                    file.write(separator + json.dumps(rows)[1:-1])
+                    separator = ",\n"
+            file.write("\n]\n")
+        return sum(len(detections.scores) for detections in self._images.values())
+
+    def _rows(self, image_id: int) -> list[dict[str, object]]:
+        detections = self._images[image_id]
+        left_top_size = detections.boxes_xyxy.astype(np.float64)
+        left_top_size[:, 2:] -= left_top_size[:, :2]
+        return [
+            {
+                "image_id": self.image_ids[image_id],
+                "category_id": self.category_ids[label],
+                "bbox": box.tolist(),
+                "score": float(score),
+            }
+            for box, score, label in zip(
+                left_top_size, detections.scores, detections.class_index, strict=True
+            )
+        ]
+
+
+def category_ids(class_names: Sequence[str]) -> list[int]:
+    """COCO's own ids, 1 to 90 with gaps, for COCO's 80 names in any order; else the class index."""
+    if len(class_names) == len(COCO_CATEGORY_IDS) == len(COCO_CATEGORY_IDS.keys() & class_names):
+        return [COCO_CATEGORY_IDS[name] for name in class_names]
+    return list(range(len(class_names)))
+
+
+def image_ids(paths: Sequence[Path]) -> list[ImageId]:
+    """What a dataset calls its images.
+
+    COCO's file names are its ids: where all names without suffix are whole numbers, these are the
+    ids. Else the names without suffix are, or the places 1, 2, ... in the order of paths where two
+    images of different folders share a name.
+    """
+    names = [path.stem for path in paths]
+    if all(name.isascii() and name.isdigit() for name in names):
+        numbers = [int(name) for name in names]
+        if len(set(numbers)) == len(numbers):
+            return list(numbers)
+    if len(set(names)) == len(names):
+        return list(names)
+    return list(range(1, len(names) + 1))

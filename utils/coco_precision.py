@@ -1,0 +1,111 @@
+"""Average precision and recall of one size of objects: coco_matching.py before, metrics.py after.
+
+Equal to pycocotools: precision made monotone, read at 101 recalls, averaged over the IoU
+thresholds 0.50, 0.55, ... 0.95.
+Source: https://cocodataset.org/#detection-eval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from utils.coco_matching import IOU_THRESHOLDS, Matches
+
+RECALL_GRID = np.linspace(0.0, 1.0, 101)
+DETECTION_LIMITS = (1, 10, 100)
+
+
+@dataclass(frozen=True, eq=False)
+class SizeResult:
+    """How well the objects of one range of sizes were found; classes without any are NaN."""
+
+    num_ground_truth: np.ndarray  # (C,) int64, without crowds
+    precision_curves: np.ndarray  # (C, 10, 101) float64: class, IOU_THRESHOLDS, RECALL_GRID
+    recall: np.ndarray  # (C, 10, 3) float64: class, IOU_THRESHOLDS, DETECTION_LIMITS
+
+    @property
+    def ap50(self) -> np.ndarray:
+        """(C,) average precision at IoU 0.50."""
+        return self.precision_curves[:, 0].mean(axis=-1)
+
+    @property
+    def ap75(self) -> np.ndarray:
+        """(C,) average precision at IoU 0.75."""
+        return self.precision_curves[:, 5].mean(axis=-1)
+
+    @property
+    def ap(self) -> np.ndarray:
+        """(C,) average precision over IoU 0.50 to 0.95."""
+        return self.precision_curves.mean(axis=(1, 2))
+
+    @property
+    def ar(self) -> np.ndarray:
+        """(C, 3) recall over IoU 0.50 to 0.95 by the best 1, 10 and 100 of an image and class."""
+        return self.recall.mean(axis=1)
+
+    def class_mean(self, per_class: np.ndarray) -> float:
+        """Mean of (C,) figures over the classes with objects of this size; NaN without any."""
+        evaluated = per_class[self.num_ground_truth > 0]
+        return float(evaluated.mean()) if len(evaluated) else float("nan")
+
+
+def measure_by_class(
+    class_index: np.ndarray, rank: np.ndarray, matches: Matches, num_ground_truth: np.ndarray
+) -> SizeResult:
+    """Curves and recalls of every class.
+
+    Args:
+        class_index: (D,) int64, detections sorted by class, then by descending score.
+        rank: (D,) int64, place by score within the image and class.
+        matches: of these detections, in their order.
+        num_ground_truth: (C,) objects to be found.
+    """
+    num_classes, num_thresholds = len(num_ground_truth), len(IOU_THRESHOLDS)
+    curves = np.full((num_classes, num_thresholds, len(RECALL_GRID)), np.nan)
+    recall = np.full((num_classes, num_thresholds, len(DETECTION_LIMITS)), np.nan)
+    bounds = np.searchsorted(class_index, np.arange(num_classes + 1))
+    for index in np.flatnonzero(num_ground_truth):
+        detections = slice(bounds[index], bounds[index + 1])
+        correct, counted = (flags[:, detections] for flags in matches)
+        curves[index] = interpolated_precision(correct, counted, num_ground_truth[index])
+        for column, limit in enumerate(DETECTION_LIMITS):
+            num_correct = correct[:, rank[detections] < limit].sum(axis=1)
+            recall[index, :, column] = num_correct / num_ground_truth[index]
+    return SizeResult(num_ground_truth, curves, recall)
+
+
+def interpolated_precision(
+    correct: np.ndarray, counted: np.ndarray, num_ground_truth: int
+) -> np.ndarray:
+    """The best precision at each recall of the grid or beyond it.
+
+    Args:
+        correct: (T, D) bool, true positives of one class in descending score.
+        counted: (T, D) bool, these and the false positives.
+        num_ground_truth: objects of the class, at least 1.
+
+    Returns:
+        (T, 101) float64; 0 at recalls that are not reached.
+    """
+    num_counted = np.cumsum(counted, axis=1, dtype=np.int32)
+    return np.stack(
+        [
+            _interpolate(num_counted_here[right], num_ground_truth)
+            for num_counted_here, right in zip(num_counted, correct, strict=True)
+        ]
+    )
+
+
+def _interpolate(num_counted: np.ndarray, num_ground_truth: int) -> np.ndarray:
+    """(101,) from how many detections count up to and with each true positive, (K,) int.
+
+    Precision rises at true positives only, so its maxima are among them.
+    """
+    num_correct = np.arange(1, len(num_counted) + 1)
+    # pycocotools adds np.spacing(1) to the denominator; so the first may be 2e-16 below 1.
+    precision = num_correct / (num_counted + np.spacing(1))
+    envelope = np.maximum.accumulate(precision[::-1])[::-1]
+    reached = np.searchsorted(num_correct / num_ground_truth, RECALL_GRID)
+    return np.append(envelope, 0.0)[reached]

@@ -1,0 +1,30 @@
+"""What every reader of foreign files returns: inert records, and how to get a tensor's array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utils.weights.pickle_reader import Record
+
+TORCH_PARAMETER = "torch._utils._rebuild_parameter"
+TORCH_TENSORS = ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor")
+ONEFLOW_TENSORS = ("oneflow.Tensor", "oneflow.nn.Parameter", "oneflow.nn.parameter.Parameter")
+TENSOR_KINDS = frozenset((TORCH_PARAMETER, *TORCH_TENSORS, *ONEFLOW_TENSORS))
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A file as records."""
+
+    file_format: str  # in words
+    root: Any
+    read_tensor: Callable[[Record], np.ndarray]  # for records that `is_tensor` accepts
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value of the pickle stands for a tensor or a parameter."""
+    return isinstance(value, Record) and value.kind in TENSOR_KINDS

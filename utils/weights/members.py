@@ -1,0 +1,115 @@
+"""The named pieces of a weights file, in a zip archive or a folder, read within bounds.
+
+Before: `reader.py` decides by the first bytes. After: `torch_archive.py`, `oneflow_folder.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from utils.errors import UserError
+
+MAX_EXPANSION = 4  # uncompressed bytes for each byte of an archive; weights hardly compress
+MAX_MEMBERS = 100_000
+
+# What Python's zipfile raises on damaged archives.
+ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    EOFError,
+    OSError,
+    struct.error,
+    zlib.error,
+)
+
+
+class Members(Protocol):
+    """Named pieces of bytes."""
+
+    size: int  # bytes in all, uncompressed, which bound what tensors may take
+
+    def names(self) -> list[str]:
+        """All names, in the order of the archive."""
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a name; UserError if it is absent or damaged."""
+
+
+class ZipMembers:
+    """The members of a zip archive; checksums are verified as they are read."""
+
+    def __init__(self, archive: zipfile.ZipFile, file_size: int) -> None:
+        self.archive = archive
+        entries = archive.infolist()
+        if len(entries) > MAX_MEMBERS or len({entry.filename for entry in entries}) < len(entries):
+            raise UserError("the archive has too many members, or two of one name")
+        if any(entry.flag_bits & 1 for entry in entries):
+            raise UserError("the archive is encrypted; save it without a password")
+        expanded = sum(entry.file_size for entry in entries)
+        if expanded > MAX_EXPANSION * file_size:
+            raise UserError(
+                f"the archive of {file_size:,} bytes would expand to {expanded:,}, over "
+                f"{MAX_EXPANSION} times its size; no weights file does"
+            )
+        self.size = max(file_size, expanded)
+
+    def names(self) -> list[str]:
+        return self.archive.namelist()
+
+    def read(self, name: str) -> bytes:
+        if name not in self.archive.NameToInfo:
+            raise UserError(f"the archive lacks {name!r:.80}")
+        try:
+            entry = self.archive.getinfo(name)
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise UserError(f"{name!r:.80} is compressed in a way that is not read")
+            # A size is passed, since an unsized read would decompress without a bound.
+            with self.archive.open(entry) as file:
+                data = file.read(entry.file_size)
+                extra = file.read(1)  # at the end the checksum is compared
+        except UserError:
+            raise
+        except ZIP_ERRORS as error:
+            raise UserError(f"damaged zip archive, {name!r:.80}: {error}") from error
+        if len(data) != entry.file_size or extra:
+            raise UserError(f"damaged zip archive, {name!r:.80} has not the size it declares")
+        return data
+
+
+@contextmanager
+def open_zip(path: Path) -> Iterator[ZipMembers]:
+    """The members of a zip file while it is open."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except ZIP_ERRORS as error:
+        raise UserError(f"damaged zip archive: {error}") from error
+    with archive:
+        yield ZipMembers(archive, path.stat().st_size)
+
+
+class FolderMembers:
+    """The regular files of a folder and of the folders in it."""
+
+    def __init__(self, folder: Path) -> None:
+        files = sorted(path for path in folder.glob("*/*") if path.is_file())
+        files += sorted(path for path in folder.glob("*") if path.is_file())
+        if len(files) > MAX_MEMBERS:
+            raise UserError(f"the folder holds over {MAX_MEMBERS} files")
+        self.paths = {path.relative_to(folder).as_posix(): path for path in files}
+        self.size = sum(path.stat().st_size for path in files)
+
+    def names(self) -> list[str]:
+        return list(self.paths)
+
+    def read(self, name: str) -> bytes:
+        if name not in self.paths:
+            raise UserError(f"the folder lacks {name!r:.80}")
+        return self.paths[name].read_bytes()

@@ -1,0 +1,77 @@
+"""Directories of oneflow.save, zipped or not, -> records and arrays.
+
+Before: `reader.py`. After: `yolov5.py`. Source: directories written by OneFlow 0.9.0: a pickle
+`pickled_data` of {protocol_version: 1, data: object}, and for each tensor `NAME/meta`, a text
+with its dims and data_type, and `NAME/out`, its little-endian bytes in C order.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from utils.errors import UserError
+from utils.weights.accepted_names import ONEFLOW_NAMES
+from utils.weights.contents import Contents
+from utils.weights.members import Members
+from utils.weights.pickle_reader import Record, read_pickle
+from utils.weights.tensors import ByteBudget, contiguous_strides, strided_array
+
+PICKLE_NAME = "pickled_data"
+PROTOCOL_VERSION = 1
+DTYPES = {
+    "kFloat": "<f4",
+    "kDouble": "<f8",
+    "kFloat16": "<f2",
+    "kBFloat16": "bfloat16",
+    "kInt8": "|i1",
+    "kInt32": "<i4",
+    "kInt64": "<i8",
+    "kUInt8": "|u1",
+    "kBool": "|b1",
+}
+META = re.compile(r"shape \{((?:\s+dim: \d{1,12})*)\s*\}\s+data_type: (k\w{1,16})\s*")
+MAX_META_BYTES = 1000
+TENSOR_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
+
+
+def read_oneflow(members: Members) -> Contents:
+    """A directory of oneflow.save; the arrays can be read while its archive is open."""
+    pickles = [
+        name for name in members.names() if name == PICKLE_NAME or name.endswith(f"/{PICKLE_NAME}")
+    ]
+    if len(pickles) != 1:
+        raise UserError(f"{len(pickles)} files {PICKLE_NAME}; oneflow.save writes one")
+    prefix = pickles[0].removesuffix(PICKLE_NAME)
+    document, _ = read_pickle(members.read(pickles[0]), ONEFLOW_NAMES)
+    if not isinstance(document, dict) or document.get("protocol_version") != PROTOCOL_VERSION:
+        raise UserError(f"it was not written by oneflow.save of protocol {PROTOCOL_VERSION}")
+    budget = ByteBudget(members.size)
+
+    def read_tensor(record: Record) -> np.ndarray:
+        name = _tensor_name(record.state)
+        dtype, shape = _parse_meta(members.read(f"{prefix}{name}/meta"))
+        data = members.read(f"{prefix}{name}/out")
+        array = strided_array(data, dtype, 0, shape, contiguous_strides(shape), budget)
+        if array.size * (2 if dtype == "bfloat16" else array.itemsize) != len(data):
+            raise UserError(f"tensor {name}: shape {list(shape)} and {len(data)} bytes do not fit")
+        return array
+
+    return Contents("OneFlow directory", document.get("data"), read_tensor)
+
+
+def _tensor_name(state: Any) -> str:
+    name = state.get("path") if isinstance(state, dict) else None
+    if not isinstance(name, str) or not TENSOR_NAME.fullmatch(name) or set(name) == {"."}:
+        raise UserError(f"a tensor kept at {name!r:.80}; a plain name is needed")
+    return name
+
+
+def _parse_meta(text: bytes) -> tuple[str, tuple[int, ...]]:
+    """The dtype and shape of `shape { dim: 2 dim: 3 } data_type: kFloat`."""
+    found = META.fullmatch(text[:MAX_META_BYTES].decode("ascii", errors="replace"))
+    if found is None or found[2] not in DTYPES:
+        raise UserError(f"a tensor described as {text[:80]!r}; accepted: {', '.join(DTYPES)}")
+    return DTYPES[found[2]], tuple(int(size) for size in re.findall(r"\d+", found[1]))

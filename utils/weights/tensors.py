@@ -1,0 +1,79 @@
+"""Raw bytes -> arrays, each declared size checked before anything is allocated for it.
+
+Before: `torch_archive.py` and `oneflow_folder.py` find the bytes. After: `yolov5.py` names them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from utils.errors import UserError
+
+MAX_DIMENSIONS = 8
+BYTES_PER_FILE_BYTE = 2  # tensors may share a storage, yet not for more than this
+
+
+class ByteBudget:
+    """How many bytes of tensors a file may still give, so that few bytes never become many."""
+
+    def __init__(self, file_size: int) -> None:
+        self.left = BYTES_PER_FILE_BYTE * file_size
+
+    def spend(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise UserError(f"its tensors hold over {BYTES_PER_FILE_BYTE} times the file's bytes")
+
+
+def strided_array(
+    data: bytes | memoryview, dtype: str, offset: Any, shape: Any, strides: Any, budget: ByteBudget
+) -> np.ndarray:
+    """A copy of the elements that a tensor shows of its storage.
+
+    Args:
+        data: the whole storage.
+        dtype: a NumPy one, or bfloat16, which is returned as float32.
+        offset: in elements, like the strides; these three come from the file and are checked.
+    """
+    bfloat16 = dtype == "bfloat16"
+    stored = np.dtype("<u2" if bfloat16 else dtype)
+    if not (_are_counts(shape) and _are_counts(strides) and _are_counts((offset,))):
+        raise UserError(f"a tensor of shape {shape!r:.80}, strides {strides!r:.80}")
+    available = len(data) // stored.itemsize
+    count = math.prod(shape)
+    last = offset + sum((size - 1) * step for size, step in zip(shape, strides, strict=False))
+    if len(shape) != len(strides) or count > available or (count and last >= available):
+        raise UserError(
+            f"a tensor of shape {list(shape)}, strides {list(strides)}, offset {offset} "
+            f"does not fit into its storage of {available} elements"
+        )
+    budget.spend(count * stored.itemsize)
+    if not count:
+        array = np.zeros(shape, stored)
+    else:
+        steps = [step * stored.itemsize for step in strides]
+        start = offset * stored.itemsize
+        array = np.ndarray(shape, stored, data, start, steps).copy(order="C")
+    return _widen_bfloat16(array) if bfloat16 else array
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a C-order tensor."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _are_counts(values: Any) -> bool:
+    """A short tuple of whole numbers from 0 to 2^40, so that products stay small."""
+    return (
+        isinstance(values, tuple)
+        and len(values) <= MAX_DIMENSIONS
+        and all(type(value) is int and 0 <= value < 2**40 for value in values)
+    )
+
+
+def _widen_bfloat16(bits: np.ndarray) -> np.ndarray:
+    """A bfloat16 is the upper half of a float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)

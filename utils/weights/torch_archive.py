@@ -1,0 +1,154 @@
+"""PyTorch's files, zip archives since 1.6 and the format before, -> records and arrays.
+
+Before: `reader.py`. After: `yolov5.py`. Source: the files themselves, written by PyTorch 2.13 and
+1.x; a zip holds PREFIX/data.pkl and PREFIX/data/KEY, a legacy file five pickles (magic number,
+version, system, object, keys of the storages) and then, for each key, a count and raw bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from utils.errors import UserError
+from utils.weights.accepted_names import STORAGE_DTYPES, TORCH_NAMES
+from utils.weights.contents import TORCH_PARAMETER, TORCH_TENSORS, Contents
+from utils.weights.members import Members
+from utils.weights.pickle_reader import Name, Record, read_pickle
+from utils.weights.tensors import ByteBudget, strided_array
+
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+LEGACY_VERSION = 1001
+ITEM_SIZES = {
+    name: 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+    for name, dtype in STORAGE_DTYPES.items()
+}
+
+ReadStorage = Callable[[str], "bytes | memoryview"]  # by key
+
+
+def read_torch_zip(members: Members) -> Contents:
+    """A zip of torch.save; the arrays can be read while the archive is open."""
+    pickles = [name for name in members.names() if name.endswith("/data.pkl")]
+    if len(pickles) != 1:
+        raise UserError(f"the archive holds {len(pickles)} files data.pkl; torch.save writes one")
+    prefix = pickles[0].removesuffix("data.pkl")
+    if f"{prefix}constants.pkl" in members.names():
+        raise UserError(
+            "it is a TorchScript export, a program; give the .pt checkpoint it was made from"
+        )
+    order = f"{prefix}byteorder"
+    if order in members.names() and members.read(order) != b"little":
+        raise UserError("it was saved on a big-endian machine; only little-endian files are read")
+    root, _ = read_pickle(members.read(pickles[0]), TORCH_NAMES, _check_storage)
+    storages: dict[str, bytes] = {}
+
+    def read_storage(key: str) -> bytes:
+        if key not in storages:
+            storages[key] = members.read(f"{prefix}data/{key}")
+        return storages[key]
+
+    return Contents(
+        "PyTorch zip archive", root, _tensor_reader(read_storage, ByteBudget(members.size))
+    )
+
+
+def read_torch_legacy(data: bytes) -> Contents:
+    """A file of torch.save before PyTorch 1.6, or with _use_new_zipfile_serialization=False."""
+    magic, position = read_pickle(data, ())
+    if magic != MAGIC_NUMBER:
+        raise UserError("a bare pickle; only files of torch.save and oneflow.save are read")
+    version, position = read_pickle(data, (), start=position)
+    system, position = read_pickle(data, (), start=position)
+    if version != LEGACY_VERSION or not isinstance(system, dict):
+        raise UserError(f"legacy version {version!r:.40}; {LEGACY_VERSION} is read")
+    if system.get("little_endian") is not True:
+        raise UserError("it was saved on a big-endian machine; only little-endian files are read")
+    declared: dict[str, int] = {}
+
+    def remember(identity: Any) -> Any:
+        if isinstance(identity, tuple) and identity and identity[0] == "module":
+            return _legacy_class(identity)
+        storage = _check_storage(identity)
+        declared[identity[2]] = ITEM_SIZES[identity[1].name]
+        return storage
+
+    root, position = read_pickle(data, TORCH_NAMES, remember, position)
+    keys, position = read_pickle(data, (), start=position)
+    places = _locate_storages(memoryview(data), position, keys, declared)
+
+    def read_storage(key: str) -> memoryview:
+        if key not in places:
+            raise UserError(f"the file lacks storage {key!r:.40}")
+        return places[key]
+
+    return Contents(
+        "PyTorch legacy file", root, _tensor_reader(read_storage, ByteBudget(len(data)))
+    )
+
+
+def _legacy_class(identity: tuple[Any, ...]) -> Name:
+    """A module's class, which legacy files keep beside its source text; that is left unread."""
+    if len(identity) != 4 or not isinstance(identity[1], Name):
+        raise UserError(f"persistent id {identity[0]!r:.40} is not understood")
+    return identity[1]
+
+
+def _locate_storages(
+    data: memoryview, position: int, keys: Any, item_sizes: dict[str, int]
+) -> dict[str, memoryview]:
+    """Where each storage's bytes lie behind the pickles of a legacy file."""
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise UserError("damaged legacy file: no list of storages")
+    places = {}
+    for key in keys:
+        if key not in item_sizes or position + 8 > len(data):
+            raise UserError(f"damaged legacy file: storage {key!r:.40}")
+        (count,) = struct.unpack_from("<q", data, position)
+        start, end = position + 8, position + 8 + count * item_sizes[key]
+        if count < 0 or end > len(data):
+            raise UserError(f"damaged legacy file: it ends inside storage {key!r:.40}")
+        places[key] = data[start:end]
+        position = end
+    return places
+
+
+def _check_storage(identity: Any) -> Record:
+    """('storage', type, key, device, elements[, no view]) -> the same, checked."""
+    kind = identity[1] if isinstance(identity, tuple) and len(identity) in (5, 6) else None
+    if (
+        not isinstance(kind, Name)
+        or kind.name not in STORAGE_DTYPES
+        or identity[0] != "storage"
+        or not isinstance(identity[2], str)
+        or type(identity[4]) is not int
+        or identity[5:] not in ((), (None,))
+    ):
+        raise UserError("a persistent id that is no storage of a known type")
+    return Record("storage", (kind.name, identity[2], identity[4]))
+
+
+def _tensor_reader(read_storage: ReadStorage, budget: ByteBudget) -> Callable[[Record], np.ndarray]:
+    def read_tensor(record: Record) -> np.ndarray:
+        if record.kind == TORCH_PARAMETER and record.arguments:
+            record = record.arguments[0]
+        if not isinstance(record, Record) or record.kind not in TORCH_TENSORS:
+            raise UserError("a parameter that holds no tensor")
+        if len(record.arguments) < 4:
+            raise UserError("a tensor with too few arguments")
+        storage, offset, shape, strides = record.arguments[:4]
+        if not isinstance(storage, Record) or storage.kind != "storage":
+            raise UserError("a tensor without a storage")
+        kind, key, count = storage.arguments
+        data = read_storage(key)
+        if len(data) != count * ITEM_SIZES[kind]:
+            raise UserError(
+                f"storage {key!r:.40} declares {count} elements of {ITEM_SIZES[kind]} bytes "
+                f"and has {len(data)} bytes"
+            )
+        return strided_array(data, STORAGE_DTYPES[kind], offset, shape, strides, budget)
+
+    return read_tensor

@@ -1,0 +1,109 @@
+"""Weights of one model -> another: what fits is taken over, the head's classes by name on demand.
+
+Before: `utils/checkpoint.py::load_weights`. After: `train.py::transfer_weights` loads the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from utils.errors import UserError
+from utils.weights.model_document import BOX_OUTPUTS
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """The state to load and how it came about."""
+
+    state: dict[str, np.ndarray]
+    taken: int  # tensors that came from the weights, wholly or by class
+    left: tuple[str, ...]  # one line for each tensor that did not, with the reason
+
+
+@dataclass(frozen=True)
+class ClassMap:
+    """Where the classes of a model are found among those of the weights."""
+
+    new_index: np.ndarray  # (K,) int64
+    old_index: np.ndarray  # (K,) int64, paired
+    num_new: int
+    num_old: int
+
+
+def match_classes(new_names: Sequence[str], old_names: Sequence[str]) -> ClassMap:
+    """Pair classes by name; UserError where no name is shared or the weights have none."""
+    places = {name: index for index, name in reversed(list(enumerate(old_names)))}
+    pairs = [(index, places[name]) for index, name in enumerate(new_names) if name in places]
+    if not pairs:
+        raise UserError(
+            f"--remap-classes: none of the classes {list(new_names)[:5]} is among those of "
+            f"--weights, {list(old_names)[:5]}; leave the flag out, or rename the classes"
+        )
+    new_index, old_index = np.array(pairs, np.int64).T
+    return ClassMap(new_index, old_index, len(new_names), len(old_names))
+
+
+def transfer_arrays(
+    state: Arrays,
+    arrays: Arrays,
+    kept: Sequence[str] = (),
+    head: str = "",
+    classes: ClassMap | None = None,
+) -> Transfer:
+    """Replace each array of a state by the one of its name, where the shapes agree.
+
+    Args:
+        state: of the new model, by name.
+        arrays: of the weights.
+        kept: names that stay the new model's own even where the shapes agree.
+        head: prefix of the head's convolutions, for classes.
+        classes: takes the head's rows over class by class; rows of other classes stay.
+    """
+    result, left = dict(state), []
+    for name, own in state.items():
+        given = arrays.get(name)
+        if given is None:
+            left.append(f"{name}: not in the weights")
+        elif name in kept and not np.array_equal(own, given):
+            left.append(f"{name}: kept as the model YAML says")
+        elif classes is not None and name.startswith(head):
+            remapped = remap_rows(own, given, classes)
+            if remapped is None:
+                left.append(f"{name}: {_shapes(own, given)}")
+            else:
+                result[name] = remapped
+        elif own.shape != given.shape:
+            left.append(f"{name}: {_shapes(own, given)}")
+        else:
+            result[name] = given
+    return Transfer(result, len(state) - len(left), tuple(left))
+
+
+def remap_rows(own: np.ndarray, given: np.ndarray, classes: ClassMap) -> np.ndarray | None:
+    """A head's weight or bias with the rows of shared classes, boxes and objectness taken over.
+
+    Args:
+        own: (A * (5 + new classes), ...).
+        given: (A * (5 + old classes), ...).
+
+    Returns:
+        The new array; None where the shapes allow no such reading.
+    """
+    outputs, old_outputs = BOX_OUTPUTS + classes.num_new, BOX_OUTPUTS + classes.num_old
+    anchors = len(own) // outputs
+    if own.shape[1:] != given.shape[1:] or len(given) != anchors * old_outputs:
+        return None
+    result = own.reshape(anchors, outputs, *own.shape[1:]).copy()
+    source = given.reshape(anchors, old_outputs, *given.shape[1:])
+    result[:, :BOX_OUTPUTS] = source[:, :BOX_OUTPUTS]
+    result[:, BOX_OUTPUTS + classes.new_index] = source[:, BOX_OUTPUTS + classes.old_index]
+    return result.reshape(own.shape)
+
+
+def _shapes(own: np.ndarray, given: np.ndarray) -> str:
+    return f"shape {list(given.shape)} in the weights, {list(own.shape)} in the model"
