@@ -425,6 +425,12 @@ class Device(Protocol):
     def synchronize(self, device: str) -> None:
         """Return when all work queued on the device has been done."""
 
+    def milliseconds(self, run: Callable[[], object], device: str) -> float:
+        """What a call takes until all work that it queued on the device is done.
+
+        On a GPU from the device's own events where the framework has them.
+        """
+
     def describe(self, device: str) -> str:
         """One line for the log: framework version and device."""
 

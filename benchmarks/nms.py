@@ -9,20 +9,14 @@ log line says what that is), in turns; both must keep the same rows. The last ro
 
 from __future__ import annotations
 
-import argparse
-import logging
-import os
-import statistics
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Mapping
 
 import numpy as np
 
-import backend
 from backend import ops
 from backend.checks import as_float32
 from backend.greedy_nms import suppress_greedily
+from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.nms import non_max_suppression
 
 IOU_THRESHOLD = 0.6
@@ -51,35 +45,17 @@ def to_xyxy(boxes_cxcywh: np.ndarray) -> np.ndarray:
     return np.concatenate(corners, axis=1).astype(np.float32)
 
 
-def in_turns(
-    candidates: dict[str, Callable[[], np.ndarray]], repeats: int
-) -> dict[str, list[float]]:
-    """Milliseconds of each run, the candidates taking turns; SystemExit if their rows differ."""
-    milliseconds: dict[str, list[float]] = {name: [] for name in candidates}
-    results = {name: run() for name, run in candidates.items()}  # also warms up
+def require_equal_rows(candidates: Mapping[str, Run]) -> None:
+    """SystemExit if the candidates keep different rows."""
+    results = {name: run() for name, run in candidates.items()}
     for name, rows in results.items():
         if not np.array_equal(rows, next(iter(results.values()))):
             raise SystemExit(f"{name} keeps other rows: the times compare unequal work")
-    for _ in range(repeats):
-        for name, run in candidates.items():
-            start = time.perf_counter()
-            run()
-            milliseconds[name].append(1000 * (time.perf_counter() - start))
-    return milliseconds
-
-
-def print_rows(scene: str, milliseconds: dict[str, list[float]]) -> None:
-    """Median and spread of each candidate."""
-    for name, runs in milliseconds.items():
-        print(
-            f"{scene:<26}{name:<10}{statistics.median(runs):>8.2f}{min(runs):>9.2f}"
-            f"{max(runs):>9.2f}{len(runs):>6}"
-        )
 
 
 def suppression(
     boxes_xyxy: np.ndarray, group: np.ndarray, device: str, max_kept: int
-) -> dict[str, Callable[[], np.ndarray]]:
+) -> dict[str, Run]:
     """The reference and the backend's choice on the same boxes, each up to rows in host memory."""
     boxes, groups = ops.tensor(boxes_xyxy, device), ops.tensor(group, device)
     threshold = as_float32(IOU_THRESHOLD)
@@ -91,7 +67,7 @@ def suppression(
 
 def whole(
     random: np.random.Generator, count: int, device: str, max_kept: int
-) -> dict[str, Callable[[], np.ndarray]]:
+) -> dict[str, Run]:
     """non_max_suppression of 25,200 predictions of 80 classes with so many candidates."""
     boxes_cxcywh, scores = heaped(random, 25200), random.uniform(0, 1, (25200, 81))
     scores[:, 0] = 1
@@ -108,29 +84,25 @@ def whole(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Milliseconds to suppress overlaps.")
-    parser.add_argument("--backend", choices=("torch", "oneflow"))
-    parser.add_argument("--device", default="cpu")
+    parser = new_parser("nms", "Milliseconds to suppress overlaps.", repeats=30)
     parser.add_argument("--candidates", type=int, default=30000)
     parser.add_argument("--max-det", type=int, default=300)
-    parser.add_argument("--repeats", type=int, default=30)
     flags = parser.parse_args()
-    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
-    backend.use(flags.backend)
-    device = backend.device.resolve(flags.device)
-    print(f"{backend.device.describe(device)}, {os.cpu_count()} cores in the machine")
-    print(f"{'milliseconds':<36}{'median':>8}{'fastest':>9}{'slowest':>9}{'runs':>6}")
+    device = choose_device(flags)
+    timings = []
     for draw in (scattered, heaped):
         for num_classes in (1, 80):
             random = np.random.Generator(np.random.Philox(0))
             boxes_xyxy = to_xyxy(draw(random, flags.candidates))
             group = random.integers(0, num_classes, flags.candidates)
             both = suppression(boxes_xyxy, group, device, flags.max_det)
+            require_equal_rows(both)
             scene = f"{draw.__name__}, {num_classes} classes"
-            print_rows(scene, in_turns(both, flags.repeats))
+            timings += time_in_turns(scene, both, device, flags.repeats)
     random = np.random.Generator(np.random.Philox(0))
     run = whole(random, flags.candidates, device, flags.max_det)
-    print_rows("non_max_suppression", in_turns(run, flags.repeats))
+    timings += time_in_turns("non_max_suppression", run, device, flags.repeats)
+    finish(flags, timings, device)
 
 
 if __name__ == "__main__":

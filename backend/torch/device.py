@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import time
+from collections.abc import Callable
 
 import torch
 
@@ -26,6 +28,21 @@ def resolve(name: str) -> str:
 def synchronize(device: str) -> None:
     if device != CPU:
         torch.cuda.synchronize(device)
+
+
+def milliseconds(run: Callable[[], object], device: str) -> float:
+    if device == CPU:
+        start = time.perf_counter()
+        run()
+        return 1000 * (time.perf_counter() - start)
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    with torch.cuda.device(device):
+        torch.cuda.synchronize()
+        before.record()
+        run()
+        after.record()
+        torch.cuda.synchronize()
+    return before.elapsed_time(after)
 
 
 def describe(device: str) -> str:

@@ -160,6 +160,10 @@ def gradients_of_infinite_zero(b: Backend) -> Any:
     return gradients
 
 
+def seconds(b: Backend) -> Any:
+    return lambda run, device: b.device.milliseconds(run, device) / 1000
+
+
 def accepted_device(b: Backend) -> Any:
     return lambda name: "cpu" if name in ("", "cpu") else "cuda:0"
 
@@ -189,6 +193,7 @@ register(
         ("autograd.clip_gradients", "returns the norm after", clip_and_forget),
         ("device.resolve", "takes any GPU on trust", accepted_device),
         ("device.synchronize", "knows GPUs only", failing("invalid device cpu")),
+        ("device.milliseconds", "are seconds", seconds),
         ("device.describe", "is several lines", lambda b: lambda device: "CPU\n2.13.0\n0.9.0"),
         ("device.supports", "denies what it does not know", lambda b: lambda capability: False),
     )

@@ -1,0 +1,114 @@
+"""Reference and fast path timed in turns, in one run: what every benchmark here is made of."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import backend
+from utils.atomic import atomic_text_file
+
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One candidate of one case; times in milliseconds."""
+
+    case: str
+    name: str
+    median: float
+    fastest: float
+    slowest: float
+    runs: int
+    ratio: float  # of the median to the reference's
+
+
+def new_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
+    """The flags that all benchmarks share."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{module}", description=description)
+    add = parser.add_argument
+    add("--backend", choices=("torch", "oneflow"))
+    add("--device", default="", help="cpu, 0, cuda:0; default: the first GPU, else the CPU")
+    add("--repeats", type=int, default=repeats, metavar="N", help="timed runs of each candidate")
+    add("--json", type=Path, metavar="F", help="write the table as JSON too")
+    return parser
+
+
+def choose_device(flags: argparse.Namespace) -> str:
+    """Use the backend and device of the flags, and print which machine this is."""
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
+    backend.use(flags.backend)
+    device = backend.device.resolve(flags.device)
+    print(machine(device))
+    return device
+
+
+def machine(device: str) -> str:
+    """Framework, device and processor in one line."""
+    return f"{backend.device.describe(device)}, {processor()}, {os.cpu_count()} cores"
+
+
+def processor() -> str:
+    """The processor's name where Linux tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def time_in_turns(
+    case: str, candidates: Mapping[str, Run], device: str, repeats: int, warm_up: int = 3
+) -> list[Timing]:
+    """Time each candidate `repeats` times, turn by turn, so that a drifting machine hurts all.
+
+    The first candidate is the reference that the ratios refer to. That all do equal work is for
+    the caller to check.
+    """
+    spent: dict[str, list[float]] = {name: [] for name in candidates}
+    for run in candidates.values():
+        for _ in range(warm_up):
+            run()
+    for _ in range(repeats):
+        for name, run in candidates.items():
+            spent[name].append(backend.device.milliseconds(run, device))
+    reference = statistics.median(next(iter(spent.values())))
+    return [
+        Timing(
+            case,
+            name,
+            median=(median := statistics.median(times)),
+            fastest=min(times),
+            slowest=max(times),
+            runs=repeats,
+            ratio=median / reference,
+        )
+        for name, times in spent.items()
+    ]
+
+
+def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:
+    """Print the table and, where asked for, write it as JSON with its machine and command."""
+    columns = "".join(f"{name:>10}" for name in ("median", "fastest", "slowest"))
+    print(f"{'milliseconds':<54}{columns}{'runs':>6}{'ratio':>7}")
+    for timing in timings:
+        print(
+            f"{timing.case:<32} {timing.name:<21}{timing.median:>10.3f}{timing.fastest:>10.3f}"
+            f"{timing.slowest:>10.3f}{timing.runs:>6}{timing.ratio:>7.2f}"
+        )
+    if flags.json is None:
+        return
+    rows = [asdict(timing) for timing in timings]
+    document = {"machine": machine(device), "command": sys.argv, "timings": rows}
+    with atomic_text_file(flags.json) as file:
+        json.dump(document, file, indent=1)

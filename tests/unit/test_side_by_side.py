@@ -1,0 +1,40 @@
+"""benchmarks/side_by_side.py: candidates take turns, and the ratio is that of the medians."""
+
+import json
+
+import pytest
+
+from benchmarks import nms, side_by_side
+
+
+def test_candidates_take_turns_after_warming_up(monkeypatch):
+    monkeypatch.setattr("backend.device.milliseconds", lambda run, device: run())
+    calls = []
+
+    def candidate(name, times):
+        remaining = iter([0.0, *times])
+        return lambda: calls.append(name) or next(remaining)
+
+    runs = {"plain": candidate("p", (4.0, 9.0, 5.0)), "fast": candidate("f", (2.0, 1.0, 2.5))}
+    plain, fast = side_by_side.time_in_turns("case", runs, "cpu", repeats=3, warm_up=1)
+    assert "".join(calls) == "pf" + "pf" * 3
+    assert (plain.median, plain.fastest, plain.slowest, plain.ratio) == (5.0, 4.0, 9.0, 1.0)
+    assert (fast.median, fast.runs, fast.ratio) == (2.0, 3, pytest.approx(0.4))
+
+
+def test_the_table_is_printed_and_written(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "nms.json"
+    flags = f"nms --device cpu --candidates 200 --repeats 2 --json {path}"
+    monkeypatch.setattr("sys.argv", flags.split())
+    nms.main()
+    document = json.loads(path.read_text())
+    assert document["machine"] in capsys.readouterr().out
+    assert [timing["name"] for timing in document["timings"]] == ["reference", "chosen"] * 4 + [
+        "chosen"
+    ]
+    assert all(timing["fastest"] > 0 for timing in document["timings"])
+
+
+def test_unequal_rows_end_the_comparison():
+    with pytest.raises(SystemExit, match="unequal work"):
+        nms.require_equal_rows({"one": lambda: [1, 2], "other": lambda: [2, 1]})
