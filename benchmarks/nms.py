@@ -65,9 +65,7 @@ def suppression(
     }
 
 
-def whole(
-    random: np.random.Generator, count: int, device: str, max_kept: int
-) -> dict[str, Run]:
+def whole(random: np.random.Generator, count: int, device: str, max_kept: int) -> dict[str, Run]:
     """non_max_suppression of 25,200 predictions of 80 classes with so many candidates."""
     boxes_cxcywh, scores = heaped(random, 25200), random.uniform(0, 1, (25200, 81))
     scores[:, 0] = 1
