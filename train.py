@@ -207,7 +207,8 @@ def transfer_weights(
     classes = None
     if config.remap_classes:
         classes = match_classes(class_names, start.header.class_names)
-        log.info("%d of %d classes found by name", len(classes.new_index), len(class_names))
+        found = len(classes.new_index)
+        log.info("%d of %d classes found by name; the others start anew", found, len(class_names))
     # A model YAML that was asked for decides on the anchors, else the weights do.
     kept = (f"{head}anchors",) if config.cfg else ()
     transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, f"{head}m.", classes)

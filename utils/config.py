@@ -181,7 +181,7 @@ def parse_train_flags(arguments: Sequence[str] | None = None) -> TrainConfig:
     add("--seed", type=int, default=0, help="of weights, order and augmentation")
     add("--optimizer", choices=OPTIMIZERS, default="SGD", help="hyp's momentum is Adam's beta1")
     add("--remap-classes", action="store_true",
-        help="take the head of --weights over by class name")  # fmt: skip
+        help="take the head of --weights over: boxes, objectness, classes by name")  # fmt: skip
     add("--cos-lr", dest="cosine", action="store_true", help="cosine instead of linear schedule")
     add("--freeze", nargs="+", default=["0"], metavar="LAYER", help="N: the first N layers; "
         "several numbers or names (model.24.m): these; BatchNorm statistics go on")  # fmt: skip

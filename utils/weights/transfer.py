@@ -36,15 +36,15 @@ class ClassMap:
 
 
 def match_classes(new_names: Sequence[str], old_names: Sequence[str]) -> ClassMap:
-    """Pair classes by name; UserError where no name is shared or the weights have none."""
+    """Pair classes by name, none where no name is shared; UserError for weights without names."""
+    if not old_names:
+        raise UserError(
+            "--remap-classes: the weights name no classes; leave the flag out, or convert them "
+            "as docs/weights.md says"
+        )
     places = {name: index for index, name in reversed(list(enumerate(old_names)))}
     pairs = [(index, places[name]) for index, name in enumerate(new_names) if name in places]
-    if not pairs:
-        raise UserError(
-            f"--remap-classes: none of the classes {list(new_names)[:5]} is among those of "
-            f"--weights, {list(old_names)[:5]}; leave the flag out, or rename the classes"
-        )
-    new_index, old_index = np.array(pairs, np.int64).T
+    new_index, old_index = np.array(pairs, np.int64).reshape(-1, 2).T
     return ClassMap(new_index, old_index, len(new_names), len(old_names))
 
 
