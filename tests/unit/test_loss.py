@@ -75,6 +75,18 @@ def test_complete_iou_and_gradient_are_finite_for_degenerate_boxes(dtype):
     assert (ops.to_numpy(iou) > -1.5).all() and (ops.to_numpy(iou) <= 1 + 1e-6).all()
 
 
+def test_complete_iou_of_boxes_that_coincide_in_float32_is_one_and_its_gradient_vanishes():
+    # Edges are rounded, so that the overlap of one box in a hundred is larger than its area.
+    generator = np.random.default_rng(0)
+    centre, size = generator.uniform(-0.5, 1.5, (1000, 2)), generator.uniform(0.5, 20, (1000, 2))
+    boxes = np.concatenate([centre, size], axis=1).astype(np.float32)
+    first = autograd.variable(boxes)
+    iou = complete_iou(first, ops.tensor(boxes))
+    (gradient,) = autograd.gradients(ops.sum(iou), [first])
+    np.testing.assert_allclose(ops.to_numpy(iou), 1, rtol=0, atol=5e-6)
+    np.testing.assert_allclose(ops.to_numpy(gradient), 0, rtol=0, atol=1e-5)
+
+
 def test_complete_iou_of_no_boxes_is_empty():
     empty = ops.zeros((0, 4))
     assert ops.to_numpy(complete_iou(empty, empty)).shape == (0,)

@@ -45,7 +45,8 @@ def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
         pred_width / (pred_height + eps)
     )
     aspect = angle**2 * (4 / math.pi**2)
-    trade_off = (aspect / (aspect - iou + (1 + eps))).detach()
+    # Rounding makes the IoU of equal boxes larger than 1 at times.
+    trade_off = (aspect / (aspect + ops.clamp(1.0 - iou, low=0.0) + eps)).detach()
     return iou - (distance_squared / diagonal_squared + aspect * trade_off)
 
 
