@@ -227,7 +227,9 @@ def build_state(
     dtype: str = "float32",
 ) -> TrainState:
     """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
+    from models.fast_paths import choose_box_iou
     from models.freezing import freeze_layers
+    from models.heads.anchor.ciou import complete_iou
     from models.heads.anchor.loss import DetectionLoss, LossGains
 
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
@@ -236,10 +238,11 @@ def build_state(
     gains = LossGains.scaled(
         hyp, len(model.head.strides), model.spec.num_classes, config.image_size
     )
+    box_iou = choose_box_iou(device) if config.bbox_iou_optim else complete_iou
     return TrainState(
         model=model,
         ema=ModelEMA(model),
-        loss=DetectionLoss(model.head, gains),
+        loss=DetectionLoss(model.head, gains, box_iou),
         optimizer=build_optimizer(config, hyp, parameter_groups(model, schedule.weight_decay)),
         schedule=schedule,
         device=device,

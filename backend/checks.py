@@ -122,3 +122,9 @@ def suppression(
         raise ValueError(f"iou_threshold {iou_threshold}; a number from 0 to 1 is needed")
     if max_kept < 1:
         raise ValueError(f"max_kept {max_kept}; a whole number from 1 up is needed")
+
+
+def box_pairs(shape: Sequence[int], other: Sequence[int]) -> None:
+    """(N, 4) boxes that belong together row by row."""
+    if len(shape) != 2 or shape[1] != 4 or tuple(shape) != tuple(other):
+        raise ValueError(f"boxes must be (N, 4) twice, not {tuple(shape)} and {tuple(other)}")

@@ -369,6 +369,32 @@ class Optim(Protocol):
         """
 
 
+class Fused(Protocol):
+    """Fast paths: what a few operations of `ops` compute too, in as few launches as there can be.
+
+    Whatever uses one proves it on its device first, against the plain form: `models/fast_paths.py`.
+    """
+
+    def complete_iou(self, pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
+        """`models/heads/anchor/ciou.py`: the same value, the gradient in closed form (gradient).
+
+        Args:
+            pred: (N, 4) cxcywh, any one unit, float32 or float64, sides not negative.
+            target: (N, 4), same format, unit and dtype; a constant: no gradient reaches it.
+            eps: added to denominators, above 0.
+
+        Returns:
+            (N,); (0,) when N is 0. Half precision, which a framework may know besides the
+            promised dtypes, is computed and returned in float32.
+
+        Raises:
+            ValueError: other or unequal shapes.
+        """
+
+    def implementation(self, device: str) -> str:
+        """A few words for the log: what computes `complete_iou` of float32 on a device."""
+
+
 class Stage(Protocol):
     """Times a named part of the step: `with stage("forward"): ...`."""
 
@@ -446,6 +472,7 @@ MODULES: dict[str, type] = {
     "ops": Ops,
     "nn": NN,
     "optim": Optim,
+    "fused": Fused,
     "autograd": Autograd,
     "device": Device,
 }

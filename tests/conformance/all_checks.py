@@ -7,6 +7,7 @@ from tests.conformance import (  # noqa: F401
     checks_detection,
     checks_device,
     checks_elementwise,
+    checks_fused,
     checks_layers,
     checks_modules,
     checks_network,

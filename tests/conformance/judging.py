@@ -66,6 +66,7 @@ class Backend:
         self.ops: Any = backend.ops
         self.nn: Any = backend.nn
         self.optim: Any = backend.optim
+        self.fused: Any = backend.fused
         self.autograd: Any = backend.autograd
         self.device: Any = backend.device
         self.tensor: Any = Overlay(None, "_methods", TENSOR_METHODS)

@@ -10,6 +10,7 @@ from tests.conformance.judging import Backend, Check
 from tests.conformance.wrong import (  # noqa: F401
     wrong_adam,
     wrong_detection,
+    wrong_fused,
     wrong_nn,
     wrong_ops,
     wrong_tensor,

@@ -59,11 +59,21 @@ def test_backends_consist_of_the_same_files() -> None:
         assert {path.name for path in (REPOSITORY / "backend" / name).glob("*.py")} == wanted
 
 
+def test_only_device_code_lies_below_a_backend() -> None:
+    # Triton's compiler reads whole files of its own; OneFlow's kernels come with OneFlow.
+    folders = {
+        (name, path.parent.name)
+        for name in FRAMEWORKS
+        for path in (REPOSITORY / "backend" / name).glob("*/*.py")
+    }
+    assert folders == {("torch", "kernels")}
+
+
 @pytest.mark.parametrize(
     "statement",
     [
         "import backend",
-        "from backend import ops, nn, optim, autograd, device",
+        "from backend import ops, nn, optim, fused, autograd, device",
         "from backend import contract, select, completeness, checks",
         "from backend import ops; hasattr(ops, '__wrapped__'); repr(ops)",
     ],

@@ -76,7 +76,7 @@ def test_complete_iou_and_gradient_are_finite_for_degenerate_boxes(dtype):
 
 
 def test_complete_iou_of_boxes_that_coincide_in_float32_is_one_and_its_gradient_vanishes():
-    # Edges are rounded, so that the overlap of one box in a hundred is larger than its area.
+    # Edges are rounded, so that the overlap of some is larger than their area.
     generator = np.random.default_rng(0)
     centre, size = generator.uniform(-0.5, 1.5, (1000, 2)), generator.uniform(0.5, 20, (1000, 2))
     boxes = np.concatenate([centre, size], axis=1).astype(np.float32)

@@ -6,8 +6,9 @@ Source: the public YOLOv5 recipe; terms and gains by its published hyper-paramet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,9 @@ NOMINAL_CLASSES, NOMINAL_LEVELS, NOMINAL_IMAGE_SIZE = 80, 3, 640
 # smaller share is positive. Source: the public recipe.
 LEVEL_BALANCE = {3: (4.0, 1.0, 0.4)}
 LEVEL_BALANCE_OTHER = (4.0, 1.0, 0.25, 0.06, 0.02)
+
+# (pred, target), (N, 4) cxcywh each -> (N,): that of `ciou.py`, or `backend.fused.complete_iou`.
+BoxIou = Callable[[Tensor, Tensor], Tensor]
 
 
 class LossTerms(NamedTuple):
@@ -63,11 +67,21 @@ class LossGains:
         )
 
 
+class Positives(NamedTuple):
+    """The P positives of one level."""
+
+    rows: np.ndarray  # (P,) int64, of the level flattened to cells
+    predicted: Tensor  # (P, 5 + C) logits
+    iou: Tensor  # (P,) CIoU of the predicted boxes with their targets
+    class_index: np.ndarray  # (P,) int64
+
+
 class DetectionLoss:
     """Box, objectness and classification loss of an anchor head."""
 
-    def __init__(self, head: AnchorHead, gains: LossGains) -> None:
+    def __init__(self, head: AnchorHead, gains: LossGains, box_iou: BoxIou = complete_iou) -> None:
         self.gains = gains
+        self.box_iou = box_iou
         self.num_classes = head.num_classes
         self.anchors = ops.to_numpy(head.anchors)
         levels = len(self.anchors)
@@ -82,10 +96,11 @@ class DetectionLoss:
         """
         grids = [(level.shape[2], level.shape[3]) for level in raw]
         assignments = assign_targets(targets, self.anchors, grids, self.gains.max_side_ratio)
+        positives = self._positives(raw, assignments)
         dtype, device = ops.dtype_of(raw[0]), ops.device_of(raw[0])
         box = objectness = classification = ops.zeros((), dtype, device)
-        for level, assignment, balance in zip(raw, assignments, self.balance, strict=True):
-            level_box, level_objectness, level_class = self._level_terms(level, assignment)
+        for level, positive, balance in zip(raw, positives, self.balance, strict=True):
+            level_box, level_objectness, level_class = self._level_terms(level, positive)
             box = box + level_box
             objectness = objectness + level_objectness * balance
             classification = classification + level_class
@@ -95,32 +110,46 @@ class DetectionLoss:
         total = (box + objectness + classification) * raw[0].shape[0]
         return LossTerms(box, objectness, classification, total)
 
-    def _level_terms(self, level: Tensor, assignment: Assignment) -> tuple[Tensor, Tensor, Tensor]:
+    def _level_terms(self, level: Tensor, positive: Positives) -> tuple[Tensor, Tensor, Tensor]:
         """Unweighted (box, objectness, classification) of one level."""
         dtype, device = ops.dtype_of(level), ops.device_of(level)
         box = classification = ops.zeros((), dtype, device)
-        shape = level.shape
-        truth = ops.zeros((int(np.prod(shape[:4])),), dtype, device)
-        if len(assignment.row):
-            rows = flat_cells(assignment, shape)
-            predicted = ops.take_rows(level.reshape(-1, shape[4]), ops.tensor(rows, device))
-            iou = self._iou(predicted, assignment)
-            box = 1.0 - ops.mean(iou)
-            truth = put_last(truth, rows, ops.clamp(iou.detach(), low=0.0))
+        truth = ops.zeros((int(np.prod(level.shape[:4])),), dtype, device)
+        if len(positive.rows):
+            box = 1.0 - ops.mean(positive.iou)
+            truth = put_last(truth, positive.rows, ops.clamp(positive.iou.detach(), low=0.0))
             if self.num_classes > 1:
-                classification = self._classification(predicted, assignment.class_index)
+                classification = self._classification(positive.predicted, positive.class_index)
         objectness = ops.bce_with_logits(
             level[..., BOX_CHANNELS].reshape(-1), truth, self.gains.objectness_positive
         )
         return box, objectness, classification
 
-    def _iou(self, predicted: Tensor, assignment: Assignment) -> Tensor:
-        """CIoU (P,) of predicted rows (P, 5 + C) with their targets, in cells."""
-        dtype, device = ops.dtype_of(predicted), ops.device_of(predicted)
-        scores = ops.sigmoid(predicted[:, :BOX_CHANNELS])
-        anchors = ops.tensor(assignment.anchors_wh.astype(dtype), device)
-        boxes = ops.cat([decode_centres(scores[:, :2]), decode_sizes(scores[:, 2:], anchors)], 1)
-        return complete_iou(boxes, ops.tensor(assignment.boxes_cxcywh.astype(dtype), device))
+    def _positives(
+        self, raw: Sequence[Tensor], assignments: Sequence[Assignment]
+    ) -> list[Positives]:
+        """Those of each level; the IoU of all levels is one call."""
+        rows = [flat_cells(a, level.shape) for a, level in zip(assignments, raw, strict=True)]
+        predicted = [
+            ops.take_rows(level.reshape(-1, level.shape[4]), ops.tensor(r, ops.device_of(level)))
+            for level, r in zip(raw, rows, strict=True)
+        ]
+        iou = self._iou(predicted, assignments)
+        ends = accumulate(map(len, rows))
+        return [
+            Positives(r, p, iou[end - len(r) : end], assignment.class_index)
+            for r, p, end, assignment in zip(rows, predicted, ends, assignments, strict=True)
+        ]
+
+    def _iou(self, predicted: Sequence[Tensor], assignments: Sequence[Assignment]) -> Tensor:
+        """CIoU of each level's predicted rows (P, 5 + C) with their targets, in cells, joined."""
+        dtype, device = ops.dtype_of(predicted[0]), ops.device_of(predicted[0])
+        scores = ops.sigmoid(ops.cat([rows[:, :BOX_CHANNELS] for rows in predicted]))
+        anchors = np.concatenate([a.anchors_wh for a in assignments]).astype(dtype)
+        targets = np.concatenate([a.boxes_cxcywh for a in assignments]).astype(dtype)
+        sizes = decode_sizes(scores[:, 2:], ops.tensor(anchors, device))
+        boxes = ops.cat([decode_centres(scores[:, :2]), sizes], 1)
+        return self.box_iou(boxes, ops.tensor(targets, device))
 
     def _classification(self, predicted: Tensor, class_index: np.ndarray) -> Tensor:
         """Binary cross-entropy of each class against one-hot targets, 0-d."""

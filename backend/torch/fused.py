@@ -1,0 +1,138 @@
+"""Functions that do the work of many in one, under PyTorch; see `contract.Fused`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from backend import checks
+from backend.checks import CPU
+
+HALF_PRECISIONS = (torch.float16, torch.bfloat16)
+
+
+def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
+    checks.box_pairs(pred.shape, target.shape)
+    kernels = _kernels() if pred.is_cuda else None
+    if kernels is not None:
+        return kernels.complete_iou(pred, target.detach(), eps)
+    pred, target = (x.float() if x.dtype in HALF_PRECISIONS else x for x in (pred, target))
+    return _CompleteIou.apply(pred, target.detach(), eps)
+
+
+def implementation(device: str) -> str:
+    if device == CPU:
+        return "gradient in closed form"
+    if _kernels() is None:
+        return "gradient in closed form, without kernels: Triton is not installed"
+    return "Triton kernels, gradient in closed form"
+
+
+@functools.cache
+def _kernels() -> ModuleType | None:
+    """The Triton kernels; None where Triton is not installed."""
+    try:
+        from backend.torch.kernels import complete_iou as kernels
+    except ModuleNotFoundError as error:
+        if error.name != "triton":
+            raise
+        return None
+    return kernels
+
+
+class _CompleteIou(torch.autograd.Function):
+    """Value and, in the same pass, the gradient: backward is one product."""
+
+    @staticmethod
+    def forward(ctx: Any, pred: Tensor, target: Tensor, eps: float) -> Tensor:
+        both = torch.cat((pred.t(), target.t())).view(2, 4, len(pred))
+        value, gradient = _value_and_gradient(both, eps)
+        ctx.save_for_backward(gradient)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return (gradient * outer).t(), None, None
+
+
+def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """CIoU as `models/heads/anchor/ciou.py` defines it, and its gradient by pred.
+
+    In place and on long rows, since up to 10,000 boxes starting an operation takes most of it.
+
+    Args:
+        both: (2, 4, N) cxcywh of pred and of target.
+
+    Returns:
+        (N,) and (4, N).
+    """
+    centres, sizes = both[:, :2], both[:, 2:]
+    (width, height), (width_target, height_target) = (size.unbind() for size in sizes.unbind())
+    overlap, hull, centre_moves, size_moves = _extents(centres, sizes)
+
+    shared = overlap.clamp_min(0.0)
+    shared_x, shared_y = shared.unbind()
+    iou = shared_x * shared_y
+    union = (width * height).addcmul_(width_target, height_target).sub_(iou).add_(eps)
+    iou.div_(union)
+    hull_x, hull_y = hull.unbind()
+    diagonal_squared = (hull_x * hull_x).addcmul_(hull_y, hull_y).add_(eps)
+    offset = torch.sub(*centres.unbind())
+    offset_x, offset_y = offset.unbind()
+    distance = (offset_x * offset_x).addcmul_(offset_y, offset_y).div_(diagonal_squared)
+    angle, tall, radius_squared = _angle(sizes, eps)
+    aspect = angle * angle
+    trade_off = aspect / (1.0 - iou).clamp_min_(0.0).add_(aspect).add_(eps)
+    value = torch.sub(iou, distance).addcmul_(aspect, trade_off, value=-1.0)
+
+    # By the hull's sides, halved, and by those of the overlap: 0 where the boxes are apart.
+    by_hull = hull.mul_(distance.div_(diagonal_squared))
+    meets = torch.minimum(*overlap.unbind()).ge_(0.0)
+    by_overlap = shared.flip(0).mul_(meets.add_(iou).div_(union))
+    both_grow = torch.add(by_hull, by_overlap, alpha=0.5)
+    hull_grows = torch.sub(by_hull, by_overlap, alpha=0.5)
+    by_centre = centre_moves.mul_(hull_grows).addcdiv_(offset, diagonal_squared, value=-2.0)
+    by_size = both_grow.addcmul_(size_moves, hull_grows, value=0.5)
+    # The area of pred in the union, and the angle; the trade-off counts as a constant.
+    by_area = iou.div_(union)
+    by_angle = trade_off.mul_(angle).div_(radius_squared)
+    by_width, by_height = by_size.unbind()
+    by_width.addcmul_(by_angle, tall, value=4 / math.pi).addcmul_(by_area, height, value=-1.0)
+    by_height.addcmul_(by_angle, width, value=-4 / math.pi).addcmul_(by_area, width, value=-1.0)
+    return value, torch.cat((by_centre, by_size))
+
+
+def _extents(centres: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Overlap (negative where apart) and hull of the pairs, by axis, (2, N) each.
+
+    Then how the hull follows pred's centre and size: sums of signs, 0 for equal edges, so that a
+    tie counts half for either box as in the plain formula.
+    """
+    highs, lows = torch.add(centres, sizes, alpha=0.5), torch.sub(centres, sizes, alpha=0.5)
+    (high, high_target), (low, low_target) = highs.unbind(), lows.unbind()
+    overlap = torch.minimum(high, high_target).sub_(torch.maximum(low, low_target))
+    hull = torch.maximum(high, high_target).sub_(torch.minimum(low, low_target))
+    high_side, low_side = (high - high_target).sign_(), (low - low_target).sign_()
+    return overlap, hull, high_side + low_side, high_side.sub_(low_side)
+
+
+def _angle(sizes: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(N,) each: angle between the diagonals times 2 / pi; height of pred plus eps; its square
+    plus that of the width.
+
+    The difference of two arctangents is one: that of the cross over the dot product.
+    """
+    tall, tall_target = (sizes[:, 1] + eps).unbind()
+    width, width_target = sizes[:, 0].unbind()
+    dot = (tall * tall_target).addcmul_(width, width_target)
+    cross = (tall * width_target).addcmul_(width, tall_target, value=-1.0)
+    angle = cross.div_(dot).atan_().mul_(2 / math.pi)
+    return angle, tall, (tall * tall).addcmul_(width, width)

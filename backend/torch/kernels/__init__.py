@@ -1,0 +1,1 @@
+"""Device code that only PyTorch can launch; imported by the functions that launch it."""

@@ -1,0 +1,84 @@
+"""Mistakes in `fused`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tests.conformance.judging import Backend
+from tests.conformance.wrong.registry import register
+
+
+def complete_iou(mistake: str) -> Any:
+    """The plain formula with one mistake."""
+
+    def build(b: Backend) -> Any:
+        ops = b.ops
+
+        def axis(pred: Any, target: Any, index: int) -> tuple[Any, Any]:
+            """Overlap and hull along an axis."""
+            low = pred[:, index] - pred[:, index + 2] / 2
+            high = pred[:, index] + pred[:, index + 2] / 2
+            other_low = target[:, index] - target[:, index + 2] / 2
+            other_high = target[:, index] + target[:, index + 2] / 2
+            if mistake == "gives a tie to the target":
+                other_high = ops.where(high >= other_high, other_high - 1e-13, other_high)
+            overlap = ops.minimum(high, other_high) - ops.maximum(low, other_low)
+            hull = ops.maximum(high, other_high) - ops.minimum(low, other_low)
+            return overlap, hull
+
+        def wrong(pred: Any, target: Any, eps: float = 1e-7) -> Any:
+            if mistake != "repeats a single row" or pred.shape[0] != 1:
+                b.fused.complete_iou(pred, target)
+            if mistake == "fails for no boxes" and pred.shape[0] == 0:
+                raise AssertionError("division by zero")
+            if mistake == "knows one eps":
+                eps = 1e-7
+            if mistake == "divides by zero":
+                eps = 0.0
+            if mistake != "moves the target":
+                target = target.detach()
+            overlap, hull = zip(*(axis(pred, target, index) for index in (0, 1)), strict=True)
+            if mistake != "multiplies two gaps":
+                overlap = tuple(ops.clamp(x, low=0.0) for x in overlap)
+            intersection = overlap[0] * overlap[1]
+            area = pred[:, 2] * pred[:, 3] + target[:, 2] * target[:, 3]
+            iou = intersection / (area - intersection + eps)
+            if mistake == "is IoU":
+                return iou
+            offset = pred - target
+            distance = offset[:, 0] ** 2 + offset[:, 1] ** 2
+            distance = distance / (hull[0] ** 2 + hull[1] ** 2 + eps)
+            angle = ops.atan(target[:, 2] / (target[:, 3] + eps)) - ops.atan(
+                pred[:, 2] / (pred[:, 3] + eps)
+            )
+            aspect = angle**2 * (4 / math.pi**2)
+            alpha = aspect / (aspect + ops.clamp(1.0 - iou, low=0.0) + eps)
+            if mistake != "follows the trade-off":
+                alpha = alpha.detach()
+            return iou - distance - aspect * alpha
+
+        return wrong
+
+    return build
+
+
+register(
+    (
+        *(
+            ("fused.complete_iou", mistake, complete_iou(mistake))
+            for mistake in (
+                "repeats a single row",
+                "fails for no boxes",
+                "knows one eps",
+                "divides by zero",
+                "moves the target",
+                "multiplies two gaps",
+                "is IoU",
+                "follows the trade-off",
+                "gives a tie to the target",
+            )
+        ),
+        ("fused.implementation", "says nothing", lambda b: lambda device: ""),
+    )
+)
