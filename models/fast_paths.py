@@ -30,8 +30,8 @@ def choose_box_iou(device: str) -> BoxIou:
     proved = is_proved(
         f"--bbox_iou_optim on {device}",
         fused.implementation(device),
-        lambda: _probe(fused.complete_iou, device),
-        lambda: _probe(complete_iou, device),
+        lambda: probe_box_iou(fused.complete_iou, device),
+        lambda: probe_box_iou(complete_iou, device),
         CIOU_TOLERANCE,
     )
     return fused.complete_iou if proved else complete_iou
@@ -72,7 +72,7 @@ def _difference(
     return ""
 
 
-def _probe(box_iou: BoxIou, device: str) -> dict[str, np.ndarray]:
+def probe_box_iou(box_iou: BoxIou, device: str) -> dict[str, np.ndarray]:
     """CIoU of some boxes, the gradient by one of each pair, and where that is finite.
 
     Gradients of equal boxes are compared in that last way only: at a tie of edges there are many.

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 # Run on the user's own Python before anything is installed.
 SETUP_FILES = ["environments", "errors", "installation", "interpreters", "suites"]
 # pip comes with Python; the CUDA build of torch adds the rest, pinned by its own metadata.
-UNPINNED = re.compile(r"pip|nvidia-.*|cuda-.*|triton")
+UNPINNED = re.compile(r"pip|nvidia-.*|cuda-.*")
 
 
 def canonical(name: str) -> str:

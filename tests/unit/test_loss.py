@@ -16,10 +16,10 @@ NO_TARGETS = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 
 ONE_TARGET = Targets(np.array([1]), np.array([2]), np.array([[0.5, 0.5, 0.2, 0.3]], np.float32))
 
 
-def make_loss(num_classes):
+def make_loss(num_classes, box_iou=complete_iou):
     model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes))
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    return DetectionLoss(model.head, LossGains.scaled(hyp, 3, num_classes, 64))
+    return DetectionLoss(model.head, LossGains.scaled(hyp, 3, num_classes, 64), box_iou)
 
 
 def raw_maps(num_classes, dtype=np.float64, images=2, seed=0):

@@ -1,0 +1,140 @@
+"""The fused complete IoU equals the plain formula, value and gradient, alone and in the loss."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from backend import autograd, fused, ops
+from models.heads.anchor.ciou import complete_iou
+from tests.shared_files import shared_path
+from tests.unit.test_loss import NO_TARGETS, make_loss, raw_maps
+from utils.data.loader import Targets
+
+# Of the largest value; the two forms take the same steps but for the difference of two angles.
+# In float32 that difference cancels digits in the plain form.
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
+
+
+def boxes(count, spread, smallest, largest, seed):
+    """(count, 4) cxcywh: centres within the spread, sides from smallest to largest."""
+    random = np.random.default_rng(seed)
+    sides = np.exp(random.uniform(np.log(smallest), np.log(largest), (count, 2)))
+    return np.concatenate([random.uniform(-spread, spread, (count, 2)), sides], axis=1)
+
+
+def family(name):
+    """Pairs (N, 4) of boxes of one kind, float64."""
+    first, second = boxes(300, 3, 0.5, 20, seed=0), boxes(300, 3, 0.5, 20, seed=1)
+    thin = [1, 1, 1, 1e-4]
+    return {
+        "random": (first, second),
+        "identical": (first, first.copy()),
+        "nested": (first * [1, 1, 0.4, 0.7], first),
+        "disjoint": (first, second + [100, 0, 0, 0]),
+        "far apart": (first, second + [1e5, 1e5, 0, 0]),
+        "touching": (np.round(first), np.round(first) + [1, 0, 0, 0] * np.round(first[:, 2:3])),
+        "on a grid": (np.round(first), np.round(second)),
+        "huge": (first * 1e6, second * 1e6),
+        "huge beside tiny": (first * 1e6, second * 1e-3),
+        "tiny": (first * 1e-3, second * 1e-3),
+        "thin": (first * thin, second),
+        "without width": (first * [1, 1, 0, 1], second),
+        "without area": (first * [1, 1, 0, 0], second * [1, 1, 0, 0]),
+        "points that coincide": (first * [1, 1, 0, 0], first * [1, 1, 0, 0]),
+        "none": (first[:0], second[:0]),
+    }[name]
+
+
+FAMILIES = (
+    "random", "identical", "nested", "disjoint", "far apart", "touching", "on a grid", "huge",
+    "huge beside tiny", "tiny", "thin", "without width", "without area", "points that coincide",
+    "none",
+)  # fmt: skip
+
+
+def value_and_gradient(box_iou, pred, target):
+    """CIoU (N,) and the gradient (N, 4) of a weighted sum, as arrays."""
+    variable = autograd.variable(pred)
+    iou = box_iou(variable, ops.tensor(target))
+    weights = np.linspace(0.5, 2, len(pred), dtype=pred.dtype)
+    (gradient,) = autograd.gradients(ops.sum(iou * ops.tensor(weights)), [variable])
+    return ops.to_numpy(iou), ops.to_numpy(gradient)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_value_and_gradient_equal_those_of_the_plain_formula(name, dtype):
+    pred, target = (array.astype(dtype) for array in family(name))
+    value, gradient = value_and_gradient(fused.complete_iou, pred, target)
+    wanted, slope = value_and_gradient(complete_iou, pred, target)
+    assert value.dtype == gradient.dtype == dtype
+    np.testing.assert_allclose(value, wanted, rtol=0, atol=TOLERANCE[dtype])
+    # Of the largest entry of its row, or of what moving a box by its longest side would make.
+    longest = np.concatenate([pred[:, 2:], target[:, 2:]], axis=1).max(axis=1, initial=1e-9)
+    scale = np.maximum(np.abs(slope).max(axis=1, initial=0), 1 / longest)
+    np.testing.assert_allclose(gradient / scale[:, None], slope / scale[:, None],
+        rtol=0, atol=TOLERANCE[dtype])  # fmt: skip
+
+
+def test_value_and_gradient_are_the_stored_ones():
+    stored = np.load(shared_path("golden/nms/boxes.npz"))
+    first = autograd.variable(stored["iou_a"].astype(np.float64))
+    iou = fused.complete_iou(first, ops.tensor(stored["iou_b"].astype(np.float64)))
+    (gradient,) = autograd.gradients(ops.sum(iou), [first])
+    # The stored formula leaves eps out of width / height, and it is that of 1 - CIoU.
+    np.testing.assert_allclose(ops.to_numpy(iou), stored["ciou_fp64"], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(-ops.to_numpy(gradient), stored["ciou_grad_fp64"], rtol=0, atol=1e-6)
+
+
+def test_the_gradient_of_each_row_is_scaled_by_what_comes_from_outside():
+    pred, target = family("random")
+    variable = autograd.variable(pred)
+    iou = fused.complete_iou(variable, ops.tensor(target))
+    (of_square,) = autograd.gradients(ops.sum(iou * iou), [variable])
+    again = fused.complete_iou(variable, ops.tensor(target))
+    (of_sum,) = autograd.gradients(ops.sum(again), [variable])
+    wanted = 2 * ops.to_numpy(iou)[:, None] * ops.to_numpy(of_sum)
+    np.testing.assert_allclose(ops.to_numpy(of_square), wanted, rtol=1e-12)
+
+
+def test_nothing_is_recorded_where_no_gradient_is_wanted():
+    pred, target = map(ops.tensor, family("random"))
+    assert not fused.complete_iou(pred, target).requires_grad
+    with autograd.no_grad():
+        variable = autograd.variable(family("random")[0])
+        assert not fused.complete_iou(variable, target).requires_grad
+
+
+SEVERAL_LEVELS = Targets(
+    np.array([0, 1, 1]),
+    np.array([2, 0, 1]),
+    np.array([[0.3, 0.6, 0.2, 0.3], [0.7, 0.2, 0.9, 0.8], [0.5, 0.5, 0.3, 0.2]], np.float32),
+)
+LARGE_ONLY = Targets(np.array([0]), np.array([2]), np.array([[0.5, 0.5, 0.9, 0.9]], np.float32))
+
+
+@pytest.mark.parametrize("targets", [SEVERAL_LEVELS, LARGE_ONLY, NO_TARGETS])
+def test_the_loss_and_its_gradients_equal_the_plain_ones(targets):
+    results = []
+    for box_iou in (complete_iou, fused.complete_iou):
+        maps = raw_maps(3)
+        terms = make_loss(3, box_iou)(maps, targets)
+        gradients = autograd.gradients(terms.total, maps)
+        results.append([ops.to_numpy(x) for x in (*terms, *gradients)])
+    for found, wanted in zip(*results, strict=True):
+        # float64 throughout.
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("targets", [SEVERAL_LEVELS, LARGE_ONLY, NO_TARGETS])
+def test_the_loss_calls_the_iou_once_for_all_levels(targets):
+    calls = []
+
+    def counted(pred, target):
+        calls.append(pred.shape[0])
+        return complete_iou(pred, target)
+
+    make_loss(3, counted)(raw_maps(3), targets)
+    assert len(calls) == 1
+    assert (calls[0] > 0) == (targets is not NO_TARGETS)

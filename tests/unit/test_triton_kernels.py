@@ -1,0 +1,37 @@
+"""The Triton kernels without a GPU: interpreted they compute what is promised, and they compile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import backend
+
+pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="only PyTorch launches Triton's")
+
+
+def run(module: str, **environment: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", f"tests.unit.{module}"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_interpreted_kernels_pass_every_check_of_the_contract() -> None:
+    (line,) = run("interpreted_kernels")
+    assert int(line.split()[0]) >= 8
+
+
+def test_kernels_compile_to_machine_code(tmp_path: Path) -> None:
+    lines = run("compiled_kernels", TRITON_CACHE_DIR=str(tmp_path))
+    assert len(lines) == 3
+    assert all(int(size) > 1000 for line in lines for size in line.split()[2:])
