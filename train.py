@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import backend
-from backend import autograd, nn, ops, optim
-from backend.contract import Optimizer, Tensor
+from backend import autograd, nn, ops
+from backend.contract import Optimizer
 from models.ema import ModelEMA
+from models.optimizer import build_optimizer, parameter_groups
 from utils.checkpoint import Checkpoint, Header, load_weights, model_document, save_checkpoint
 from utils.command import run_command
 from utils.config import (
@@ -248,35 +249,6 @@ def build_state(
         device=device,
         dtype=dtype,
     )
-
-
-def build_optimizer(
-    config: TrainConfig, hyp: Hyperparameters, groups: list[tuple[dict[str, Tensor], float]]
-) -> Optimizer:
-    """The optimizer of --optimizer; UserError for a momentum that cannot be Adam's beta1."""
-    if config.optimizer == "SGD":
-        return optim.SGD(groups)
-    for name in ("momentum", "warmup_momentum"):
-        if getattr(hyp, name) >= 1:
-            raise UserError(
-                f"{name}: {getattr(hyp, name)} in --hyp is beta1 of {config.optimizer}, which "
-                "must be below 1; the public value is 0.937"
-            )
-    return {"Adam": optim.Adam, "AdamW": optim.AdamW}[config.optimizer](groups)
-
-
-def parameter_groups(model: Detector, weight_decay: float) -> list[tuple[dict[str, Tensor], float]]:
-    """The three public groups: biases, convolution weights (decayed), BatchNorm weights.
-
-    Frozen parameters are in none of them.
-    """
-    biases, weights, norms = {}, {}, {}
-    for name, parameter in nn.named_parameters(model):
-        if not parameter.requires_grad:
-            continue
-        group = biases if name.endswith(".bias") else weights if parameter.ndim > 1 else norms
-        group[name] = parameter
-    return [(biases, 0.0), (weights, weight_decay), (norms, 0.0)]
 
 
 def read_losses(terms: LossTerms, state: TrainState, batch: Batch) -> np.ndarray:

@@ -16,8 +16,9 @@ from models.ema import ModelEMA
 from models.graph import read_model_yaml
 from models.heads.anchor.assign import assign_targets
 from models.heads.anchor.loss import DetectionLoss, LossGains
+from models.optimizer import parameter_groups
 from tests.shared_files import shared_path
-from train import GRADIENT_NORM_LIMIT, parameter_groups
+from train import GRADIENT_NORM_LIMIT
 from utils.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loader import Targets
 from utils.report import StageTimer

@@ -9,8 +9,9 @@ from backend import nn, optim
 from models.detector import Detector
 from models.freezing import frozen_names
 from models.graph import read_model_yaml
+from models.optimizer import parameter_groups
 from tests.small import write_small_dataset, write_small_model
-from train import build_state, parameter_groups, train_step
+from train import build_state, train_step
 from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 from utils.data.augment import AugmentConfig
 from utils.data.loader import TrainLoader

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backend import autograd, optim
-from train import build_optimizer
+from models.optimizer import build_optimizer
 from utils.config import (
     DEFAULT_HYPERPARAMETERS,
     OPTIMIZERS,
