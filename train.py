@@ -20,6 +20,7 @@ import backend
 from backend import autograd, nn, ops
 from backend.contract import Optimizer
 from models.ema import ModelEMA
+from models.multi_tensor import choose_updates
 from models.optimizer import build_optimizer, parameter_groups
 from utils.checkpoint import Checkpoint, Header, load_weights, model_document, save_checkpoint
 from utils.command import run_command
@@ -240,11 +241,13 @@ def build_state(
         hyp, len(model.head.strides), model.spec.num_classes, config.image_size
     )
     box_iou = choose_box_iou(device) if config.bbox_iou_optim else complete_iou
+    updates = choose_updates(config, device, dtype)
+    groups = parameter_groups(model, schedule.weight_decay)
     return TrainState(
         model=model,
-        ema=ModelEMA(model),
+        ema=ModelEMA(model, updates.average),
         loss=DetectionLoss(model.head, gains, box_iou),
-        optimizer=build_optimizer(config, hyp, parameter_groups(model, schedule.weight_decay)),
+        optimizer=build_optimizer(config, hyp, groups, updates.optimizers),
         schedule=schedule,
         device=device,
         dtype=dtype,

@@ -1,4 +1,4 @@
-"""What everyone imports: `from backend import ops, nn, optim, fused, autograd, device`.
+"""What everyone imports: `from backend import ops, nn, optim, autograd, device`, and more.
 
 Each name is a namespace that finds its functions in the chosen backend on first use; importing
 this package imports no framework. `backend.use(name)` chooses one explicitly.
@@ -19,7 +19,18 @@ else:
 ops = cast("contract.Ops", Namespace("ops"))
 optim = cast("contract.Optim", Namespace("optim"))
 fused = cast("contract.Fused", Namespace("fused"))
+multi_tensor = cast("contract.MultiTensor", Namespace("multi_tensor"))
 autograd = cast("contract.Autograd", Namespace("autograd"))
 device = cast("contract.Device", Namespace("device"))
 
-__all__ = ["BackendError", "autograd", "device", "fused", "nn", "ops", "optim", "use"]
+__all__ = [
+    "BackendError",
+    "autograd",
+    "device",
+    "fused",
+    "multi_tensor",
+    "nn",
+    "ops",
+    "optim",
+    "use",
+]

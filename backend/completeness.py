@@ -23,8 +23,10 @@ def missing(name: str) -> list[str]:
         for module, promised in contract.MODULES.items()
         for line in _compare(module, found[module], promised)
     ]
-    for name in members(contract.Optim):
-        lines += _compare(f"optim.{name}", getattr(found["optim"], name, None), contract.Optimizer)
+    for module in ("optim", "multi_tensor"):
+        for name in members(contract.Optim):
+            optimizer = getattr(found[module], name, None)
+            lines += _compare(f"{module}.{name}", optimizer, contract.Optimizer)
     # The methods of these are the frameworks' own: that they are there is all that is asked.
     lines += _absent("Tensor", found["ops"].zeros((1,)), contract.Tensor)
     for module_class in (contract.NN.Module, contract.NN.ModuleList, contract.NN.Sequential):

@@ -285,6 +285,14 @@ class NN(Protocol):
         """Parameters and buffers by dotted name: detached, sharing memory with the module."""
 
     @staticmethod
+    def float_tensors(module: Any) -> Callable[[], list[Tensor]]:
+        """A function that lists the float parameters and buffers, in the order of the state.
+
+        Finding where they are kept takes most of the time, so that is done once. The function
+        gives those that are there when it is called: also after `place` or a loaded state.
+        """
+
+    @staticmethod
     def state_arrays(module: Any) -> dict[str, np.ndarray]:
         """Copies of parameters and buffers by dotted name, in the public order."""
 
@@ -393,6 +401,32 @@ class Fused(Protocol):
 
     def implementation(self, device: str) -> str:
         """A few words for the log: what computes `complete_iou` of float32 on a device."""
+class MultiTensor(Protocol):
+    """The updates of `Optim` and `Ops` for many tensors together: in few launches on a GPU.
+
+    The same promises and the same state; the values agree to rounding.
+    """
+
+    def SGD(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
+        """As `Optim.SGD`."""
+
+    def Adam(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
+        """As `Optim.Adam`."""
+
+    def AdamW(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
+        """As `Optim.AdamW`."""
+
+    def ema_update_(
+        self, averages: Sequence[Tensor], values: Sequence[Tensor], decay: float
+    ) -> None:
+        """As `Ops.ema_update_`.
+
+        Moving the memory of a tensor that was given before (`tensor.data = ...`) is for
+        `nn.place` alone.
+        """
+
+    def describe(self, optimizer: str, device: str) -> str:
+        """One line for the log: what updates weights and averages on a device."""
 
 
 class Stage(Protocol):
@@ -473,6 +507,7 @@ MODULES: dict[str, type] = {
     "nn": NN,
     "optim": Optim,
     "fused": Fused,
+    "multi_tensor": MultiTensor,
     "autograd": Autograd,
     "device": Device,
 }

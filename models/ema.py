@@ -6,6 +6,7 @@ Before: `train.py::train_step` calls `update` after each optimizer step.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from backend import nn, ops
@@ -13,6 +14,8 @@ from backend.contract import Tensor
 
 if TYPE_CHECKING:
     from models.detector import Detector
+
+Average = Callable[[Sequence[Tensor], Sequence[Tensor], float], None]  # as `Ops.ema_update_`
 
 DECAY = 0.9999
 RAMP = 2000.0  # updates; young averages forget faster
@@ -27,25 +30,22 @@ class ModelEMA:
         updates: how many there were.
     """
 
-    def __init__(self, model: Detector) -> None:
+    def __init__(self, model: Detector, average: Average | None = None) -> None:
+        """The average of a model that is there; `average` does an update, by default the plain."""
         self.model = nn.frozen_copy(model)
         self.updates = 0
-        self._averages = _float_tensors(self.model)
+        self._average = average or ops.ema_update_
+        self._averages = nn.float_tensors(self.model)
+        self._followed, self._values = model, nn.float_tensors(model)
 
     def update(self, model: Detector) -> None:
         """Take the model's present weights in."""
+        if model is not self._followed:
+            self._followed, self._values = model, nn.float_tensors(model)
         self.updates += 1
-        ops.ema_update_(self._averages, _float_tensors(model), decay_after(self.updates))
+        self._average(self._averages(), self._values(), decay_after(self.updates))
 
 
 def decay_after(updates: int) -> float:
     """Decay of an update, from 0 towards DECAY."""
     return DECAY * (1 - math.exp(-updates / RAMP))
-
-
-def _float_tensors(model: Detector) -> list[Tensor]:
-    return [
-        tensor
-        for tensor in nn.state_tensors(model).values()
-        if ops.dtype_of(tensor).startswith("float")
-    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backend import nn, optim
-from backend.contract import Optimizer, Tensor
+from backend.contract import Optim, Optimizer, Tensor
 from utils.config import Hyperparameters, TrainConfig
 from utils.errors import UserError
 
@@ -14,18 +14,21 @@ if TYPE_CHECKING:
 
 
 def build_optimizer(
-    config: TrainConfig, hyp: Hyperparameters, groups: list[tuple[dict[str, Tensor], float]]
+    config: TrainConfig,
+    hyp: Hyperparameters,
+    groups: list[tuple[dict[str, Tensor], float]],
+    optimizers: Optim = optim,
 ) -> Optimizer:
-    """The optimizer of --optimizer; UserError for a momentum that cannot be Adam's beta1."""
+    """The one of --optimizer; UserError for a momentum that cannot be Adam's beta1."""
     if config.optimizer == "SGD":
-        return optim.SGD(groups)
+        return optimizers.SGD(groups)
     for name in ("momentum", "warmup_momentum"):
         if getattr(hyp, name) >= 1:
             raise UserError(
                 f"{name}: {getattr(hyp, name)} in --hyp is beta1 of {config.optimizer}, which "
                 "must be below 1; the public value is 0.937"
             )
-    return {"Adam": optim.Adam, "AdamW": optim.AdamW}[config.optimizer](groups)
+    return getattr(optimizers, config.optimizer)(groups)
 
 
 def parameter_groups(model: Detector, weight_decay: float) -> list[tuple[dict[str, Tensor], float]]:

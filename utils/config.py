@@ -124,6 +124,7 @@ class TrainConfig(RunConfig):
     freeze: tuple[str, ...]
     remap_classes: bool
     bbox_iou_optim: bool
+    multi_tensor_optimizer: bool
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -188,13 +189,9 @@ def parse_train_flags(arguments: Sequence[str] | None = None) -> TrainConfig:
         "several numbers or names (model.24.m): these; BatchNorm statistics go on")  # fmt: skip
     add("--bbox_iou_optim", action="store_true",
         help="fused box loss, where it proves equal to the plain one on the device")  # fmt: skip
-    add("--multi_tensor_optimizer", action="store_true", help="fused update: not available yet")
+    add("--multi_tensor_optimizer", action="store_true",
+        help="update all weights together, and their average; equal to rounding")  # fmt: skip
     flags = parser.parse_args(arguments)
-    if vars(flags).pop("multi_tensor_optimizer"):
-        raise UserError(
-            "--multi_tensor_optimizer selects a fused path that is not built yet; leave the flag "
-            "out: the plain path gives the same numbers"
-        )
     flags.freeze = tuple(flags.freeze)
     return TrainConfig(**vars(flags))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import oneflow
 from oneflow import Tensor
 
 from backend import checks
-from backend.oneflow import ops
+from backend.oneflow import multi_tensor, ops
 from backend.oneflow.device import resolve
 
 Module = oneflow.nn.Module
@@ -89,6 +89,17 @@ def state_tensors(module: Module) -> dict[str, Tensor]:
     return {name: value.detach() for name, value in module.state_dict().items()}
 
 
+def float_tensors(module: Module) -> Callable[[], list[Tensor]]:
+    places = [
+        (kept, name)
+        for part in module.modules()
+        for kept in (part._parameters, part._buffers)
+        for name, x in kept.items()
+        if x is not None and x.is_floating_point() and name not in part._non_persistent_buffers_set
+    ]
+    return lambda: [kept[name] for kept, name in places]
+
+
 def state_arrays(module: Module) -> dict[str, np.ndarray]:
     return {name: ops.to_numpy(value) for name, value in state_tensors(module).items()}
 
@@ -107,6 +118,7 @@ def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
 
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
+    multi_tensor.Memory.placed += 1
     return module.to(resolve(device), ops.dtype_named(dtype))
 
 

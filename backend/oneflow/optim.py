@@ -34,6 +34,10 @@ class NamedState:
         # Zeros, not None: under data parallelism None leaves the old sums in OneFlow's buckets.
         self._optimizer.zero_grad(set_to_none=False)
 
+    def _update(self) -> None:
+        """One step by the settings that the groups of OneFlow's optimizer hold."""
+        self._optimizer.step()
+
     def state_arrays(self) -> dict[str, np.ndarray]:
         return {
             f"{name}.{kind}": ops.to_numpy(state)
@@ -75,7 +79,7 @@ class SGD(NamedState):
             group["lr"] = learning_rate
             group["momentum"] = momentum
             group["nesterov"] = momentum != 0
-        self._optimizer.step()
+        self._update()
 
 
 class Adam(NamedState):
@@ -102,7 +106,7 @@ class Adam(NamedState):
             group["lr"] = found.rate
             group["eps"] = found.epsilon
             group["betas"] = (found.beta1, found.beta2)
-        self._optimizer.step()
+        self._update()
 
     def _shrink(self, learning_rates: Sequence[float]) -> None:
         with oneflow.no_grad():

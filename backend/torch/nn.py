@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -56,6 +56,17 @@ def named_parameters(module: Module) -> Iterator[tuple[str, Tensor]]:
 
 def state_tensors(module: Module) -> dict[str, Tensor]:
     return {name: value.detach() for name, value in module.state_dict().items()}
+
+
+def float_tensors(module: Module) -> Callable[[], list[Tensor]]:
+    places = [
+        (kept, name)
+        for part in module.modules()
+        for kept in (part._parameters, part._buffers)
+        for name, x in kept.items()
+        if x is not None and x.is_floating_point() and name not in part._non_persistent_buffers_set
+    ]
+    return lambda: [kept[name] for kept, name in places]
 
 
 def state_arrays(module: Module) -> dict[str, np.ndarray]:

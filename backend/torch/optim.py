@@ -24,6 +24,7 @@ class NamedState:
     """Groups of parameters by name, and the state tensors of each: `PARAMETER.KIND`."""
 
     KINDS: tuple[str, ...]
+    FUSED: bool | None = None  # None: as PyTorch chooses
 
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
         self._groups = [(dict(group), checks.as_float32(decay)) for group, decay in groups]
@@ -47,12 +48,15 @@ class NamedState:
         checks.optimizer_state(self._state_shapes(), arrays)
         self._state = {
             kind: {
-                name: ops.tensor(arrays[f"{name}.{kind}"], ops.device_of(x)).to(x.dtype)
+                name: torch.empty_like(x).copy_(ops.tensor(arrays[f"{name}.{kind}"]))
                 for name, x in self._parameters.items()
                 if f"{name}.{kind}" in arrays
             }
             for kind in self.KINDS
         }
+
+    def _gradients(self, trained: Mapping[str, Tensor]) -> list[Tensor]:
+        return [x.grad for x in trained.values()]
 
     def _state_shapes(self) -> dict[str, tuple[int, ...]]:
         return {
@@ -76,12 +80,12 @@ class SGD(NamedState):
     def _step_group(
         self, trained: Mapping[str, Tensor], decay: float, learning_rate: float, momentum: float
     ) -> None:
-        states = self._state["momentum"]
-        buffers = [states.get(name) for name in trained]
+        buffers = self._buffers(trained, momentum)
         sgd(
             list(trained.values()),
-            [x.grad for x in trained.values()],
+            self._gradients(trained),
             buffers,
+            fused=self.FUSED,
             weight_decay=decay,
             momentum=checks.as_float32(momentum),
             lr=checks.as_float32(learning_rate),
@@ -90,7 +94,11 @@ class SGD(NamedState):
             maximize=False,
         )
         if momentum != 0:
-            states.update(zip(trained, buffers, strict=True))
+            self._state["momentum"].update(zip(trained, buffers, strict=True))
+
+    def _buffers(self, trained: Mapping[str, Tensor], momentum: float) -> list[Tensor | None]:
+        """Where the momentum is, None before it began."""
+        return [self._state["momentum"].get(name) for name in trained]
 
 
 class Adam(NamedState):
@@ -113,8 +121,7 @@ class Adam(NamedState):
             ):
                 trained = _with_gradient(group)
                 if self.DECOUPLED:
-                    for x in trained.values():
-                        x.mul_(1 - checks.as_float32(learning_rate) * decay)
+                    self._shrink(trained, 1 - checks.as_float32(learning_rate) * decay)
                 self._step_group(trained, 0.0 if self.DECOUPLED else decay, *group_constants)
 
     def _step_group(
@@ -129,13 +136,14 @@ class Adam(NamedState):
         first, second = (self._moments(kind, trained) for kind in MOMENTS)
         adam(
             list(trained.values()),
-            [x.grad for x in trained.values()],
+            self._gradients(trained),
             first,
             second,
             [],
             # After infinitely many updates no bias is corrected: rate and epsilon do that.
-            [torch.tensor(math.inf) for _ in trained],
+            [self._infinity(trained)] * len(trained),
             amsgrad=False,
+            fused=self.FUSED,
             beta1=beta1,
             beta2=beta2,
             lr=rate,
@@ -143,6 +151,14 @@ class Adam(NamedState):
             eps=epsilon,
             maximize=False,
         )
+
+    def _shrink(self, trained: Mapping[str, Tensor], factor: float) -> None:
+        for x in trained.values():
+            x.mul_(factor)
+
+    def _infinity(self, trained: Mapping[str, Tensor]) -> Tensor:
+        # On the CPU, where PyTorch reads it without waiting for the device.
+        return torch.tensor(math.inf)
 
     def _moments(self, kind: str, trained: Mapping[str, Tensor]) -> list[Tensor]:
         """The parameters' moments of one kind, zero before their first gradient."""

@@ -10,6 +10,7 @@ from tests.conformance import (  # noqa: F401
     checks_fused,
     checks_layers,
     checks_modules,
+    checks_multi_tensor,
     checks_network,
     checks_optim,
     checks_shapes,

@@ -67,6 +67,7 @@ class Backend:
         self.nn: Any = backend.nn
         self.optim: Any = backend.optim
         self.fused: Any = backend.fused
+        self.multi_tensor: Any = backend.multi_tensor
         self.autograd: Any = backend.autograd
         self.device: Any = backend.device
         self.tensor: Any = Overlay(None, "_methods", TENSOR_METHODS)

@@ -154,6 +154,14 @@ def set_trainable_that_keeps_gradients(b: Backend) -> Any:
     return set_trainable
 
 
+def float_tensors_of_the_start(b: Backend) -> Any:
+    def float_tensors(module: Any) -> Any:
+        found = [x * 1.0 for x in b.nn.float_tensors(module)()]
+        return lambda: found
+
+    return float_tensors
+
+
 register(
     (
         ("nn.Module", "stays in training mode", module_stuck_in_training),
@@ -181,6 +189,7 @@ register(
             "includes buffers",
             lambda b: lambda module: iter(b.nn.state_tensors(module).items()),
         ),
+        ("nn.float_tensors", "lists what was there", float_tensors_of_the_start),
         (
             "nn.state_tensors",
             "copies",

@@ -1,0 +1,150 @@
+"""Updates of many tensors together under OneFlow; see `contract.MultiTensor`.
+
+On CUDA by OneFlow's multi-tensor kernels, which are float32 only. It has none for a CPU: there
+NumPy updates the tensors' own memory where that is faster than an operation a tensor, which is
+for Adam and the average, not for SGD.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import oneflow
+from oneflow import Tensor
+
+from backend import checks, host_updates
+from backend.adam import AdamConstants
+from backend.oneflow import ops, optim
+from backend.oneflow.device import synchronize
+
+
+class Memory:
+    """The memory of contiguous tensors on the CPU as arrays.
+
+    Looking it up takes longer than most updates, so it is done again for other tensors only, or
+    when a model has been placed, which gives its tensors other memory.
+    """
+
+    placed = 0  # how often a model was
+
+    def __init__(self) -> None:
+        self._placed = 0
+        self._tensors: list[Tensor] = []
+        self._arrays: list[np.ndarray] = []
+
+    def of(self, tensors: Sequence[Tensor]) -> list[np.ndarray]:
+        """Arrays that share memory with the tensors, once all that was queued is done."""
+        synchronize(checks.CPU)
+        if self._placed != Memory.placed or not _same(self._tensors, tensors):
+            self._arrays = [x.detach().numpy() for x in tensors]
+            self._tensors, self._placed = list(tensors), Memory.placed
+        return self._arrays
+
+
+_averaged = Memory()
+
+
+class Fused(optim.NamedState):
+    """OneFlow's fused kernel for each group that it fits; the plain one for the others."""
+
+    def _update(self) -> None:
+        for group in self._optimizer.param_groups:
+            trained = [x for x in group.parameters if x.grad is not None]
+            # No kernel takes an empty list.
+            group["fused"] = bool(trained) and _fit_kernels(trained)
+        super()._update()
+
+
+class SGD(Fused, optim.SGD):
+    """OneFlow's fused SGD where it has one, else the plain one: an operation a tensor."""
+
+
+class Adam(Fused, optim.Adam):
+    """OneFlow's fused Adam where it has one, NumPy's update on a CPU."""
+
+    def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
+        super().__init__(groups)
+        self._memory = Memory()
+
+    def _update(self) -> None:
+        if _on_cpu(self._parameters.values()):
+            self._update_memory()
+        else:
+            super()._update()
+
+    def _update_memory(self) -> None:
+        trained = [
+            (x, group)
+            for group in self._optimizer.param_groups
+            for x in group.parameters
+            if x.grad is not None
+        ]
+        tensors = [y for x, _ in trained for y in (x, *self._moments(x))]
+        arrays = iter(self._memory.of(tensors))
+        for (x, group), weights, first, second in zip(trained, arrays, arrays, arrays, strict=True):
+            constants = AdamConstants(group["lr"], group["eps"], *group["betas"])
+            decay = checks.as_float32(group["weight_decay"])
+            host_updates.adam_(weights, x.grad.numpy(), first, second, decay, constants)
+
+    def _moments(self, x: Tensor) -> list[Tensor]:
+        state = self._optimizer._state[x]
+        for name in self.KINDS:
+            if name not in state:
+                state[name] = ops.zeros(x.shape, ops.dtype_of(x))
+        return [state[name] for name in self.KINDS]
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay."""
+
+    DECOUPLED = True
+
+
+def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
+    checks.equal_counts(len(values), len(averages), "values")
+    tensors = [*averages, *values]
+    if _on_cpu(tensors):
+        arrays = _averaged.of(tensors)
+        for average, value in zip(arrays[: len(averages)], arrays[len(averages) :], strict=True):
+            host_updates.ema_(average, value, 1.0 - decay)
+    elif _fit_kernels(tensors):
+        _ema_on_cuda(averages, values, decay)
+    else:
+        ops.ema_update_(averages, values, decay)
+
+
+def describe(optimizer: str, device: str) -> str:
+    if device != checks.CPU:
+        return f"OneFlow's multi-tensor kernels for {optimizer} and averages on the {device}"
+    how = "one tensor at a time" if optimizer == "SGD" else "by NumPy"
+    return f"OneFlow has no multi-tensor kernel for a CPU: {optimizer} {how}, averages by NumPy"
+
+
+def _ema_on_cuda(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
+    """SGD's kernel: average -= (1 - decay) * (average - value).
+
+    So an average that equals its value stays as it is. `multi_tensor_yolov5_weight_update` adds
+    two products, which rounds it.
+    """
+    with oneflow.no_grad():
+        oneflow._C.multi_tensor_sgd_update(
+            model=list(averages),
+            model_diff=[value.detach() for value in values],
+            scale=-1.0,
+            weight_decay=1.0,
+            learning_rate_val=1.0 - decay,
+        )
+
+
+def _fit_kernels(tensors: Iterable[Tensor]) -> bool:
+    return all(x.is_cuda and x.dtype == oneflow.float32 for x in tensors)
+
+
+def _on_cpu(tensors: Iterable[Tensor]) -> bool:
+    return not any(x.is_cuda for x in tensors)
+
+
+def _same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    return len(tensors) == len(others) and all(map(operator.is_, tensors, others))

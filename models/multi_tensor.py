@@ -1,0 +1,147 @@
+"""--multi_tensor_optimizer: the updates of many tensors together, used where they prove right.
+
+`train.py::build_state` asks `choose_updates`; each fast update is tried on a few small tensors on
+the device of the training, beside the plain one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+
+from backend import autograd, multi_tensor, ops, optim
+from backend.contract import Optim, Tensor
+from models.ema import Average
+from utils.config import TrainConfig
+
+Arrays = Mapping[str, np.ndarray]
+
+# Rounding of three updates of values about 1 is a few 1e-7 of them; a wrong formula is off by
+# more than the smallest learning rate, 0.01.
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
+SHAPES = ((3,), (4, 3, 1, 1), (2000,), (2, 4, 3, 3), (), (7,), (1, 5))
+RATES = ((0.1, 0.02), (0.05, 0.03), (0.01, 0.04))  # per step and group
+MOMENTA = (0.8, 0.9, 0.0)
+
+log = logging.getLogger("train")
+
+
+class Updates(NamedTuple):
+    """What updates the weights, and what their average."""
+
+    optimizers: Optim
+    average: Average
+
+
+def choose_updates(config: TrainConfig, device: str, dtype: str) -> Updates:
+    """The plain updates, or with the flag the fast ones that agree with them; one line says."""
+    plain = Updates(optim, ops.ema_update_)
+    if not config.multi_tensor_optimizer:
+        return plain
+    name, flag = config.optimizer, "--multi_tensor_optimizer"
+    fast_step = is_proved(
+        f"{flag}, {name}",
+        lambda: try_optimizer(multi_tensor, name, device, dtype),
+        lambda: try_optimizer(optim, name, device, dtype),
+        TOLERANCE[dtype],
+    )
+    fast_average = is_proved(
+        f"{flag}, average of the weights",
+        lambda: try_average(multi_tensor.ema_update_, device, dtype),
+        lambda: try_average(ops.ema_update_, device, dtype),
+        TOLERANCE[dtype],
+    )
+    if fast_step and fast_average:
+        log.info("%s: %s; equal to the plain path", flag, multi_tensor.describe(name, device))
+    return Updates(
+        multi_tensor if fast_step else optim,
+        multi_tensor.ema_update_ if fast_average else ops.ema_update_,
+    )
+
+
+def is_proved(
+    name: str, run_fast: Callable[[], Arrays], run_plain: Callable[[], Arrays], tolerance: float
+) -> bool:
+    """Whether the fast path runs here and gives the plain one's arrays; if not, a line says why.
+
+    Args:
+        tolerance: relative to the largest value of each array.
+    """
+    plain = run_plain()
+    try:
+        fast = run_fast()
+    # Whatever a framework raises for a kernel that it lacks or cannot start.
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        log.info("%s: the plain path is used, since the fast one fails: %s", name, reason)
+        return False
+    wrong = [key for key, array in plain.items() if not _agrees(fast.get(key), array, tolerance)]
+    if wrong:
+        log.info("%s: the plain path is used, since the fast one differs in %s", name, wrong[0])
+    return not wrong
+
+
+def _agrees(found: np.ndarray | None, wanted: np.ndarray, tolerance: float) -> bool:
+    if found is None or found.shape != wanted.shape:
+        return False
+    largest = np.abs(wanted).max(initial=0.0)
+    return bool((np.abs(found - wanted) <= tolerance * largest).all())
+
+
+def try_optimizer(optimizers: Optim, name: str, device: str, dtype: str) -> Arrays:
+    """Weights and state after three steps, one tensor of them without a gradient."""
+    weights = _weights(device, dtype)
+    names = list(weights)
+    groups = [({n: weights[n] for n in names[half::2]}, (0.1, 0.0)[half]) for half in (0, 1)]
+    optimizer = getattr(optimizers, name)(groups)
+    for step, (rates, momentum) in enumerate(zip(RATES, MOMENTA, strict=True)):
+        optimizer.zero_grad()
+        _backward({n: weights[n] for n in names[1:]}, _arrays(dtype, seed=step + 1))
+        optimizer.step(rates, momentum)
+    return {n: ops.to_numpy(x) for n, x in weights.items()} | optimizer.state_arrays()
+
+
+def try_average(average: Average, device: str, dtype: str) -> Arrays:
+    """Averages after three updates, and how far some moved from values that they equal."""
+    averages, values, equal = (
+        [ops.tensor(array, device) for array in _arrays(dtype, seed).values()] for seed in (0, 1, 0)
+    )
+    kept = [ops.tensor(array, device) for array in _arrays(dtype, seed=0).values()]
+    for decay in (0.0005, 0.3, 0.9999):
+        average([*averages, *kept], [*values, *equal], decay)
+    moved = [ops.to_numpy(x - y) for x, y in zip(kept, equal, strict=True)]
+    found = {f"average {index}": ops.to_numpy(x) for index, x in enumerate(averages)}
+    return found | {f"equal average {index}": array for index, array in enumerate(moved)}
+
+
+def _arrays(dtype: str, seed: int) -> dict[str, np.ndarray]:
+    random = np.random.Generator(np.random.Philox(seed))
+    return {
+        f"tensor {index}": np.asarray(random.uniform(-1, 1, shape)).astype(dtype)
+        for index, shape in enumerate(SHAPES)
+    }
+
+
+def _weights(device: str, dtype: str) -> dict[str, Tensor]:
+    arrays = _arrays(dtype, seed=0)
+    return {name: autograd.variable(array, device) for name, array in arrays.items()}
+
+
+def _backward(weights: Mapping[str, Tensor], gradients: Arrays) -> None:
+    """Give the weights these gradients, by way of a loss that has them."""
+    terms = []
+    for name, x in weights.items():
+        terms.append(ops.sum(x * ops.tensor(gradients[name], ops.device_of(x))))
+    total = ops.sum(ops.stack(terms))
+    autograd.value_and_backward(
+        lambda images: images,
+        lambda predictions, targets: SimpleNamespace(total=total),
+        total,
+        None,
+        lambda stage: nullcontext(),
+    )
