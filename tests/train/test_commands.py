@@ -152,7 +152,6 @@ def test_several_processes_are_refused(inputs, tmp_path, monkeypatch):
         (["--img", "100"], "--img 100 is no multiple of the model's stride 32; use 128"),
         (["--device", "7"], "--device '7' is not there"),
         (["--seed", str(2**64)], "--seed 18446744073709551616"),
-        (["--bbox_iou_optim"], "--bbox_iou_optim"),
         (["--weights", "yolov5n.pt"], "yolov5n.pt"),
         (["--backend", "tensorflow"], "tensorflow"),
         (["--evolve"], "--evolve"),

@@ -95,9 +95,9 @@ def test_the_coco_file_is_written_only_when_asked():
     assert parse_val_flags(["--weights", "W", "--save-json"]).save_json is True
 
 
-def test_the_fused_box_loss_parses_and_says_that_it_is_not_built():
-    with pytest.raises(UserError, match="--bbox_iou_optim selects a fused path that is not built"):
-        parse_train_flags([*MODEL, "--bbox_iou_optim"])
+def test_the_fused_box_loss_is_chosen_by_its_flag_alone():
+    assert parse_train_flags([*MODEL]).bbox_iou_optim is False
+    assert parse_train_flags([*MODEL, "--bbox_iou_optim"]).bbox_iou_optim is True
 
 
 def test_the_multi_tensor_updates_are_chosen_by_their_flag_alone():
