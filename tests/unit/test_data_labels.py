@@ -10,7 +10,7 @@ from PIL import Image
 
 from tests.shared_files import shared_path
 from utils.data.image_header import BrokenImageError, read_image_size
-from utils.data.label_file import label_path, read_labels
+from utils.data.label_file import label_path, parse_labels, read_label_bytes
 from utils.data.labels import scan_samples
 from utils.data.sources import DatasetError, list_images
 
@@ -114,9 +114,9 @@ def test_polygons_of_real_images_lie_on_their_boxes():
     differences = []
     for polygons in sorted(shared_path("data/coco256/labels-seg/val2017").glob("*.txt")):
         # The polygon files number the classes as COCO itself does, up to 90.
-        _, from_polygons, _ = read_labels(polygons, num_classes=91)
+        _, from_polygons, _ = parse_labels(read_label_bytes(polygons), num_classes=91)
         boxes_file = shared_path("data/coco256/labels/val2017") / polygons.name
-        _, boxes, _ = read_labels(boxes_file, num_classes=80)
+        _, boxes, _ = parse_labels(read_label_bytes(boxes_file), num_classes=80)
         distances = np.abs(from_polygons[:, None] - boxes[None]).max(axis=2)
         differences.extend(distances.min(axis=1))
     assert len(differences) == 712

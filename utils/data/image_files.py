@@ -1,4 +1,4 @@
-"""Folders and list files -> the paths of images.
+"""Folders, list files and record files -> images.
 
 Before: `dataset_yaml`. After: `labels.scan_samples`.
 """
@@ -8,45 +8,62 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from utils.errors import UserError
+from utils.data.errors import DatasetError
+from utils.data.records.contents import RecordImage, find_record_files, read_record_images
+from utils.data.records.layout import SUFFIX as RECORD_SUFFIX
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 
 
-class DatasetError(UserError):
-    """A dataset that cannot be used as it is; the text says what to change."""
-
-
-def list_images(entries: Sequence[Path]) -> list[Path]:
-    """The image files of folders (searched recursively, sorted) and list files (in their order).
+def list_images(entries: Sequence[Path]) -> list[Path | RecordImage]:
+    """The images of folders (searched recursively, sorted) and list files (in their order).
 
     Relative lines of a list file start at the list's own folder. Whether a file exists and can
-    be read is for `labels.scan_samples` to find out.
+    be read is for `labels.scan_samples` to find out. A record file, or a folder of record files,
+    gives the images in them.
 
     Raises:
-        DatasetError: an entry cannot be read, or holds no image.
+        DatasetError: an entry cannot be read, or holds no image, or images beside record files.
     """
     return [image for entry in entries for image in _images_of(entry)]
 
 
-def _images_of(entry: Path) -> list[Path]:
-    images = sorted(_search(entry)) if entry.is_dir() else _read_list(entry)
+def _images_of(entry: Path) -> Sequence[Path | RecordImage]:
+    images: Sequence[Path | RecordImage]
+    if record_files := find_record_files(entry):
+        _check_no_images(entry)
+        images = [image for path in record_files for image in read_record_images(path)]
+    else:
+        images = sorted(_search(entry)) if entry.is_dir() else _read_list(entry)
     if not images:
         raise DatasetError(no_images_text(entry))
     return images
 
 
 def has_images(entry: Path) -> bool:
-    """Whether an entry is a list file, or a folder with an image; stops at the first one."""
-    return entry.is_file() or any(True for _ in _search(entry))
+    """Whether an entry is a file, or a folder with an image or a record file."""
+    return entry.is_file() or any(_search(entry)) or bool(find_record_files(entry))
 
 
 def no_images_text(entry: Path) -> str:
     """The text for an entry without images."""
+    if entry.suffix == RECORD_SUFFIX:
+        return f"{entry} holds no image; pack a dataset that has some"
     if entry.is_file():
         return f"{entry} lists no image; write the path of one image on each line"
     suffixes = " ".join(sorted(IMAGE_SUFFIXES))
-    return f"{entry} holds no image; put files there that end in {suffixes}"
+    return (
+        f"{entry} holds no image; put files there that end in {suffixes}, "
+        f"or record files that end in {RECORD_SUFFIX}"
+    )
+
+
+def _check_no_images(entry: Path) -> None:
+    if image := next(_search(entry), None):
+        raise DatasetError(
+            f"{entry} holds record files and also images, {image} among them; name the folder of "
+            "one or the other, or list both"
+        )
 
 
 def _search(folder: Path) -> Iterator[Path]:
@@ -58,6 +75,7 @@ def _read_list(path: Path) -> list[Path]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
-            f"{path}: a folder of images, or a text file that lists them, is needed: {error}"
+            f"{path}: a folder of images, a text file that lists them, or a record file that ends "
+            f"in {RECORD_SUFFIX}, is needed: {error}"
         ) from error
     return [path.parent / line.strip() for line in lines if line.strip()]

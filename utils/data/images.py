@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
+from utils.data.image_bytes import read_image_bytes
 from utils.data.image_files import DatasetError
 from utils.data.labels import Sample
 from utils.data.letterbox import Letterbox, letterbox
@@ -33,13 +34,9 @@ def read_image(sample: Sample) -> LabelledImage:
     """Decode a sample's image and put its boxes into pixels.
 
     Raises:
-        DatasetError: the file cannot be decoded, or no longer has the size of the scan.
+        DatasetError: the image cannot be read or decoded, or no longer has the size of the scan.
     """
-    try:
-        # Through NumPy: OpenCV ends the process for a file name that is not UTF-8.
-        image = cv2.imdecode(np.fromfile(sample.image_path, np.uint8), cv2.IMREAD_COLOR)
-    except OSError as error:
-        raise DatasetError(f"{sample.image_path}: cannot be read: {error.strerror}") from error
+    image = cv2.imdecode(read_image_bytes(sample), cv2.IMREAD_COLOR)
     if image is None:
         raise DatasetError(f"{sample.image_path}: the image cannot be decoded; repair or remove it")
     if image.shape[:2] != (sample.height, sample.width):

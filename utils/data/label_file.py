@@ -28,29 +28,44 @@ def label_path(image_path: Path) -> Path:
     return Path(*parts).with_suffix(".txt")
 
 
-def read_labels(path: Path, num_classes: int) -> tuple[np.ndarray, np.ndarray, int]:
+def read_label_bytes(path: Path) -> bytes | None:
+    """The content of a label file; None when there is no such file.
+
+    Raises:
+        BrokenLabelError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BrokenLabelError(str(error)) from error
+
+
+def parse_labels(content: bytes | None, num_classes: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Read lines of `class cx cy w h`, or `class x1 y1 x2 y2 x3 y3 ...` (a polygon), normalised.
+
+    Args:
+        content: of a label file, UTF-8; None when there is none.
 
     Returns:
         class_index (M,) int64, boxes_cxcywh_norm (M, 4) float32, and how many repeated rows were
-        dropped; nothing of each when there is no such file.
+        dropped; nothing of each without content.
 
     Raises:
         BrokenLabelError: the first line that breaks the format, and how.
     """
-    rows = [_parse_line(number, line, num_classes) for number, line in _lines_of(path)]
+    rows = [_parse_line(number, line, num_classes) for number, line in _lines_of(content)]
     unique = list(dict.fromkeys(rows))
     table = np.array(unique, np.float64).reshape(-1, 5)
     boxes = table[:, 1:].clip(0, 1).astype(np.float32)
     return table[:, 0].astype(np.int64), boxes, len(rows) - len(unique)
 
 
-def _lines_of(path: Path) -> list[tuple[int, str]]:
+def _lines_of(content: bytes | None) -> list[tuple[int, str]]:
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
-        return []
-    except (OSError, UnicodeDecodeError) as error:
+        lines = (content or b"").decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
         raise BrokenLabelError(str(error)) from error
     return [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
 

@@ -1,4 +1,4 @@
-"""Image paths -> samples with checked labels, and a report of what is broken.
+"""Images -> samples with checked labels, and a report of what is broken.
 
 Before: `image_files.list_images`. After: `images.read_image`, in the loader's workers.
 """
@@ -14,9 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.image_files import DatasetError
+from utils.data.errors import DatasetError
 from utils.data.image_header import BrokenImageError, read_image_size
-from utils.data.label_file import BrokenLabelError, label_path, read_labels
+from utils.data.label_file import (
+    BrokenLabelError,
+    label_path,
+    parse_labels,
+    read_label_bytes,
+)
+from utils.data.records.contents import RecordImage
+from utils.data.records.layout import RecordPlace
 
 _SHOWN_PROBLEMS = 5
 
@@ -30,16 +37,54 @@ class Sample:
     width: int
     class_index: np.ndarray  # (M,) int64
     boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
+    record: RecordPlace | None = None  # where the image lies in a record file, if it does
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """An image in a file of its own; of the same shape as `records.contents.RecordImage`."""
+
+    path: Path
+    place = None
+
+    @property
+    def label_path(self) -> Path:
+        return label_path(self.path)
+
+    def read_size(self) -> tuple[int, int]:
+        """(height, width) in pixels; BrokenImageError."""
+        return read_image_size(self.path)
+
+    def read_labels(self) -> bytes | None:
+        """The label file's content, None when there is none; BrokenLabelError."""
+        return read_label_bytes(self.label_path)
 
 
 class ScanReport(NamedTuple):
-    """The usable samples, in the order of the paths, and a line for each problem found."""
+    """The usable samples, in the order of the images, and a line for each problem found."""
 
     samples: list[Sample]
     problems: list[str]
 
 
-def scan_samples(image_paths: Sequence[Path], num_classes: int) -> ScanReport:
+def scan_samples(images: Sequence[Path | RecordImage], num_classes: int) -> ScanReport:
+    """Scan images to train on or to validate with.
+
+    Raises:
+        DatasetError: no image is usable, or none of them has any object.
+    """
+    report = scan_images(images, num_classes)
+    if not any(len(sample.class_index) for sample in report.samples):
+        first = report.samples[0]
+        raise DatasetError(
+            f"none of the {len(report.samples)} usable images has a labelled object; the labels of "
+            f"{first.image_path} belong into {label_path(first.image_path)}"
+            + (", before it is packed" if first.record else "")
+        )
+    return report
+
+
+def scan_images(images: Sequence[Path | RecordImage], num_classes: int) -> ScanReport:
     """Read the header and the labels of every image.
 
     Broken images, and images with a broken label line, are left out; repeated label rows are
@@ -47,35 +92,30 @@ def scan_samples(image_paths: Sequence[Path], num_classes: int) -> ScanReport:
     a label file is a background: it has no objects.
 
     Raises:
-        DatasetError: no image is usable, or none of them has any object.
+        DatasetError: no image is usable.
     """
     with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
-        results = list(pool.map(lambda path: _scan_one(path, num_classes), image_paths))
+        results = list(pool.map(lambda image: _scan_one(image, num_classes), images))
     samples = [sample for sample, _ in results if sample is not None]
     problems = [problem for _, problem in results if problem]
     if not samples:
         raise DatasetError(
-            f"none of the {len(image_paths)} images is usable:\n" + _first_lines(problems)
-        )
-    if not any(len(sample.class_index) for sample in samples):
-        raise DatasetError(
-            f"none of the {len(samples)} usable images has a labelled object; the labels of "
-            f"{samples[0].image_path} belong into {label_path(samples[0].image_path)}"
+            f"none of the {len(images)} images is usable:\n" + _first_lines(problems)
         )
     return ScanReport(samples, problems)
 
 
-def _scan_one(image_path: Path, num_classes: int) -> tuple[Sample | None, str]:
-    labels = label_path(image_path)
+def _scan_one(source: Path | RecordImage, num_classes: int) -> tuple[Sample | None, str]:
+    image = source if isinstance(source, RecordImage) else ImageFile(source)
     try:
-        height, width = read_image_size(image_path)
-        class_index, boxes, num_repeated = read_labels(labels, num_classes)
+        height, width = image.read_size()
+        class_index, boxes, num_repeated = parse_labels(image.read_labels(), num_classes)
     except BrokenImageError as error:
-        return None, f"{image_path}: left out: {error}"
+        return None, f"{image.path}: left out: {error}"
     except BrokenLabelError as error:
-        return None, f"{image_path}: left out: {labels}: {error}"
-    problem = f"{labels}: {num_repeated} repeated rows removed" if num_repeated else ""
-    return Sample(image_path, height, width, class_index, boxes), problem
+        return None, f"{image.path}: left out: {image.label_path}: {error}"
+    problem = f"{image.label_path}: {num_repeated} repeated rows removed" if num_repeated else ""
+    return Sample(image.path, height, width, class_index, boxes, image.place), problem
 
 
 def _first_lines(problems: Sequence[str]) -> str:

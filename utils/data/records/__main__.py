@@ -1,0 +1,143 @@
+"""`python -m utils.data.records`: pack a dataset into record files, look into them, unpack it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+
+from utils.command import new_parser, run_command
+from utils.data.dataset_yaml import SPLITS
+from utils.data.errors import DatasetError
+from utils.data.image_files import list_images
+from utils.data.labels import Sample, scan_images
+from utils.data.records.contents import RecordImage
+from utils.data.records.folders import refuse_existing
+from utils.data.records.inspection import describe_file, find_damages, find_files
+from utils.data.records.packing import pack_samples
+from utils.data.records.unpacking import unpack_images
+from utils.data.sources import DatasetSpec, load_dataset
+
+MIB = 1 << 20
+
+log = logging.getLogger("records")
+
+
+def main() -> None:
+    arguments = parse_flags()
+    arguments.run(arguments)
+
+
+def parse_flags() -> argparse.Namespace:
+    parser = new_parser("python -m utils.data.records", "Datasets packed into FFRecord files.")
+    commands = parser.add_subparsers(required=True, metavar="pack | verify | list | unpack")
+
+    def command(name: str, run: object, description: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(
+            name,
+            help=description,
+            description=description,
+            allow_abbrev=False,
+            formatter_class=parser.formatter_class,
+        )
+        added.set_defaults(run=run)
+        return added
+
+    pack_parser = command("pack", pack, "write a dataset's images and labels into record files")
+    unpack_parser = command("unpack", unpack, "write record files out as images and labels")
+    for added in (pack_parser, unpack_parser):
+        added.add_argument("--data", required=True, metavar="D", help="dataset YAML")
+        added.add_argument("--out", required=True, type=Path, metavar="DIR", help="a new folder")
+        added.add_argument("--splits", nargs="+", choices=SPLITS, help="of the YAML; all it names")
+    pack_parser.add_argument(
+        "--file-mib", type=int, default=1024, metavar="MIB", help="size at which a new file begins"
+    )
+    for name, run, description in (
+        ("verify", verify, "check every checksum"),
+        ("list", list_records, "print what record files hold"),
+    ):
+        added = command(name, run, description)
+        added.add_argument(
+            "paths", nargs="+", type=Path, metavar="PATH", help="record file, or folder of some"
+        )
+    return parser.parse_args()
+
+
+def pack(arguments: argparse.Namespace) -> None:
+    if arguments.file_mib < 1:
+        raise DatasetError(f"--file-mib {arguments.file_mib}: at least 1 is needed")
+    refuse_existing(arguments.out)
+    dataset, splits = load_splits(arguments)
+    samples = {split: usable_samples(dataset, split) for split in splits}
+    yaml_path = arguments.out / f"{dataset.name}.yaml"
+    pack_samples(samples, dataset.class_names, yaml_path, arguments.file_mib * MIB)
+    for split, packed in samples.items():
+        print(f"{split}: {len(packed)} images packed")
+    print(f"train with --data {yaml_path}")
+
+
+def usable_samples(dataset: DatasetSpec, split: str) -> list[Sample]:
+    """The samples of a split that training would use; the others are named and left out."""
+    images = list_images(getattr(dataset, split))
+    if any(isinstance(image, RecordImage) for image in images):
+        raise DatasetError(
+            f"'{split}' of {dataset.name} is packed already; copy its files, or unpack it first"
+        )
+    report = scan_images(images, len(dataset.class_names))
+    for problem in report.problems:
+        log.warning("%s", problem)
+    if num_left_out := len(images) - len(report.samples):
+        log.warning("%s: %d of %d images left out", split, num_left_out, len(images))
+    return report.samples
+
+
+def unpack(arguments: argparse.Namespace) -> None:
+    refuse_existing(arguments.out)
+    dataset, splits = load_splits(arguments)
+    images = {split: packed_images(dataset, split) for split in splits}
+    yaml_path = arguments.out / f"{dataset.name}.yaml"
+    unpack_images(images, dataset.class_names, yaml_path)
+    for split, unpacked in images.items():
+        print(f"{split}: {len(unpacked)} images unpacked")
+    print(f"train with --data {yaml_path}")
+
+
+def packed_images(dataset: DatasetSpec, split: str) -> list[RecordImage]:
+    """The images of a split; DatasetError when some lie in files of their own."""
+    images = list_images(getattr(dataset, split))
+    packed = [image for image in images if isinstance(image, RecordImage)]
+    if len(packed) < len(images):
+        raise DatasetError(
+            f"'{split}' of {dataset.name} names images that are not packed; leave it out: --splits"
+        )
+    return packed
+
+
+def load_splits(arguments: argparse.Namespace) -> tuple[DatasetSpec, list[str]]:
+    """The dataset of --data, and the splits asked for or, without any, all that it names."""
+    named = load_dataset(arguments.data, splits=())
+    splits = arguments.splits or [split for split in SPLITS if getattr(named, split)]
+    try:
+        return load_dataset(arguments.data, splits=splits), splits
+    except DatasetError as error:
+        raise DatasetError(f"{error}; or name the splits that are there: --splits") from error
+
+
+def verify(arguments: argparse.Namespace) -> None:
+    damages = []
+    for path in find_files(arguments.paths):
+        found = find_damages(path)
+        damages += found
+        print(f"{path}: {f'{len(found)} damaged' if found else 'whole'}")
+    if damages:
+        raise DatasetError("\n".join(damages))
+
+
+def list_records(arguments: argparse.Namespace) -> None:
+    for path in find_files(arguments.paths):
+        for line in describe_file(path):
+            print(line)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,89 @@
+"""Record files -> the images in them, with size and labels, from the index alone.
+
+Before: `image_files.list_images`. After: `labels.scan_samples`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.data.errors import DatasetError
+from utils.data.records.index import (
+    MAGIC,
+    MAX_INDEX_BYTES,
+    BrokenIndexError,
+    ImageEntry,
+    decode_index,
+)
+from utils.data.records.layout import SUFFIX, RecordPlace, RecordTable, read_table
+from utils.data.records.reading import check_record, forget_open_files, read_record, read_start
+
+
+@dataclass(frozen=True)
+class RecordImage:
+    """An image in a record file; of the same shape as `labels.ImageFile`."""
+
+    entry: ImageEntry
+    place: RecordPlace
+
+    @property
+    def path(self) -> Path:
+        """The record file, then the image's name in it: what messages and image ids show."""
+        return self.place.path / self.entry.name
+
+    @property
+    def label_path(self) -> Path:
+        return self.place.path / self.entry.label_name
+
+    def read_size(self) -> tuple[int, int]:
+        """(height, width) in pixels; `pack` has found the image to be whole."""
+        return self.entry.height, self.entry.width
+
+    def read_labels(self) -> bytes | None:
+        return self.entry.labels
+
+
+def find_record_files(entry: Path) -> list[Path]:
+    """The record files that a dataset YAML's entry names: one, or those of a folder by name."""
+    if entry.is_dir():
+        return sorted(path for path in entry.glob(f"*{SUFFIX}") if path.is_file())
+    return [entry] if entry.suffix == SUFFIX and entry.is_file() else []
+
+
+def read_record_images(path: Path) -> list[RecordImage]:
+    """The images of a record file, in their order.
+
+    Raises:
+        DatasetError: the file is damaged, or no file of ours.
+    """
+    forget_open_files()
+    table = read_table(path)
+    entries = read_index(table)
+    if entries is None:
+        raise DatasetError(
+            f"{path}: its last record is no index of images, so that another program wrote it; "
+            "what such records hold is not guessed, and pickles are never loaded: pack the images "
+            "themselves with `python -m utils.data.records pack`"
+        )
+    return [RecordImage(entry, table.place(number)) for number, entry in enumerate(entries)]
+
+
+def read_index(table: RecordTable) -> list[ImageEntry] | None:
+    """The index of a record file; None when it has none, being of another program.
+
+    Raises:
+        DatasetError: the index is damaged.
+    """
+    if not len(table):
+        return None
+    place = table.place(len(table) - 1)
+    if read_start(place, len(MAGIC)) != MAGIC:
+        check_record(place)
+        return None
+    if place.length > MAX_INDEX_BYTES:
+        raise place.damaged(f"is an index of {place.length} bytes; {MAX_INDEX_BYTES} are accepted")
+    try:
+        return decode_index(read_record(place).tobytes(), len(table) - 1)
+    except BrokenIndexError as error:
+        raise place.damaged(f"is an index that {error}") from error

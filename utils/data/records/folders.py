@@ -1,0 +1,51 @@
+"""A dataset's new folder, whole or not there, and its YAML.
+
+Before: `packing`, `unpacking`. After: `sources.load_dataset`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import yaml
+
+from utils.data.errors import DatasetError
+
+
+def refuse_existing(path: Path) -> None:
+    """DatasetError when there is something at the path of a new folder."""
+    if os.path.lexists(path):
+        raise DatasetError(f"--out {path} exists and is not written over; name a new folder")
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `path` when the block ends and goes when it fails.
+
+    Raises:
+        DatasetError: `path` exists, or something cannot be written.
+    """
+    refuse_existing(path)
+    path = path.absolute()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as temporary:
+            folder = Path(temporary) / path.name
+            folder.mkdir()
+            yield folder
+            os.rename(folder, path)
+    except OSError as error:
+        raise DatasetError(
+            f"--out {path}: cannot be written, and nothing was left there: {error.strerror}; "
+            "free some space, or name a folder that can be written to"
+        ) from error
+
+
+def dataset_yaml_text(entries: Mapping[str, str], class_names: Sequence[str]) -> str:
+    """A dataset YAML that names an entry of its own folder for each split."""
+    document = {"path": ".", **entries, "names": dict(enumerate(class_names))}
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)

@@ -1,0 +1,121 @@
+"""The last record of a file of ours: name, size and labels of the image in each other record.
+
+Before: `reading`. After: `contents`. Layout, little-endian: 8 bytes "duet-img", u32 version 1,
+u32 number of images; then for each image u32 height, u32 width, i32 bytes of labels (-1: it has no
+label file), u16 bytes of name, the name in UTF-8, the label file's bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from utils.data.image_header import MIN_SIDE
+from utils.data.label_file import label_path
+
+MAGIC = b"duet-img"
+VERSION = 1
+MAX_INDEX_BYTES = 1 << 27
+MAX_NAME_BYTES = 1024
+MAX_SIDE = 1 << 20  # pixels; OpenCV decodes no larger image
+NO_LABELS = -1
+_START = struct.Struct("<8sII")
+_ENTRY = struct.Struct("<IIiH")
+_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
+
+
+class ImageEntry(NamedTuple):
+    """What the index says of an image."""
+
+    name: str  # relative, "images/train/a.jpg"
+    height: int  # pixels, as decoded: EXIF rotation applied
+    width: int
+    labels: bytes | None  # the label file as it was; None: there was none
+
+    @property
+    def label_name(self) -> str:
+        """Where the labels lie beside the image, "labels/train/a.txt"."""
+        return label_path(Path(self.name)).as_posix()
+
+
+class BrokenIndexError(Exception):
+    """Why an index cannot be used."""
+
+
+def encode_index(entries: Sequence[ImageEntry]) -> bytes:
+    """The index of these images; their names must be usable."""
+    parts = [_START.pack(MAGIC, VERSION, len(entries))]
+    for name, height, width, labels in entries:
+        encoded = name.encode()
+        num_bytes = NO_LABELS if labels is None else len(labels)
+        parts += [_ENTRY.pack(height, width, num_bytes, len(encoded)), encoded, labels or b""]
+    return b"".join(parts)
+
+
+def entry_size(entry: ImageEntry) -> int:
+    """Bytes that an image takes in the index."""
+    return _ENTRY.size + len(entry.name.encode()) + len(entry.labels or b"")
+
+
+def decode_index(content: bytes, num_images: int) -> list[ImageEntry]:
+    """The entries of an index that describes this many images.
+
+    Raises:
+        BrokenIndexError: an unknown version, another number of images, or a value out of range.
+    """
+    if len(content) < _START.size:
+        raise BrokenIndexError(f"has {len(content)} bytes, at least {_START.size} are needed")
+    _, version, stored = _START.unpack_from(content)
+    if version != VERSION:
+        raise BrokenIndexError(f"has version {version}; version {VERSION} is known here")
+    if stored != num_images:
+        raise BrokenIndexError(f"describes {stored} images, and the file holds {num_images}")
+    entries, end = [], _START.size
+    for number in range(num_images):
+        try:
+            entry, end = _decode_entry(content, end)
+        except BrokenIndexError as error:
+            raise BrokenIndexError(f"is wrong at image {number}: {error}") from error
+        entries.append(entry)
+    if end != len(content):
+        raise BrokenIndexError(f"has {len(content) - end} bytes behind its last image")
+    return entries
+
+
+def _decode_entry(content: bytes, start: int) -> tuple[ImageEntry, int]:
+    """The entry that starts there, and where it ends."""
+    name_start = start + _ENTRY.size
+    if name_start > len(content):
+        raise BrokenIndexError("it is cut off")
+    height, width, num_label_bytes, num_name_bytes = _ENTRY.unpack_from(content, start)
+    labels_start = name_start + num_name_bytes
+    end = labels_start + max(num_label_bytes, 0)
+    if num_label_bytes < NO_LABELS or end > len(content):
+        raise BrokenIndexError(f"it names {num_label_bytes} bytes of labels, which are not there")
+    if not (MIN_SIDE <= height <= MAX_SIDE and MIN_SIDE <= width <= MAX_SIDE):
+        raise BrokenIndexError(f"it is {width}x{height} px; {MIN_SIDE} to {MAX_SIDE} are accepted")
+    try:
+        name = content[name_start:labels_start].decode()
+    except UnicodeDecodeError as error:
+        raise BrokenIndexError(f"its name is not UTF-8: {error}") from error
+    if reason := unusable_name(name):
+        raise BrokenIndexError(f"its name {name!r} {reason}")
+    labels = None if num_label_bytes == NO_LABELS else content[labels_start:end]
+    return ImageEntry(name, height, width, labels), end
+
+
+def unusable_name(name: str) -> str:
+    """Why an image cannot go by this name inside a packed dataset; "" when it can.
+
+    Names become paths below the folder of `unpack`, and lines of its list files.
+    """
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        return "is not a plain path below the dataset's folder"
+    if name.splitlines() != [name] or name.strip() != name or _NOT_IN_NAMES.search(name):
+        return "has a backslash, a control character, a blank at an end, or is not UTF-8"
+    if len(name.encode()) > MAX_NAME_BYTES:
+        return f"is longer than {MAX_NAME_BYTES} bytes"
+    return ""

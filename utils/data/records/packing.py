@@ -1,0 +1,128 @@
+"""A dataset of files -> record files and the YAML that names them.
+
+Before: `sources.load_dataset`, `labels.scan_images`. After: `contents`, which reads them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from utils.data.errors import DatasetError
+from utils.data.image_bytes import read_image_bytes
+from utils.data.label_file import BrokenLabelError, label_path, read_label_bytes
+from utils.data.labels import Sample
+from utils.data.records.folders import dataset_yaml_text, new_folder
+from utils.data.records.index import (
+    MAX_INDEX_BYTES,
+    ImageEntry,
+    encode_index,
+    entry_size,
+    unusable_name,
+)
+from utils.data.records.layout import SUFFIX
+from utils.data.records.reading import MAX_RECORD_BYTES
+from utils.data.records.writing import write_records
+from utils.report import progress_bar
+
+
+def pack_samples(
+    splits: Mapping[str, Sequence[Sample]],
+    class_names: Sequence[str],
+    yaml_path: Path,
+    file_bytes: int,
+) -> None:
+    """Write a dataset YAML into a new folder, and beside it a folder of record files a split.
+
+    Args:
+        splits: the usable samples of each split, which lie in files of their own.
+        yaml_path: in a folder that does not exist; it appears when all is written.
+        file_bytes: a record file ends before the image that would make it larger.
+
+    Raises:
+        DatasetError: an image that cannot be packed, or a folder that cannot be written.
+    """
+    depth = base_depth([sample.image_path for samples in splits.values() for sample in samples])
+    with new_folder(yaml_path.parent) as folder:
+        for split, samples in splits.items():
+            (folder / split).mkdir()
+            entries = [_entry(sample, depth) for sample in samples]
+            with progress_bar(len(samples), f"packing {split}") as progress:
+                for number, part in enumerate(_plan_files(samples, entries, file_bytes)):
+                    path = folder / split / f"PART_{number:05d}{SUFFIX}"
+                    records = _records(samples[part], entries[part], progress.update)
+                    write_records(path, len(entries[part]) + 1, records)
+        text = dataset_yaml_text({split: split for split in splits}, class_names)
+        (folder / yaml_path.name).write_text(text, encoding="utf-8")
+
+
+def base_depth(image_paths: Sequence[Path]) -> int:
+    """How many leading parts of the absolute paths are left out of the images' names.
+
+    What is left out is common to all paths and ends in front of the last folder `images` of each,
+    so that names differ and that their labels lie where those of the files do.
+    """
+    folders = [_absolute_parts(path)[:-1] for path in image_paths]
+    depth = len(os.path.commonprefix(folders))
+    for parts in set(folders):
+        if "images" in parts:
+            depth = min(depth, len(parts) - 1 - parts[::-1].index("images"))
+    return depth
+
+
+def _absolute_parts(path: Path) -> tuple[str, ...]:
+    return Path(os.path.abspath(path)).parts
+
+
+def _entry(sample: Sample, depth: int) -> ImageEntry:
+    path = sample.image_path
+    name = "/".join(_absolute_parts(path)[depth:])
+    if reason := unusable_name(name):
+        raise DatasetError(f"{path}: cannot be packed: the name {name!r} {reason}; rename it")
+    try:
+        labels = read_label_bytes(label_path(path))
+    except BrokenLabelError as error:
+        raise DatasetError(f"{path}: cannot be packed: {error}") from error
+    return ImageEntry(name, sample.height, sample.width, labels)
+
+
+def _plan_files(
+    samples: Sequence[Sample], entries: Sequence[ImageEntry], file_bytes: int
+) -> Iterator[slice]:
+    """Which samples go into which file, in their order."""
+    start = image_bytes = index_bytes = 0
+    for position, (sample, entry) in enumerate(zip(samples, entries, strict=True)):
+        num_bytes = _file_size(sample.image_path)
+        image_bytes += num_bytes
+        index_bytes += entry_size(entry)
+        too_large = image_bytes + index_bytes > file_bytes or index_bytes > MAX_INDEX_BYTES // 2
+        if too_large and position > start:
+            yield slice(start, position)
+            start, image_bytes, index_bytes = position, num_bytes, entry_size(entry)
+    yield slice(start, len(samples))
+
+
+def _file_size(path: Path) -> int:
+    try:
+        num_bytes = path.stat().st_size
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+    if num_bytes > MAX_RECORD_BYTES:
+        raise DatasetError(
+            f"{path}: cannot be packed: it has {num_bytes} bytes, at most {MAX_RECORD_BYTES} are "
+            "accepted; make the image smaller"
+        )
+    return num_bytes
+
+
+def _records(
+    samples: Sequence[Sample], entries: Sequence[ImageEntry], report: Callable[[], object]
+) -> Iterator[np.ndarray]:
+    """The records of a file: the images as they are on disk, then their index."""
+    for sample in samples:
+        yield read_image_bytes(sample)
+        report()
+    yield np.frombuffer(encode_index(entries), np.uint8)

@@ -1,0 +1,59 @@
+"""Packed datasets -> files again: images, labels, list files and the YAML that names them.
+
+Before: `contents`. After: `sources.load_dataset`, which reads them like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from utils.data.errors import DatasetError
+from utils.data.records.contents import RecordImage
+from utils.data.records.folders import dataset_yaml_text, new_folder
+from utils.data.records.reading import read_record
+from utils.report import progress_bar
+
+
+def unpack_images(
+    splits: Mapping[str, Sequence[RecordImage]], class_names: Sequence[str], yaml_path: Path
+) -> None:
+    """Write the images and labels of each split, byte for byte, into a new folder with a YAML.
+
+    A list file names the images of each split in their order: training reads the same batches.
+
+    Raises:
+        DatasetError: a damaged record, two contents of one name, or a folder that cannot be
+            written.
+    """
+    with new_folder(yaml_path.parent) as folder:
+        for split, images in splits.items():
+            with progress_bar(len(images), f"unpacking {split}") as progress:
+                for image in images:
+                    _unpack_one(folder, image)
+                    progress.update()
+            lines = "".join(f"./{image.entry.name}\n" for image in images)
+            _write(folder, f"{split}.txt", lines.encode())
+        text = dataset_yaml_text({split: f"{split}.txt" for split in splits}, class_names)
+        _write(folder, yaml_path.name, text.encode())
+
+
+def _unpack_one(folder: Path, image: RecordImage) -> None:
+    _write(folder, image.entry.name, read_record(image.place).tobytes())
+    if image.entry.labels is not None:
+        _write(folder, image.entry.label_name, image.entry.labels)
+
+
+def _write(folder: Path, name: str, content: bytes) -> None:
+    """Write a new file; one that is there already, of an image listed twice, must be equal."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(path, "xb") as file:
+            file.write(content)
+    except FileExistsError as error:
+        if path.read_bytes() != content:
+            raise DatasetError(
+                f"two files of different content go by the name {name}; unpack the splits one by "
+                "one with --splits"
+            ) from error
