@@ -19,6 +19,7 @@ from utils.data.label_file import label_path
 MAGIC = b"duet-img"
 VERSION = 1
 MAX_INDEX_BYTES = 1 << 27
+MAX_LABEL_BYTES = 1 << 22  # of one image; as numbers in memory they are many times as large
 MAX_NAME_BYTES = 1024
 MAX_SIDE = 1 << 20  # pixels; OpenCV decodes no larger image
 NO_LABELS = -1
@@ -93,8 +94,11 @@ def _decode_entry(content: bytes, start: int) -> tuple[ImageEntry, int]:
     height, width, num_label_bytes, num_name_bytes = _ENTRY.unpack_from(content, start)
     labels_start = name_start + num_name_bytes
     end = labels_start + max(num_label_bytes, 0)
-    if num_label_bytes < NO_LABELS or end > len(content):
-        raise BrokenIndexError(f"it names {num_label_bytes} bytes of labels, which are not there")
+    if not NO_LABELS <= num_label_bytes <= MAX_LABEL_BYTES or end > len(content):
+        raise BrokenIndexError(
+            f"it names {num_name_bytes} bytes of name and {num_label_bytes} of labels, where "
+            f"{len(content) - name_start} are left and at most {MAX_LABEL_BYTES} are accepted"
+        )
     if not (MIN_SIDE <= height <= MAX_SIDE and MIN_SIDE <= width <= MAX_SIDE):
         raise BrokenIndexError(f"it is {width}x{height} px; {MIN_SIDE} to {MAX_SIDE} are accepted")
     try:

@@ -18,6 +18,7 @@ from utils.data.labels import Sample
 from utils.data.records.folders import dataset_yaml_text, new_folder
 from utils.data.records.index import (
     MAX_INDEX_BYTES,
+    MAX_LABEL_BYTES,
     ImageEntry,
     encode_index,
     entry_size,
@@ -86,6 +87,11 @@ def _entry(sample: Sample, depth: int) -> ImageEntry:
         labels = read_label_bytes(label_path(path))
     except BrokenLabelError as error:
         raise DatasetError(f"{path}: cannot be packed: {error}") from error
+    if len(labels or b"") > MAX_LABEL_BYTES:
+        raise DatasetError(
+            f"{label_path(path)}: cannot be packed: it has more than {MAX_LABEL_BYTES} bytes; "
+            "use fewer points a polygon"
+        )
     return ImageEntry(name, sample.height, sample.width, labels)
 
 
