@@ -12,7 +12,6 @@ from tests.small import write_small_dataset, write_small_model
 from utils.report import RESULT_COLUMNS
 
 
-
 def run(*arguments: object) -> str:
     command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -24,9 +24,10 @@ from utils.data.image_files import list_images
 from utils.data.labels import Sample, scan_samples
 from utils.data.loader import TrainLoader, ValLoader
 from utils.data.records import packing
-from utils.data.records.contents import read_record_images
+from utils.data.records.inspection import find_damages
 from utils.data.records.layout import read_table
 from utils.data.records.packing import pack_samples
+from utils.data.records.reading import forget_open_files
 from utils.data.records.unpacking import unpack_images
 from utils.data.sources import load_dataset
 
@@ -176,6 +177,21 @@ def test_names_start_where_images_and_labels_part(images, names):
     assert ["/".join(Path(os.path.normpath(path)).parts[depth:]) for path in paths] == names
 
 
+def test_files_are_filled_up_to_the_size_asked_for_and_no_further(dataset, tmp_path):
+    sizes = {path: path.stat().st_size for path in (dataset.parent / "images/train").iterdir()}
+    limit = sum(sizes.values()) // 3
+    folder = pack(dataset, tmp_path / "packed", limit).parent / "train"
+    images = [sizes[path] for path in sorted(sizes)]
+    for file in sorted(folder.iterdir()):
+        *records, index = records_of(file.read_bytes())
+        held, images = images[: len(records)], images[len(records) :]
+        assert [len(record) for record in records] == held
+        assert len(held) == 1 or sum(held) + len(index) <= limit
+        # The next image would not have fitted in; its part of the index is below 100 bytes.
+        assert not images or sum(held) + len(index) + images[0] + 100 > limit
+    assert images == []
+
+
 def test_a_yaml_names_files_folders_and_lists_of_them(dataset, tmp_path):
     packed = pack(dataset, tmp_path / "packed", file_bytes=1).parent
     names = [f"train/PART_{number:05d}.ffr" for number in (0, 1, 2)]
@@ -226,9 +242,7 @@ def damage(path: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_damaged_record_ends_the_epoch_with_file_record_and_next_step(
-    dataset, tmp_path, workers
-):
+def test_a_damaged_record_ends_the_epoch_with_file_record_and_next_step(dataset, tmp_path, workers):
     samples = samples_of(pack(dataset, tmp_path / "packed"))
     damage(samples[0].record.path, 6)
     with (
@@ -240,6 +254,19 @@ def test_a_damaged_record_ends_the_epoch_with_file_record_and_next_step(
         assert part in str(caught.value)
 
 
+def test_a_damaged_index_is_reported_once(dataset, tmp_path):
+    part = pack(dataset, tmp_path / "packed").parent / "train/PART_00000.ffr"
+    damage(part, 9)
+    (text,) = find_damages(part)
+    assert "record 9 has the checksum" in text
+
+
+def test_packed_images_without_any_object_are_refused_as_files_are(tmp_path):
+    path = write_image_file(tmp_path / "a.ffr", [index_entry(b"images/a.jpg")])
+    with pytest.raises(DatasetError, match="a.ffr/labels/a.txt, before it is packed"):
+        scan_samples(list_images([path]), len(NAMES))
+
+
 @pytest.mark.parametrize("change", ["cut", "removed"])
 def test_a_file_that_shrinks_or_goes_after_the_scan_is_an_error(dataset, tmp_path, change):
     samples = samples_of(pack(dataset, tmp_path / "packed"))
@@ -248,11 +275,11 @@ def test_a_file_that_shrinks_or_goes_after_the_scan_is_an_error(dataset, tmp_pat
     if change == "cut":
         moved.rename(path)
         os.truncate(path, samples[-1].record.offset)
-    packing_error = "behind the end" if change == "cut" else os.strerror(errno.ENOENT)
-    read_record_images(write_image_file(tmp_path / "a.ffr", [index_entry(b"a.jpg")]))
+    forget_open_files()  # as in a worker, which has not opened it yet
+    reason = "behind the end" if change == "cut" else os.strerror(errno.ENOENT)
     with (
         TrainLoader(samples[-1:], 64, 1, EVERYTHING, seed=0, workers=0) as loader,
-        pytest.raises(DatasetError, match=packing_error),
+        pytest.raises(DatasetError, match=reason),
     ):
         list(loader.epoch(0))
 
@@ -294,9 +321,28 @@ def test_nothing_is_written_over(dataset, tmp_path):
 @pytest.mark.parametrize("name", ["a\nb.jpg", "a\\b.jpg", os.fsdecode(b"a\xff.jpg")])
 def test_an_image_whose_name_cannot_be_kept_is_refused_by_name(tmp_path, name):
     sample = Sample(tmp_path / name, 30, 40, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
-    with pytest.raises(DatasetError, match="cannot be packed: the name .* rename it"):
+    with pytest.raises(DatasetError, match="cannot be packed: its name .* change it or its name"):
         pack_samples({"train": [sample]}, NAMES, tmp_path / "out/cells.yaml", 1)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("side", "image_bytes", "label_bytes", "reason"),
+    [
+        (2**20 + 1, 9, 9, "it is 40x1048577 px"),
+        (30, 2**30 + 1, 9, "it has more than 1073741824 bytes"),
+        (30, 9, 2**22 + 1, "it has 4194305 bytes of labels"),
+    ],
+)
+def test_what_readers_would_refuse_is_not_packed(tmp_path, side, image_bytes, label_bytes, reason):
+    path = tmp_path / "a.jpg"
+    for file, size in ((path, image_bytes), (path.with_suffix(".txt"), label_bytes)):
+        file.touch()
+        os.truncate(file, size)
+    sample = Sample(path, side, 40, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
+    with pytest.raises(DatasetError, match=f"{path}: cannot be packed: {reason}"):
+        pack_samples({"train": [sample]}, NAMES, tmp_path / "out/cells.yaml", 1)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("second", ["images/a.jpg", "train.txt", "cells.yaml", "images/a.jpg/b"])
@@ -367,4 +413,8 @@ def test_packing_what_is_packed_and_unpacking_what_is_not_are_refused(dataset, t
     assert (done.returncode, "is packed already" in done.stderr) == (2, True)
     done = run("unpack", "--data", dataset, "--out", tmp_path / "again")
     assert (done.returncode, "not packed" in done.stderr) == (2, True)
+    data = write_yaml(dataset.parent / "more.yaml", train="images/train", val="images/val",
+                      test="absent")  # fmt: skip
+    done = run("pack", "--data", data, "--out", tmp_path / "again")
+    assert (done.returncode, "'test'" in done.stderr, "--splits" in done.stderr) == (2, True, True)
     assert not (tmp_path / "again").exists()

@@ -61,8 +61,8 @@ def no_images_text(entry: Path) -> str:
 def _check_no_images(entry: Path) -> None:
     if image := next(_search(entry), None):
         raise DatasetError(
-            f"{entry} holds record files and also images, {image} among them; name the folder of "
-            "one or the other, or list both"
+            f"{entry} holds record files and also images, {image} among them; move one of the two "
+            "away, or name the record files one by one"
         )
 
 

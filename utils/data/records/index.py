@@ -47,7 +47,7 @@ class BrokenIndexError(Exception):
 
 
 def encode_index(entries: Sequence[ImageEntry]) -> bytes:
-    """The index of these images; their names must be usable."""
+    """The index of these images, each of which has passed `check_entry`."""
     parts = [_START.pack(MAGIC, VERSION, len(entries))]
     for name, height, width, labels in entries:
         encoded = name.encode()
@@ -94,28 +94,37 @@ def _decode_entry(content: bytes, start: int) -> tuple[ImageEntry, int]:
     height, width, num_label_bytes, num_name_bytes = _ENTRY.unpack_from(content, start)
     labels_start = name_start + num_name_bytes
     end = labels_start + max(num_label_bytes, 0)
-    if not NO_LABELS <= num_label_bytes <= MAX_LABEL_BYTES or end > len(content):
+    if num_label_bytes < NO_LABELS or end > len(content):
         raise BrokenIndexError(
-            f"it names {num_name_bytes} bytes of name and {num_label_bytes} of labels, where "
-            f"{len(content) - name_start} are left and at most {MAX_LABEL_BYTES} are accepted"
+            f"it has {num_name_bytes} bytes of name and {num_label_bytes} of labels, where "
+            f"{len(content) - name_start} are left"
         )
-    if not (MIN_SIDE <= height <= MAX_SIDE and MIN_SIDE <= width <= MAX_SIDE):
-        raise BrokenIndexError(f"it is {width}x{height} px; {MIN_SIDE} to {MAX_SIDE} are accepted")
     try:
         name = content[name_start:labels_start].decode()
     except UnicodeDecodeError as error:
         raise BrokenIndexError(f"its name is not UTF-8: {error}") from error
-    if reason := unusable_name(name):
-        raise BrokenIndexError(f"its name {name!r} {reason}")
     labels = None if num_label_bytes == NO_LABELS else content[labels_start:end]
-    return ImageEntry(name, height, width, labels), end
+    entry = ImageEntry(name, height, width, labels)
+    check_entry(entry)
+    return entry, end
 
 
-def unusable_name(name: str) -> str:
-    """Why an image cannot go by this name inside a packed dataset; "" when it can.
+def check_entry(entry: ImageEntry) -> None:
+    """BrokenIndexError, with the reason, for an image that has no place in a packed dataset."""
+    if reason := _unusable_name(entry.name):
+        raise BrokenIndexError(f"its name {entry.name!r} {reason}")
+    if not all(MIN_SIDE <= side <= MAX_SIDE for side in (entry.height, entry.width)):
+        raise BrokenIndexError(
+            f"it is {entry.width}x{entry.height} px; {MIN_SIDE} to {MAX_SIDE} a side are accepted"
+        )
+    if entry.labels is not None and len(entry.labels) > MAX_LABEL_BYTES:
+        raise BrokenIndexError(
+            f"it has {len(entry.labels)} bytes of labels; at most {MAX_LABEL_BYTES} are accepted"
+        )
 
-    Names become paths below the folder of `unpack`, and lines of its list files.
-    """
+
+def _unusable_name(name: str) -> str:
+    """Names become paths below the folder of `unpack`, and lines of its list files."""
     if any(part in ("", ".", "..") for part in name.split("/")):
         return "is not a plain path below the dataset's folder"
     if name.splitlines() != [name] or name.strip() != name or _NOT_IN_NAMES.search(name):

@@ -18,11 +18,11 @@ from utils.data.labels import Sample
 from utils.data.records.folders import dataset_yaml_text, new_folder
 from utils.data.records.index import (
     MAX_INDEX_BYTES,
-    MAX_LABEL_BYTES,
+    BrokenIndexError,
     ImageEntry,
+    check_entry,
     encode_index,
     entry_size,
-    unusable_name,
 )
 from utils.data.records.layout import SUFFIX
 from utils.data.records.reading import MAX_RECORD_BYTES
@@ -47,17 +47,23 @@ def pack_samples(
         DatasetError: an image that cannot be packed, or a folder that cannot be written.
     """
     depth = base_depth([sample.image_path for samples in splits.values() for sample in samples])
+    entries = {split: [_entry(sample, depth) for sample in splits[split]] for split in splits}
     with new_folder(yaml_path.parent) as folder:
         for split, samples in splits.items():
-            (folder / split).mkdir()
-            entries = [_entry(sample, depth) for sample in samples]
-            with progress_bar(len(samples), f"packing {split}") as progress:
-                for number, part in enumerate(_plan_files(samples, entries, file_bytes)):
-                    path = folder / split / f"PART_{number:05d}{SUFFIX}"
-                    records = _records(samples[part], entries[part], progress.update)
-                    write_records(path, len(entries[part]) + 1, records)
+            _pack_split(folder / split, samples, entries[split], file_bytes)
         text = dataset_yaml_text({split: split for split in splits}, class_names)
         (folder / yaml_path.name).write_text(text, encoding="utf-8")
+
+
+def _pack_split(
+    folder: Path, samples: Sequence[Sample], entries: Sequence[ImageEntry], file_bytes: int
+) -> None:
+    folder.mkdir()
+    with progress_bar(len(samples), f"packing {folder.name}") as progress:
+        for number, part in enumerate(plan_files(samples, entries, file_bytes)):
+            records = _records(samples[part], entries[part], progress.update)
+            path = folder / f"PART_{number:05d}{SUFFIX}"
+            write_records(path, part.stop - part.start + 1, records)
 
 
 def base_depth(image_paths: Sequence[Path]) -> int:
@@ -79,49 +85,42 @@ def _absolute_parts(path: Path) -> tuple[str, ...]:
 
 
 def _entry(sample: Sample, depth: int) -> ImageEntry:
+    """What the index will say of a sample; DatasetError for one that cannot be packed."""
     path = sample.image_path
     name = "/".join(_absolute_parts(path)[depth:])
-    if reason := unusable_name(name):
-        raise DatasetError(f"{path}: cannot be packed: the name {name!r} {reason}; rename it")
     try:
-        labels = read_label_bytes(label_path(path))
-    except BrokenLabelError as error:
-        raise DatasetError(f"{path}: cannot be packed: {error}") from error
-    if len(labels or b"") > MAX_LABEL_BYTES:
-        raise DatasetError(
-            f"{label_path(path)}: cannot be packed: it has more than {MAX_LABEL_BYTES} bytes; "
-            "use fewer points a polygon"
-        )
-    return ImageEntry(name, sample.height, sample.width, labels)
-
-
-def _plan_files(
-    samples: Sequence[Sample], entries: Sequence[ImageEntry], file_bytes: int
-) -> Iterator[slice]:
-    """Which samples go into which file, in their order."""
-    start = image_bytes = index_bytes = 0
-    for position, (sample, entry) in enumerate(zip(samples, entries, strict=True)):
-        num_bytes = _file_size(sample.image_path)
-        image_bytes += num_bytes
-        index_bytes += entry_size(entry)
-        too_large = image_bytes + index_bytes > file_bytes or index_bytes > MAX_INDEX_BYTES // 2
-        if too_large and position > start:
-            yield slice(start, position)
-            start, image_bytes, index_bytes = position, num_bytes, entry_size(entry)
-    yield slice(start, len(samples))
+        entry = ImageEntry(name, sample.height, sample.width, read_label_bytes(label_path(path)))
+        check_entry(entry)
+    except (BrokenLabelError, BrokenIndexError) as error:
+        raise DatasetError(f"{path}: cannot be packed: {error}; change it or its name") from error
+    if _file_size(path) > MAX_RECORD_BYTES:
+        raise DatasetError(f"{path}: cannot be packed: it has more than {MAX_RECORD_BYTES} bytes")
+    return entry
 
 
 def _file_size(path: Path) -> int:
     try:
-        num_bytes = path.stat().st_size
+        return path.stat().st_size
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
-    if num_bytes > MAX_RECORD_BYTES:
-        raise DatasetError(
-            f"{path}: cannot be packed: it has {num_bytes} bytes, at most {MAX_RECORD_BYTES} are "
-            "accepted; make the image smaller"
-        )
-    return num_bytes
+
+
+def plan_files(
+    samples: Sequence[Sample], entries: Sequence[ImageEntry], file_bytes: int
+) -> list[slice]:
+    """Which samples go into which file, in their order; at least one into each."""
+    starts = [0]
+    image_bytes = index_bytes = 0
+    for position, (sample, entry) in enumerate(zip(samples, entries, strict=True)):
+        num_bytes, num_index_bytes = _file_size(sample.image_path), entry_size(entry)
+        image_bytes += num_bytes
+        index_bytes += num_index_bytes
+        # Half of what readers accept leaves room for the index's own start.
+        too_large = image_bytes + index_bytes > file_bytes or index_bytes > MAX_INDEX_BYTES // 2
+        if too_large and position > starts[-1]:
+            starts.append(position)
+            image_bytes, index_bytes = num_bytes, num_index_bytes
+    return [slice(*bounds) for bounds in zip(starts, [*starts[1:], len(samples)], strict=True)]
 
 
 def _records(
