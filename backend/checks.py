@@ -57,6 +57,13 @@ def rows_in_range(lowest: int, highest: int, num_rows: int) -> None:
         raise ValueError(f"row indices {lowest} to {highest} reach outside 0 to {num_rows - 1}")
 
 
+def row_condition(shape: Sequence[int], dtype: str, tensor_shape: Sequence[int]) -> None:
+    """A condition over the first dimensions of a tensor."""
+    wanted = tuple(tensor_shape)[: max(len(shape), 1)]
+    if tuple(shape) != wanted or dtype != "bool":
+        raise ValueError(f"a condition must be {wanted} bool, not {tuple(shape)} {dtype}")
+
+
 def row_values(
     shape: Sequence[int], dtype: str, wanted_shape: Sequence[int], wanted_dtype: str
 ) -> None:

@@ -197,6 +197,18 @@ class Ops(Protocol):
         """
 
     # Detection
+    def take_where(self, x: Tensor, condition: Tensor) -> Tensor:
+        """x[condition], (K, ...): the rows of x at which the condition holds, in their order.
+
+        What is not taken is not copied on a CPU, however x is permuted.
+
+        Args:
+            condition: bool, of one or more of the first dimensions of x.
+
+        Raises:
+            ValueError: another shape or dtype of the condition.
+        """
+
     def suppress(
         self, boxes_xyxy: Tensor, group: Tensor, iou_threshold: float, max_kept: int
     ) -> Tensor:

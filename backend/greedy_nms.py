@@ -2,81 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
+
+# Measured on real predictions: smaller blocks cost calls, larger ones compare rows that go anyway.
+BLOCK = 192
+# Few rows of many kept: beyond this it is cheaper to go through the rest once for each kept row.
+STAGE = 4096
+PURGES_A_PACKING = 16
 
 
 def suppress_greedily(
     boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float, max_kept: int
 ) -> np.ndarray:
     """`contract.Ops.suppress` of arrays, with the threshold as it is given."""
-
-    def search(length: int) -> np.ndarray:
-        return _suppress_all(boxes_xyxy[:length], group[:length], iou_threshold, max_kept)
-
-    return search_prefixes(search, len(boxes_xyxy), max_kept)
-
-
-def search_prefixes(search: Callable[[int], np.ndarray], count: int, max_kept: int) -> np.ndarray:
-    """What search(number of first rows) keeps, of as few rows as give the first max_kept."""
-    # Suppression of a prefix is a prefix of the suppression of everything, and the rows allowed
-    # are usually found among the first few thousand.
-    length = 2 * max_kept
-    while length < count:
-        kept = search(length)
-        if len(kept) == max_kept:
-            return kept
-        length *= 4
-    return search(count)
+    overlaps = _OverlapSearch(boxes_xyxy, group, iou_threshold)
+    kept = np.zeros(0, np.int64)
+    rest = np.arange(len(boxes_xyxy))
+    while len(rest) > 0 and len(kept) < max_kept:
+        found = _first_kept(overlaps, rest[:STAGE], max_kept - len(kept))
+        kept = np.concatenate((kept, found))
+        if len(kept) < max_kept:
+            rest = overlaps.purged(rest[STAGE:], found)
+    return kept
 
 
-def _suppress_all(
-    boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float, max_kept: int
-) -> np.ndarray:
-    """suppress_greedily, with every box prepared before the first is kept."""
-    # Sorted by group a box meets one slice: its own group, behind itself.
-    by_group = np.argsort(group, kind="stable")
-    place = np.empty_like(by_group)
-    place[by_group] = np.arange(len(by_group))
-    group_end = np.searchsorted(group[by_group], group, side="right").tolist()
-    overlaps = _OverlapSearch(boxes_xyxy[by_group])
-    alive = np.ones(len(boxes_xyxy), dtype=bool)
-    kept: list[int] = []
-    for row, index in enumerate(place.tolist()):
-        if not alive[index]:
-            continue
-        kept.append(row)
-        if len(kept) == max_kept:
+def _first_kept(overlaps: _OverlapSearch, rows: np.ndarray, max_kept: int) -> np.ndarray:
+    """The first max_kept of the rows that stay, when no row before them counts."""
+    kept = np.zeros(0, np.int64)
+    for start in range(0, len(rows), BLOCK):
+        block = rows[start : start + BLOCK]
+        removed = np.zeros(len(block), bool)
+        removed[overlaps.pairs(block, kept)[0]] = True
+        kept = np.concatenate((kept, _kept_of_block(overlaps, block[~removed])))
+        if len(kept) >= max_kept:
             break
-        alive[overlaps.above(iou_threshold, index, group_end[row], alive)] = False
-    return np.array(kept, dtype=np.int64)
+    return kept[:max_kept]
+
+
+def _kept_of_block(overlaps: _OverlapSearch, rows: np.ndarray) -> np.ndarray:
+    """The rows that stay, from the pairs of them that overlap."""
+    alive = [True] * len(rows)
+    better, worse = overlaps.pairs(rows, rows, ascending=True)
+    for winner, loser in zip(better.tolist(), worse.tolist(), strict=True):
+        if alive[winner]:
+            alive[loser] = False
+    return rows[np.array(alive, bool)]
 
 
 class _OverlapSearch:
-    """Boxes laid out for asking, again and again, which of them one box overlaps."""
+    """Boxes laid out for asking, again and again, which of them overlap within a group."""
 
-    def __init__(self, boxes_xyxy: np.ndarray) -> None:
+    def __init__(self, boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float) -> None:
         self.edges = np.ascontiguousarray(boxes_xyxy.T)
         self.exact_edges = self.edges.astype(np.float64)
         left, top, right, bottom = self.exact_edges
         self.area = (right - left) * (bottom - top)
+        self.group = group
+        self.is_one_group = bool((group == group[:1]).all())
+        self.iou_threshold = iou_threshold
 
-    def above(self, iou_threshold: float, index: int, end: int, alive: np.ndarray) -> np.ndarray:
-        """Which of the boxes index + 1 ... end - 1 alive have an IoU with box index above it."""
-        behind = slice(index + 1, end)
-        left, top, right, bottom = self.edges
-        near = (left[behind] < right[index]) & (right[behind] > left[index])
-        near &= (top[behind] < bottom[index]) & (bottom[behind] > top[index])
-        near &= alive[behind]
-        others = np.flatnonzero(near) + index + 1
-        return others[self._iou(index, others) > iou_threshold]
+    def pairs(
+        self, rows: np.ndarray, others: np.ndarray, ascending: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Places in rows and in others of those that overlap, sorted by the first, then the second.
 
-    def _iou(self, index: int, others: np.ndarray) -> np.ndarray:
-        """(len(others),) float64 IoU with boxes whose sides are known to overlap."""
+        Args:
+            ascending: only pairs whose place in rows is before that in others.
+        """
+        if self.is_one_group:
+            near = self._touch(self.edges[:, rows, None], self.edges[:, None, others])
+        else:
+            near = self.group[rows, None] == self.group[others]
+        if ascending:
+            near = np.triu(near, 1)
+        place, other_place = np.divmod(np.flatnonzero(near), max(len(others), 1))
+        row, other = rows.take(place), others.take(other_place)
+        if not self.is_one_group:
+            touching = self._touch(self.edges.take(row, axis=1), self.edges.take(other, axis=1))
+            place, other_place = place[touching], other_place[touching]
+            row, other = row[touching], other[touching]
+        above = self._iou(row, other) > self.iou_threshold
+        return place[above], other_place[above]
+
+    def purged(self, rows: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        """The rows that overlap none of the kept ones."""
+        for start in range(0, len(kept), PURGES_A_PACKING):
+            edges, group = self.edges[:, rows], self.group[rows]
+            alive = np.ones(len(rows), bool)
+            for index in kept[start : start + PURGES_A_PACKING]:
+                near = self._touch(edges, self.edges[:, index])
+                near &= alive
+                if not self.is_one_group:
+                    near &= group == self.group[index]
+                place = np.flatnonzero(near)
+                alive[place[self._iou(index, rows[place]) > self.iou_threshold]] = False
+            rows = rows[alive]
+        return rows
+
+    @staticmethod
+    def _touch(edges: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Where boxes overlap at all; left, top, right and bottom along the first axis of each."""
+        (left, top, right, bottom), (left_o, top_o, right_o, bottom_o) = edges, others
+        near = left < right_o
+        near &= right > left_o
+        near &= top < bottom_o
+        near &= bottom > top_o
+        return near
+
+    def _iou(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """float64 IoU, row by row, of boxes whose sides are known to overlap."""
         left, top, right, bottom = self.exact_edges
-        width = np.minimum(right[index], right[others]) - np.maximum(left[index], left[others])
-        height = np.minimum(bottom[index], bottom[others]) - np.maximum(top[index], top[others])
+        width = np.minimum(right.take(rows), right.take(others))
+        width -= np.maximum(left.take(rows), left.take(others))
+        height = np.minimum(bottom.take(rows), bottom.take(others))
+        height -= np.maximum(top.take(rows), top.take(others))
         intersection = width * height
-        union = self.area[index] + self.area[others] - intersection
+        union = self.area.take(rows) + self.area.take(others) - intersection
         return np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)

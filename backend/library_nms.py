@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from backend.checks import as_float32
-from backend.greedy_nms import search_prefixes, suppress_greedily
+from backend.greedy_nms import suppress_greedily
 
 # (boxes_xyxy (N, 4) float32, group (N,) int64, iou_threshold, max_kept) -> (K,) int64 rows
 Suppress = Callable[[np.ndarray, np.ndarray, float, int], np.ndarray]
@@ -56,9 +56,22 @@ def with_kernel(kernel: Kernel) -> Suppress:
         def search(length: int) -> np.ndarray:
             return np.sort(kernel(apart[:length], iou_threshold))[:max_kept]
 
-        return search_prefixes(search, len(boxes_xyxy), max_kept)
+        return _search_prefixes(search, len(boxes_xyxy), max_kept)
 
     return suppress
+
+
+def _search_prefixes(search: Callable[[int], np.ndarray], count: int, max_kept: int) -> np.ndarray:
+    """What search(number of first rows) keeps, of as few rows as give the first max_kept."""
+    # Suppression of a prefix is a prefix of the suppression of everything, and the rows allowed
+    # are usually found among the first few thousand.
+    length = 2 * max_kept
+    while length < count:
+        kept = search(length)
+        if len(kept) == max_kept:
+            return kept
+        length *= 4
+    return search(count)
 
 
 def is_exact(suppress: Suppress) -> bool:

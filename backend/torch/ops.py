@@ -189,6 +189,11 @@ def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: flo
             average.lerp_(value, 1.0 - decay)
 
 
+def take_where(x: Tensor, condition: Tensor) -> Tensor:
+    checks.row_condition(condition.shape, dtype_of(condition), x.shape)
+    return x[condition]
+
+
 def suppress(boxes_xyxy: Tensor, group: Tensor, iou_threshold: float, max_kept: int) -> Tensor:
     described = [(x.shape, dtype_of(x)) for x in (boxes_xyxy, group)]
     checks.suppression(*described, iou_threshold, max_kept)

@@ -78,6 +78,29 @@ def is_complete_and_detached(b: Backend) -> None:
     assert_equal(b.ops.to_numpy(x.permute(1, 0)[3]), np.ones(200))
 
 
+@judges("ops.to_numpy")
+def reads_any_view_of_a_tensor(b: Backend) -> None:
+    for dtype in DTYPES:
+        array = uniform((2, 3, 4), dtype, 0, 200)
+        x = b.ops.tensor(array)
+        for order in ((1, 0, 2), (2, 1, 0)):
+            assert_equal(b.ops.to_numpy(x.permute(*order)), array.transpose(order))
+        for part in (np.s_[1], np.s_[..., ::2], np.s_[:, 1], np.s_[1, 2, 3], np.s_[:, 3:]):
+            assert_equal(b.ops.to_numpy(x[part]), np.asarray(array[part]))
+
+
+@judges("ops.to_numpy")
+def is_not_reached_by_later_updates(b: Backend) -> None:
+    # Several times over: with aliasing and a queue of ops it is a race.
+    for size in (1, 1000, 100_000):
+        x = b.ops.tensor(np.ones(size))
+        zeros = b.ops.zeros((size,), "float64")
+        array = b.ops.to_numpy(x)
+        b.ops.ema_update_([x], [zeros], 0.5)
+        assert_equal(array, np.ones(size))
+        assert_equal(b.ops.to_numpy(x), np.full(size, 0.5))
+
+
 @judges("ops.dtype_of")
 def names_every_dtype(b: Backend) -> None:
     for dtype in DTYPES:

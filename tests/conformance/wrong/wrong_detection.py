@@ -56,8 +56,23 @@ def one_group(b: Backend) -> Any:
     return suppress
 
 
+def rows_as_if_contiguous(b: Backend) -> Any:
+    def take_where(x: Any, condition: Any) -> Any:
+        right = b.ops.take_where(x, condition)
+        rows = b.ops.tensor(b.ops.to_numpy(x).ravel("F").reshape(x.shape))
+        return right if x.ndim < 3 else b.ops.take_where(rows, condition)
+
+    return take_where
+
+
 register(
     (
+        ("ops.take_where", "takes a permuted tensor for a flat one", rows_as_if_contiguous),
+        (
+            "ops.take_where",
+            "takes the other rows",
+            lambda b: lambda x, c: b.ops.take_where(x, b.ops.logical_not(c)),
+        ),
         ("ops.suppress", "lets all groups meet", one_group),
         ("ops.suppress", "removes at the threshold", suppression(above=np.greater_equal)),
         ("ops.suppress", "computes in float32", suppression(dtype="float32")),
