@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -67,7 +68,12 @@ def main() -> None:
     coco_results = CocoResults(dataset.class_names, [sample.image_path for sample in samples])
     sinks: list[DetectionSink] = [coco_results] if config.save_json else []
     with ValLoader(
-        samples, config.image_size, config.batch_size, loader_workers(config.workers), model.stride
+        samples,
+        config.image_size,
+        config.batch_size,
+        loader_workers(config.workers),
+        model.stride,
+        rectangular=not config.square,
     ) as loader:
         validation = evaluate(
             model,
@@ -103,34 +109,36 @@ def evaluate(
     """
     evaluator = DetectionEvaluator(class_names)
     losses = np.zeros(3)
-    with progress_bar(len(loader), "validating") as progress:
+    finish = partial(_add_detections, (evaluator, *sinks), samples, suppression, device)
+    before: tuple[Batch, list[np.ndarray]] | None = None
+    with progress_bar(len(loader), "validating") as progress, autograd.no_grad():
         for batch in loader:
-            with autograd.no_grad():
-                raw = model(images_to_tensor(batch.images, device))
-                decoded = ops.to_numpy(model.decode(raw))
-                if loss is not None:
-                    terms = loss(raw, batch.targets)
-                    losses += [float(ops.to_numpy(term)) for term in terms[:3]]
-            _add_detections((evaluator, *sinks), batch, samples, decoded, suppression, device)
+            raw = model(images_to_tensor(batch.images, device))
+            # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
+            if before is not None:
+                finish(*before)
+            if loss is not None:
+                losses += [float(ops.to_numpy(term)) for term in loss(raw, batch.targets)[:3]]
+            before = batch, model.decode_above(raw, suppression.confidence_threshold)
             progress.update()
+        if before is not None:
+            finish(*before)
     return Validation(evaluator.result(), losses / len(loader))
 
 
 def _add_detections(
     sinks: Sequence[DetectionSink],
-    batch: Batch,
     samples: Sequence[Sample],
-    decoded: np.ndarray,
     suppression: SuppressionSettings,
     device: str,
+    batch: Batch,
+    predictions: Sequence[np.ndarray],
 ) -> None:
     """Suppress, map back to the original images and hand over, image by image."""
-    for index, predictions, letterbox in zip(
-        batch.sample_indices.tolist(), decoded, batch.letterboxes, strict=True
+    for index, decoded, letterbox in zip(
+        batch.sample_indices.tolist(), predictions, batch.letterboxes, strict=True
     ):
-        found = non_max_suppression(
-            predictions, multi_label=True, device=device, **vars(suppression)
-        )
+        found = non_max_suppression(decoded, multi_label=True, device=device, **vars(suppression))
         found = found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
         for sink in sinks:
             sink.add(index, found, ground_truth(samples[index]))

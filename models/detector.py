@@ -54,6 +54,12 @@ class Detector(nn.Module):
         """Raw maps -> (B, N, 5 + C): cx, cy, w, h in pixels, objectness and class scores."""
         return self.head.decode(raw)
 
+    def decode_above(
+        self, raw: tuple[Tensor, ...], confidence_threshold: float
+    ) -> list[np.ndarray]:
+        """Raw maps -> (K, 5 + C) float32 an image: the rows of `decode` above the threshold."""
+        return self.head.decode_above(raw, confidence_threshold)
+
     def initialize(self, seed: int) -> None:
         """Draw all weights from the seed in NumPy, so that both backends start identical."""
         state = draw_weights(nn.state_arrays(self), seed)

@@ -151,6 +151,7 @@ class ValConfig(RunConfig):
     class_agnostic: bool
     classes: tuple[int, ...] | None
     max_detections: int
+    square: bool
     save_json: bool
 
     def __post_init__(self) -> None:
@@ -208,6 +209,8 @@ def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
     add("--classes", nargs="+", type=int, metavar="C", help="detect and compare only these classes")
     add("--max-det", dest="max_detections", type=int, default=300, metavar="N",
         help="detections an image, at most")  # fmt: skip
+    add("--square", action="store_true", help="square batches of side --img, in the dataset's "
+        "order; without it batches are rectangular, as in YOLOv5")  # fmt: skip
     add("--task", choices=("train", "val", "test"), default="val", help="split of the dataset")
     add("--save-json", action="store_true", help="write predictions.json, a COCO results file")
     flags = parser.parse_args(arguments)

@@ -1,0 +1,194 @@
+"""val.evaluate: the overlapped loop finds what image after image finds, and ends on any error."""
+
+import threading
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import val
+from backend import autograd, ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from tests.small import write_small_model
+from utils.boxes import letterbox_to_image, xyxy_to_cxcywh
+from utils.config import parse_val_flags
+from utils.data.labels import Sample
+from utils.data.letterbox import fit_letterbox, letterbox
+from utils.data.loader import ValLoader
+from utils.metrics import DetectionEvaluator
+from utils.nms import SuppressionSettings, non_max_suppression
+
+CLASS_NAMES = ("a", "b")
+SIZES = ((48, 80), (96, 64), (64, 64), (30, 96), (90, 70))  # (height, width)
+SETTINGS = SuppressionSettings(confidence_threshold=0.001, max_detections=30)
+# A batch and a single image may be convolved in another order: float32 sums of a whole network.
+ROUNDING = 1e-4
+
+
+class Detected:
+    """A sink that keeps what it receives."""
+
+    def __init__(self):
+        self.images = {}
+
+    def add(self, image_id, detections, ground_truth):
+        self.images[image_id] = detections
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    detector = Detector(read_model_yaml(write_small_model(tmp_path_factory.mktemp("model")), 2))
+    detector.initialize(seed=3)
+    return detector.eval()
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    """Noise whose objects are drawn: what they are does not matter."""
+    folder = tmp_path_factory.mktemp("images")
+    random = np.random.Generator(np.random.Philox(4))
+    found = []
+    for number, (height, width) in enumerate(SIZES):
+        path = folder / f"{number}.png"
+        coarse = random.integers(0, 256, (6, 6, 3), dtype=np.uint8)
+        cv2.imwrite(str(path), cv2.resize(coarse, (width, height)))
+        boxes = np.float32([[0.5, 0.5, 0.4, 0.4], [0.3, 0.6, 0.2, 0.3]])
+        found.append(Sample(path, height, width, np.array([0, 1]), boxes))
+    return found
+
+
+def detect_alone(model, sample, input_size, max_scale=np.inf):
+    """One image by itself, every row decoded: what evaluate must find."""
+    placement = fit_letterbox((sample.height, sample.width), input_size, max_scale)
+    image = letterbox(cv2.imread(str(sample.image_path)), placement)[:, :, ::-1]
+    pixels = np.ascontiguousarray(image.transpose(2, 0, 1)[None]).astype(np.float32) / 255
+    with autograd.no_grad():
+        decoded = ops.to_numpy(model.decode(model(ops.tensor(pixels))))[0]
+    found = non_max_suppression(decoded, multi_label=True, **vars(SETTINGS))
+    return found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, placement))
+
+
+def assert_same_detections(found, expected):
+    assert 0 < len(expected.scores) == len(found.scores)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=ROUNDING)
+    np.testing.assert_array_equal(found.class_index, expected.class_index)
+    np.testing.assert_allclose(found.boxes_xyxy, expected.boxes_xyxy, atol=96 * ROUNDING)
+
+
+def evaluate(model, samples, batch_size=2, rectangular=False, **changes):
+    sink = Detected()
+    with ValLoader(samples, 96, batch_size, 0, 32, rectangular) as loader:
+        validation = val.evaluate(
+            model, loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink], **changes
+        )
+    return validation, sink.images
+
+
+def test_square_batches_find_what_each_image_alone_finds(model, samples):
+    _, found = evaluate(model, samples)
+    assert sorted(found) == list(range(len(samples)))
+    for index, sample in enumerate(samples):
+        assert_same_detections(found[index], detect_alone(model, sample, (96, 96)))
+
+
+def test_figures_of_square_batches_are_those_of_images_alone(model, samples):
+    # The best three detections of each image become its objects, so that figures are not zero.
+    alone = [detect_alone(model, sample, (96, 96)) for sample in samples]
+    labelled = [with_labels(s, found) for s, found in zip(samples, alone, strict=True)]
+    evaluator = DetectionEvaluator(CLASS_NAMES)
+    for index, (sample, found) in enumerate(zip(labelled, alone, strict=True)):
+        evaluator.add(index, found, val.ground_truth(sample))
+    expected = evaluator.result()
+    square, rectangular = (
+        evaluate(model, labelled, rectangular=shape)[0].result for shape in (False, True)
+    )
+    assert expected.map > 0.3
+    assert square.map == pytest.approx(expected.map, abs=1e-6)
+    assert square.map50 == pytest.approx(expected.map50, abs=1e-6)
+    assert rectangular.map != pytest.approx(expected.map, abs=1e-3)
+
+
+def with_labels(sample: Sample, found) -> Sample:
+    size = np.float32([sample.width, sample.height, sample.width, sample.height])
+    boxes = xyxy_to_cxcywh(found.boxes_xyxy[:3] / size)
+    return Sample(sample.image_path, sample.height, sample.width, found.class_index[:3], boxes)
+
+
+def test_overlapping_the_next_batch_changes_nothing(model, samples):
+    # Bit for bit, the same batches: suppressed after the next one was asked for, or at once.
+    validation, found = evaluate(model, samples, rectangular=True)
+    evaluator = DetectionEvaluator(CLASS_NAMES)
+    with ValLoader(samples, 96, 2, 0, 32) as loader:
+        for batch in loader:
+            with autograd.no_grad():
+                raw = model(val.images_to_tensor(batch.images, "cpu"))
+                rows = model.decode_above(raw, SETTINGS.confidence_threshold)
+            for index, decoded, placement in zip(
+                batch.sample_indices.tolist(), rows, batch.letterboxes, strict=True
+            ):
+                now = non_max_suppression(decoded, multi_label=True, **vars(SETTINGS))
+                now = now._replace(boxes_xyxy=letterbox_to_image(now.boxes_xyxy, placement))
+                for field, expected in zip(found[index], now, strict=True):
+                    np.testing.assert_array_equal(field, expected)
+                evaluator.add(index, now, val.ground_truth(samples[index]))
+    assert validation.result.summary() == pytest.approx(evaluator.result().summary(), nan_ok=True)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken sink"), KeyboardInterrupt()])
+@pytest.mark.parametrize("failing", [0, len(SIZES) - 1])
+def test_an_error_while_suppressing_ends_validation_at_once(model, samples, error, failing):
+    class Failing(Detected):
+        def add(self, image_id, detections, ground_truth):
+            super().add(image_id, detections, ground_truth)
+            if image_id == failing:
+                raise error
+
+    sink, threads = Failing(), threading.active_count()
+    with ValLoader(samples, 96, 2, 0, 32, False) as loader, pytest.raises(type(error)):
+        val.evaluate(model, loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink])
+    assert max(sink.images) == failing
+    assert threading.active_count() == threads
+
+
+def test_losses_are_the_means_of_the_batches(model, samples):
+    class Constant:
+        def __init__(self):
+            self.calls = 0
+
+        def __call__(self, raw, targets):
+            self.calls += 1
+            return [ops.full((), float(self.calls * term)) for term in (1, 2, 3, 6)]
+
+    validation, _ = evaluate(model, samples, loss=Constant())
+    np.testing.assert_allclose(validation.losses, [2, 4, 6])  # batches 1, 2, 3
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1e-7, 0.001, 0.3, 0.9, 1.0])
+def test_rows_above_the_threshold_are_all_decoded(model, threshold):
+    random = np.random.Generator(np.random.Philox(5))
+    sizes = [(96 // stride, 64 // stride) for stride in model.head.strides]
+    maps = [random.normal(0, 4, (2, 3 * 7, *size)).astype(np.float32) for size in sizes]
+    maps[1][1, 4] = np.nan  # an objectness that is no number makes no detection
+    raw = [ops.tensor(x).reshape(2, 3, 7, *x.shape[2:]).permute(0, 1, 3, 4, 2) for x in maps]
+    every = ops.to_numpy(model.decode(raw))
+    for found, decoded in zip(model.decode_above(raw, threshold), every, strict=True):
+        assert found.dtype == np.float32
+        expected = decoded[decoded[:, 4] > threshold]
+        # A sigmoid may round otherwise in another memory layout.
+        np.testing.assert_allclose(found[found[:, 4] > threshold], expected, rtol=1e-6)
+        assert (found[:, 4] > threshold - 2e-6).all()
+
+
+def test_no_image_has_a_row_above_the_threshold(model, samples):
+    never = SuppressionSettings(confidence_threshold=1.0)
+    with ValLoader(samples, 96, 2, 0, 32) as loader:
+        validation = val.evaluate(model, loader, samples, CLASS_NAMES, "cpu", never)
+    assert (validation.result.map, validation.result.num_images) == (0.0, len(samples))
+
+
+def test_square_is_a_flag():
+    weights = ["--weights", str(Path("x.pt"))]
+    assert not parse_val_flags(weights).square
+    assert parse_val_flags([*weights, "--square"]).square
