@@ -22,6 +22,7 @@ from utils.checkpoint import Checkpoint, load_weights, model_document
 from utils.coco_json import CocoResults
 from utils.command import run_command
 from utils.config import ValConfig, parse_val_flags
+from utils.data.coco_annotations import read_coco_annotations
 from utils.data.labels import Sample, scan_samples
 from utils.data.loader import Batch, ValLoader
 from utils.data.sources import DatasetSpec, list_images, load_dataset
@@ -66,6 +67,12 @@ def main() -> None:
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
     coco_results = CocoResults(dataset.class_names, [sample.image_path for sample in samples])
+    objects = None
+    if config.annotations is not None:
+        annotations = read_coco_annotations(config.annotations, samples, dataset.class_names)
+        objects = [of_classes(image, config.classes) for image in annotations.objects]
+        coco_results.image_ids = list(annotations.image_ids)
+        coco_results.category_ids = annotations.category_ids
     sinks: list[DetectionSink] = [coco_results] if config.save_json else []
     with ValLoader(
         samples,
@@ -83,6 +90,7 @@ def main() -> None:
             device,
             suppression_settings(config),
             sinks=sinks,
+            objects=objects,
         )
     print(metrics_table(validation.result))
     write_results(config, validation.result, coco_results)
@@ -97,6 +105,7 @@ def evaluate(
     suppression: SuppressionSettings = DEFAULT_SUPPRESSION,
     loss: DetectionLoss | None = None,
     sinks: Sequence[DetectionSink] = (),
+    objects: Sequence[GroundTruth] | None = None,
 ) -> Validation:
     """Detect in every image of the loader and compare with its labels.
 
@@ -106,10 +115,13 @@ def evaluate(
         suppression: which predictions become detections.
         loss: adds the mean losses of the batches, as in training.
         sinks: receive what the evaluator receives, each image under its place in samples.
+        objects: of each sample, in pixels of its image, in place of its labels.
     """
     evaluator = DetectionEvaluator(class_names)
     losses = np.zeros(3)
-    finish = partial(_add_detections, (evaluator, *sinks), samples, suppression, device)
+    if objects is None:
+        objects = [ground_truth(sample) for sample in samples]
+    finish = partial(_add_detections, (evaluator, *sinks), objects, suppression, device)
     before: tuple[Batch, list[np.ndarray]] | None = None
     with progress_bar(len(loader), "validating") as progress, autograd.no_grad():
         for batch in loader:
@@ -128,7 +140,7 @@ def evaluate(
 
 def _add_detections(
     sinks: Sequence[DetectionSink],
-    samples: Sequence[Sample],
+    objects: Sequence[GroundTruth],
     suppression: SuppressionSettings,
     device: str,
     batch: Batch,
@@ -141,7 +153,7 @@ def _add_detections(
         found = non_max_suppression(decoded, multi_label=True, device=device, **vars(suppression))
         found = found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
         for sink in sinks:
-            sink.add(index, found, ground_truth(samples[index]))
+            sink.add(index, found, objects[index])
 
 
 def load_split(dataset: DatasetSpec, split: str) -> list[Sample]:
@@ -191,6 +203,14 @@ def ground_truth(sample: Sample) -> GroundTruth:
     """A sample's labels in pixels of its image."""
     size = np.array([sample.width, sample.height, sample.width, sample.height], np.float64)
     return GroundTruth(sample.class_index, cxcywh_to_xyxy(sample.boxes_cxcywh_norm * size))
+
+
+def of_classes(objects: GroundTruth, classes: Sequence[int] | None) -> GroundTruth:
+    """The objects of these classes, all when None."""
+    if classes is None:
+        return objects
+    rows = np.isin(objects.class_index, classes)
+    return GroundTruth(*(None if field is None else field[rows] for field in objects))
 
 
 def load_detector(checkpoint: Checkpoint, device: str) -> Detector:

@@ -152,6 +152,7 @@ class ValConfig(RunConfig):
     classes: tuple[int, ...] | None
     max_detections: int
     square: bool
+    annotations: Path | None
     save_json: bool
 
     def __post_init__(self) -> None:
@@ -211,6 +212,8 @@ def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
         help="detections an image, at most")  # fmt: skip
     add("--square", action="store_true", help="square batches of side --img, in the dataset's "
         "order; without it batches are rectangular, as in YOLOv5")  # fmt: skip
+    add("--annotations", type=Path, metavar="F", help="COCO instances JSON of the split: its "
+        "objects, crowds and areas count, not the labels")  # fmt: skip
     add("--task", choices=("train", "val", "test"), default="val", help="split of the dataset")
     add("--save-json", action="store_true", help="write predictions.json, a COCO results file")
     flags = parser.parse_args(arguments)

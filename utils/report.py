@@ -155,4 +155,4 @@ def coco_summary(result: EvaluationResult) -> str:
     ]
     margin = " " * 6
     lines = [margin + "".join(row).rstrip() for row in (cells[:6], cells[6:])]
-    return "\n".join([f"{'COCO summary':>20}, sizes by the area of the labelled boxes", *lines])
+    return "\n".join([f"{'COCO summary':>20}, sizes by the labelled areas", *lines])
