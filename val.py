@@ -28,9 +28,10 @@ from utils.data.loader import Batch, ValLoader
 from utils.data.sources import DatasetSpec, list_images, load_dataset
 from utils.errors import UserError
 from utils.images import images_to_tensor
+from utils.legacy_metric import LegacyEvaluator
 from utils.metrics import DetectionEvaluator, DetectionSink, EvaluationResult, GroundTruth
 from utils.nms import SuppressionSettings, non_max_suppression
-from utils.report import create_run_folder, metrics_table, progress_bar
+from utils.report import create_run_folder, legacy_table, metrics_table, progress_bar
 
 if TYPE_CHECKING:
     from models.detector import Detector
@@ -73,7 +74,9 @@ def main() -> None:
         objects = [of_classes(image, config.classes) for image in annotations.objects]
         coco_results.image_ids = list(annotations.image_ids)
         coco_results.category_ids = annotations.category_ids
-    sinks: list[DetectionSink] = [coco_results] if config.save_json else []
+    legacy = LegacyEvaluator(dataset.class_names)
+    asked = ((coco_results, config.save_json), (legacy, config.legacy_metric))
+    sinks: list[DetectionSink] = [sink for sink, wanted in asked if wanted]
     with ValLoader(
         samples,
         config.image_size,
@@ -93,6 +96,8 @@ def main() -> None:
             objects=objects,
         )
     print(metrics_table(validation.result))
+    if config.legacy_metric:
+        print(legacy_table(legacy.result()))
     write_results(config, validation.result, coco_results)
 
 

@@ -154,6 +154,7 @@ class ValConfig(RunConfig):
     square: bool
     annotations: Path | None
     save_json: bool
+    legacy_metric: bool
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -216,6 +217,8 @@ def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
         "objects, crowds and areas count, not the labels")  # fmt: skip
     add("--task", choices=("train", "val", "test"), default="val", help="split of the dataset")
     add("--save-json", action="store_true", help="write predictions.json, a COCO results file")
+    add("--legacy-metric", action="store_true",
+        help="print the figures as YOLOv5 prints them too, to compare with old logs")  # fmt: skip
     flags = parser.parse_args(arguments)
     flags.classes = tuple(flags.classes) if flags.classes else None
     return ValConfig(**vars(flags))

@@ -15,6 +15,7 @@ import yaml
 from tqdm import tqdm
 
 from utils.errors import UserError
+from utils.legacy_metric import LegacyResult
 from utils.metrics import EvaluationResult
 
 STAGES = (
@@ -124,7 +125,18 @@ def progress_bar(total: int, description: str) -> tqdm:
 
 
 def metrics_table(result: EvaluationResult) -> str:
-    """P, R, mAP50 and mAP50-95 over all classes and per class, and COCO's summary, as text."""
+    """COCO's figures over all classes and per class, and COCO's summary, as text."""
+    return "\n".join([*_class_lines(result), coco_summary(result)])
+
+
+def legacy_table(result: LegacyResult) -> str:
+    """YOLOv5's figures over all classes and per class, under a title that says so, as text."""
+    title = f"{'as YOLOv5 prints it':>20}, for comparing with old logs; above is COCO's metric"
+    return "\n".join([title, *_class_lines(result)])
+
+
+def _class_lines(result: EvaluationResult | LegacyResult) -> list[str]:
+    """A heading, all classes, and each that has labels: P, R, mAP50 and mAP50-95."""
     lines = [f"{'class':>20}{'images':>8}{'labels':>8}{'P':>9}{'R':>9}{'mAP50':>9}{'mAP50-95':>10}"]
     rows: list[tuple[str, int, Sequence[float]]] = [
         (
@@ -144,7 +156,7 @@ def metrics_table(result: EvaluationResult) -> str:
             f"{name:>20}{result.num_images:8d}{labels:8d}"
             f"{precision:9.4f}{recall:9.4f}{ap50:9.4f}{ap:10.4f}"
         )
-    return "\n".join([*lines, coco_summary(result)])
+    return lines
 
 
 def coco_summary(result: EvaluationResult) -> str:

@@ -111,18 +111,27 @@ def test_validation_of_the_last_weights_repeats_the_last_figures(trained, inputs
     columns = ("precision", "recall", "mAP_0.5", "mAP_0.5:0.95")
     expected = [f"{float(row[f'metrics/{column}']):.4f}" for column in columns]
     assert printed.split()[-4:] == expected
+    assert "as YOLOv5 prints it" not in done.stdout
 
 
-def test_validation_writes_a_coco_file_when_asked(trained, inputs, tmp_path):
+def test_validation_writes_a_coco_file_and_adds_the_old_figures_when_asked(
+    trained, inputs, tmp_path
+):
     _, data, _ = inputs
     done = run(
         "val.py", "--weights", trained[0] / "weights" / "last.safetensors", "--data", data,
         "--img", 64, "--workers", 0, "--project", tmp_path, "--device", "cpu", "--conf", 0,
-        "--save-json",
+        "--save-json", "--legacy-metric",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "exp" / "predictions.json").read_text())
     assert rows and all(set(row) == {"image_id", "category_id", "bbox", "score"} for row in rows)
+    cocos, _, legacy = done.stdout.partition("as YOLOv5 prints it")
+    counts = [
+        next(line.split()[1:3] for line in table.splitlines() if line.split()[:1] == ["all"])
+        for table in (cocos, legacy)
+    ]
+    assert counts[0] == counts[1]
 
 
 def test_a_run_of_the_same_name_gets_a_folder_of_its_own(trained, inputs):

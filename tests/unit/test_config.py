@@ -105,6 +105,11 @@ def test_the_multi_tensor_updates_are_chosen_by_their_flag_alone():
     assert parse_train_flags([*MODEL, "--multi_tensor_optimizer"]).multi_tensor_optimizer is True
 
 
+def test_the_figures_of_old_logs_are_measured_only_when_asked():
+    assert parse_val_flags(["--weights", "W"]).legacy_metric is False
+    assert parse_val_flags(["--weights", "W", "--legacy-metric"]).legacy_metric is True
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -1,0 +1,97 @@
+"""Which detection finds which object, as YOLOv5's old logs count: nms.py before, legacy_metric.py.
+
+The rules are measured: they give the stored process-batch arrays `pb0` to `pb7` of YOLOv5 (8
+images, 229 detections, 10 thresholds) without an exception. What these leave open, as other rules
+give them too, and what is done here:
+
+- A detection whose best object went to another finds none, though a second object may be free.
+- The best object is the best of the detection's class, whatever else it overlaps more.
+- An IoU equal to a threshold reaches it; of two equal ones the first object's is the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from utils.boxes import pairwise_iou
+from utils.coco_matching import IOU_THRESHOLDS, GroundTruth, position_in_run
+from utils.nms import Detections
+
+
+class Claims(NamedTuple):
+    """Detections (D,) as they are listed, objects (M,), and which object each detection is for.
+
+    Detections without an object of their class at the lowest threshold are in no pair (P,).
+    """
+
+    scores: np.ndarray  # (D,) float32
+    class_index: np.ndarray  # (D,) int64
+    object_class_index: np.ndarray  # (M,) int64
+    pair_detection: np.ndarray  # (P,) int64, ascending index into (D,), each at most once
+    pair_object: np.ndarray  # (P,) int64, index into (M,)
+    pair_iou: np.ndarray  # (P,) float64, at least the lowest threshold
+
+
+def claim_objects(detections: Detections, ground_truth: GroundTruth) -> Claims:
+    """One image: every detection is for the object of its class that it overlaps most.
+
+    Crowds are left out, for YOLO labels know none. The stored IoU (float32) is within 2e-7 of this
+    one, and 1.6e-4 or more from any threshold.
+    """
+    object_class_index, boxes_xyxy = ground_truth.class_index, ground_truth.boxes_xyxy
+    if ground_truth.is_crowd is not None:
+        object_class_index = object_class_index[~ground_truth.is_crowd]
+        boxes_xyxy = boxes_xyxy[~ground_truth.is_crowd]
+    iou = pairwise_iou(detections.boxes_xyxy, boxes_xyxy)
+    same_class = detections.class_index[:, None] == object_class_index
+    pair_detection, pair_object = np.nonzero(same_class & (iou >= IOU_THRESHOLDS[0]))
+    pair_iou = iou[pair_detection, pair_object]
+    order = np.lexsort((-pair_iou, pair_detection))
+    best = order[position_in_run(pair_detection[order]) == 0]
+    return Claims(
+        detections.scores,
+        detections.class_index,
+        object_class_index,
+        pair_detection[best],
+        pair_object[best],
+        pair_iou[best],
+    )
+
+
+def join_claims(images: Sequence[Claims]) -> Claims:
+    """The claims of several images, or of none, as one, in the order of the images."""
+    images = [_no_claims(), *images]
+    detections_before = np.cumsum([0, *(len(image.scores) for image in images)])
+    objects_before = np.cumsum([0, *(len(image.object_class_index) for image in images)])
+    shifted = [
+        image._replace(
+            pair_detection=image.pair_detection + detections_before[place],
+            pair_object=image.pair_object + objects_before[place],
+        )
+        for place, image in enumerate(images)
+    ]
+    return Claims(*(np.concatenate(field) for field in zip(*shifted, strict=True)))
+
+
+def grant_claims(claims: Claims) -> np.ndarray:
+    """(D, 10) bool: which detections find their object, column per IOU_THRESHOLDS.
+
+    Of the detections that are for one object and reach the threshold, the first listed finds it.
+    By the highest IoU instead, 252 of the 2,290 stored flags would be wrong, and 236 by the highest
+    score: the stored lists are in no order, those that suppression leaves are by score.
+    """
+    correct = np.zeros((len(claims.scores), len(IOU_THRESHOLDS)), dtype=bool)
+    for column, threshold in enumerate(IOU_THRESHOLDS):
+        reaches = np.flatnonzero(claims.pair_iou >= threshold)
+        _, first = np.unique(claims.pair_object[reaches], return_index=True)
+        correct[claims.pair_detection[reaches[first]], column] = True
+    return correct
+
+
+def _no_claims() -> Claims:
+    nothing, no_boxes = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    no_scores = np.zeros(0, np.float32)
+    return claim_objects(Detections(no_boxes, no_scores, nothing), GroundTruth(nothing, no_boxes))

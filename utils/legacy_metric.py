@@ -1,0 +1,95 @@
+"""The metric as YOLOv5 prints it, for comparing with old logs: nms.py before, report.py after.
+
+It is not COCO's, which utils/metrics.py measures; docs/accuracy.md says what differs. Written from
+figures that YOLOv5 gave for stored inputs: legacy_matching.py and legacy_curves.py name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from utils.coco_matching import GroundTruth
+from utils.legacy_curves import measure_classes
+from utils.legacy_matching import Claims, claim_objects, grant_claims, join_claims
+from utils.nms import Detections
+
+
+@dataclass(frozen=True, eq=False)
+class LegacyResult:
+    """YOLOv5's figures of a set of images, by class and over all.
+
+    As in EvaluationResult, classes without ground truth are NaN in every per-class array and left
+    out of the means; where no class has any, the means are 0. Crowds are no ground truth.
+    """
+
+    class_names: tuple[str, ...]
+    num_images: int
+    num_ground_truth: np.ndarray  # (C,) int64 objects
+    precision: np.ndarray  # (C,) float64, at IoU 0.50 and one confidence for all classes
+    recall: np.ndarray  # (C,) float64, likewise
+    average_precision: np.ndarray  # (C, 10) float64: class, IOU_THRESHOLDS
+
+    @property
+    def ap50(self) -> np.ndarray:
+        """(C,) average precision at IoU 0.50."""
+        return self.average_precision[:, 0]
+
+    @property
+    def ap(self) -> np.ndarray:
+        """(C,) average precision over IoU 0.50 to 0.95."""
+        return self.average_precision.mean(axis=1)
+
+    @property
+    def mean_precision(self) -> float:
+        """Mean of `precision` over the classes with ground truth, "P" of the logs."""
+        return self._mean(self.precision)
+
+    @property
+    def mean_recall(self) -> float:
+        """Mean of `recall` over the classes with ground truth, "R" of the logs."""
+        return self._mean(self.recall)
+
+    @property
+    def map50(self) -> float:
+        """Mean average precision at IoU 0.50."""
+        return self._mean(self.ap50)
+
+    @property
+    def map(self) -> float:
+        """Mean average precision over IoU 0.50 to 0.95."""
+        return self._mean(self.ap)
+
+    def _mean(self, per_class: np.ndarray) -> float:
+        evaluated = per_class[self.num_ground_truth > 0]
+        return float(evaluated.mean()) if len(evaluated) else 0.0
+
+
+class LegacyEvaluator:
+    """Collects the detections and labels of images, one at a time, and measures them together."""
+
+    def __init__(self, class_names: Sequence[str]) -> None:
+        self.class_names = tuple(class_names)
+        self._images: dict[int, Claims] = {}
+
+    def add(self, image_id: int, detections: Detections, ground_truth: GroundTruth) -> None:
+        """Add one image; both arguments in the same frame, once for each image_id.
+
+        Unlike in COCO's metric all detections count, however many. The order of the calls does not
+        matter: detections of equal score in different images are ranked by image_id.
+        """
+        assert image_id not in self._images, f"image {image_id} was added before"
+        self._images[image_id] = claim_objects(detections, ground_truth)
+
+    def result(self) -> LegacyResult:
+        """The measures of everything added so far."""
+        claims = join_claims([self._images[image_id] for image_id in sorted(self._images)])
+        num_ground_truth = np.bincount(claims.object_class_index, minlength=len(self.class_names))
+        figures = measure_classes(
+            claims.scores, claims.class_index, grant_claims(claims), num_ground_truth
+        )
+        return LegacyResult(
+            self.class_names, len(self._images), num_ground_truth, **figures._asdict()
+        )
