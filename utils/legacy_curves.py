@@ -5,8 +5,9 @@ rules below give their float64 figures to 1e-15. What they leave open is how the
 within 50 points of an end of the confidence grid: in `ties`, whose point is at the end, holding the
 end value and mirroring fit alike, adding zeros does not. Here the end value is held.
 
-Equal scores are taken in the order they are listed in. YOLOv5 sorted them by an unstable sort, so
-its AP where many are equal (`ties`) cannot be repeated.
+Equal scores are taken in the order they are listed in. YOLOv5's order of them was that of NumPy's
+default sort, which is not stable: NumPy 2 repeats the stored AP of `ties` by it, NumPy 1.26 misses
+it by 0.004, the listed order by up to 0.06.
 """
 
 from __future__ import annotations

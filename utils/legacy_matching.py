@@ -1,12 +1,15 @@
 """Which detection finds which object, as YOLOv5's old logs count: nms.py before, legacy_metric.py.
 
-The rules are measured: they give the stored process-batch arrays `pb0` to `pb7` of YOLOv5 (8
-images, 229 detections, 10 thresholds) without an exception. What these leave open, as other rules
-give them too, and what is done here:
+It is PASCAL VOC's rule, with the detections in the order they are listed in: it gives the stored
+process-batch arrays `pb0` to `pb7` of YOLOv5 (8 images, 229 detections, 10 thresholds) without an
+exception. These leave open, and VOC's rule decides:
 
 - A detection whose best object went to another finds none, though a second object may be free.
 - The best object is the best of the detection's class, whatever else it overlaps more.
-- An IoU equal to a threshold reaches it; of two equal ones the first object's is the best.
+
+They also leave open what happens to an IoU equal to a threshold, which reaches it here, and to two
+equal ones, of which the first object's is the best here.
+Source: Everingham et al. 2010, "The PASCAL Visual Object Classes (VOC) Challenge".
 """
 
 from __future__ import annotations
