@@ -97,7 +97,9 @@ def main() -> None:
     train_samples = load_split(dataset, "train")
     val_samples = load_split(dataset, "val")
     size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
-    with TrainLoader(train_samples, size, batch, augment, config.seed, workers) as train_loader:
+    with TrainLoader(
+        train_samples, size, batch, augment, config.seed, workers, config.cache
+    ) as train_loader:
         train_loader.start()  # its processes start up while the framework is imported
         backend.use(config.backend)
         device = backend.device.resolve(config.device)
@@ -106,7 +108,9 @@ def main() -> None:
         folder = create_run_folder(config.project, config.name, config.exist_ok)
         run = Run(config, hyp, dataset.class_names, folder)
         describe_run(run, state, train_samples)
-        with ValLoader(val_samples, size, 2 * batch, workers, model.stride) as val_loader:
+        with ValLoader(
+            val_samples, size, 2 * batch, workers, model.stride, cache=config.cache
+        ) as val_loader:
             validation = train(run, state, train_loader, val_loader, val_samples)
     conclude_run(run, state, validation)
 
@@ -341,7 +345,7 @@ def report_epoch(
     }
     results.append(row)
     log.info(
-        "epoch %d/%d  %s  P %.3f  R %.3f  mAP50 %.3f  mAP50-95 %.3f  %.1f s",
+        "epoch %d/%d  %s  P %.3f  R %.3f  mAP50 %.3f  mAP50-95 %.3f  %.1f s, data wait %.0f %%",
         state.epoch,
         state.schedule.epochs,
         format_losses(losses),
@@ -350,6 +354,7 @@ def report_epoch(
         result.map50,
         result.map,
         seconds,
+        100 * timer.seconds["data_wait"] / seconds,
     )
 
 

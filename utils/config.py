@@ -11,6 +11,7 @@ from typing import Any
 
 from utils.command import add_common_flags, new_parser
 from utils.data.augment import AugmentConfig
+from utils.data.image_cache import CACHE_KINDS
 from utils.errors import UserError
 from utils.yaml_file import PROJECT, find_yaml, read_yaml
 
@@ -125,6 +126,7 @@ class TrainConfig(RunConfig):
     remap_classes: bool
     bbox_iou_optim: bool
     multi_tensor_optimizer: bool
+    cache: str  # "", "ram" or "disk"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -183,6 +185,8 @@ def parse_train_flags(arguments: Sequence[str] | None = None) -> TrainConfig:
     add("--cfg", type=str.strip, default="", metavar="F", help="model YAML, to start from scratch")
     add("--hyp", type=Path, default=DEFAULT_HYPERPARAMETERS, help="hyper-parameter YAML")
     add("--epochs", "--epoch", type=int, default=100, metavar="N", help="passes over the images")
+    add("--cache", nargs="?", const="ram", default="", choices=CACHE_KINDS,
+        help="keep decoded images for all workers: in memory, or a file in TMPDIR")  # fmt: skip
     add("--seed", type=int, default=0, help="of weights, order and augmentation")
     add("--optimizer", choices=OPTIMIZERS, default="SGD", help="hyp's momentum is Adam's beta1")
     add("--remap-classes", action="store_true",

@@ -49,6 +49,15 @@ def last_row(run_folder):
         return list(csv.DictReader(file))[-1]
 
 
+def test_an_epoch_line_tells_the_share_of_time_spent_waiting_for_data(trained):
+    folder, done = trained
+    lines = [line for line in done.stdout.splitlines() if line.startswith("epoch 2/2")]
+    row = last_row(folder)
+    share = 100 * float(row["seconds/data_wait"]) / float(row["seconds/epoch"])
+    assert len(lines) == 1
+    assert lines[0].endswith(f"data wait {share:.0f} %")
+
+
 def test_training_leaves_weights_results_settings_and_plots(trained):
     folder, _ = trained
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}

@@ -40,6 +40,8 @@ MODEL = ["--cfg", "models/yolov5n.yaml"]
         ("--seed 0", "seed", 0),
         ("--cos-lr", "cosine", True),
         ("--weights w.pt --remap-classes", "remap_classes", True),
+        ("--cache", "cache", "ram"),
+        ("--cache disk", "cache", "disk"),
         ("--freeze 10", "freeze", ("10",)),
         ("--freeze 0 1 2", "freeze", ("0", "1", "2")),
         ("--freeze model.0 model.24.m", "freeze", ("model.0", "model.24.m")),

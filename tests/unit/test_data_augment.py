@@ -6,19 +6,19 @@ import cv2
 import numpy as np
 import pytest
 
+from benchmarks.paste_and_warp import mosaic
 from tests.shared_files import shared_path
+from utils.data import augment as augment_module
 from utils.data.augment import (
     Augmentation,
     AugmentConfig,
-    augment,
     change_hsv,
     draw_augmentation,
     flip_left_right,
     flip_up_down,
 )
 from utils.data.geometry import Warp
-from utils.data.images import LabelledImage
-from utils.data.mosaic import mosaic
+from utils.data.images import LabelledImage, Picture
 from utils.data.randomness import sample_generator
 from utils.errors import UserError
 
@@ -36,6 +36,15 @@ def plain_image(value: int, size: tuple[int, int], boxes=((0, 0, 1, 1),)) -> Lab
     pixels = np.array(boxes, np.float64).reshape(-1, 4) * [width, height, width, height]
     image = np.full((*size, 3), value, np.uint8)
     return LabelledImage(image, np.full(len(pixels), value, np.int64), pixels)
+
+
+def augment(draw: Augmentation, items: list[LabelledImage], image_size: int) -> LabelledImage:
+    """Augment images that are in memory already."""
+    pictures = [
+        Picture(item.size, item.class_index, item.boxes_xyxy, 1, lambda rows, item=item: item.image)
+        for item in items
+    ]
+    return augment_module.augment(draw, pictures, image_size)
 
 
 def draws(config: AugmentConfig, number: int) -> list[Augmentation]:

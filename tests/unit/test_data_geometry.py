@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from benchmarks.paste_and_warp import warp_image
 from tests.shared_files import shared_path
-from utils.data.geometry import Warp, warp_boxes, warp_image, worth_keeping
+from utils.data.geometry import Warp, determinant, invert, warp_boxes, warp_corners, worth_keeping
 
 # The draws behind the stored results. They are not stored: they were recovered by a
 # least-squares fit of all boxes that touch no border, and lie inside the options' ranges.
@@ -139,6 +140,22 @@ def test_a_corner_behind_the_viewer_gives_finite_boxes():
     assert np.isfinite(found).all()
     clipped = found.clip(0, 1000)
     assert worth_keeping(np.array([[0.0, 0.0, 100.0, 100.0]]), clipped[:1]).tolist() == [False]
+
+
+def test_inverse_and_determinant_agree_with_numpy():
+    matrix = Warp(angle=30, zoom=0.8, shear_xy=(5, -3), perspective_xy=(2e-4, -1e-4))
+    matrix = matrix.matrix((240, 320), (200, 200))
+    # Sums of products of up to 320, in float64.
+    np.testing.assert_allclose(invert(matrix) @ matrix, np.eye(3), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(determinant(matrix), np.linalg.det(matrix), rtol=1e-12)
+
+
+def test_warped_corners_are_those_of_a_warped_box():
+    matrix = Warp(angle=30, zoom=0.8, perspective_xy=(2e-4, -1e-4)).matrix((240, 320), (200, 200))
+    box = (10.0, 20.0, 110.0, 220.0)
+    np.testing.assert_allclose(warp_corners(box, matrix), warp_boxes(np.array([box]), matrix)[0])
+    behind = Warp(perspective_xy=(0.001, 0.001)).matrix((2000, 2000), (1000, 1000))
+    assert warp_corners((0.0, 0.0, 100.0, 100.0), behind) is None
 
 
 def test_no_boxes_are_no_problem():

@@ -1,6 +1,7 @@
 """What the loaders yield: which samples, in which order, as which arrays."""
 
 import dataclasses
+import shutil
 
 import cv2
 import numpy as np
@@ -52,6 +53,46 @@ def test_validation_batches_are_byte_identical_for_any_number_of_workers(samples
     with ValLoader(samples, 64, 4, workers=2, rectangular=rectangular) as there:
         assert digests(there) == expected
         assert digests(there) == expected
+
+
+@pytest.mark.parametrize("kind", ["ram", "disk"])
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("image_size", [64, 32])
+def test_batches_with_a_cache_are_those_without(samples, kind, workers, image_size):
+    plain = train_loader(samples, image_size=image_size)
+    with train_loader(samples, workers, image_size=image_size, cache=kind) as cached:
+        for epoch in (0, 1, 2):
+            assert digests(cached.epoch(epoch)) == digests(plain.epoch(epoch))
+
+
+@pytest.mark.parametrize("kind", ["ram", "disk"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_validation_batches_with_a_cache_are_those_without(samples, kind, workers):
+    for rectangular in (True, False):
+        expected = digests(ValLoader(samples, 64, 4, workers=0, rectangular=rectangular))
+        with ValLoader(samples, 64, 4, workers, rectangular=rectangular, cache=kind) as cached:
+            assert digests(cached) == expected
+            assert digests(cached) == expected
+
+
+def test_a_cached_image_is_decoded_once_by_all_workers_together(samples, tmp_path):
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    copies = []
+    for sample in samples:
+        path = folder / sample.image_path.name
+        path.write_bytes(sample.image_path.read_bytes())
+        copies.append(dataclasses.replace(sample, image_path=path))
+    with train_loader(copies, workers=2, cache="ram") as cached:
+        # Two epochs show every image: each is a tile of its own sample, and of three others'.
+        expected = [digests(cached.epoch(0)), digests(cached.epoch(1))]
+        shown = digests(train_loader(copies).epoch(2))
+        with ValLoader(copies, 64, 4, workers=2, cache="disk") as validation:
+            validated = digests(validation)
+            shutil.rmtree(folder)
+            assert digests(cached.epoch(0)) == expected[0]
+            assert digests(cached.epoch(2)) == shown
+            assert digests(validation) == validated
 
 
 def test_an_epoch_shows_every_sample_once_and_the_last_batch_may_be_smaller(samples):

@@ -1,6 +1,6 @@
 """Random changes to a training sample: every draw first, then a pure function of the draws.
 
-Before: `images.read_image`. After: `batches`, which collates.
+Before: `mosaic` and `tiles`, which it calls. After: `batches`, which collates.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from utils.data.geometry import Warp, warp_boxes, warp_image, worth_keeping
-from utils.data.images import LabelledImage, letterbox_labelled
-from utils.data.letterbox import fit_letterbox
-from utils.data.mosaic import NUM_TILES, mosaic
+from utils.data.geometry import Warp, warp_boxes, worth_keeping
+from utils.data.images import LabelledImage, Picture
+from utils.data.mosaic import NUM_TILES, Canvas, mosaic_canvas, single_canvas
+from utils.data.tiles import draw_tiles
 from utils.errors import UserError
 
 _UPPER_LIMITS = {"degrees": 180.0, "shear": 80.0, "perspective": 0.001}  # all others: 1
@@ -90,15 +90,19 @@ def _draw_warp(config: AugmentConfig, around: Callable[[float, float], float]) -
     )
 
 
-def augment(draw: Augmentation, images: Sequence[LabelledImage], image_size: int) -> LabelledImage:
+def augment(draw: Augmentation, pictures: Sequence[Picture], image_size: int) -> LabelledImage:
     """The training image of a draw, a square of side `image_size`.
 
     Args:
         draw: from `draw_augmentation`.
-        images: those of `draw.tiles`, as read from their files.
+        pictures: those of `draw.tiles`; only those that are seen are decoded.
         image_size: pixels.
     """
-    item = warp_labelled(_compose(draw, images, image_size), draw.warp, (image_size, image_size))
+    canvas = _lay_out(draw, [picture.size for picture in pictures], image_size)
+    output_size = image_size, image_size
+    matrix = draw.warp.matrix((canvas.side, canvas.side), output_size)
+    image = draw_tiles(canvas, pictures, matrix, output_size)
+    item = LabelledImage(image, *_warp_labels(draw, canvas, pictures, matrix, output_size))
     item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
     if draw.flip_up_down:
         item = flip_up_down(item)
@@ -107,22 +111,30 @@ def augment(draw: Augmentation, images: Sequence[LabelledImage], image_size: int
     return item
 
 
-def _compose(draw: Augmentation, images: Sequence[LabelledImage], image_size: int) -> LabelledImage:
-    if len(images) == NUM_TILES:
+def _lay_out(draw: Augmentation, sizes: Sequence[tuple[int, int]], image_size: int) -> Canvas:
+    if len(sizes) == NUM_TILES:
         centre_x, centre_y = (int(fraction * image_size) for fraction in draw.mosaic_centre_xy)
-        return mosaic(images, (centre_x, centre_y), image_size)
-    return letterbox_labelled(images[0], fit_letterbox(images[0].size, (image_size, image_size)))
+        return mosaic_canvas(sizes, (centre_x, centre_y), image_size)
+    return single_canvas(sizes[0], image_size)
 
 
-def warp_labelled(item: LabelledImage, warp: Warp, output_size: tuple[int, int]) -> LabelledImage:
-    """Warp an image and its boxes to (height, width); boxes are clipped, poor remains dropped."""
-    matrix = warp.matrix(item.size, output_size)
+def _warp_labels(
+    draw: Augmentation,
+    canvas: Canvas,
+    pictures: Sequence[Picture],
+    matrix: np.ndarray,
+    output_size: tuple[int, int],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Classes and boxes of all pictures in the output: clipped, poor remains dropped."""
+    placed = zip(canvas.tiles, pictures, strict=True)
+    on_canvas = np.concatenate([tile.to_canvas(picture.boxes_xyxy) for tile, picture in placed])
+    if len(canvas.tiles) > 1:
+        on_canvas = on_canvas.clip(0, canvas.side)
     height, width = output_size
-    warped = warp_boxes(item.boxes_xyxy, matrix).clip(0, [width, height, width, height])
-    keep = worth_keeping(item.boxes_xyxy * warp.zoom, warped)
-    return LabelledImage(
-        warp_image(item.image, matrix, output_size), item.class_index[keep], warped[keep]
-    )
+    warped = warp_boxes(on_canvas, matrix).clip(0, [width, height, width, height])
+    keep = worth_keeping(on_canvas * draw.warp.zoom, warped)
+    class_index = np.concatenate([picture.class_index for picture in pictures])
+    return class_index[keep], warped[keep]
 
 
 def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:

@@ -6,7 +6,6 @@ Before: `labels.scan_samples`. After: `loader`, in this process or in those of `
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Protocol
@@ -15,10 +14,19 @@ import numpy as np
 
 from utils.data.augment import AugmentConfig, augment, draw_augmentation
 from utils.data.batch import Batch, fill_images, naming_image
-from utils.data.images import LabelledImage, letterbox_labelled, read_image
-from utils.data.labels import Sample
-from utils.data.letterbox import Letterbox, fit_letterbox
+from utils.data.image_cache import ImageCache
+from utils.data.images import (
+    LabelledImage,
+    Picture,
+    choose_reduction,
+    decode,
+    letterbox_labelled,
+    pixel_boxes,
+    reduced_size,
+)
+from utils.data.letterbox import Letterbox, fit_letterbox, resize
 from utils.data.randomness import epoch_order, sample_generator
+from utils.data.sample_table import SampleTable
 
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5
@@ -41,11 +49,12 @@ class BatchSource(Protocol):
 class TrainBatches:
     """Shuffled, augmented square batches; the last one may be smaller."""
 
-    samples: Sequence[Sample]
+    samples: SampleTable
     image_size: int
     batch_size: int
     augment: AugmentConfig
     seed: int
+    cache: ImageCache | None = None  # made for `image_sizes`
 
     def __len__(self) -> int:
         return math.ceil(len(self.samples) / self.batch_size)
@@ -65,8 +74,31 @@ class TrainBatches:
         generator = sample_generator(self.seed, epoch, index)
         draw = draw_augmentation(self.augment, generator, index, len(self.samples))
         with naming_image(self.samples[index].image_path):
-            tiles = [read_image(self.samples[tile]) for tile in draw.tiles]
-            return augment(draw, tiles, self.image_size)
+            pictures = [self._picture(tile) for tile in draw.tiles]
+            return augment(draw, pictures, self.image_size)
+
+    def image_sizes(self) -> list[tuple[int, int]]:
+        """(height, width) at which each sample is decoded: what a cache has to hold."""
+        sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
+        return [reduced_size(size, choose_reduction(size, self.image_size)) for size in sizes]
+
+    def _picture(self, index: int) -> Picture:
+        sample = self.samples[index]
+        size = sample.height, sample.width
+        reduction = choose_reduction(size, self.image_size)
+        return Picture(
+            size,
+            sample.class_index,
+            pixel_boxes(sample),
+            reduction,
+            partial(self._decode, index, reduction),
+        )
+
+    def _decode(self, index: int, reduction: int, rows: int) -> np.ndarray:
+        sample = self.samples[index]
+        if self.cache is None or not self.cache.holds(index):
+            return decode(sample, reduction, rows)
+        return self.cache.get(index, partial(decode, sample, reduction))
 
 
 @dataclass(frozen=True)
@@ -77,11 +109,12 @@ class ValBatches:
     around them plus half a stride; square ones are a multiple of `stride` from `image_size` up.
     """
 
-    samples: Sequence[Sample]
+    samples: SampleTable
     image_size: int
     batch_size: int
     stride: int
     rectangular: bool
+    cache: ImageCache | None = None  # made for `image_sizes`
 
     def __len__(self) -> int:
         return math.ceil(len(self.samples) / self.batch_size)
@@ -107,16 +140,31 @@ class ValBatches:
     def _order(self) -> np.ndarray:
         if not self.rectangular:
             return np.arange(len(self.samples))
-        return np.argsort([sample.height / sample.width for sample in self.samples], kind="stable")
+        height, width = self.samples.sizes.T
+        return np.argsort(height / width, kind="stable")
 
     def _indices(self, batch_index: int) -> np.ndarray:
         return self._order[batch_index * self.batch_size :][: self.batch_size]
 
     def _letterbox(self, index: int, input_size: tuple[int, int]) -> Letterbox:
-        size = self.samples[index].height, self.samples[index].width
+        height, width = self.samples.sizes[index].tolist()
+        size = height, width
         return fit_letterbox(size, input_size, max_scale=self.image_size / max(size))
 
+    def image_sizes(self) -> list[tuple[int, int]]:
+        """(height, width) to which each sample is resized: what a cache has to hold."""
+        inside = self.image_size, self.image_size
+        return [self._letterbox(index, inside).resized_size for index in range(len(self.samples))]
+
     def _item(self, input_size: tuple[int, int], index: int) -> LabelledImage:
-        with naming_image(self.samples[index].image_path):
-            item = read_image(self.samples[index])
-            return letterbox_labelled(item, self._letterbox(index, input_size))
+        sample, placement = self.samples[index], self._letterbox(index, input_size)
+        with naming_image(sample.image_path):
+            image = self._resized(index, placement.resized_size)
+            item = LabelledImage(image, sample.class_index, pixel_boxes(sample))
+            return letterbox_labelled(item, placement)
+
+    def _resized(self, index: int, size: tuple[int, int]) -> np.ndarray:
+        sample = self.samples[index]
+        if self.cache is None or not self.cache.holds(index):
+            return resize(decode(sample), size)
+        return self.cache.get(index, lambda: resize(decode(sample), size))

@@ -1,6 +1,6 @@
-"""Random affine and perspective transforms of an image and its boxes.
+"""Random affine and perspective transforms, of boxes too.
 
-Before: `mosaic`. After: `augment`.
+Before: `mosaic`. After: `tiles` for the pixels, `augment` for the boxes.
 """
 
 from __future__ import annotations
@@ -9,10 +9,7 @@ import math
 from dataclasses import dataclass
 from functools import reduce
 
-import cv2
 import numpy as np
-
-from utils.data.letterbox import FILL
 
 # The public recipe: an object that is smaller than this, or mostly cut off, teaches nothing.
 MIN_SIDE = 2.0
@@ -47,22 +44,44 @@ class Warp:
             self.centre_xy[0] * output_size[1],
             self.centre_xy[1] * output_size[0],
         )
-        return reduce(_multiply, (from_centre, shear, rotation, perspective, to_centre))
+        return reduce(multiply, (from_centre, shear, rotation, perspective, to_centre))
 
 
-def _multiply(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def multiply(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The product of two (3, 3) matrices: `right` is applied first."""
     # Not `@`: BLAS builds differ in the last bit, and pixels must not depend on the NumPy wheel.
     return (left[:, :, None] * right[None, :, :]).sum(axis=1)
 
 
-def warp_image(image: np.ndarray, matrix: np.ndarray, output_size: tuple[int, int]) -> np.ndarray:
-    """Bilinear warp of an image (H, W, 3) uint8 to (height, width); grey where it has no pixel."""
-    size_wh, grey = (output_size[1], output_size[0]), (FILL, FILL, FILL)
-    if np.array_equal(matrix, np.eye(3)) and image.shape[:2] == output_size:
-        return image
-    if np.array_equal(matrix[2], [0, 0, 1]):
-        return cv2.warpAffine(image, matrix[:2], size_wh, borderValue=grey)
-    return cv2.warpPerspective(image, matrix, size_wh, borderValue=grey)
+def determinant(matrix: np.ndarray) -> float:
+    """The determinant of a (3, 3) matrix, and not by LAPACK for the same reason."""
+    (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
+    return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
+
+
+def invert(matrix: np.ndarray) -> np.ndarray:
+    """The inverse of a (3, 3) matrix that has one."""
+    (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
+    adjugate = [
+        [e * i - f * h, c * h - b * i, b * f - c * e],
+        [f * g - d * i, a * i - c * g, c * d - a * f],
+        [d * h - e * g, b * g - a * h, a * e - b * d],
+    ]
+    return np.array(adjugate) / determinant(matrix)
+
+
+def warp_corners(
+    corners_xyxy: tuple[float, float, float, float], matrix: np.ndarray
+) -> tuple[float, float, float, float] | None:
+    """left, top, right, bottom around one warped box; None if a corner is behind the viewer."""
+    left, top, right, bottom = corners_xyxy
+    (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
+    points = [(x, y, g * x + h * y + i) for x in (left, right) for y in (top, bottom)]
+    if any(divisor <= 0 for _, _, divisor in points):
+        return None
+    xs = [(a * x + b * y + c) / divisor for x, y, divisor in points]
+    ys = [(d * x + e * y + f) / divisor for x, y, divisor in points]
+    return min(xs), min(ys), max(xs), max(ys)
 
 
 def warp_boxes(boxes_xyxy: np.ndarray, matrix: np.ndarray) -> np.ndarray:

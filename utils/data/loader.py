@@ -5,18 +5,24 @@ Before: `labels.scan_samples`. After: the training step, and validation.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from utils.data.augment import AugmentConfig
 from utils.data.batch import Batch, Targets
 from utils.data.batches import BatchSource, TrainBatches, ValBatches
+from utils.data.image_cache import create_cache
 from utils.data.labels import Sample
 from utils.data.letterbox import Letterbox
+from utils.data.sample_table import SampleTable
 from utils.data.workers import LoaderError, WorkerPool
+
+# Of what is free when the loader is made; both caches, the model and the workers must fit.
+TRAIN_CACHE_SHARE, VAL_CACHE_SHARE = 0.5, 0.2
 
 __all__ = ["Batch", "Letterbox", "LoaderError", "Targets", "TrainLoader", "ValLoader"]
 
@@ -65,6 +71,16 @@ class _Loader:
             yield self._source.build(epoch, batch_index, images)
 
 
+_Source = TypeVar("_Source", TrainBatches, ValBatches)
+
+
+def _with_cache(source: _Source, kind: str, share: float, split: str) -> _Source:
+    if not kind:
+        return source
+    cache = create_cache(kind, source.image_sizes(), share, split)
+    return dataclasses.replace(source, cache=cache)
+
+
 class TrainLoader(_Loader):
     """Shuffled, augmented batches whose every sample depends on (seed, epoch, index) alone.
 
@@ -75,6 +91,7 @@ class TrainLoader(_Loader):
         augment: strengths of the augmentation.
         seed: from 0 up.
         workers: processes; 0 builds in this process.
+        cache: where decoded images are kept from epoch to epoch: "" nowhere, "ram" or "disk".
     """
 
     def __init__(
@@ -85,8 +102,10 @@ class TrainLoader(_Loader):
         augment: AugmentConfig,
         seed: int,
         workers: int,
+        cache: str = "",
     ):
-        super().__init__(TrainBatches(samples, image_size, batch_size, augment, seed), workers)
+        source = TrainBatches(SampleTable(samples), image_size, batch_size, augment, seed)
+        super().__init__(_with_cache(source, cache, TRAIN_CACHE_SHARE, "training"), workers)
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """The batches of an epoch; workers begin with the call. One epoch at a time."""
@@ -103,6 +122,7 @@ class ValLoader(_Loader):
         workers: processes; 0 builds in this process.
         stride: sides of a batch's images are a multiple of it.
         rectangular: give each batch the smallest shape that holds its images.
+        cache: where resized images are kept for the next validation: "" nowhere, "ram" or "disk".
     """
 
     def __init__(
@@ -113,9 +133,11 @@ class ValLoader(_Loader):
         workers: int,
         stride: int = 32,
         rectangular: bool = True,
+        cache: str = "",
     ):
-        source = ValBatches(samples, image_size, batch_size, stride, rectangular)
-        super().__init__(source, workers)
+        table = SampleTable(samples)
+        source = ValBatches(table, image_size, batch_size, stride, rectangular)
+        super().__init__(_with_cache(source, cache, VAL_CACHE_SHARE, "validation"), workers)
 
     def __iter__(self) -> Iterator[Batch]:
         return self._run(epoch=0)

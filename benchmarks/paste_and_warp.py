@@ -1,0 +1,127 @@
+"""The plain loader: decode whole pictures, paste them onto a canvas, warp it; the reference.
+
+`utils/data` draws the same sample without the canvas. Tests hold its result against this one, and
+`benchmarks.loader` its time. Source: the mosaic of YOLOv4, Bochkovskiy et al. 2020,
+arXiv:2004.10934.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+
+from utils.data.augment import (
+    Augmentation,
+    AugmentConfig,
+    change_hsv,
+    draw_augmentation,
+    flip_left_right,
+    flip_up_down,
+)
+from utils.data.geometry import Warp, warp_boxes, worth_keeping
+from utils.data.images import LabelledImage, letterbox_labelled, read_image
+from utils.data.labels import Sample
+from utils.data.letterbox import FILL, fit_letterbox, resize
+from utils.data.mosaic import NUM_TILES
+from utils.data.randomness import sample_generator
+
+
+def plain_item(
+    samples: Sequence[Sample],
+    image_size: int,
+    config: AugmentConfig,
+    seed: int,
+    epoch: int,
+    index: int,
+) -> LabelledImage:
+    """The training sample that `TrainBatches` makes of the same arguments."""
+    generator = sample_generator(seed, epoch, index)
+    draw = draw_augmentation(config, generator, index, len(samples))
+    return plain_augment(draw, [read_image(samples[tile]) for tile in draw.tiles], image_size)
+
+
+def plain_augment(
+    draw: Augmentation, images: Sequence[LabelledImage], image_size: int
+) -> LabelledImage:
+    """The training image of a draw from the images of `draw.tiles`, whole and in memory."""
+    item = warp_labelled(_compose(draw, images, image_size), draw.warp, (image_size, image_size))
+    item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
+    if draw.flip_up_down:
+        item = flip_up_down(item)
+    if draw.flip_left_right:
+        item = flip_left_right(item)
+    return item
+
+
+def _compose(draw: Augmentation, images: Sequence[LabelledImage], image_size: int) -> LabelledImage:
+    if len(images) == NUM_TILES:
+        centre_x, centre_y = (int(fraction * image_size) for fraction in draw.mosaic_centre_xy)
+        return mosaic(images, (centre_x, centre_y), image_size)
+    return letterbox_labelled(images[0], fit_letterbox(images[0].size, (image_size, image_size)))
+
+
+def warp_labelled(item: LabelledImage, warp: Warp, output_size: tuple[int, int]) -> LabelledImage:
+    """Warp an image and its boxes to (height, width); boxes are clipped, poor remains dropped."""
+    matrix = warp.matrix(item.size, output_size)
+    height, width = output_size
+    warped = warp_boxes(item.boxes_xyxy, matrix).clip(0, [width, height, width, height])
+    keep = worth_keeping(item.boxes_xyxy * warp.zoom, warped)
+    return LabelledImage(
+        warp_image(item.image, matrix, output_size), item.class_index[keep], warped[keep]
+    )
+
+
+def warp_image(image: np.ndarray, matrix: np.ndarray, output_size: tuple[int, int]) -> np.ndarray:
+    """Bilinear warp of an image (H, W, 3) uint8 to (height, width); grey where it has no pixel."""
+    size_wh, grey = (output_size[1], output_size[0]), (FILL, FILL, FILL)
+    if np.array_equal(matrix, np.eye(3)) and image.shape[:2] == output_size:
+        return image
+    if np.array_equal(matrix[2], [0, 0, 1]):
+        return cv2.warpAffine(image, matrix[:2], size_wh, borderValue=grey)
+    return cv2.warpPerspective(image, matrix, size_wh, borderValue=grey)
+
+
+def mosaic(
+    tiles: Sequence[LabelledImage], centre_xy: tuple[int, int], image_size: int
+) -> LabelledImage:
+    """Paste four images, each with its long side at `image_size`, so that they meet in a point.
+
+    Args:
+        tiles: top left, top right, bottom left, bottom right, in their own pixels.
+        centre_xy: where the four meet on the canvas, pixels.
+        image_size: half the side of the canvas.
+
+    Returns:
+        The canvas, grey where no tile lies; boxes are clipped to it, and some may be empty.
+    """
+    side = 2 * image_size
+    canvas = np.full((side, side, 3), FILL, np.uint8)
+    boxes = [
+        _paste(canvas, tile, position, centre_xy, image_size) for position, tile in enumerate(tiles)
+    ]
+    class_index = np.concatenate([tile.class_index for tile in tiles])
+    return LabelledImage(canvas, class_index, np.concatenate(boxes).clip(0, side))
+
+
+def _paste(
+    canvas: np.ndarray,
+    tile: LabelledImage,
+    position: int,
+    centre_xy: tuple[int, int],
+    image_size: int,
+) -> np.ndarray:
+    """Paste one tile, cropped to the canvas; returns its boxes in canvas pixels."""
+    placement = fit_letterbox(tile.size, (image_size, image_size))
+    height, width = placement.resized_size
+    left = centre_xy[0] - (width if position in (0, 2) else 0)
+    top = centre_xy[1] - (height if position in (0, 1) else 0)
+    rows = slice(max(top, 0), min(top + height, canvas.shape[0]))
+    columns = slice(max(left, 0), min(left + width, canvas.shape[1]))
+    picture = resize(tile.image, placement.resized_size)
+    canvas[rows, columns] = picture[
+        rows.start - top : rows.stop - top, columns.start - left : columns.stop - left
+    ]
+    scale_y, scale_x = placement.scale
+    return tile.boxes_xyxy * [scale_x, scale_y, scale_x, scale_y] + [left, top, left, top]

@@ -1,0 +1,175 @@
+"""Decoded images in memory, or in a file, that all processes of a loader share.
+
+Before: `images.decode`, whose results it keeps. After: `batches`, which looks here first.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from multiprocessing import reduction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utils.data.image_files import DatasetError
+
+CACHE_KINDS = ("ram", "disk")
+_ABSENT, _PRESENT = b"\0", b"\1"
+_PAGE = 4096
+_MEMORY_LIMITS = Path("/sys/fs/cgroup")
+
+log = logging.getLogger("data")
+
+
+class ImageCache:
+    """Images by sample index, each decoded by whoever needs it first and kept for all.
+
+    The memory has no name in any file system: it cannot outlive its processes, and a disk cache
+    leaves no file behind. Images beyond the limit are not kept.
+    """
+
+    def __init__(self, starts: np.ndarray, shapes: np.ndarray, kind: str, descriptor: int):
+        """Made by `create_cache`; `starts` (S,) int64 bytes, -1 for none; `shapes` (S, 2) int32."""
+        self._starts, self._shapes, self._kind = starts, shapes, kind
+        self._descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        duplicate = reduction.DupFd(self._descriptor)
+        return _attach, (self._starts, self._shapes, self._kind, duplicate)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def holds(self, index: int) -> bool:
+        """Whether a sample's image lies within the limit."""
+        return bool(self._starts[index] >= 0)
+
+    def get(self, index: int, decode: Callable[[], np.ndarray]) -> np.ndarray:
+        """The image of a sample that `holds`, (H, W, 3) uint8: as kept, or decoded now and kept.
+
+        It is read-only where it was kept before.
+
+        Raises:
+            DatasetError: there is no space left to keep it.
+        """
+        start = int(self._starts[index])
+        # By a system call and not from the mapping: what was written before it is then seen too.
+        if os.pread(self._descriptor, 1, index) == _ABSENT:
+            image = decode()
+            assert image.shape == (*self._shapes[index], 3)
+            # Another process may write the same bytes at the same time.
+            self._write(image.tobytes(), start)
+            self._write(_PRESENT, index)
+            return image
+        height, width = self._shapes[index].tolist()
+        flat = np.frombuffer(self._memory, np.uint8, height * width * 3, offset=start)
+        return flat.reshape(height, width, 3)
+
+    def _write(self, content: bytes, start: int) -> None:
+        try:
+            while content:
+                written = os.pwrite(self._descriptor, content, start)
+                content, start = content[written:], start + written
+        except OSError as error:
+            raise DatasetError(
+                f"--cache {self._kind}: an image cannot be kept: {error.strerror}; free some "
+                "space, or leave --cache out"
+            ) from error
+
+
+def _attach(starts: np.ndarray, shapes: np.ndarray, kind: str, duplicate: Any) -> ImageCache:
+    return ImageCache(starts, shapes, kind, duplicate.detach())
+
+
+def create_cache(
+    kind: str, sizes: Sequence[tuple[int, int]], share: float, split: str
+) -> ImageCache:
+    """An empty cache for images of these (height, width), and a line that says what it will hold.
+
+    Args:
+        kind: "ram", or "disk" for a file in the folder TMPDIR, by default /var/tmp.
+        sizes: of every sample's image as the loader needs it.
+        share: of the memory or disk space that is free now, at most so much is used.
+        split: what the images are, for the line.
+    """
+    assert kind in CACHE_KINDS
+    shapes = np.array(sizes, np.int32).reshape(-1, 2)
+    num_bytes = shapes.astype(np.int64).prod(axis=1) * 3
+    first = -(-len(shapes) // _PAGE) * _PAGE  # a byte each says which images are there
+    ends = first + np.cumsum(num_bytes)
+    limit = int(share * (free_memory() if kind == "ram" else _free_disk()))
+    fits = ends <= limit
+    log.info(_line(kind, split, num_bytes, fits, limit))
+    starts = np.where(fits, ends - num_bytes, -1)
+    size = int(ends[fits][-1]) if fits.any() else first
+    return ImageCache(starts, shapes, kind, _open(kind, size))
+
+
+def _line(kind: str, split: str, num_bytes: np.ndarray, fits: np.ndarray, limit: int) -> str:
+    place = "memory" if kind == "ram" else f"a file in {_disk_folder()}"
+    line = f"cache: {fits.sum()} of {len(fits)} {split} images in {place}"
+    line += f", {num_bytes[fits].sum() / 1e9:.2f} GB when all were read"
+    if not fits.all():
+        line += f"; all need {num_bytes.sum() / 1e9:.2f} GB, the limit is {limit / 1e9:.2f} GB of "
+        line += "what is free: the others are decoded each time"
+    return line
+
+
+def _open(kind: str, size: int) -> int:
+    if kind == "ram":
+        descriptor = os.memfd_create("image-cache")
+    else:
+        try:
+            with tempfile.TemporaryFile(dir=_disk_folder()) as file:
+                descriptor = os.dup(file.fileno())
+        except OSError as error:
+            raise DatasetError(
+                f"--cache disk: no file can be made in {_disk_folder()}: {error.strerror}; name "
+                "another folder in TMPDIR"
+            ) from error
+    os.ftruncate(descriptor, size)
+    return descriptor
+
+
+def _disk_folder() -> str:
+    return os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is memory on some systems
+
+
+def _free_disk() -> int:
+    folder = _disk_folder()
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError as error:
+        raise DatasetError(
+            f"--cache disk: {folder}: {error.strerror}; name another folder in TMPDIR"
+        ) from error
+
+
+def free_memory() -> int:
+    """Bytes that this process may still take: what the machine has, within a container's limit."""
+    fields = dict(
+        line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if line
+    )
+    available = int(fields["MemAvailable"].split()[0]) * 1024
+    try:
+        limit = (_MEMORY_LIMITS / "memory.max").read_text().strip()
+        used = int((_MEMORY_LIMITS / "memory.current").read_text())
+        statistics = (_MEMORY_LIMITS / "memory.stat").read_text().splitlines()
+    except OSError:
+        return available
+    if limit == "max":
+        return available
+    # Files that were read count as used, but give way.
+    files = sum(
+        int(line.split()[1])
+        for line in statistics
+        if line.startswith(("inactive_file ", "active_file "))
+    )
+    return max(0, min(available, int(limit) - used + files))
