@@ -1,0 +1,118 @@
+"""The loss with fixed shapes equals the plain one, for any targets."""
+
+import numpy as np
+import pytest
+
+from backend import autograd, ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from models.heads.anchor.loss import DetectionLoss, LossGains
+from models.heads.anchor.padded import PaddedLoss, padded_size
+from tests.shared_files import shared_path
+from utils.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.loader import Targets
+
+
+def make_loss(num_classes, image_size=640, **changes):
+    model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes))
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    gains = LossGains.scaled(hyp, 3, num_classes, image_size)
+    return DetectionLoss(model.head, type(gains)(**{**vars(gains), **changes}))
+
+
+def values_and_gradients(loss, maps, targets):
+    raw = [autograd.variable(level) for level in maps]
+    terms = loss(raw, targets)
+    gradients = autograd.gradients(terms.total, raw)
+    return [float(ops.to_numpy(term)) for term in terms], [ops.to_numpy(g) for g in gradients]
+
+
+def draw_targets(count, images, num_classes, seed=0):
+    random = np.random.Generator(np.random.Philox(seed))
+    boxes = np.concatenate(
+        [random.uniform(0, 1, (count, 2)), np.exp(random.uniform(-3.5, -0.2, (count, 2)))], axis=1
+    )
+    return Targets(
+        np.sort(random.integers(0, images, count)),
+        random.integers(0, num_classes, count),
+        boxes.astype(np.float32),
+    )
+
+
+def draw_maps(images, num_classes, dtype=np.float64):
+    random = np.random.Generator(np.random.Philox(1))
+    return [
+        random.normal(size=(images, 3, side, side, 5 + num_classes)).astype(dtype)
+        for side in (8, 4, 2)
+    ]
+
+
+def assert_equal_losses(plain, maps, targets, tolerance):
+    """Terms relative to themselves, gradients relative to the largest of a level."""
+    expected, expected_gradients = values_and_gradients(plain, maps, targets)
+    values, gradients = values_and_gradients(PaddedLoss(plain), maps, targets)
+    np.testing.assert_allclose(values, expected, rtol=tolerance)
+    for gradient, wanted in zip(gradients, expected_gradients, strict=True):
+        np.testing.assert_allclose(gradient, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
+
+
+# Float32 adds up to 3,072 cells of 85 numbers in another order: 2e-6, as for the stored values.
+# In float64 only OneFlow's float32 constants are left, the 1e-7 of denominators among them.
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 2e-6), ("fp64", 1e-9)])
+@pytest.mark.parametrize("name", ["random", "edge", "empty"])
+def test_the_stored_cases_cost_what_they_cost_without_padding(name, precision, tolerance):
+    stored = np.load(shared_path("golden/yolov5n/train_loss.npz"))
+    rows = np.load(shared_path("golden/yolov5n/targets.npz"))[name]
+    targets = Targets(rows[:, 0].astype(np.int64), rows[:, 1].astype(np.int64), rows[:, 2:])
+    maps = [stored[f"{precision}_random_p{level}"] for level in range(3)]
+    assert_equal_losses(make_loss(80), maps, targets, tolerance)
+    values, _ = values_and_gradients(PaddedLoss(make_loss(80)), maps, targets)
+    np.testing.assert_allclose(values[:3], stored[f"{precision}_{name}_items"], rtol=2e-6)
+
+
+@pytest.mark.parametrize("count", [1, 40, 400])
+@pytest.mark.parametrize("num_classes", [1, 3])
+def test_any_number_of_targets_and_classes_costs_the_same(count, num_classes):
+    # 400 targets claim many cells several times and need the second size.
+    plain = make_loss(num_classes, 64, objectness_positive=1.5, classification_positive=0.7)
+    targets = draw_targets(count, 3, num_classes)
+    assert_equal_losses(plain, draw_maps(3, num_classes), targets, 1e-9)
+
+
+def test_of_several_targets_that_claim_a_cell_the_last_counts():
+    boxes = np.array([[0.5, 0.5, 0.3, 0.3], [0.5, 0.5, 0.5, 0.2]], np.float32)
+    maps, plain = draw_maps(1, 3), make_loss(3, 64)
+    objectness = []
+    for order in ([0, 1], [1, 0]):
+        targets = Targets(np.zeros(2, np.int64), np.array(order), boxes[order])
+        assert_equal_losses(plain, maps, targets, 1e-9)
+        values, _ = values_and_gradients(PaddedLoss(plain), maps, targets)
+        objectness.append(values[1])
+    assert abs(objectness[0] - objectness[1]) > 1e-6
+
+
+def test_shapes_follow_the_size_and_not_the_targets():
+    seen = set()
+
+    def record(cost):
+        def run(raw, constants, *rest):
+            seen.add(tuple(tuple(x.shape) for x in (*raw, *constants, *rest)))
+            return cost(raw, constants, *rest)
+
+        return run
+
+    padded = PaddedLoss(make_loss(3, 64), record)
+    for count in (0, 1, 7, 30):
+        padded([ops.tensor(level) for level in draw_maps(2, 3)], draw_targets(count, 2, 3))
+    assert len(seen) == 1
+
+
+def test_sizes_are_few_and_hold_what_is_asked():
+    counts = (0, 1, 256, 257, 1024, 1025, 5000)
+    assert [padded_size(count) for count in counts] == [256, 256, 256, 1024, 1024, 4096, 16384]
+
+
+def test_padding_reaches_no_gradient_even_where_a_cell_predicts_extremes():
+    maps = draw_maps(1, 3)
+    maps[0][0, 0, 0, 0] = 50.0  # the cell that padding rows read
+    assert_equal_losses(make_loss(3, 64), maps, draw_targets(5, 1, 3), 1e-9)
