@@ -9,20 +9,21 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import backend
-from backend import autograd, nn, ops
-from backend.contract import Optimizer
+from backend import autograd, nn
+from backend.checks import CPU
+from backend.contract import Optimizer, Tensor
 from models.ema import ModelEMA
 from models.multi_tensor import choose_updates
 from models.optimizer import build_optimizer, parameter_groups
-from utils.checkpoint import Checkpoint, Header, load_weights, model_document, save_checkpoint
+from utils.checkpoint import Checkpoint, Header, load_weights, save_checkpoint
 from utils.command import run_command
 from utils.config import (
     Hyperparameters,
@@ -34,8 +35,9 @@ from utils.config import (
 from utils.data.labels import Sample
 from utils.data.loader import Batch, TrainLoader, ValLoader
 from utils.data.sources import load_dataset
-from utils.errors import UserError
+from utils.host_memory import keep_freed_memory
 from utils.images import images_to_tensor
+from utils.loss_scale import LossScale
 from utils.metrics import EvaluationResult
 from utils.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
 from utils.report import (
@@ -46,13 +48,14 @@ from utils.report import (
     progress_bar,
     write_yaml,
 )
-from utils.schedule import Schedule
-from utils.weights.transfer import match_classes, transfer_arrays
+from utils.schedule import Schedule, StepSettings
+from utils.step_watch import BatchName, StepWatch, format_losses
 from val import Validation, evaluate, load_split, loader_workers
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.
 if TYPE_CHECKING:
     from models.detector import Detector
+    from models.execution import Execution
     from models.heads.anchor.loss import DetectionLoss, LossTerms
 
 GRADIENT_NORM_LIMIT = 10.0
@@ -82,6 +85,11 @@ class TrainState:
     schedule: Schedule
     device: str
     dtype: str  # of weights and images
+    execution: Execution
+    forward: Callable[[Tensor], Sequence[Tensor]]  # the model and
+    step_loss: Callable[[Any, Any], LossTerms]  # the loss, as a step runs them
+    loss_scale: LossScale
+    watch: StepWatch = field(default_factory=StepWatch)
     batch_number: int = 0  # batches since the start of training
     last_update: int = -1  # number of the batch of the last optimizer step
     epoch: int = 0  # finished epochs
@@ -97,14 +105,25 @@ def main() -> None:
     train_samples = load_split(dataset, "train")
     val_samples = load_split(dataset, "val")
     size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
+    if config.replay:
+        workers = 0  # for one batch
     with TrainLoader(
         train_samples, size, batch, augment, config.seed, workers, config.cache
     ) as train_loader:
         train_loader.start()  # its processes start up while the framework is imported
         backend.use(config.backend)
         device = backend.device.resolve(config.device)
+        if device == CPU:
+            keep_freed_memory()
+        from models.start import build_model
+
         model = build_model(config, start, dataset.class_names)
         state = build_state(config, hyp, model, len(train_loader), device)
+        if config.replay:
+            from models.replay import replay
+
+            assert start is not None  # --replay needs --weights
+            return replay(config, state, start, train_loader)
         folder = create_run_folder(config.project, config.name, config.exist_ok)
         run = Run(config, hyp, dataset.class_names, folder)
         describe_run(run, state, train_samples)
@@ -125,7 +144,7 @@ def train(
     """Train and validate epoch by epoch; returns the last validation."""
     results = ResultsFile(run.folder / "results.csv")
     for _ in range(run.config.epochs):
-        timer = StageTimer()
+        timer = StageTimer(state.device)
         losses = train_epoch(run, state, train_loader, timer)
         with timer("validation"):
             validation = evaluate(
@@ -147,81 +166,58 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader, timer: StageTi
     Returns:
         (3,) float64: mean box, objectness and classification loss of the batches.
     """
-    sums = np.zeros(3)
     with progress_bar(len(loader), f"epoch {state.epoch + 1}/{run.config.epochs}") as progress:
-        for done, batch in enumerate(timer.waiting(loader.epoch(state.epoch)), start=1):
+        for batch in timer.waiting(loader.epoch(state.epoch)):
             if state.batch_number < PLOTTED_BATCHES:
                 picture = run.folder / f"train_batch{state.batch_number}.jpg"
                 plot_batch(batch.images, batch.targets, run.class_names, picture)
-            terms = train_step(state, batch, timer)
-            sums += read_losses(terms, state, batch)
-            progress.set_postfix_str(format_losses(sums / done), refresh=False)
+            train_step(state, batch, timer)
+            progress.set_postfix_str(format_losses(state.watch.means()), refresh=False)
             progress.update()
     state.epoch += 1
-    return sums / len(loader)
+    return state.watch.end_epoch()
 
 
 def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
     """Forward and backward of one batch and, once enough are accumulated, one update."""
     settings = state.schedule.at(state.batch_number)
     with stage("to_device"):
-        images = images_to_tensor(batch.images, state.device, state.dtype)
-    terms = autograd.value_and_backward(state.model, state.loss, images, batch.targets, stage)
+        layout = state.execution.channels_last
+        images = images_to_tensor(batch.images, state.device, state.dtype, layout)
+    terms = autograd.value_and_backward(
+        state.forward, state.step_loss, images, batch.targets, stage
+    )
+    state.watch.add(name_batch(state, batch), terms)
     if state.batch_number - state.last_update >= settings.accumulate:
-        with stage("optimizer"):
-            parameters = [parameter for _, parameter in nn.named_parameters(state.model)]
-            autograd.clip_gradients(parameters, GRADIENT_NORM_LIMIT)
-            rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
-            state.optimizer.step(rates, settings.momentum)
-            state.optimizer.zero_grad()
-        with stage("ema"):
-            state.ema.update(state.model)
+        update_weights(state, settings, stage)
         state.last_update = state.batch_number
     state.batch_number += 1
     return terms
 
 
-def build_model(
-    config: TrainConfig, start: Checkpoint | None, class_names: Sequence[str]
-) -> Detector:
-    """The model of --cfg or of --weights, drawn from the seed, with the weights that fit."""
-    from models.detector import Detector
-    from models.graph import parse_model, read_model_yaml
-
-    if config.cfg or start is None:
-        spec = read_model_yaml(config.cfg, len(class_names))
-    else:
-        spec = parse_model(model_document(start), len(class_names))
-    model = Detector(spec)
-    if config.image_size % model.stride:
-        fitting = -(-config.image_size // model.stride) * model.stride
-        raise UserError(
-            f"--img {config.image_size} is no multiple of the model's stride {model.stride}; "
-            f"use {fitting}"
-        )
-    model.initialize(config.seed)
-    if start is not None:
-        transfer_weights(config, model, start, class_names)
-    return model
+def update_weights(state: TrainState, settings: StepSettings, stage: StageTimer) -> None:
+    """One step of the optimizer and the average; neither when a number is not finite."""
+    with stage("optimizer"):
+        parameters = [parameter for _, parameter in nn.named_parameters(state.model)]
+        state.loss_scale.unscale(parameters)
+        norm = autograd.clip_gradients(parameters, GRADIENT_NORM_LIMIT)
+        finite = state.watch.update_is_finite(norm)
+        if finite:
+            rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
+            state.optimizer.step(rates, settings.momentum)
+        state.optimizer.zero_grad()
+    state.loss_scale.update(finite)
+    if not finite:
+        state.ema.restore_statistics(state.model)
+        return
+    with stage("ema"):
+        state.ema.update(state.model)
 
 
-def transfer_weights(
-    config: TrainConfig, model: Detector, start: Checkpoint, class_names: Sequence[str]
-) -> None:
-    """Take over the arrays that fit, with --remap-classes class by class, and say which did not."""
-    head = f"model.{len(model.spec.layers) - 1}."
-    classes = None
-    if config.remap_classes:
-        classes = match_classes(class_names, start.header.class_names)
-        found = len(classes.new_index)
-        log.info("%d of %d classes found by name; the others start anew", found, len(class_names))
-    # A model YAML that was asked for decides on the anchors, else the weights do.
-    kept = (f"{head}anchors",) if config.cfg else ()
-    transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, f"{head}m.", classes)
-    nn.load_state_arrays(model, transfer.state)
-    log.info("transferred %d/%d tensors", transfer.taken, len(transfer.state))
-    for line in transfer.left:
-        log.info("  not transferred: %s", line)
+def name_batch(state: TrainState, batch: Batch) -> BatchName:
+    """What --replay needs to make the batch of this step again."""
+    step = state.batch_number - state.epoch * state.schedule.batches_per_epoch + 1
+    return BatchName(state.epoch + 1, step, batch.sample_indices)
 
 
 def build_state(
@@ -233,6 +229,7 @@ def build_state(
     dtype: str = "float32",
 ) -> TrainState:
     """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
+    from models.execution import choose_execution
     from models.fast_paths import choose_box_iou
     from models.freezing import freeze_layers
     from models.heads.anchor.ciou import complete_iou
@@ -247,26 +244,22 @@ def build_state(
     box_iou = choose_box_iou(device) if config.bbox_iou_optim else complete_iou
     updates = choose_updates(config, device, dtype)
     groups = parameter_groups(model, schedule.weight_decay)
+    execution = choose_execution(config, device, dtype)
+    loss = DetectionLoss(model.head, gains, box_iou)
+    loss_scale = LossScale.of_precision(execution.dtype)
     return TrainState(
         model=model,
         ema=ModelEMA(model, updates.average),
-        loss=DetectionLoss(model.head, gains, box_iou),
+        loss=loss,
         optimizer=build_optimizer(config, hyp, groups, updates.optimizers),
         schedule=schedule,
         device=device,
         dtype=dtype,
+        execution=execution,
+        forward=execution.forward_of(model),
+        step_loss=loss_scale.scaled(execution.loss_of(loss)),
+        loss_scale=loss_scale,
     )
-
-
-def read_losses(terms: LossTerms, state: TrainState, batch: Batch) -> np.ndarray:
-    """Box, objectness and classification loss as (3,) float64; UserError if not finite."""
-    losses = np.array([float(ops.to_numpy(term)) for term in terms[:3]])
-    if not np.isfinite(losses).all():
-        raise UserError(
-            f"the loss is not finite ({format_losses(losses)}) in epoch {state.epoch + 1}, images "
-            f"{batch.sample_indices.tolist()}; lower lr0 in --hyp, or check these labels"
-        )
-    return losses
 
 
 def fitness(result: EvaluationResult) -> float:
@@ -363,10 +356,6 @@ def named(split: str, losses: Iterable[float]) -> dict[str, float]:
     return dict(
         zip((f"{split}/{term}_loss" for term in ("box", "obj", "cls")), losses, strict=True)
     )
-
-
-def format_losses(losses: np.ndarray) -> str:
-    return "box {:.4f}  obj {:.4f}  cls {:.4f}".format(*losses)
 
 
 def conclude_run(run: Run, state: TrainState, validation: Validation) -> None:

@@ -21,10 +21,12 @@ optim = cast("contract.Optim", Namespace("optim"))
 fused = cast("contract.Fused", Namespace("fused"))
 multi_tensor = cast("contract.MultiTensor", Namespace("multi_tensor"))
 autograd = cast("contract.Autograd", Namespace("autograd"))
+amp = cast("contract.Amp", Namespace("amp"))
 device = cast("contract.Device", Namespace("device"))
 
 __all__ = [
     "BackendError",
+    "amp",
     "autograd",
     "device",
     "fused",

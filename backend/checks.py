@@ -25,9 +25,22 @@ def known_dtype(name: str, accepted: Sequence[str] = DTYPES) -> None:
         raise ValueError(f"dtype {name!r} is not supported; accepted: {', '.join(accepted)}")
 
 
+def half_precision(dtype: str, supported: Sequence[str], device: str) -> None:
+    if dtype not in ("float32", *supported):
+        raise ValueError(
+            f"mixed precision in {dtype!r} is not supported on {device}; accepted: "
+            + ", ".join(("float32", *supported))
+        )
+
+
 def known_capability(name: str, known: Iterable[str]) -> None:
     if name not in known:
         raise ValueError(f"unknown capability {name!r}; known: {', '.join(known)}")
+
+
+def image_batch(shape: Sequence[int], dtype: str) -> None:
+    if len(shape) != 4 or dtype != "uint8":
+        raise ValueError(f"images must be (B, C, H, W) uint8, not {tuple(shape)} {dtype}")
 
 
 def one_dtype(names: Iterable[str]) -> None:

@@ -93,6 +93,17 @@ class Ops(Protocol):
     def move(self, x: Tensor, device: str) -> Tensor:
         """The same tensor on another device (gradient)."""
 
+    def normalize_images(self, images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
+        """(B, C, H, W) uint8 -> the same shape and order in a float dtype, divided by 255.
+
+        channels_last: the channels of a pixel lie side by side in memory, in the result and in
+        what layers make of it; values differ from the other layout's by rounding alone.
+
+        Raises:
+            ValueError: another dtype or number of dimensions; channels_last on a backend that
+                does not support it.
+        """
+
     # Creation
     def zeros(self, shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor: ...
     def full(
@@ -413,6 +424,8 @@ class Fused(Protocol):
 
     def implementation(self, device: str) -> str:
         """A few words for the log: what computes `complete_iou` of float32 on a device."""
+
+
 class MultiTensor(Protocol):
     """The updates of `Optim` and `Ops` for many tensors together: in few launches on a GPU.
 
@@ -473,7 +486,24 @@ class Autograd(Protocol):
     ) -> Loss:
         """terms = loss(model(images), targets), then backward of `terms.total`.
 
-        Gradients add to those already there. Enters the stages "forward", "loss", "backward".
+        Gradients add to those already there. Enters the stages "forward", "loss", "backward", and
+        waits for none of them: who times a stage does so by `device.mark`.
+        """
+
+    def compile_problem(self, device: str) -> str | None:
+        """Why `compiled` does not work on this machine, in a few words; None where it does.
+
+        Tried out once a device by compiling a small function and its gradient.
+        """
+
+    def compiled(self, function: Callable[..., Any], most_shapes: int = 1) -> Callable[..., Any]:
+        """The function compiled at its first call, and its gradient: equal but for rounding.
+
+        Compiled anew for other shapes of its tensors until there are `most_shapes` of them;
+        calls with further shapes run the function as it is. Logs what compiling took.
+
+        Raises:
+            ValueError: a backend that has no compiler for it.
         """
 
     def clip_gradients(self, parameters: Iterable[Tensor], max_norm: float) -> Tensor:
@@ -482,6 +512,27 @@ class Autograd(Protocol):
         Returns:
             0-d: the norm before; parameters without a gradient count as 0.
         """
+
+
+class Amp(Protocol):
+    """Mixed precision: a network that computes in half precision with float32 weights."""
+
+    def supported(self, device: str) -> tuple[str, ...]:
+        """Those of "bfloat16" and "float16" in which `autocast` runs a network on the device."""
+
+    def autocast(self, device: str, dtype: str) -> AbstractContextManager[Any]:
+        """A context in which convolutions and matrix products compute in a half precision.
+
+        What needs range stays float32; layers return either dtype, and `ops.cast` to "float32"
+        brings a result back. Weights and their gradients keep their dtype. "float32": a context
+        that changes nothing. The backward pass needs no context.
+
+        Raises:
+            ValueError: a dtype that is not among `supported(device)` nor "float32".
+        """
+
+    def scale_gradients_(self, parameters: Iterable[Tensor], factor: float) -> None:
+        """Multiply the gradients that are there, in place."""
 
 
 class Device(Protocol):
@@ -503,6 +554,15 @@ class Device(Protocol):
         On a GPU from the device's own events where the framework has them.
         """
 
+    def mark(self, device: str) -> Any:
+        """A moment: when all work that is queued on the device by now is done.
+
+        Waits for that moment only where the framework has no events of the device.
+        """
+
+    def seconds_between(self, start: Any, end: Any) -> float:
+        """From one mark to a later one of the same device; waits until the later one is reached."""
+
     def describe(self, device: str) -> str:
         """One line for the log: framework version and device."""
 
@@ -512,6 +572,7 @@ class Device(Protocol):
 
 CAPABILITIES: dict[str, str] = {
     "cuda": "training and validation on a CUDA device that this process can see",
+    "channels_last": "feature maps with the channels of a pixel side by side in memory",
 }
 
 MODULES: dict[str, type] = {
@@ -521,6 +582,7 @@ MODULES: dict[str, type] = {
     "fused": Fused,
     "multi_tensor": MultiTensor,
     "autograd": Autograd,
+    "amp": Amp,
     "device": Device,
 }
 

@@ -5,9 +5,12 @@ Before: `train.py::train_step` calls `update` after each optimizer step.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from backend import nn, ops
 from backend.contract import Tensor
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from models.detector import Detector
 
 Average = Callable[[Sequence[Tensor], Sequence[Tensor], float], None]  # as `Ops.ema_update_`
+
+log = logging.getLogger("train")
 
 DECAY = 0.9999
 RAMP = 2000.0  # updates; young averages forget faster
@@ -44,6 +49,23 @@ class ModelEMA:
             self._followed, self._values = model, nn.float_tensors(model)
         self.updates += 1
         self._average(self._averages(), self._values(), decay_after(self.updates))
+
+    def restore_statistics(self, model: Detector) -> None:
+        """Put the average in place of BatchNorm statistics that are not finite, and say so.
+
+        A forward pass that overflows leaves its mark in them, and training only writes them. The
+        average never takes such a state in.
+        """
+        arrays, trained = nn.state_arrays(model), dict(nn.named_parameters(model))
+        spoiled = [
+            name
+            for name, array in arrays.items()
+            if name not in trained and not np.isfinite(array).all()
+        ]
+        if spoiled:
+            average = nn.state_arrays(self.model)
+            nn.load_state_arrays(model, arrays | {name: average[name] for name in spoiled})
+            log.warning("%d BatchNorm statistics taken from the average", len(spoiled))
 
 
 def decay_after(updates: int) -> float:

@@ -17,6 +17,8 @@ from utils.yaml_file import PROJECT, find_yaml, read_yaml
 
 DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
 MAX_SEED = 2**63 - 1
+PRECISIONS = ("off", "bf16", "fp16")
+LAYOUTS = ("auto", "contiguous", "channels-last")
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
 
 
@@ -127,6 +129,10 @@ class TrainConfig(RunConfig):
     bbox_iou_optim: bool
     multi_tensor_optimizer: bool
     cache: str  # "", "ram" or "disk"
+    amp: str
+    layout: str
+    compile: bool
+    replay: str  # EPOCH:STEP, or nothing
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -141,6 +147,19 @@ class TrainConfig(RunConfig):
             )
         if self.remap_classes and not self.weights:
             raise UserError("--remap-classes takes over classes of --weights; give both")
+        if self.replay:
+            self.replayed()
+            if not self.weights:
+                raise UserError("--replay needs --weights with a checkpoint of that run")
+
+    def replayed(self) -> tuple[int, int]:
+        """Epoch and step of --replay, counted from 1; UserError for anything else."""
+        epoch, separator, step = self.replay.partition(":")
+        if not (separator and epoch.isdecimal() and step.isdecimal() and int(epoch) and int(step)):
+            raise UserError(
+                f"--replay {self.replay}: EPOCH:STEP is needed, counted from 1, such as 3:17"
+            )
+        return int(epoch), int(step)
 
 
 @dataclass(frozen=True)
@@ -198,6 +217,13 @@ def parse_train_flags(arguments: Sequence[str] | None = None) -> TrainConfig:
         help="fused box loss, where it proves equal to the plain one on the device")  # fmt: skip
     add("--multi_tensor_optimizer", action="store_true",
         help="update all weights together, and their average; equal to rounding")  # fmt: skip
+    add("--amp", choices=PRECISIONS, default="off", help="compute the network in half precision")
+    add("--layout", choices=LAYOUTS, default="auto",
+        help="of feature maps in memory; auto takes what the device gains from")  # fmt: skip
+    add("--compile", action="store_true", help="compile the training step where the backend can")
+    add("--replay", type=str.strip, default="", metavar="EPOCH:STEP",
+        help="run this one batch from --weights and show where numbers stop to be finite, with "
+        "the run's other flags")  # fmt: skip
     flags = parser.parse_args(arguments)
     flags.freeze = tuple(flags.freeze)
     return TrainConfig(**vars(flags))

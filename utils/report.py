@@ -7,6 +7,7 @@ import csv
 import math
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ from typing import Any, TypeVar
 import yaml
 from tqdm import tqdm
 
+import backend
+from backend.checks import CPU
 from utils.errors import UserError
 from utils.legacy_metric import LegacyResult
 from utils.metrics import EvaluationResult
@@ -46,29 +49,51 @@ RESULT_COLUMNS = (
     "seconds/epoch",
     *(f"seconds/{stage}" for stage in STAGES),
 )
+# Of the device's marks so many are kept: a few dozen steps, long done when they are read.
+UNREAD_STAGES = 256
 
 Item = TypeVar("Item")
 
 
 class StageTimer:
-    """Seconds spent in each stage since it was made; `with timer("forward"): ...`."""
+    """Seconds spent in each stage since it was made; `with timer("forward"): ...`.
 
-    def __init__(self) -> None:
-        self.seconds = dict.fromkeys(STAGES, 0.0)
+    A stage lasts from where the device is when it is entered to where it has done the stage's
+    work. Its marks are read much later, so that timing does not make the host wait.
+    """
+
+    def __init__(self, device: str = CPU) -> None:
+        self._device = device
+        self._seconds = dict.fromkeys(STAGES, 0.0)
+        self._unread: deque[tuple[str, Any, Any]] = deque()
         self._start = time.perf_counter()
 
     @contextlib.contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
+    def __call__(self, name: str) -> Iterator[None]:
+        start = backend.device.mark(self._device)
         yield
-        self.seconds[stage] += time.perf_counter() - start
+        self._unread.append((name, start, backend.device.mark(self._device)))
+        if len(self._unread) > UNREAD_STAGES:
+            self._read_oldest()
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """By stage; waits for the device to have done all of them."""
+        while self._unread:
+            self._read_oldest()
+        return self._seconds
+
+    def _read_oldest(self) -> None:
+        stage, start, end = self._unread.popleft()
+        self._seconds[stage] += backend.device.seconds_between(start, end)
 
     def waiting(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The items of an iterable, the wait for each counted as "data_wait"."""
+        """The items of an iterable, the host's wait for each counted as "data_wait"."""
         iterator = iter(items)
         while True:
-            with self("data_wait"):
-                item = next(iterator, None)
+            start = time.perf_counter()
+            item = next(iterator, None)
+            self._seconds["data_wait"] += time.perf_counter() - start
             if item is None:
                 return
             yield item

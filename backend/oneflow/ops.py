@@ -67,6 +67,14 @@ def move(x: Tensor, device: str) -> Tensor:
     return x.to(resolve(device))
 
 
+def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
+    checks.image_batch(images.shape, dtype_of(images))
+    checks.known_dtype(dtype, checks.FLOAT_DTYPES)
+    if channels_last:
+        raise ValueError("OneFlow 0.9 has no channels_last layout; accepted: channels_last=False")
+    return images.to(dtype_named(dtype)) / 255.0
+
+
 def zeros(shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor:
     return full(shape, 0, dtype, device)
 

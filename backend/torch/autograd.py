@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -9,10 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from backend import checks
 from backend.torch import ops
-from backend.torch.device import synchronize
+
+log = logging.getLogger("backend")
 
 
 def no_grad() -> AbstractContextManager[Any]:
@@ -39,17 +44,48 @@ def value_and_backward(
     targets: Any,
     stage: Callable[[str], AbstractContextManager[Any]],
 ) -> Any:
-    device = ops.device_of(images)
     with stage("forward"):
         predictions = model(images)
-        synchronize(device)
     with stage("loss"):
         terms = loss(predictions, targets)
-        synchronize(device)
     with stage("backward"):
         terms.total.backward()
-        synchronize(device)
     return terms
+
+
+@functools.cache
+def compile_problem(device: str) -> str | None:
+    x = torch.ones(8, device=device, requires_grad=True)
+    try:
+        torch.compile(_product)(x).backward()
+    except Exception as error:  # a compiler is missing, or broken in one of many ways
+        return str(error).strip().splitlines()[0]
+    return None
+
+
+def _product(x: Tensor) -> Tensor:
+    return (torch.sigmoid(x) * x).sum()
+
+
+def compiled(function: Callable[..., Any], most_shapes: int = 1) -> Callable[..., Any]:
+    optimized = torch.compile(function, dynamic=False)
+    seen: set[tuple[Any, ...]] = set()
+
+    def run(*inputs: Any) -> Any:
+        shapes = tuple(x.shape for x in tree_leaves(inputs) if isinstance(x, Tensor))
+        if shapes in seen:
+            return optimized(*inputs)
+        if len(seen) >= most_shapes:
+            return function(*inputs)
+        seen.add(shapes)
+        start = time.perf_counter()
+        result = optimized(*inputs)
+        name = getattr(function, "__qualname__", type(function).__name__)
+        seconds = time.perf_counter() - start
+        log.info("compiled %s for %s in %.0f s", name, list(map(tuple, shapes)), seconds)
+        return result
+
+    return run
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:

@@ -45,6 +45,21 @@ def milliseconds(run: Callable[[], object], device: str) -> float:
     return before.elapsed_time(after)
 
 
+def mark(device: str) -> float | torch.cuda.Event:
+    if device == CPU:
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def seconds_between(start: float | torch.cuda.Event, end: float | torch.cuda.Event) -> float:
+    if isinstance(end, float):
+        return end - start
+    end.synchronize()
+    return start.elapsed_time(end) / 1000
+
+
 def describe(device: str) -> str:
     if device == CPU:
         return f"PyTorch {torch.__version__}, CPU with {torch.get_num_threads()} threads"
@@ -52,7 +67,7 @@ def describe(device: str) -> str:
 
 
 def supports(capability: str) -> bool:
-    answers = {"cuda": torch.cuda.is_available()}
+    answers = {"cuda": torch.cuda.is_available(), "channels_last": True}
     checks.known_capability(capability, answers)
     return answers[capability]
 

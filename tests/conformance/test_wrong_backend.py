@@ -9,6 +9,7 @@ from tests.conformance.all_checks import CHECKS
 from tests.conformance.judging import Backend, Check
 from tests.conformance.wrong import (  # noqa: F401
     wrong_adam,
+    wrong_amp,
     wrong_detection,
     wrong_fused,
     wrong_multi_tensor,

@@ -73,7 +73,7 @@ def test_only_device_code_lies_below_a_backend() -> None:
     "statement",
     [
         "import backend",
-        "from backend import ops, nn, optim, fused, autograd, device",
+        "from backend import ops, nn, optim, fused, multi_tensor, autograd, amp, device",
         "from backend import contract, select, completeness, checks",
         "from backend import ops; hasattr(ops, '__wrapped__'); repr(ops)",
     ],

@@ -16,6 +16,7 @@ import yaml
 from tests.small import write_small_dataset, write_small_model
 from utils.checkpoint import load_checkpoint, save_checkpoint
 from utils.config import DEFAULT_HYPERPARAMETERS
+from utils.data.randomness import epoch_order
 from utils.data.sources import load_dataset
 from utils.report import RESULT_COLUMNS
 
@@ -276,3 +277,25 @@ def group_exists(group):
     except ProcessLookupError:
         return False
     return True
+
+
+def test_replay_makes_the_batch_again_and_names_the_first_layer_that_is_lost(
+    trained, inputs, tmp_path
+):
+    _, data, _ = inputs
+    checkpoint = load_checkpoint(trained[0] / "weights" / "last.safetensors")
+    broken = dict(checkpoint.model)
+    broken["model.3.bn.bias"] = np.full_like(broken["model.3.bn.bias"], np.nan)
+    save_checkpoint(tmp_path / "broken.safetensors", dataclasses.replace(checkpoint, model=broken))
+    flags = ["train.py", "--data", data, "--weights", tmp_path / "broken.safetensors", *SMALL]
+    done = run(*flags, "--project", tmp_path, "--replay", "2:3")
+    assert done.returncode == 0, done.stderr
+    indices = epoch_order(0, 1, 12)[8:12].tolist()  # seed 0, second epoch, third batch of 4
+    assert f"epoch 2, step 3 (--replay 2:3), images {indices}" in done.stdout
+    assert "layers: layer 3 (Conv): " in done.stdout
+    assert "losses: box nan" in done.stdout and "gradients: model." in done.stdout
+    assert not (tmp_path / "exp").exists()
+    for wrong, reason in (("2:4", "an epoch has 3 steps"), ("two", "EPOCH:STEP is needed")):
+        done = run(*flags, "--replay", wrong)
+        assert done.returncode == 2
+        assert reason in done.stderr and "Traceback" not in done.stderr

@@ -10,7 +10,7 @@ from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_dataset, write_small_model
-from train import Run, build_state, keep_weights, read_losses, train_step
+from train import Run, build_state, keep_weights, train_step
 from utils.checkpoint import load_checkpoint
 from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 from utils.data.augment import AugmentConfig
@@ -98,19 +98,65 @@ def test_the_same_seed_trains_to_the_same_bits(training):
     assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
+def spoil(state, name="model.0.conv.weight"):
+    """Make one tensor of the model NaN."""
+    arrays = nn.state_arrays(state.model)
+    nn.load_state_arrays(state.model, {**arrays, name: np.full_like(arrays[name], np.nan)})
+
+
 def test_a_loss_that_is_not_finite_names_the_epoch_and_the_images(training):
     start, batches = training
     state = start()
-    broken = {
-        name: np.full_like(array, np.nan) if name == "model.0.conv.weight" else array
-        for name, array in nn.state_arrays(state.model).items()
-    }
-    nn.load_state_arrays(state.model, broken)
-    terms = train_step(state, batches[0], StageTimer())
+    state.schedule = dataclasses.replace(state.schedule, batch_size=64)  # an update a batch
+    spoil(state)
+    with pytest.raises(UserError, match=r"not finite .* in epoch 1, .* images") as caught:
+        for _ in range(11):
+            train_step(state, batches[0], StageTimer())
+    assert state.watch.skipped == 10
     indices = batches[0].sample_indices.tolist()
-    with pytest.raises(UserError, match=r"not finite .* in epoch 1, images") as caught:
-        read_losses(terms, state, batches[0])
     assert str(indices) in str(caught.value)
+
+
+def test_an_update_that_is_not_finite_is_skipped_counted_and_named(training, caplog):
+    start, batches = training
+    state = start()
+    train_step(state, batches[0], StageTimer())
+    weights = {name: ops.to_numpy(x) for name, x in nn.named_parameters(state.model)}
+    momentum = state.optimizer.state_arrays()
+    spoil(state, "model.0.bn.running_mean")  # read by no training step; the loss comes next
+    plain = state.step_loss
+
+    def lost(raw, targets):
+        terms = plain(raw, targets)
+        bad = terms.box * float("nan")
+        return terms._replace(box=bad, total=terms.total + bad)
+
+    state.step_loss = lost
+    train_step(state, batches[1], StageTimer())
+    state.step_loss = plain
+    indices = batches[1].sample_indices.tolist()
+    assert f"epoch 1, step 2 (--replay 1:2), images {indices}" in caplog.text
+    assert state.watch.skipped == 1 and state.ema.updates == 1
+    for name, x in nn.named_parameters(state.model):
+        np.testing.assert_array_equal(ops.to_numpy(x), weights[name], err_msg=name)
+        assert not ops.to_numpy(x.grad).any(), name
+    for name, array in state.optimizer.state_arrays().items():
+        np.testing.assert_array_equal(array, momentum[name], err_msg=name)
+    assert all(np.isfinite(array).all() for array in nn.state_arrays(state.model).values())
+    train_step(state, batches[2], StageTimer())
+    assert state.ema.updates == 2
+    assert np.isfinite(state.watch.end_epoch()).all()  # of the two batches that counted
+
+
+def test_losses_are_read_at_updates_and_averaged_over_the_epoch(training):
+    start, batches = training
+    state = start()
+    state.last_update = 5  # so that the three batches only accumulate
+    terms = [train_step(state, batch, StageTimer()) for batch in batches]
+    assert state.ema.updates == 0 and np.isnan(state.watch.means()).all()
+    wanted = np.mean([[float(ops.to_numpy(x)) for x in row[:3]] for row in terms], axis=0)
+    np.testing.assert_allclose(state.watch.end_epoch(), wanted, rtol=1e-6)
+    assert np.isnan(state.watch.means()).all()
 
 
 def test_every_stage_of_a_step_is_timed(training):

@@ -67,8 +67,11 @@ class _Loader:
 
     def _build_here(self, epoch: int) -> Iterator[Batch]:
         for batch_index in range(len(self._source)):
-            images = np.empty(self._source.shape(batch_index), np.uint8)
-            yield self._source.build(epoch, batch_index, images)
+            yield self._build(epoch, batch_index)
+
+    def _build(self, epoch: int, batch_index: int) -> Batch:
+        images = np.empty(self._source.shape(batch_index), np.uint8)
+        return self._source.build(epoch, batch_index, images)
 
 
 _Source = TypeVar("_Source", TrainBatches, ValBatches)
@@ -110,6 +113,10 @@ class TrainLoader(_Loader):
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """The batches of an epoch; workers begin with the call. One epoch at a time."""
         return self._run(epoch)
+
+    def batch(self, epoch: int, batch_index: int) -> Batch:
+        """One batch of an epoch, built in this process."""
+        return self._build(epoch, batch_index)
 
 
 class ValLoader(_Loader):

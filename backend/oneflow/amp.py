@@ -1,0 +1,32 @@
+"""Mixed precision under OneFlow; `contract.Amp` says what each function promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import oneflow
+from oneflow import Tensor
+
+from backend import checks
+from backend.oneflow.device import resolve
+
+
+def supported(device: str) -> tuple[str, ...]:
+    # On a CPU OneFlow 0.9 has no half-precision convolution, and its autocast does nothing. On
+    # CUDA devices none of it could be tried, and what fails there ends the process.
+    resolve(device)
+    return ()
+
+
+def autocast(device: str, dtype: str) -> AbstractContextManager[Any]:
+    checks.half_precision(dtype, supported(device), device)
+    return nullcontext()
+
+
+def scale_gradients_(parameters: Iterable[Tensor], factor: float) -> None:
+    with oneflow.no_grad():
+        for x in parameters:
+            if x.grad is not None:
+                x.grad.mul_(factor)

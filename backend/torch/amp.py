@@ -1,0 +1,34 @@
+"""Mixed precision under PyTorch; `contract.Amp` says what each function promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backend import checks
+from backend.torch.device import resolve
+from backend.torch.ops import HALF_DTYPES
+
+
+def supported(device: str) -> tuple[str, ...]:
+    kind = torch.device(resolve(device)).type
+    if kind == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        return ("float16",)
+    return tuple(HALF_DTYPES)
+
+
+def autocast(device: str, dtype: str) -> AbstractContextManager[Any]:
+    checks.half_precision(dtype, supported(device), device)
+    if dtype == "float32":
+        return nullcontext()
+    return torch.autocast(torch.device(device).type, HALF_DTYPES[dtype])
+
+
+def scale_gradients_(parameters: Iterable[Tensor], factor: float) -> None:
+    gradients = [x.grad for x in parameters if x.grad is not None]
+    if gradients:
+        torch._foreach_mul_(gradients, factor)

@@ -1,0 +1,103 @@
+"""How a training step is run: precision, memory layout, compiled or not; chosen once, at start.
+
+Before: the flags. After: `train.py::train_step` calls what `forward_of` and `loss_of` return.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backend import amp, autograd, ops, use
+from backend.checks import CPU
+from backend.contract import Tensor
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.images import choose_layout
+
+if TYPE_CHECKING:
+    from models.detector import Detector
+    from models.heads.anchor.loss import DetectionLoss, LossTerms
+
+HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
+# The loss has a shape for each size of `padded.padded_size`, which four cover: 16,384 a level.
+LOSS_SHAPES = 4
+
+log = logging.getLogger("train")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """The choices of --amp, --layout and --compile that this backend and device can honour."""
+
+    device: str
+    dtype: str  # in which the network computes; weights and loss are float32 beside halves
+    channels_last: bool
+    compiled: bool
+
+    @property
+    def autocast_dtype(self) -> str:
+        """For `amp.autocast`: a half precision, or "float32", which changes nothing."""
+        return self.dtype if self.dtype in HALF_PRECISIONS.values() else "float32"
+
+    def forward_of(self, model: Detector) -> Callable[[Tensor], Sequence[Tensor]]:
+        """The model's forward pass, from images to raw maps of the weights' dtype."""
+        forward = autograd.compiled(model) if self.compiled else model
+        if self.autocast_dtype == "float32":
+            return forward
+
+        def in_half_precision(images: Tensor) -> list[Tensor]:
+            with amp.autocast(self.device, self.dtype):
+                raw = forward(images)
+            return [ops.cast(level, "float32") for level in raw]
+
+        return in_half_precision
+
+    def loss_of(self, loss: DetectionLoss) -> Callable[[Any, Any], LossTerms]:
+        """The loss itself or, compiled, the one whose shapes are fixed."""
+        from models.heads.anchor.padded import PaddedLoss
+
+        if not self.compiled:
+            return loss
+        return PaddedLoss(loss, lambda cost: autograd.compiled(cost, LOSS_SHAPES))
+
+
+def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:
+    """What the flags mean here, in one log line.
+
+    Args:
+        dtype: of the weights.
+
+    Raises:
+        UserError: a precision or layout that the backend does not have on this device.
+    """
+    computed = choose_precision(config.amp, device, dtype)
+    channels_last = choose_layout(config.layout, device, computed)
+    problem = autograd.compile_problem(device) if config.compile else None
+    execution = Execution(device, computed, channels_last, config.compile and problem is None)
+    log.info(
+        "%s, %s, %s%s",
+        computed,
+        "channels-last" if channels_last else "contiguous",
+        "compiled" if execution.compiled else "eager",
+        f" (no --compile: {problem})" if problem else "",
+    )
+    return execution
+
+
+def choose_precision(asked: str, device: str, dtype: str) -> str:
+    """The dtype in which the network computes: that of the weights unless --amp says otherwise."""
+    if asked == "off":
+        return dtype
+    half = HALF_PRECISIONS[asked]
+    supported = [name for name, found in HALF_PRECISIONS.items() if found in amp.supported(device)]
+    if half not in amp.supported(device):
+        raise UserError(
+            f"--amp {asked}: the {use()} backend cannot train in {half} on {device}; accepted "
+            f"there: {', '.join(['off', *supported])}"
+        )
+    if half == "float16" and device == CPU:
+        log.warning("--amp fp16 on a CPU is slower than float32, which has kernels; use bf16")
+    return half

@@ -1,0 +1,129 @@
+"""One batch of a run once more: where do its numbers stop to be finite?
+
+Before: `train.py --replay EPOCH:STEP`, as the line about a skipped update names the batch. A batch
+is a function of (seed, epoch, sample indices), so the run's other flags make it again exactly.
+The weights are those of the checkpoint: of the end of an epoch, so some steps away from those
+that the batch met.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from backend import amp, autograd, nn, ops
+from backend.contract import Tensor
+from models.detector import Detector
+from models.execution import Execution
+from models.graph import IMAGE
+from models.heads.anchor.loss import LossTerms
+from utils.checkpoint import Checkpoint
+from utils.config import TrainConfig, as_document
+from utils.data.batch import Batch
+from utils.data.loader import TrainLoader
+from utils.errors import UserError
+from utils.images import images_to_tensor
+from utils.loss_scale import LossScale
+from utils.report import StageTimer
+from utils.step_watch import BatchName, format_losses
+
+# Settings on which the batch depends.
+DECIDING = ("data", "image_size", "batch_size", "seed", "hyp")
+GRADIENT_NORM_LIMIT = 10.0  # any will do: only the norm before is looked at
+
+log = logging.getLogger("train")
+
+
+class StepState(Protocol):
+    """What is used of `train.py::TrainState`."""
+
+    model: Detector
+    dtype: str
+    execution: Execution
+    forward: Callable[[Tensor], Sequence[Tensor]]
+    step_loss: Callable[[Any, Any], LossTerms]
+    loss_scale: LossScale
+
+
+def replay(config: TrainConfig, state: StepState, start: Checkpoint, loader: TrainLoader) -> None:
+    """Run the forward and backward pass of the batch that --replay names, and log what they give.
+
+    Raises:
+        UserError: a step that an epoch of these images does not have, weights of another model.
+    """
+    epoch, step = config.replayed()
+    if step > len(loader):
+        raise UserError(
+            f"--replay {config.replay}: an epoch has {len(loader)} steps of {config.batch_size} "
+            "images"
+        )
+    for line in differences(config, start):
+        log.warning("--replay: %s", line)
+    try:
+        nn.load_state_arrays(state.model, start.model)
+    except ValueError as error:
+        raise UserError(f"--replay needs --weights of the run itself: {error}") from error
+    batch = loader.batch(epoch - 1, step - 1)
+    log.info("%s", BatchName(epoch, step, batch.sample_indices))
+    for line in examine(state, batch):
+        log.info("%s", line)
+
+
+def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
+    """Flags on which the batch depends and which are not those of the checkpoint's run."""
+    given, trained = as_document(config), start.header.settings
+    for name in DECIDING:
+        if name in trained and trained[name] != given[name]:
+            yield f"{name} is {given[name]}, but the weights come from a run with {trained[name]}"
+
+
+def examine(state: StepState, batch: Batch) -> Iterator[str]:
+    """What one step computes, line by line."""
+    images = images_to_tensor(
+        batch.images, state.execution.device, state.dtype, state.execution.channels_last
+    )
+    weight = first_not_finite(nn.state_tensors(state.model).items())
+    yield f"weights: {weight or 'all finite'}"
+    with autograd.no_grad(), amp.autocast(state.execution.device, state.execution.autocast_dtype):
+        layer = first_not_finite(layer_outputs(state.model, images))
+    yield f"layers: {layer or 'all finite'}"
+    timer = StageTimer(state.execution.device)
+    terms = autograd.value_and_backward(
+        state.forward, state.step_loss, images, batch.targets, timer
+    )
+    losses = np.array([float(ops.to_numpy(term)) for term in terms[:3]])
+    yield f"losses: {format_losses(losses)}"
+    parameters = dict(nn.named_parameters(state.model))
+    state.loss_scale.unscale(parameters.values())
+    gradients = ((name, x.grad) for name, x in parameters.items() if x.grad is not None)
+    yield f"gradients: {first_not_finite(gradients) or 'all finite'}"
+    norm = float(ops.to_numpy(autograd.clip_gradients(parameters.values(), GRADIENT_NORM_LIMIT)))
+    yield f"gradient norm: {norm:.4f}, at a loss scale of {state.loss_scale.value:g}"
+
+
+def layer_outputs(model: Detector, images: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """What each layer of the graph returns, with the layer's place and name."""
+    outputs: dict[int, Tensor] = {IMAGE: images}
+    for index, (module, layer) in enumerate(zip(model.model, model.spec.layers, strict=True)):
+        output = module(*(outputs[source] for source in layer.sources))
+        name = f"layer {index} ({type(module).__name__})"
+        if isinstance(output, tuple):
+            yield from ((f"{name}, level {level}", x) for level, x in enumerate(output))
+        else:
+            outputs[index] = output
+            yield name, output
+
+
+def first_not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
+    """The first tensor that holds infinity or NaN, and how many of them; None of none."""
+    for name, x in tensors:
+        if ops.dtype_of(x) == "int64":
+            continue
+        wide = "float64" if ops.dtype_of(x) == "float64" else "float32"
+        bad = ~np.isfinite(ops.to_numpy(ops.cast(x, wide)))
+        if bad.any():
+            return f"{name}: {int(bad.sum())} of {bad.size} numbers are not finite"
+    return None

@@ -1,0 +1,59 @@
+"""The model that a run starts from: drawn from the seed, with the weights that fit.
+
+Before: flags and `utils/checkpoint.py`. After: `train.py::build_state`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from backend import nn
+from models.detector import Detector
+from models.graph import parse_model, read_model_yaml
+from utils.checkpoint import Checkpoint, model_document
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.weights.transfer import match_classes, transfer_arrays
+
+log = logging.getLogger("train")
+
+
+def build_model(
+    config: TrainConfig, start: Checkpoint | None, class_names: Sequence[str]
+) -> Detector:
+    """The model of --cfg or of --weights, drawn from the seed, with the weights that fit."""
+    if config.cfg or start is None:
+        spec = read_model_yaml(config.cfg, len(class_names))
+    else:
+        spec = parse_model(model_document(start), len(class_names))
+    model = Detector(spec)
+    if config.image_size % model.stride:
+        fitting = -(-config.image_size // model.stride) * model.stride
+        raise UserError(
+            f"--img {config.image_size} is no multiple of the model's stride {model.stride}; "
+            f"use {fitting}"
+        )
+    model.initialize(config.seed)
+    if start is not None:
+        transfer_weights(config, model, start, class_names)
+    return model
+
+
+def transfer_weights(
+    config: TrainConfig, model: Detector, start: Checkpoint, class_names: Sequence[str]
+) -> None:
+    """Take over the arrays that fit, with --remap-classes class by class, and say which did not."""
+    head = f"model.{len(model.spec.layers) - 1}."
+    classes = None
+    if config.remap_classes:
+        classes = match_classes(class_names, start.header.class_names)
+        found = len(classes.new_index)
+        log.info("%d of %d classes found by name; the others start anew", found, len(class_names))
+    # A model YAML that was asked for decides on the anchors, else the weights do.
+    kept = (f"{head}anchors",) if config.cfg else ()
+    transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, f"{head}m.", classes)
+    nn.load_state_arrays(model, transfer.state)
+    log.info("transferred %d/%d tensors", transfer.taken, len(transfer.state))
+    for line in transfer.left:
+        log.info("  not transferred: %s", line)

@@ -1,0 +1,151 @@
+"""Layout, precision and compilation change how fast a step runs, not what it computes."""
+
+import logging
+
+import numpy as np
+import pytest
+
+import backend
+from backend import amp, autograd, nn, ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from models.replay import layer_outputs
+from tests.small import write_small_dataset, write_small_model
+from train import build_state, train_step
+from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.data.augment import AugmentConfig
+from utils.data.loader import TrainLoader
+from utils.data.sources import load_dataset
+from utils.errors import UserError
+from utils.images import images_to_tensor
+from utils.report import StageTimer
+from val import load_split
+
+FLAGS = {"bfloat16": "bf16", "float16": "fp16"}
+CHANNELS_LAST = backend.device.supports("channels_last")
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    data, cfg = write_small_dataset(folder), write_small_model(folder)
+    dataset = load_dataset(data)
+    samples = load_split(dataset, "train")
+
+    def start(*flags):
+        config = parse_train_flags(["--cfg", str(cfg), "--batch", "5", *flags])
+        model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
+        model.initialize(seed=0)
+        hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+        return build_state(config, hyp, model, batches=3, device="cpu")
+
+    loader = TrainLoader(samples, 64, 5, AugmentConfig(), seed=0, workers=0)
+    return start, list(loader.epoch(0))  # batches of 5, 5 and 2
+
+
+def run_steps(state, batches):
+    """Losses (N, 3) of so many steps, and the gradients of the first, from before its update."""
+    gradients = {}
+
+    def keep(raw, targets):
+        for name, parameter in nn.named_parameters(state.model):
+            if parameter.grad is not None and name not in gradients:
+                gradients[name] = ops.to_numpy(parameter.grad)
+        return plain(raw, targets)
+
+    plain, state.step_loss = state.step_loss, keep
+    state.last_update = 0  # so that the first batches only accumulate
+    losses = [
+        [float(ops.to_numpy(term)) for term in train_step(state, batch, StageTimer())[:3]]
+        for batch in batches
+    ]
+    return np.array(losses), gradients
+
+
+def assert_like_the_plain_path(training, flags, loss_tolerance, gradient_tolerance):
+    """Losses relative to each, gradients of a batch relative to the largest of a tensor."""
+    start, batches = training
+    wanted, wanted_gradients = run_steps(start("--layout", "contiguous"), batches)
+    losses, gradients = run_steps(start(*flags), batches)
+    np.testing.assert_allclose(losses, wanted, rtol=loss_tolerance)
+    assert gradients.keys() == wanted_gradients.keys() and gradients
+    for name, wanted_gradient in wanted_gradients.items():
+        error = np.abs(gradients[name] - wanted_gradient).max()
+        assert error <= gradient_tolerance * np.abs(wanted_gradient).max(), name
+
+
+@pytest.mark.skipif(not CHANNELS_LAST, reason="the backend has one layout")
+def test_channels_last_gives_the_same_losses_and_gradients(training):
+    # Sums in another order, over 24 layers: the tolerances of the stored outputs.
+    assert_like_the_plain_path(training, ["--layout", "channels-last"], 2e-5, 2e-3)
+
+
+@pytest.mark.skipif(not CHANNELS_LAST, reason="the backend has one layout")
+def test_no_layer_leaves_the_layout_of_its_images(training):
+    start, batches = training
+    for channels_last in (True, False):
+        images = images_to_tensor(batches[0].images, "cpu", channels_last=channels_last)
+        assert images.is_contiguous() is not channels_last
+        with autograd.no_grad():
+            for name, x in layer_outputs(start().model, images):
+                if x.ndim == 4:
+                    innermost = x.permute(0, 2, 3, 1) if channels_last else x
+                    assert innermost.is_contiguous(), name
+
+
+def test_auto_takes_the_layout_that_the_backend_gains_from(training, caplog):
+    start, batches = training
+    with caplog.at_level(logging.INFO):
+        state = start()
+    assert state.execution.channels_last is CHANNELS_LAST
+    layout = "channels-last" if CHANNELS_LAST else "contiguous"
+    assert f"float32, {layout}, eager" in caplog.text
+    assert not start("--layout", "contiguous").execution.channels_last
+
+
+@pytest.mark.skipif(CHANNELS_LAST, reason="the backend has the layout")
+def test_a_layout_that_the_backend_lacks_is_refused_with_the_next_step(training):
+    start, _ = training
+    with pytest.raises(UserError, match="--layout channels-last: .* use --layout auto"):
+        start("--layout", "channels-last")
+
+
+@pytest.mark.parametrize("dtype", FLAGS)
+def test_half_precision_is_refused_or_near_to_float32(training, dtype):
+    start, batches = training[0], training[1][:2]  # the second updates
+    if dtype not in amp.supported("cpu"):
+        with pytest.raises(UserError, match=f"cannot train in {dtype} on cpu; accepted there: off"):
+            start("--amp", FLAGS[dtype])
+        return
+    # bfloat16 rounds to 2**-8, float16 to 2**-11, in each of 24 layers: measured 0.010 and 0.0011
+    # for the losses, 0.09 and 0.002 for the angle between the gradients, 1 - cosine, which 2 x 2
+    # cells of 5 images and a BatchNorm after each layer make large.
+    loss_tolerance, angle = {"bfloat16": (0.03, 0.25), "float16": (0.004, 0.01)}[dtype]
+    wanted, wanted_gradients = run_steps(start("--layout", "contiguous"), batches)
+    state = start("--amp", FLAGS[dtype])
+    if state.loss_scale.adapts:
+        state.loss_scale.value = 64.0  # the first scales overflow here
+    losses, gradients = run_steps(state, batches)
+    np.testing.assert_allclose(losses, wanted, rtol=loss_tolerance)
+    first, second = (
+        np.concatenate([x[name].ravel() for name in wanted_gradients]).astype(np.float64)
+        for x in (gradients, wanted_gradients)
+    )
+    # float16's are still multiplied by the loss scale, which an angle does not see.
+    assert first @ second / np.linalg.norm(first) / np.linalg.norm(second) > 1 - angle
+
+
+@pytest.mark.skipif("float16" not in amp.supported("cpu"), reason="the backend has no float16")
+def test_gradients_that_overflow_float16_halve_the_scale_and_train_on(training, caplog):
+    start, batches = training
+    state = start("--amp", "fp16")
+    state.loss_scale.value = 2.0**40
+    skipped = 0
+    while state.ema.updates == 0:
+        train_step(state, batches[0], StageTimer())
+        skipped = state.watch.skipped
+        assert skipped < 10
+        state.loss_scale.value /= 2.0**4  # faster than by halves
+    assert skipped > 0 and "a gradient is not finite" in caplog.text
+    assert all(np.isfinite(array).all() for array in nn.state_arrays(state.model).values())
+    assert np.isfinite(state.watch.end_epoch()).all()  # the losses themselves never overflowed

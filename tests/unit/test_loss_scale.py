@@ -1,0 +1,62 @@
+"""Loss scaling: when the factor changes, and what is done with it."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from backend import autograd, ops
+from utils.loss_scale import GROWTH_INTERVAL, LIMITS, LossScale
+
+
+def test_only_float16_is_scaled():
+    for dtype in ("float32", "float64", "bfloat16"):
+        scale = LossScale.of_precision(dtype)
+        scale.update(finite=False)
+        assert scale.value == 1
+    assert LossScale.of_precision("float16").value == 65536
+
+
+def test_an_overflow_halves_and_a_long_run_without_doubles():
+    scale = LossScale.of_precision("float16")
+    scale.update(finite=False)
+    assert scale.value == 32768
+    for _ in range(GROWTH_INTERVAL - 1):
+        scale.update(finite=True)
+    assert scale.value == 32768
+    scale.update(finite=True)
+    assert scale.value == 65536
+    for _ in range(GROWTH_INTERVAL - 1):
+        scale.update(finite=True)
+    scale.update(finite=False)  # the count starts again
+    scale.update(finite=True)
+    assert scale.value == 32768
+
+
+def test_the_value_stays_within_its_limits():
+    scale = LossScale.of_precision("float16")
+    for _ in range(100):
+        scale.update(finite=False)
+    assert scale.value == LIMITS[0] == 1
+    scale.value = LIMITS[1]
+    for _ in range(GROWTH_INTERVAL):
+        scale.update(finite=True)
+    assert scale.value == LIMITS[1]
+
+
+def test_gradients_of_the_scaled_loss_come_back_unscaled():
+    class Terms(SimpleNamespace):
+        def _replace(self, total):
+            return Terms(total=total)
+
+    x = autograd.variable(np.array([1.0, 2.0]))
+    scale = LossScale.of_precision("float16")
+    loss = scale.scaled(lambda raw, targets: Terms(total=ops.sum(raw * raw)))
+    (gradient,) = autograd.gradients(loss(x, None).total, [x])
+    np.testing.assert_array_equal(ops.to_numpy(gradient), [2 * 65536, 4 * 65536])
+    scale.value = 4.0  # the loss follows
+    (gradient,) = autograd.gradients(loss(x, None).total, [x])
+    np.testing.assert_array_equal(ops.to_numpy(gradient), [8, 16])
+    assert x.grad is None
+    scale.unscale([x])
+    assert pytest.approx(5.0) == float(ops.to_numpy(loss(x, None).total)) / 4

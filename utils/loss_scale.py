@@ -1,0 +1,64 @@
+"""Loss scaling: small gradients of float16 are kept from vanishing.
+
+Before: `train.py::train_step` multiplies the loss. After: it divides the gradients, before they
+are clipped. Source: Micikevicius et al. 2017, arXiv:1710.03740, section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backend import amp
+from backend.contract import Tensor
+
+if TYPE_CHECKING:
+    from models.heads.anchor.loss import LossTerms
+
+INITIAL = 2.0**16
+GROWTH, BACKOFF = 2.0, 0.5
+GROWTH_INTERVAL = 2000  # updates in a row without an overflow
+LIMITS = 1.0, 2.0**24
+
+
+@dataclass
+class LossScale:
+    """A factor that halves when gradients overflow and doubles after long without.
+
+    Attributes:
+        value: 1 and constant unless the network computes in float16, whose gradients alone
+            leave the range.
+    """
+
+    value: float = 1.0
+    adapts: bool = False
+    finite_updates: int = 0
+
+    @classmethod
+    def of_precision(cls, dtype: str) -> LossScale:
+        return cls(INITIAL, adapts=True) if dtype == "float16" else cls()
+
+    def scaled(self, loss: Callable[[Any, Any], LossTerms]) -> Callable[[Any, Any], LossTerms]:
+        """The loss with `total` multiplied by the value at the time of the call."""
+
+        def scaled_loss(raw: Any, targets: Any) -> LossTerms:
+            terms = loss(raw, targets)
+            return terms._replace(total=terms.total * self.value)
+
+        return scaled_loss if self.adapts else loss
+
+    def unscale(self, parameters: Iterable[Tensor]) -> None:
+        """Divide the gradients by the value; overflowed ones stay infinite or NaN."""
+        if self.value != 1.0:
+            amp.scale_gradients_(parameters, 1.0 / self.value)
+
+    def update(self, finite: bool) -> None:
+        """Choose the next value by whether the gradients of an update were finite."""
+        if not self.adapts:
+            return
+        self.finite_updates = self.finite_updates + 1 if finite else 0
+        if not finite:
+            self.value = max(self.value * BACKOFF, LIMITS[0])
+        elif self.finite_updates == GROWTH_INTERVAL:
+            self.value, self.finite_updates = min(self.value * GROWTH, LIMITS[1]), 0

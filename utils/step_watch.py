@@ -1,0 +1,112 @@
+"""Watches the losses of a run: reads them late, and finds the updates that must not happen.
+
+Before: `train.py::train_step` adds the terms of each batch. After: it asks, at an update, whether
+all of its numbers are finite. Losses stay on the device until then and come in one transfer, so
+that the host queues work ahead between updates.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from backend import ops
+from backend.contract import Tensor
+from utils.errors import UserError
+
+if TYPE_CHECKING:
+    from models.heads.anchor.loss import LossTerms
+
+MOST_IN_A_ROW = 10  # skipped updates, before a run counts as lost
+
+log = logging.getLogger("train")
+
+
+class BatchName(NamedTuple):
+    """Which batch of a run; epoch and step are counted from 1, as `--replay` takes them."""
+
+    epoch: int
+    step: int
+    sample_indices: np.ndarray  # (B,) int64
+
+    def __str__(self) -> str:
+        images = self.sample_indices.tolist()
+        return f"epoch {self.epoch}, step {self.step} (--replay {self.epoch}:{self.step}), " + (
+            f"images {images}"
+        )
+
+
+class StepWatch:
+    """Losses and finiteness of the batches of an epoch and of the updates made of them.
+
+    Attributes:
+        skipped: updates of this epoch that did not happen, since a loss or gradient was not finite.
+    """
+
+    def __init__(self) -> None:
+        self.skipped = 0
+        self._in_a_row = 0
+        self._sums, self._batches = np.zeros(3), 0
+        self._unread: list[tuple[BatchName, list[Tensor]]] = []
+        self._window: list[tuple[BatchName, np.ndarray]] = []  # read, since the last update
+
+    def add(self, name: BatchName, terms: LossTerms) -> None:
+        """Remember a batch's box, objectness and classification loss; reads nothing."""
+        self._unread.append((name, [term.detach() for term in terms[:3]]))
+
+    def update_is_finite(self, gradient_norm: Tensor) -> bool:
+        """Whether the losses since the last update and the norm of their gradients are finite.
+
+        Logs the batches if not. Raises UserError for the tenth time in a row.
+        """
+        norm = self._read([gradient_norm])
+        window, self._window = self._window, []
+        spoiled = [(name, losses) for name, losses in window if not np.isfinite(losses).all()]
+        if not spoiled and np.isfinite(norm).all():
+            self._in_a_row = 0
+            return True
+        self.skipped += 1
+        self._in_a_row += 1
+        reason = "the loss is" if spoiled else "losses are finite, but a gradient is"
+        batches = "; ".join(
+            f"{format_losses(losses)} in {name}" for name, losses in spoiled or window
+        )
+        if self._in_a_row >= MOST_IN_A_ROW:
+            raise UserError(
+                f"{reason} not finite ({batches}), {self._in_a_row} updates in a row; lower lr0 "
+                "in --hyp, check these labels, or repeat a batch with --replay"
+            )
+        log.warning("update skipped: %s not finite: %s", reason, batches)
+        return False
+
+    def end_epoch(self) -> np.ndarray:
+        """(3,) float64: mean losses of the epoch's batches whose losses are finite; NaN of none."""
+        self._read([])
+        if self.skipped:
+            log.warning("%d updates of this epoch skipped, see above", self.skipped)
+        means = self.means()
+        self._sums, self._batches, self.skipped = np.zeros(3), 0, 0
+        return means
+
+    def means(self) -> np.ndarray:
+        """(3,) float64: those of the batches read so far in this epoch; NaN of none."""
+        return self._sums / self._batches if self._batches else np.full(3, np.nan)
+
+    def _read(self, more: list[Tensor]) -> np.ndarray:
+        """Fetch all losses that are on the device, and what else is asked for."""
+        tensors = [*(term for _, terms in self._unread for term in terms), *more]
+        if not tensors:
+            return np.zeros(0)
+        values = ops.to_numpy(ops.stack(tensors, 0)).astype(np.float64)
+        losses = values[: len(values) - len(more)].reshape(-1, 3)
+        self._window += [(name, row) for (name, _), row in zip(self._unread, losses, strict=True)]
+        self._unread = []
+        finite = losses[np.isfinite(losses).all(axis=1)]
+        self._sums, self._batches = self._sums + finite.sum(axis=0), self._batches + len(finite)
+        return values[len(values) - len(more) :]
+
+
+def format_losses(losses: np.ndarray) -> str:
+    return "box {:.4f}  obj {:.4f}  cls {:.4f}".format(*losses)
