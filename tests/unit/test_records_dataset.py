@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import resource
 import shutil
@@ -225,7 +226,8 @@ def test_a_file_is_opened_where_it_is_read_and_mapped_nowhere(dataset, tmp_path)
     with TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=1) as loader:
         batches = loader.epoch(0)
         next(batches)
-        process = Path("/proc") / str(loader._pool._workers[0].process.pid)
+        (worker,) = multiprocessing.active_children()
+        process = Path("/proc") / str(worker.pid)
         files = [os.readlink(link) for link in (process / "fd").iterdir()]
         assert [file for file in files if file.endswith(".ffr")] == [str(samples[0].record.path)]
         assert ".ffr" not in (process / "maps").read_text()
