@@ -101,7 +101,7 @@ def _value_and_gradient(pred: Tensor, target: Tensor, eps: float) -> tuple[Tenso
     )
     angle = oneflow.atan(cross / dot) * (2 / math.pi)
     aspect = angle * angle
-    trade_off = aspect / (oneflow.clamp(1.0 - iou, 0.0, None) + aspect + eps)
+    trade_off = aspect / (aspect - oneflow.clamp(iou, None, 1.0) + (1 + eps))
     value = iou - distance - aspect * trade_off
 
     # By the hull's sides and by those of the overlap: 0 where the boxes are apart.

@@ -90,7 +90,7 @@ def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     distance = (offset_x * offset_x).addcmul_(offset_y, offset_y).div_(diagonal_squared)
     angle, tall, radius_squared = _angle(sizes, eps)
     aspect = angle * angle
-    trade_off = aspect / (1.0 - iou).clamp_min_(0.0).add_(aspect).add_(eps)
+    trade_off = aspect / torch.sub(aspect, iou.clamp_max(1.0)).add_(1 + eps)
     value = torch.sub(iou, distance).addcmul_(aspect, trade_off, value=-1.0)
 
     # By the hull's sides, halved, and by those of the overlap: 0 where the boxes are apart.

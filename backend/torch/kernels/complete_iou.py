@@ -97,7 +97,7 @@ def _value_and_gradient(
     )
     angle = _arctangent(cross, dot) * 0.6366197723675814  # 2 / pi
     aspect = angle * angle
-    trade_off = aspect / (tl.maximum(1.0 - iou, 0.0) + aspect + EPS)
+    trade_off = aspect / (aspect - tl.minimum(iou, 1.0) + (1.0 + EPS))
     tl.store(value + row, iou - distance - aspect * trade_off, mask=inside)
 
     # By the area of the overlap, 0 where the boxes are apart; by a side of the hull, per length.

@@ -46,7 +46,7 @@ def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
     )
     aspect = angle**2 * (4 / math.pi**2)
     # Rounding makes the IoU of equal boxes larger than 1 at times.
-    trade_off = (aspect / (aspect + ops.clamp(1.0 - iou, low=0.0) + eps)).detach()
+    trade_off = (aspect / (aspect - ops.clamp(iou, high=1.0) + (1 + eps))).detach()
     return iou - (distance_squared / diagonal_squared + aspect * trade_off)
 
 
