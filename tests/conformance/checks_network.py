@@ -27,6 +27,21 @@ def repeats_each_value_four_times(b: Backend) -> None:
         assert_gradient(b, b.ops.upsample_nearest_2x, upsample, uniform(shape))
 
 
+@judges("ops.upsample_nearest_2x")
+def repeats_large_maps_and_maps_kept_channels_last(b: Backend) -> None:
+    for shape in ((2, 4, 5, 3), (1, 40, 30, 2), (1, 32, 32, 4)):
+        for turn in ((0, 1, 2, 3), (0, 3, 1, 2)):
+            array = uniform(shape)
+            x = b.autograd.variable(array)
+            found = b.ops.upsample_nearest_2x(x.permute(*turn))
+            assert_equal(b.ops.to_numpy(found), upsample(array.transpose(turn)))
+            batch, channels, height, width = array.transpose(turn).shape
+            weights = uniform(found.shape, seed=1)
+            (gradient,) = b.autograd.gradients(b.ops.sum(found * b.ops.tensor(weights)), [x])
+            blocks = weights.reshape(batch, channels, height, 2, width, 2).sum((3, 5))
+            assert_equal(b.ops.to_numpy(gradient), blocks.transpose(np.argsort(turn)))
+
+
 def bce(logits: np.ndarray, target: np.ndarray, positive_weight: float = 1.0) -> np.ndarray:
     """-mean(w t log s + (1 - t) log(1 - s)) with log s = -log(1 + e^-x), without overflow."""
     log_sigmoid = -np.logaddexp(0.0, -logits)

@@ -1,0 +1,89 @@
+"""Milliseconds to take a model's weights into their average.
+
+    OMP_NUM_THREADS=2 python -m benchmarks.ema --backend torch --device cpu
+
+The reference multiplies and adds tensor by tensor and collects them anew at each update, as a
+training loop without further thought does; `plain` is this project's update without
+--multi_tensor_optimizer, which collects them once. All must give the same averages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backend import autograd, multi_tensor, nn, ops
+from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+
+TOLERANCE = 1e-5  # rounding of a few updates of float32 values up to 10
+
+
+def loop(average: Any, model: Any, decay: Callable[[int], float]) -> Run:
+    """The public update: average = decay * average + (1 - decay) * value, tensor by tensor."""
+    updates = 0
+
+    def run() -> None:
+        nonlocal updates
+        updates += 1
+        share = decay(updates)
+        values = nn.state_tensors(model)
+        with autograd.no_grad():
+            for name, kept in nn.state_tensors(average).items():
+                if ops.dtype_of(kept).startswith("float"):
+                    kept.mul_(share).add_(values[name], alpha=1 - share)
+
+    return run
+
+
+def build_candidates(cfg: Path, device: str) -> tuple[dict[str, Run], dict[str, Any]]:
+    """The updates, and the averages that they change."""
+    from models.detector import Detector
+    from models.ema import ModelEMA, decay_after
+    from models.graph import read_model_yaml
+
+    model = Detector(read_model_yaml(cfg, 80))
+    model.initialize(0)
+    nn.place(model, device, "float32")
+    plain, fast = ModelEMA(model), ModelEMA(model, multi_tensor.ema_update_)
+    looped = nn.frozen_copy(model)
+    # Averages that differ from their values, by up to 1.
+    changed = {
+        name: array + 1 if array.dtype == np.float32 else array
+        for name, array in nn.state_arrays(model).items()
+    }
+    for average in (looped, plain.model, fast.model):
+        nn.load_state_arrays(average, changed)
+    runs: dict[str, Run] = {
+        "loop, collected anew": loop(looped, model, decay_after),
+        "plain": lambda: plain.update(model),
+        "multi_tensor": lambda: fast.update(model),
+    }
+    return runs, dict(zip(runs, (looped, plain.model, fast.model), strict=True))
+
+
+def require_equal_averages(runs: dict[str, Run], averages: dict[str, Any]) -> None:
+    """SystemExit if three updates give different averages."""
+    for run in runs.values():
+        for _ in range(3):
+            run()
+    wanted, *others = (nn.state_arrays(average) for average in averages.values())
+    for name, array in wanted.items():
+        if not all(np.allclose(other[name], array, TOLERANCE, TOLERANCE) for other in others):
+            raise SystemExit(f"the averages of {name} differ: the times compare unequal work")
+
+
+def main() -> None:
+    parser = new_parser("ema", "Milliseconds to update the average of a model.", repeats=50)
+    parser.add_argument("--cfg", type=Path, default=Path("models/yolov5s.yaml"))
+    flags = parser.parse_args()
+    device = choose_device(flags)
+    runs, averages = build_candidates(flags.cfg, device)
+    require_equal_averages(runs, averages)
+    finish(flags, time_in_turns(flags.cfg.stem, runs, device, flags.repeats), device)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Milliseconds of an optimizer step on all weights of a model.
+
+    OMP_NUM_THREADS=2 python -m benchmarks.optimizer --backend torch --device cpu
+
+The reference is the plain step, `multi_tensor` that of --multi_tensor_optimizer. Both must give
+the same weights.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from backend import autograd, multi_tensor, nn, ops, optim
+from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from utils.config import OPTIMIZERS
+
+RATES, MOMENTUM, DECAY = (1e-4, 1e-4, 1e-4), 0.937, 5e-4
+TOLERANCE = 1e-5  # rounding of three steps; that of Adam is the largest, 1e-3 of a step of 1e-4
+
+
+def build_model(cfg: Path, device: str) -> Any:
+    """A model with a gradient for every weight."""
+    from models.detector import Detector
+    from models.graph import read_model_yaml
+
+    model = Detector(read_model_yaml(cfg, 80))
+    model.initialize(0)
+    nn.place(model, device, "float32")
+    model.train()
+    random = np.random.Generator(np.random.Philox(0))
+    images = random.uniform(0, 1, (2, 3, 64, 64)).astype(np.float32)
+    autograd.value_and_backward(
+        model,
+        lambda levels, targets: SimpleNamespace(
+            total=ops.sum(ops.stack([ops.mean(level * level) for level in levels]))
+        ),
+        ops.tensor(images, device),
+        None,
+        lambda stage: nullcontext(),
+    )
+    return model
+
+
+def build_candidates(name: str, cfg: Path, device: str) -> dict[str, Run]:
+    """The step of each, after a check that three steps give the same weights."""
+    from models.optimizer import parameter_groups
+
+    runs, weights = {}, []
+    for namespace_name, namespace in (("plain", optim), ("multi_tensor", multi_tensor)):
+        model = build_model(cfg, device)
+        optimizer = getattr(namespace, name)(parameter_groups(model, DECAY))
+        for _ in range(3):
+            optimizer.step(RATES, MOMENTUM)
+        weights.append(nn.state_arrays(model))
+        runs[namespace_name] = lambda optimizer=optimizer: optimizer.step(RATES, MOMENTUM)
+    for key, array in weights[0].items():
+        if not np.allclose(weights[1][key], array, TOLERANCE, TOLERANCE):
+            raise SystemExit(f"{name} gives other values of {key}: the times compare unequal work")
+    return runs
+
+
+def main() -> None:
+    parser = new_parser("optimizer", "Milliseconds of an optimizer step.", repeats=30)
+    parser.add_argument("--cfg", type=Path, default=Path("models/yolov5s.yaml"))
+    flags = parser.parse_args()
+    device = choose_device(flags)
+    timings = []
+    for name in OPTIMIZERS:
+        runs = build_candidates(name, flags.cfg, device)
+        timings += time_in_turns(f"{flags.cfg.stem}, {name}", runs, device, flags.repeats)
+    finish(flags, timings, device)
+
+
+if __name__ == "__main__":
+    main()
