@@ -11,12 +11,14 @@ export PYTEST_ARGS
 
 DEMO_BACKEND = $(or $(BACKEND),torch)
 
-.PHONY: help setup demo test lint clean
+.PHONY: help setup demo test lint bench bench-gpu clean
 
 help:
 	@echo 'make demo [BACKEND=oneflow]    train and validate YOLOv5n on the built-in dataset'
 	@echo 'make test [PYTEST_ARGS=...]    run the tests on both backends'
 	@echo 'make lint                      run ruff and mypy'
+	@echo 'make bench [BACKEND=oneflow]   time every fast path beside its plain one, about 10 minutes'
+	@echo 'make bench-gpu [BACKEND=...]   the same on the first GPU, and epochs by model and precision'
 	@echo 'make setup [BACKEND=...]       only make the environments that the others use'
 	@echo 'make clean                     remove the environments and caches; keeps runs/, datasets/'
 	@echo 'PYTHON=/path/to/python3.12     with any of them: the Python to make .venv/torch of'
@@ -36,6 +38,15 @@ lint:
 	@$(PYTHON) -m utils.environments torch
 	@.venv/torch/bin/ruff check .
 	@.venv/torch/bin/mypy
+
+bench:
+	@$(PYTHON) -m utils.environments $(DEMO_BACKEND)
+	@.venv/$(DEMO_BACKEND)/bin/python -m benchmarks --backend $(DEMO_BACKEND) --device cpu
+
+bench-gpu:
+	@$(PYTHON) -m utils.environments $(DEMO_BACKEND)
+	@.venv/$(DEMO_BACKEND)/bin/python -m benchmarks --backend $(DEMO_BACKEND) --device 0 \
+		--output runs/bench-gpu
 
 clean:
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

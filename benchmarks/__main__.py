@@ -1,0 +1,82 @@
+"""Run all benchmarks of this folder, each as a process of its own, JSON into runs/bench.
+
+    python -m benchmarks --device cpu
+    python -m benchmarks --device 0
+
+Sizes are those of SMALL, so that all end within about ten minutes on two cores. On a GPU the table
+of epochs by model, batch, precision and compilation follows. A script that fails is named at the
+end, with exit code 1; the others run all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import backend
+from utils.command import run_command
+
+FOLDER = Path(__file__).parent
+NO_BENCHMARK = {"__init__", "__main__", "side_by_side"}
+# Flags that make a script end sooner than its defaults.
+SMALL: dict[str, Sequence[str]] = {
+    "metric": ("--images", "500", "--repeats", "3"),
+    "epoch": ("--epochs", "2", "--img", "160"),
+}
+NUMPY_ALONE = {"metric"}  # take no --backend, --device and --json
+ONE_CORE = {"metric", "nms"}  # their figures are stated for one core
+TABLE = ("--table", "--epochs", "2", "--img", "640")
+
+
+def names() -> list[str]:
+    """The scripts of this folder, the slow ones last."""
+    found = {path.stem for path in FOLDER.glob("*.py")} - NO_BENCHMARK
+    return sorted(found, key=lambda name: (name in ("val", "epoch"), name))
+
+
+def command(name: str, flags: argparse.Namespace, device: str) -> list[str]:
+    """One script with its flags."""
+    line = [sys.executable, "-m", f"benchmarks.{name}", *SMALL.get(name, ())]
+    if name in NUMPY_ALONE:
+        return line
+    return [*line, *shared(flags, device), "--json", str(flags.output / f"{name}.json")]
+
+
+def shared(flags: argparse.Namespace, device: str) -> list[str]:
+    return ["--backend", backend.use(), "--device", device]
+
+
+def run(line: Sequence[str], one_core: bool) -> bool:
+    """Whether a command ended well; prints it before."""
+    print(f"\n$ {' '.join(line[1:])}", flush=True)
+    environment = {**os.environ, **({"OMP_NUM_THREADS": "1"} if one_core else {})}
+    return subprocess.run(line, env=environment, check=False).returncode == 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="All benchmarks.")
+    add = parser.add_argument
+    add("--backend", choices=("torch", "oneflow"))
+    add("--device", default="cpu", help="cpu, 0, cuda:0")
+    add("--output", type=Path, default=Path("runs/bench"), metavar="P", help="folder of the JSON")
+    add("--only", nargs="+", choices=names(), default=names(), metavar="NAME")
+    flags = parser.parse_args()
+    backend.use(flags.backend)
+    device = backend.device.resolve(flags.device)
+    flags.output.mkdir(parents=True, exist_ok=True)
+    done = {name: run(command(name, flags, device), name in ONE_CORE) for name in flags.only}
+    if device != "cpu" and "epoch" in flags.only:
+        output = ("--json", str(flags.output / "epoch_table.json"))
+        line = [sys.executable, "-m", "benchmarks.epoch", *TABLE, *shared(flags, device), *output]
+        done["epoch --table"] = run(line, one_core=False)
+    failed = [name for name, ended_well in done.items() if not ended_well]
+    print(f"\nresults in {flags.output}" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    run_command(main)

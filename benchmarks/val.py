@@ -1,0 +1,113 @@
+"""Milliseconds of a whole validation, from the first batch to COCO's figures.
+
+    python -m benchmarks.val --weights yolov5n.pt --data coco256.yaml --img 640 --device cpu
+
+The plain way decodes and fetches every row and suppresses a batch before the next one is begun;
+the fast one is `val.evaluate`. Both take the same batches from the same loader, in turns, and must
+give the same figures. Without --weights the model is untrained: its scores are too even to tell
+how many rows trained weights would leave.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+import numpy as np
+
+from backend import autograd, nn, ops
+from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
+from utils.boxes import letterbox_to_image
+from utils.checkpoint import load_weights
+from utils.command import run_command
+from utils.data.labels import Sample
+from utils.data.loader import ValLoader
+from utils.data.sources import load_dataset
+from utils.images import images_to_tensor
+from utils.metrics import DetectionEvaluator, EvaluationResult
+from utils.nms import non_max_suppression
+from val import DEFAULT_SUPPRESSION, evaluate, ground_truth, load_detector, load_split
+
+# A sigmoid may round otherwise in another memory layout, which can turn the order of two scores.
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Validated:
+    """What both ways of validating are given."""
+
+    model: nn.Module
+    loader: ValLoader
+    samples: list[Sample]
+    class_names: tuple[str, ...]
+    device: str
+
+    def plainly(self) -> EvaluationResult:
+        """Every row decoded and fetched; nothing overlaps."""
+        evaluator = DetectionEvaluator(self.class_names)
+        for batch in self.loader:
+            with autograd.no_grad():
+                raw = self.model(images_to_tensor(batch.images, self.device))
+                predictions = ops.to_numpy(self.model.decode(raw))
+            for index, decoded, letterbox in zip(
+                batch.sample_indices.tolist(), predictions, batch.letterboxes, strict=True
+            ):
+                found = non_max_suppression(
+                    decoded, multi_label=True, device=self.device, **vars(DEFAULT_SUPPRESSION)
+                )
+                boxes_xyxy = letterbox_to_image(found.boxes_xyxy, letterbox)
+                found = found._replace(boxes_xyxy=boxes_xyxy)
+                evaluator.add(index, found, ground_truth(self.samples[index]))
+        return evaluator.result()
+
+    def overlapped(self) -> EvaluationResult:
+        """As val.py does it."""
+        loader, samples = self.loader, self.samples
+        return evaluate(self.model, loader, samples, self.class_names, self.device).result
+
+
+def require_equal_figures(plain: EvaluationResult, overlapped: EvaluationResult) -> None:
+    """SystemExit if the two ways measured different things."""
+    figures = [np.nan_to_num(list(x.summary().values())) for x in (plain, overlapped)]
+    difference = float(np.abs(figures[0] - figures[1]).max())
+    if difference > TOLERANCE:
+        raise SystemExit(f"figures differ by {difference:.1e}: the times compare unequal work")
+
+
+def build_model(flags: argparse.Namespace, class_names: tuple[str, ...], device: str) -> nn.Module:
+    from models.detector import Detector
+    from models.graph import read_model_yaml
+
+    if flags.weights:
+        return load_detector(load_weights(flags.weights), device)
+    model = Detector(read_model_yaml(flags.cfg, len(class_names)))
+    model.initialize(seed=0)
+    return nn.frozen_copy(nn.place(model, device, "float32"))
+
+
+def main() -> None:
+    parser = new_parser("val", "Milliseconds of a whole validation.", repeats=5)
+    add = parser.add_argument
+    add("--weights", default="", metavar="F", help="default: untrained weights of --cfg")
+    add("--cfg", default="models/yolov5n.yaml", metavar="F")
+    add("--data", default="shapes", metavar="D", help="its split 'val'")
+    add("--img", type=int, default=320, metavar="PX")
+    add("--batch", type=int, default=32, metavar="N")
+    add("--workers", type=int, default=2, metavar="N")
+    add("--images", type=int, metavar="N", help="only the first N")
+    flags = parser.parse_args()
+    device = choose_device(flags)
+    dataset = load_dataset(flags.data, splits=("val",))
+    samples = load_split(dataset, "val")[: flags.images]
+    model = build_model(flags, dataset.class_names, device)
+    with ValLoader(samples, flags.img, flags.batch, flags.workers, model.stride) as loader:
+        run = Validated(model, loader, samples, dataset.class_names, device)
+        require_equal_figures(run.plainly(), run.overlapped())
+        both = {"plain": run.plainly, "overlapped": run.overlapped}
+        case = f"{len(samples)} images, {flags.img} px, batch {flags.batch}"
+        timings = time_in_turns(case, both, device, flags.repeats, warm_up=0)
+    finish(flags, timings, device)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,118 @@
+"""benchmarks: a validation and epochs are timed side by side, and one command runs every script."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from benchmarks import __main__ as every
+from benchmarks import epoch, nms, val
+from tests.small import write_small_dataset, write_small_model
+from utils.errors import UserError
+
+
+def run(monkeypatch, module, *flags):
+    monkeypatch.setattr("sys.argv", [module.__name__, *map(str, flags)])
+    module.main()
+
+
+def test_the_plain_rule_of_the_nms_benchmark_is_the_greedy_one():
+    boxes_xyxy = np.float32([[0, 0, 10, 1], [4, 0, 14, 1], [8, 0, 18, 1], [0, 0, 10, 1]])
+    same, other = np.zeros(4, np.int64), np.array([0, 1, 0, 0])
+    assert nms.one_by_one(boxes_xyxy, same, 0.4, 9).tolist() == [0, 2]  # IoU 3/7 of neighbours
+    assert nms.one_by_one(boxes_xyxy, other, 0.4, 9).tolist() == [0, 1, 2]
+    assert nms.one_by_one(boxes_xyxy, other, 0.4, 2).tolist() == [0, 1]
+
+
+def test_a_validation_is_timed_both_ways(monkeypatch, tmp_path):
+    data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
+    path = tmp_path / "val.json"
+    small = ("--img", 64, "--batch", 4, "--workers", 0, "--repeats", 1, "--device", "cpu")
+    run(monkeypatch, val, "--data", data, "--cfg", model, *small, "--json", path)
+    timings = json.loads(path.read_text())["timings"]
+    assert [timing["name"] for timing in timings] == ["plain", "overlapped"]
+    assert all(timing["case"] == "6 images, 64 px, batch 4" for timing in timings)
+
+
+def test_a_validation_that_measures_something_else_is_not_timed():
+    figures = [SimpleNamespace(summary=lambda x=x: {"AP": x}) for x in (0.5, 0.50009, 0.6)]
+    val.require_equal_figures(*figures[:2])
+    with pytest.raises(SystemExit, match="unequal work"):
+        val.require_equal_figures(*figures[1:])
+
+
+def fake_training(monkeypatch, seconds):
+    """train.py whose epochs take these seconds; returns the commands that were run."""
+    commands = []
+
+    def run_train(command, **_):
+        commands.append(command)
+        folder = command[command.index("--project") + 1]
+        (tmp := epoch.Path(folder) / "epoch").mkdir()
+        lines = ["seconds/epoch", *map(str, seconds[len(commands) - 1])]
+        (tmp / "results.csv").write_text("\n".join(lines))
+        return SimpleNamespace(returncode=0, stderr="")
+
+    monkeypatch.setattr(epoch.subprocess, "run", run_train)
+    return commands
+
+
+def test_epochs_are_timed_in_turns_without_the_first(monkeypatch, tmp_path, capsys):
+    data = write_small_dataset(tmp_path)
+    commands = fake_training(monkeypatch, [(9, 4, 6), (9, 1, 2), (9, 5, 5), (9, 3, 2)])
+    path = tmp_path / "epoch.json"
+    run(monkeypatch, epoch, "--data", data, "--repeats", 2, "--device", "cpu", "--fast", "--a --b",
+        "--json", path)  # fmt: skip
+    plain, fast = json.loads(path.read_text())["timings"]
+    assert (plain["median"], plain["fastest"], plain["slowest"], plain["runs"]) == (
+        5e3,
+        4e3,
+        6e3,
+        4,
+    )
+    assert (fast["median"], fast["ratio"]) == (2e3, 0.4)
+    assert [command[-6:-4] == ["--a", "--b"] for command in commands] == [False, True] * 2
+    assert "plain: 2 images/s" in capsys.readouterr().out  # 12 images in 5 s
+
+
+def test_the_table_has_a_run_for_every_combination(monkeypatch, tmp_path):
+    data = write_small_dataset(tmp_path)
+    commands = fake_training(monkeypatch, [(2, 1)] * 24)
+    run(monkeypatch, epoch, "--table", "--data", data, "--epochs", 2, "--device", "cpu")
+    pairs = {
+        tuple(command[command.index(flag) + 1] for flag in ("--cfg", "--batch", "--amp"))
+        + ("--compile" in command,)
+        for command in commands
+    }
+    assert len(commands) == len(pairs) == 24
+    assert ("models/yolov5m.yaml", "64", "bf16", True) in pairs
+
+
+def test_a_training_that_fails_ends_with_what_it_said(monkeypatch, tmp_path):
+    data = write_small_dataset(tmp_path)
+    flags = ("--data", data, "--device", "cpu", "--img", 100, "--epochs", 2, "--models", "n")
+    with pytest.raises(UserError, match="--img 100 is no multiple"):
+        run(monkeypatch, epoch, *flags)
+    with pytest.raises(UserError, match="2 are needed"):
+        run(monkeypatch, epoch, "--epochs", 1)
+
+
+def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tmp_path, capsys):
+    lines = []
+
+    def run_script(line, **_):
+        lines.append(line)
+        return SimpleNamespace(returncode=int(line[2] == "benchmarks.nms"))
+
+    monkeypatch.setattr(every.subprocess, "run", run_script)
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, every, "--device", "cpu", "--output", tmp_path / "bench")
+    assert ended.value.code == 1
+    assert capsys.readouterr().out.endswith("failed: nms\n")
+    scripts = [line[2].removeprefix("benchmarks.") for line in lines]
+    assert {"metric", "nms", "val", "epoch"} <= set(scripts)
+    assert not every.NO_BENCHMARK & set(scripts)
+    assert all(line[0] == sys.executable for line in lines)
+    assert (tmp_path / "bench").is_dir()
