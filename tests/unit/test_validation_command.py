@@ -1,0 +1,107 @@
+"""val.py from flags to files: COCO's annotations and square batches reach the figures."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import val
+from backend import nn
+from models.detector import Detector
+from models.graph import read_model_yaml
+from tests.small import write_small_dataset, write_small_model
+from utils.checkpoint import Checkpoint, Header, save_checkpoint
+from utils.data.sources import load_dataset
+from utils.errors import UserError
+from val import load_split
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Weights, a dataset and COCO annotations of it in which every third object is a crowd."""
+    folder = tmp_path_factory.mktemp("inputs")
+    data = write_small_dataset(folder)
+    dataset = load_dataset(data)
+    model = Detector(read_model_yaml(write_small_model(folder), len(dataset.class_names)))
+    model.initialize(seed=0)
+    header = Header(
+        model=model.spec.document, class_names=dataset.class_names, epoch=1, batch_number=1,
+        last_update=0, ema_updates=1, best_fitness=0.0, hyperparameters={}, settings={},
+        backend="torch",
+    )  # fmt: skip
+    arrays = nn.state_arrays(model)
+    save_checkpoint(folder / "weights.safetensors", Checkpoint(header, arrays, arrays, {}))
+    samples = load_split(dataset, "val")
+    (folder / "instances.json").write_text(json.dumps(as_coco(samples, dataset.class_names)))
+    return folder, data, sum(len(sample.class_index) for sample in samples)
+
+
+def as_coco(samples, class_names):
+    annotations = []
+    for image_id, sample in enumerate(samples, start=500):
+        objects = val.ground_truth(sample)
+        for label, box in zip(objects.class_index, objects.boxes_xyxy, strict=True):
+            box = [*box[:2].tolist(), *(box[2:] - box[:2]).tolist()]
+            annotations.append(
+                {"id": len(annotations) + 1, "image_id": image_id, "bbox": box, "area": 2000.0,
+                 "category_id": int(label) + 70, "iscrowd": int(len(annotations) % 3 == 0)}
+            )  # fmt: skip
+    images = [
+        {"id": image_id, "file_name": sample.image_path.name}
+        for image_id, sample in enumerate(samples, start=500)
+    ]
+    categories = [{"id": 70 + index, "name": name} for index, name in enumerate(class_names)]
+    return {"images": images, "annotations": annotations, "categories": categories}
+
+
+def validate(monkeypatch, inputs, project, *flags):
+    folder, data, _ = inputs
+    command = ("val.py", "--weights", folder / "weights.safetensors", "--data", data, "--img", 64)
+    command += ("--workers", 0, "--device", "cpu", "--project", project, "--conf", 0, *flags)
+    monkeypatch.setattr("sys.argv", list(map(str, command)))
+    val.main()
+
+
+def labels_of_all(printed):
+    row = next(line.split() for line in printed.splitlines() if line.split()[:1] == ["all"])
+    return int(row[2])
+
+
+def test_annotations_bring_crowds_areas_and_ids(monkeypatch, capsys, inputs, tmp_path):
+    folder, _, num_objects = inputs
+    flags = ("--annotations", folder / "instances.json", "--square", "--save-json")
+    validate(monkeypatch, inputs, tmp_path, *flags)
+    printed = capsys.readouterr().out
+    assert labels_of_all(printed) == num_objects - -(-num_objects // 3)  # crowds are no labels
+    assert "APsmall  -" in printed and "APmedium -" not in printed  # 2,000 square pixels
+    rows = json.loads((Path(tmp_path) / "exp" / "predictions.json").read_text())
+    assert {row["image_id"] for row in rows} == set(range(500, 506))
+    assert min(row["category_id"] for row in rows) >= 70
+
+
+def test_without_annotations_the_labels_count(monkeypatch, capsys, inputs, tmp_path):
+    validate(monkeypatch, inputs, tmp_path)
+    assert labels_of_all(capsys.readouterr().out) == inputs[2]
+
+
+def test_annotations_of_another_dataset_are_refused(monkeypatch, inputs, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"images": [], "annotations": [], "categories": []}))
+    with pytest.raises(UserError, match="no image is called .*give the file of this split"):
+        validate(monkeypatch, inputs, tmp_path / "runs", "--annotations", other)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_square_is_passed_to_the_loader(monkeypatch, inputs, tmp_path):
+    shapes = []
+
+    def evaluate(model, loader, *others, **more):
+        shapes.append([batch.images.shape[2:] for batch in loader])
+        raise UserError("enough")
+
+    monkeypatch.setattr(val, "evaluate", evaluate)
+    for flags in ((), ("--square",)):
+        with pytest.raises(UserError, match="enough"):
+            validate(monkeypatch, inputs, tmp_path, *flags)
+    rectangular, square = shapes
+    assert square == [(64, 64)] and rectangular != square  # half a stride of margin
