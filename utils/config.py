@@ -196,9 +196,11 @@ def require_from(flag: str, value: int, lowest: int) -> None:
         raise UserError(f"{flag} {value}; a whole number from {lowest} up is needed")
 
 
-def parse_train_flags(arguments: Sequence[str] | None = None) -> TrainConfig:
+def parse_train_flags(
+    arguments: Sequence[str] | None = None, program: str = "train.py"
+) -> TrainConfig:
     """train.py's command line, by default sys.argv; exits with code 2 on an unknown flag."""
-    parser = new_parser("train.py", "Train a YOLOv5 detector on OneFlow or PyTorch.")
+    parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.")
     add_common_flags(parser, batch_size=16, project="runs/train")
     add = parser.add_argument
     add("--cfg", type=str.strip, default="", metavar="F", help="model YAML, to start from scratch")

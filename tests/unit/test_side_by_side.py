@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from benchmarks import nms, side_by_side
+from benchmarks import loader, nms, side_by_side
+from utils.data.batch import Batch, Targets
 
 
 def test_candidates_take_turns_after_warming_up(monkeypatch):
@@ -33,6 +35,27 @@ def test_the_table_is_printed_and_written(monkeypatch, capsys, tmp_path):
         "chosen"
     ]
     assert all(timing["fastest"] > 0 for timing in document["timings"])
+
+
+def test_the_loader_is_compared_on_the_same_samples(monkeypatch, capsys):
+    flags = "loader --img 64 --batch 2 --pictures 4 --repeats 2"
+    monkeypatch.setattr("sys.argv", flags.split())
+    loader.main()
+    printed = capsys.readouterr().out
+    for name in ("reference", "fast", "fast, --cache ram"):
+        assert f"\n{name}: " in printed
+    assert "1.00 x the reference" in printed
+
+
+def test_other_samples_end_the_comparison_of_loaders():
+    targets = Targets(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones((1, 4), np.float32))
+    batch = Batch(np.zeros((1, 3, 8, 8), np.uint8), targets, np.zeros(1, np.int64), ())
+    loader.require_equal_samples(batch, batch)
+    moved = batch._replace(targets=targets._replace(boxes_cxcywh_norm=np.zeros((1, 4), "f4")))
+    fewer = batch._replace(targets=Targets(*(array[:0] for array in targets)))
+    for other in (moved, fewer, batch._replace(images=batch.images + 5)):
+        with pytest.raises(SystemExit, match="unequal work"):
+            loader.require_equal_samples(batch, other)
 
 
 def test_unequal_rows_end_the_comparison():

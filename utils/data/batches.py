@@ -65,10 +65,14 @@ class TrainBatches:
         return num_images, 3, self.image_size, self.image_size
 
     def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
-        order = epoch_order(self.seed, epoch, len(self.samples))
-        indices = order[batch_index * self.batch_size :][: self.batch_size]
+        indices = self.indices(epoch, batch_index)
         targets = fill_images(images, indices, partial(self._item, epoch))
         return Batch(images, targets, indices, ())
+
+    def indices(self, epoch: int, batch_index: int) -> np.ndarray:
+        """The sample indices of a batch, (B,) int64."""
+        order = epoch_order(self.seed, epoch, len(self.samples))
+        return order[batch_index * self.batch_size :][: self.batch_size]
 
     def _item(self, epoch: int, index: int) -> LabelledImage:
         generator = sample_generator(self.seed, epoch, index)

@@ -1,0 +1,141 @@
+"""Milliseconds for a batch of mosaic samples on one core, and images a second.
+
+    python -m benchmarks.loader --backend torch
+
+The reference decodes whole pictures, pastes them onto a canvas and warps that; the fast path is
+the product's, without a cache and with `--cache ram` once every image is in it. Both draw the
+same samples with the default hyper-parameters, from 640 x 480 JPEGs that are drawn for the
+purpose, or from the training images of --data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import cv2
+import numpy as np
+
+from benchmarks.paste_and_warp import plain_item
+from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from utils.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.batch import Batch, fill_images
+from utils.data.batches import TrainBatches
+from utils.data.image_cache import create_cache
+from utils.data.labels import Sample, scan_samples
+from utils.data.randomness import sample_generator
+from utils.data.sample_table import SampleTable
+from utils.data.scene import draw_scene
+from utils.data.sources import list_images, load_dataset
+
+PICTURE_SIZE = (480, 640)
+# Decoding takes as long as there is data. With grain of this standard deviation a JPEG has 160 KB
+# and is decoded in 2.5 ms where photographs of COCO in this size, 180 KB on average, take 2.6.
+GRAIN, QUALITY = 15.0, 92
+
+
+def draw_pictures(folder: Path, number: int) -> list[Sample]:
+    """Samples with the built-in dataset's shapes, as JPEGs of 640 x 480 pixels."""
+    samples = []
+    height, width = PICTURE_SIZE
+    for index in range(number):
+        generator = sample_generator(0, 0, index)
+        scene = draw_scene(generator, PICTURE_SIZE)
+        grain = GRAIN * np.sqrt(12) * (generator.random((*PICTURE_SIZE, 3)) - 0.5)
+        path = folder / f"{index:05d}.jpg"
+        picture = (scene.image + grain).clip(0, 255).astype(np.uint8)
+        if not cv2.imwrite(str(path), picture, [cv2.IMWRITE_JPEG_QUALITY, QUALITY]):
+            raise SystemExit(f"{path} could not be written")
+        low, high = np.split(scene.boxes_xyxy / [width, height, width, height], 2, axis=1)
+        boxes = np.concatenate(((low + high) / 2, high - low), axis=1).astype(np.float32)
+        samples.append(Sample(path, height, width, scene.class_index, boxes))
+    return samples
+
+
+def plain_batch(samples: list[Sample], source: TrainBatches, number: int) -> Batch:
+    """What `source.build` yields, by the reference."""
+    indices = source.indices(0, number)
+    images = np.empty(source.shape(number), np.uint8)
+    make = partial(plain_item, samples, source.image_size, source.augment, source.seed, 0)
+    return Batch(images, fill_images(images, indices, make), indices, ())
+
+
+def fast_batch(source: TrainBatches, number: int) -> Batch:
+    return source.build(0, number, np.empty(source.shape(number), np.uint8))
+
+
+def require_equal_samples(plain: Batch, fast: Batch) -> None:
+    """SystemExit if the batches differ by more than how often pixels were interpolated."""
+    equal = all(
+        one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-6)
+        for one, other in zip(plain.targets, fast.targets, strict=True)
+    )
+    # The tests compare away from the edges between pictures, and closely; this is a safeguard.
+    difference = np.abs(plain.images.astype(np.int16) - fast.images).mean()
+    if not equal or difference > 4:
+        raise SystemExit(f"other samples (by {difference:.1f} grey values): unequal work")
+
+
+def in_turn(make: Callable[[int], Batch], num_batches: int) -> Run:
+    """A run that makes the next batch each time, from the first again after the last."""
+    numbers = itertools.cycle(range(num_batches))
+    return lambda: make(next(numbers))
+
+
+def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> None:
+    augment = read_hyperparameters(DEFAULT_HYPERPARAMETERS).augmentation()
+    source = TrainBatches(SampleTable(samples), flags.img, flags.batch, augment, seed=0)
+    cache = create_cache("ram", source.image_sizes(), 0.5, "training")
+    cached = dataclasses.replace(source, cache=cache)
+    whole = len(samples) // flags.batch
+    if whole == 0:
+        raise SystemExit(
+            f"--batch {flags.batch} is more than the {len(samples)} pictures there are"
+        )
+    for number in range(len(source)):  # fills the cache with what these batches show
+        batch = fast_batch(cached, number)
+        require_equal_samples(plain_batch(samples, source, number), batch)
+    candidates = {
+        "reference": in_turn(partial(plain_batch, samples, source), whole),
+        "fast": in_turn(partial(fast_batch, source), whole),
+        "fast, --cache ram": in_turn(partial(fast_batch, cached), whole),
+    }
+    case = f"{flags.batch} mosaics, {flags.img} px"
+    timings = time_in_turns(case, candidates, device, flags.repeats)
+    finish(flags, timings, device)
+    for timing in timings:
+        speed = 1000 * flags.batch / timing.median
+        print(f"{timing.name}: {speed:.0f} images/s/core, {1 / timing.ratio:.2f} x the reference")
+
+
+def main() -> None:
+    parser = new_parser("loader", "Milliseconds for a batch of mosaics on one core.", repeats=20)
+    parser.add_argument("--img", type=int, default=640, help="side of the training images")
+    parser.add_argument("--batch", type=int, default=8, help="images a timed run")
+    parser.add_argument("--pictures", type=int, default=64, help="how many are drawn")
+    parser.add_argument("--data", help="dataset YAML: its training images instead of drawn ones")
+    flags = parser.parse_args()
+    if flags.device not in ("", "cpu"):
+        parser.error(f"--device {flags.device}: the loader runs on the CPU alone")
+    flags.device = "cpu"
+    device = choose_device(flags)
+    cv2.setNumThreads(0)  # as in a worker
+    if flags.data:
+        dataset = load_dataset(flags.data, splits=("train",))
+        compare(
+            scan_samples(list_images(dataset.train), len(dataset.class_names)).samples,
+            flags,
+            device,
+        )
+        return
+    with TemporaryDirectory() as folder:
+        compare(draw_pictures(Path(folder), flags.pictures), flags, device)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""python -m utils.data.doctor: what it measures, and what it advises."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.small import write_small_dataset, write_small_model
+from utils.config import parse_train_flags
+from utils.data import doctor
+from utils.data.doctor import LoaderSpeed, choices, verdict
+
+CONFIG = parse_train_flags(["--cfg", "F", "--workers", "1", "--img", "320"])
+
+
+def speeds(*images_per_second):
+    measured = ((1, ""), (4, ""), (1, "ram"))
+    return [
+        LoaderSpeed(*flags, speed) for flags, speed in zip(measured, images_per_second, strict=True)
+    ]
+
+
+def test_a_loader_that_keeps_up_leaves_the_model_as_the_bottleneck():
+    text = verdict(CONFIG, 10.0, speeds(30.0, 60.0, 90.0), on_cpu=False)
+    assert text.startswith("bottleneck: the model. The loader makes 3.0 times")
+    assert "smaller --img than 320" in text
+
+
+@pytest.mark.parametrize(
+    ("measured", "advice"),
+    [
+        ((5.0, 20.0, 10.0), "--workers 4 makes enough: 20.0 images/s"),
+        ((5.0, 10.0, 30.0), "--workers 1 --cache ram makes enough: 30.0 images/s"),
+        ((5.0, 8.0, 6.0), "--workers 4 makes more: 8.0 images/s"),
+        ((5.0, 5.0, 5.0), "no flag was faster here: use a smaller --img than 320"),
+    ],
+)
+def test_a_loader_that_is_too_slow_names_the_flag_that_is_fastest(measured, advice):
+    text = verdict(CONFIG, 10.0, speeds(*measured), on_cpu=False)
+    assert text.startswith("bottleneck: the loader. It makes 0.50 of what the model takes")
+    assert advice in text
+
+
+def test_on_a_cpu_the_share_of_the_loader_is_told():
+    # An image costs 1/30 s of the loader and 1/10 s of the model.
+    text = verdict(CONFIG, 10.0, speeds(30.0, 60.0, 90.0), on_cpu=True)
+    assert "the loader takes about 25 % of them" in text
+    assert "share the cores" not in verdict(CONFIG, 10.0, speeds(30.0, 60.0, 90.0), on_cpu=False)
+
+
+def test_the_choice_of_the_flags_is_measured_first(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert choices(CONFIG) == [(1, ""), (4, ""), (1, "ram")]
+    many = parse_train_flags(["--cfg", "F", "--workers", "8", "--cache", "disk"])
+    assert choices(many) == [(4, "disk"), (1, "disk")]
+    none = parse_train_flags(["--cfg", "F", "--workers", "0"])
+    assert choices(none)[0] == (1, "")
+
+
+def test_loader_and_model_are_measured_and_the_bottleneck_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "SECONDS", 0.05)
+    data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
+    flags = f"doctor --data {data} --cfg {model} --img 64 --batch 4 --workers 1 --device cpu"
+    monkeypatch.setattr("sys.argv", flags.split())
+    doctor.main()
+    printed = capsys.readouterr().out
+    assert "images/s in training steps of 4" in printed
+    assert "images/s with --workers 1, " in printed
+    assert "images/s with --workers 1 --cache ram, " in printed
+    assert printed.count("bottleneck: the ") == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--data", "nowhere"), "--data nowhere: no dataset YAML"),
+        (("--data", "shapes", "--batch", "0"), "--batch-size 0"),
+        (("--data", "shapes", "--weights", ""), "no model"),
+    ],
+)
+def test_a_mistake_ends_it_with_a_message_and_code_2(flags, message):
+    command = [sys.executable, "-m", "utils.data.doctor", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

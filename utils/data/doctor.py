@@ -1,0 +1,154 @@
+"""`python -m utils.data.doctor --data D`: is the loader or the model slower, and what to change.
+
+It takes the flags of train.py and measures what they would run: the loader alone with several
+numbers of workers and with `--cache ram`, and the training step alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from utils.command import run_command
+from utils.config import TrainConfig, parse_train_flags, read_hyperparameters
+from utils.data.labels import Sample
+from utils.data.loader import Batch, TrainLoader
+
+DEFAULT_MODEL = "models/yolov5n.yaml"
+SECONDS = 4.0  # of each measurement, after its warm-up
+CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images
+ENOUGH = 1.1  # what a loader must make of what the model takes, so that it never waits
+
+
+class LoaderSpeed(NamedTuple):
+    """One measurement of the loader alone."""
+
+    workers: int
+    cache: str
+    images_per_second: float
+
+    @property
+    def flags(self) -> str:
+        """The flags that choose it."""
+        return f"--workers {self.workers}" + (f" --cache {self.cache}" if self.cache else "")
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    if not any(argument.split("=")[0] in ("--cfg", "--weights") for argument in arguments):
+        arguments += ["--cfg", DEFAULT_MODEL]
+        print(f"no --cfg and no --weights: measured with {DEFAULT_MODEL}")
+    config = parse_train_flags(arguments, program="python -m utils.data.doctor")
+    model_speed, samples, on_cpu = measure_model(config)
+    print(f"model: {model_speed:.1f} images/s in training steps of {config.batch_size}")
+    speeds = [measure_loader(config, samples, *choice) for choice in choices(config)]
+    for speed in speeds:
+        print(
+            f"loader: {speed.images_per_second:.1f} images/s with {speed.flags}, "
+            f"{speed.images_per_second / speed.workers:.1f} a worker"
+        )
+    print(verdict(config, model_speed, speeds, on_cpu))
+
+
+def choices(config: TrainConfig) -> list[tuple[int, str]]:
+    """(workers, cache) to measure: what the flags choose comes first."""
+    cores = os.cpu_count() or 1
+    chosen = max(1, min(config.workers, cores))
+    counts = list(dict.fromkeys((chosen, 1, cores)))
+    return [(count, config.cache) for count in counts] + ([] if config.cache else [(chosen, "ram")])
+
+
+def measure_loader(
+    config: TrainConfig, samples: Sequence[Sample], workers: int, cache: str
+) -> LoaderSpeed:
+    """Let the loader make batches that nobody uses."""
+    augment = read_hyperparameters(config.hyp).augmentation()
+    if cache:
+        samples = samples[:CACHED_SAMPLES]
+    with TrainLoader(
+        samples, config.image_size, config.batch_size, augment, config.seed, workers, cache
+    ) as loader:
+        batches = itertools.chain.from_iterable(loader.epoch(epoch) for epoch in itertools.count())
+        # The workers start meanwhile; with a cache, a pass and most of another fill it.
+        warm_up = 2 * len(loader) if cache else 4 * workers
+        speed = images_per_second(lambda: next(batches), warm_up)
+    return LoaderSpeed(workers, cache, speed)
+
+
+def measure_model(config: TrainConfig) -> tuple[float, list[Sample], bool]:
+    """Images a second of training steps on one batch; the samples; whether a CPU runs them."""
+    import backend
+    import train
+    from utils.data.sources import load_dataset
+    from utils.report import StageTimer
+    from val import load_split
+
+    hyp = read_hyperparameters(config.hyp)
+    dataset = load_dataset(config.data, splits=("train",))
+    samples = load_split(dataset, "train")
+    start = train.load_weights(config.weights) if config.weights else None
+    backend.use(config.backend)
+    device = backend.device.resolve(config.device)
+    model = train.build_model(config, start, dataset.class_names)
+    augment = hyp.augmentation()
+    size, count = config.image_size, config.batch_size
+    with TrainLoader(samples, size, count, augment, config.seed, workers=0) as loader:
+        state = train.build_state(config, hyp, model, len(loader), device)
+        batch = next(loader.epoch(0))
+    print(backend.device.describe(device))
+
+    def step() -> Batch:
+        train.read_losses(train.train_step(state, batch, StageTimer()), state, batch)
+        return batch
+
+    return images_per_second(step, warm_up=2), samples, device == "cpu"
+
+
+def images_per_second(make: Callable[[], Batch], warm_up: int) -> float:
+    """How many images the batches hold that are made in a second."""
+    for _ in range(warm_up):
+        make()
+    start, count = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - start) < SECONDS or count == 0:
+        count += len(make().images)
+    return count / elapsed
+
+
+def verdict(
+    config: TrainConfig, model_speed: float, speeds: Sequence[LoaderSpeed], on_cpu: bool
+) -> str:
+    """What is slower, and the flag that changes it; `speeds[0]` is what the flags choose."""
+    chosen, fastest = speeds[0], max(speeds, key=lambda speed: speed.images_per_second)
+    loader_speed = chosen.images_per_second
+    if loader_speed >= ENOUGH * model_speed:
+        text = (
+            f"bottleneck: the model. The loader makes {loader_speed / model_speed:.1f} times what "
+            f"it takes. An epoch gets faster with a smaller --img than {config.image_size}, a "
+            "smaller --cfg" + (", or a GPU as --device" if on_cpu else ", or a larger --batch-size")
+        )
+    elif fastest.images_per_second > ENOUGH * loader_speed:
+        enough = "enough" if fastest.images_per_second >= ENOUGH * model_speed else "more"
+        text = (
+            f"bottleneck: the loader. It makes {loader_speed / model_speed:.2f} of what the model "
+            f"takes; {fastest.flags} makes {enough}: {fastest.images_per_second:.1f} images/s"
+        )
+    else:
+        text = (
+            f"bottleneck: the loader. It makes {loader_speed / model_speed:.2f} of what the model "
+            f"takes, and no flag was faster here: use a smaller --img than {config.image_size}, or "
+            "a machine with more cores"
+        )
+    if on_cpu:  # the measurements had all cores to themselves in turn
+        share = model_speed / (model_speed + loader_speed)
+        text += (
+            f"\non a CPU both share the cores: the loader takes about {100 * share:.0f} % of them"
+        )
+    return text
+
+
+if __name__ == "__main__":
+    run_command(main)
