@@ -16,6 +16,8 @@ from utils.data.augment import (
     draw_augmentation,
     flip_left_right,
     flip_up_down,
+    multiply_channel,
+    multiply_hue,
 )
 from utils.data.geometry import Warp
 from utils.data.images import LabelledImage, Picture
@@ -74,6 +76,18 @@ def test_hue_wraps_and_saturation_and_value_stop_at_their_ends():
     found = cv2.cvtColor(change_hsv(image, (1.2, 2.0, 2.0)), cv2.COLOR_BGR2HSV)
     # 170 * 1.2 = 204 = 24 of 180; the conversion to 8-bit BGR and back costs up to 2.
     np.testing.assert_allclose(found[0], [[24, 255, 200], [12, 200, 255]], atol=2)
+
+
+def test_every_product_is_truncated_whatever_the_gain():
+    values = np.tile(np.arange(256, dtype=np.uint8), (5, 1))
+    # The first gains put products just below, on and just above whole numbers.
+    gains = [1.0, 0.5, 2.0, 0.1, 1.1 - 1e-9, 1.1 + 1e-9, 1 - 1e-7, 0.0, 1.999999]
+    gains += (sample_generator(0, 0, 0).random(300) * 2).tolist()
+    for gain in gains:
+        expected = (np.arange(256) * gain).clip(0, 255).astype(np.uint8)
+        np.testing.assert_array_equal(multiply_channel(values, gain)[3], expected)
+        expected = (np.arange(180) * gain % 180).astype(np.uint8)
+        np.testing.assert_array_equal(multiply_hue(values[:, :180], gain)[3], expected)
 
 
 def test_flips_move_pixels_and_boxes_alike():

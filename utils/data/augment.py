@@ -18,6 +18,7 @@ from utils.data.mosaic import NUM_TILES, Canvas, mosaic_canvas, single_canvas
 from utils.data.tiles import draw_tiles
 from utils.errors import UserError
 
+_FLOAT32_MARGIN = 1e-4  # three times the rounding of float32 at 512, the largest product
 _UPPER_LIMITS = {"degrees": 180.0, "shear": 80.0, "perspective": 0.001}  # all others: 1
 
 
@@ -138,15 +139,36 @@ def _warp_labels(
 
 
 def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:
-    """Multiply hue (modulo 180), saturation and value of a BGR uint8 image, by tables."""
+    """Multiply hue (modulo 180), saturation and value of a BGR uint8 image.
+
+    Products are truncated, as the reference arrays have it.
+    """
     if gains == (1, 1, 1):  # the conversion to HSV and back is not exact
         return image
-    hue, saturation, value = (np.arange(256) * gain for gain in gains)
-    table = np.stack((hue % 180, saturation.clip(0, 255), value.clip(0, 255)), axis=1)
-    hsv = cv2.cvtColor(image, cv2.COLOR_BGR2HSV)
-    # Truncated, as the reference arrays have it.
-    hsv = cv2.LUT(hsv, table.astype(np.uint8)[None])
-    return cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR)
+    hue, saturation, value = cv2.split(cv2.cvtColor(image, cv2.COLOR_BGR2HSV))
+    channels = (
+        multiply_hue(hue, gains[0]),
+        multiply_channel(saturation, gains[1]),
+        multiply_channel(value, gains[2]),
+    )
+    return cv2.cvtColor(cv2.merge(channels), cv2.COLOR_HSV2BGR)
+
+
+def multiply_hue(hue: np.ndarray, gain: float) -> np.ndarray:
+    """(H, W) uint8 below 180 times gain, truncated, modulo 180."""
+    if gain <= 1:  # nothing goes round the circle
+        return multiply_channel(hue, gain)
+    return cv2.LUT(hue, (np.arange(256) * gain % 180).astype(np.uint8))
+
+
+def multiply_channel(channel: np.ndarray, gain: float) -> np.ndarray:
+    """(H, W) uint8 times gain, truncated and at most 255."""
+    products = np.arange(256) * gain
+    # One multiplication takes a fifth of the time of a table, but is done in float32 and rounds.
+    # It truncates like the table where no product is just below a whole number.
+    if (products % 1 < 1 - 2 * _FLOAT32_MARGIN).all():
+        return cv2.convertScaleAbs(channel, alpha=gain, beta=_FLOAT32_MARGIN - 0.5)
+    return cv2.LUT(channel, products.clip(0, 255).astype(np.uint8))
 
 
 def flip_left_right(item: LabelledImage) -> LabelledImage:
