@@ -103,17 +103,18 @@ def decode(sample: Sample, reduction: int = 1, rows: int | None = None) -> np.nd
     # Turned, the squares that a decoder averages over need not start at the left and the top.
     averages = header is not None and header.is_upright
     image = cv2.imdecode(content, _REDUCED[reduction if averages else 1])
+    if image is not None and not averages and reduction > 1:
+        image = average_squares(image, reduction)
+    if image is not None and image.shape[1] == width and needed <= image.shape[0] <= height:
+        return image
+    if reduction > 1 or rows is not None:  # the whole tells what is wrong
+        return average_squares(decode(sample), reduction)
     if image is None:
         raise DatasetError(f"{sample.image_path}: the image cannot be decoded; repair or remove it")
-    if not averages and reduction > 1:
-        image = average_squares(image, reduction)
-    if image.shape[1] != width or not needed <= image.shape[0] <= height:
-        raise DatasetError(
-            f"{sample.image_path}: the image is {image.shape[1] * reduction}x"
-            f"{image.shape[0] * reduction} px, but was {sample.width}x{sample.height} px when the "
-            "dataset was scanned; start again"
-        )
-    return image
+    raise DatasetError(
+        f"{sample.image_path}: the image is {image.shape[1]}x{image.shape[0]} px, but was "
+        f"{sample.width}x{sample.height} px when the dataset was scanned; start again"
+    )
 
 
 def average_squares(image: np.ndarray, reduction: int) -> np.ndarray:

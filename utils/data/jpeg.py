@@ -24,6 +24,7 @@ class JpegHeader(NamedTuple):
 
     is_upright: bool  # a decoder does not turn or mirror it
     height_position: int | None  # of the height's two bytes, if rows can be left out
+    scan_position: int  # where the header ends, or was left
 
 
 def read_header(content: np.ndarray) -> JpegHeader | None:
@@ -41,12 +42,12 @@ def read_header(content: np.ndarray) -> JpegHeader | None:
         elif marker == _EXIF and header[position + 4 : position + 10] == b"Exif\0\0":
             is_upright = _orientation(header[position + 10 : position + 2 + length]) == 1
         elif marker == _RESTARTS:  # a decoder that stops early warns of the marks it did not expect
-            return JpegHeader(is_upright, None)
+            return JpegHeader(is_upright, None, position)
         elif marker == _SCAN:  # else one scan of several, whose rows lie far apart
             whole = is_upright and header[position + 4] == num_components
-            return JpegHeader(is_upright, height_position if whole else None)
+            return JpegHeader(is_upright, height_position if whole else None, position)
         position += 2 + length
-    return JpegHeader(is_upright=False, height_position=None)
+    return JpegHeader(is_upright=False, height_position=None, scan_position=position)
 
 
 def _orientation(tiff: bytes) -> int:
@@ -80,6 +81,7 @@ def shorten(content: np.ndarray, header: JpegHeader, rows: int) -> np.ndarray:
     if kept >= height:
         return content
     # Without the end mark: a decoder that meets it warns of the data it did not read.
-    shortened = content[: content.tobytes().rfind(_END_MARK)].copy()
+    end = content.tobytes().find(_END_MARK, header.scan_position)
+    shortened = content[: end if end >= 0 else len(content)].copy()
     shortened[position : position + 2] = kept >> 8, kept & 255
     return shortened
