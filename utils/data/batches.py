@@ -24,6 +24,7 @@ from utils.data.images import (
     pixel_boxes,
     reduced_size,
 )
+from utils.data.labels import Sample
 from utils.data.letterbox import Letterbox, fit_letterbox, resize
 from utils.data.randomness import epoch_order, sample_generator
 from utils.data.sample_table import SampleTable
@@ -95,11 +96,10 @@ class TrainBatches:
             sample.class_index,
             pixel_boxes(sample),
             reduction,
-            partial(self._decode, index, reduction),
+            partial(self._decode, index, sample, reduction),
         )
 
-    def _decode(self, index: int, reduction: int, rows: int) -> np.ndarray:
-        sample = self.samples[index]
+    def _decode(self, index: int, sample: Sample, reduction: int, rows: int) -> np.ndarray:
         if self.cache is None or not self.cache.holds(index):
             return decode(sample, reduction, rows)
         return self.cache.get(index, partial(decode, sample, reduction))
@@ -163,12 +163,11 @@ class ValBatches:
     def _item(self, input_size: tuple[int, int], index: int) -> LabelledImage:
         sample, placement = self.samples[index], self._letterbox(index, input_size)
         with naming_image(sample.image_path):
-            image = self._resized(index, placement.resized_size)
+            image = self._resized(index, sample, placement.resized_size)
             item = LabelledImage(image, sample.class_index, pixel_boxes(sample))
             return letterbox_labelled(item, placement)
 
-    def _resized(self, index: int, size: tuple[int, int]) -> np.ndarray:
-        sample = self.samples[index]
+    def _resized(self, index: int, sample: Sample, size: tuple[int, int]) -> np.ndarray:
         if self.cache is None or not self.cache.holds(index):
             return resize(decode(sample), size)
         return self.cache.get(index, lambda: resize(decode(sample), size))

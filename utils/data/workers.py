@@ -138,7 +138,8 @@ class WorkerPool:
         cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         text = (
             f"loader worker {number} of {self._num_workers} (process {process.pid}) died: {cause}; "
-            "if the machine ran out of memory, use fewer --workers or a smaller --batch-size"
+            "if the machine ran out of memory, use fewer --workers, a smaller --batch-size or no "
+            "--cache ram"
         )
         self.close()
         return LoaderError(text)
