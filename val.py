@@ -215,7 +215,8 @@ def of_classes(objects: GroundTruth, classes: Sequence[int] | None) -> GroundTru
     if classes is None:
         return objects
     rows = np.isin(objects.class_index, classes)
-    return GroundTruth(*(None if field is None else field[rows] for field in objects))
+    given = {name: field for name, field in objects._asdict().items() if field is not None}
+    return objects._replace(**{name: field[rows] for name, field in given.items()})
 
 
 def load_detector(checkpoint: Checkpoint, device: str) -> Detector:
