@@ -23,7 +23,7 @@ def test_cocos_figures_follow_with_a_dash_where_there_is_nothing_to_find():
     lines = metrics_table(evaluate(IMAGES, 3)).splitlines()[4:]
     # Sizes: class 0 has a small object, class 2 a small and a large one, none a medium one.
     assert [line.split() for line in lines] == [
-        ["COCO", "summary,", "sizes", "by", "the", "area", "of", "the", "labelled", "boxes"],
+        ["COCO", "summary,", "sizes", "by", "the", "labelled", "areas"],
         ["AP", "0.5000", "AP50", "0.5000", "AP75", "0.5000", "APsmall", "0.5000", "APmedium", "-",
          "APlarge", "0.0000"],
         ["AR1", "0.5000", "AR10", "0.5000", "AR100", "0.5000", "ARsmall", "0.5000",
