@@ -123,9 +123,10 @@ def test_another_size_than_at_the_scan_is_an_error(tmp_path, reduction):
 
 
 @pytest.mark.parametrize("arguments", [(1,), (2,), (1, 20)])
-def test_an_image_that_cannot_be_decoded_is_named(tmp_path, arguments):
+@pytest.mark.parametrize("content", [b"", b"\xff\xd8\xff no picture"], ids=["empty", "broken"])
+def test_an_image_that_cannot_be_decoded_is_named(tmp_path, arguments, content):
     path = tmp_path / "a.jpg"
-    path.write_bytes(b"\xff\xd8\xff no picture")
+    path.write_bytes(content)
     sample = Sample(path, *SIZE, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
     with pytest.raises(DatasetError, match=f"{path}: the image cannot be decoded"):
         decode(sample, *arguments)

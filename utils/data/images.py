@@ -102,7 +102,10 @@ def decode(sample: Sample, reduction: int = 1, rows: int | None = None) -> np.nd
         content = shorten(content, header, needed * reduction)
     # Turned, the squares that a decoder averages over need not start at the left and the top.
     averages = header is not None and header.is_upright
-    image = cv2.imdecode(content, _REDUCED[reduction if averages else 1])
+    try:
+        image = cv2.imdecode(content, _REDUCED[reduction if averages else 1])
+    except cv2.error:  # an empty file, or more pixels than OpenCV accepts
+        image = None
     if image is not None and not averages and reduction > 1:
         image = average_squares(image, reduction)
     if image is not None and image.shape[1] == width and needed <= image.shape[0] <= height:
