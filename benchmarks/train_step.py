@@ -1,0 +1,185 @@
+"""Milliseconds of a training step, stage by stage: the plain path and each fast one.
+
+    OMP_NUM_THREADS=2 python -m benchmarks.train_step --backend torch --device cpu
+
+The plain path is eager and contiguous, in float32. Each candidate trains a model of its own, drawn
+from one seed, on one batch; a step is forward, loss, backward, optimizer and average. Candidates
+take turns, and each must give the plain path's losses to its tolerance before any is timed. Memory
+that is freed stays with the process, as in train.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend import amp, autograd, device, ops
+from backend.checks import CPU
+from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
+from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.data.loader import Batch, Targets
+from utils.host_memory import keep_freed_memory
+from utils.images import gains_from_channels_last
+from utils.report import STAGES, StageTimer
+
+if TYPE_CHECKING:
+    from train import TrainState
+
+# Of COCO: 7 objects an image, four images a mosaic, of which about half remain inside.
+TARGETS_AN_IMAGE = 14
+PLAIN = "plain"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Flags of train.py, and how far its losses may be from the plain path's, relative to them."""
+
+    flags: tuple[str, ...]
+    tolerance: float
+
+
+# Rounding in another order over 24 layers; bfloat16 has 8 bits, float16 11.
+CANDIDATES = {
+    PLAIN: Candidate(("--layout", "contiguous"), 0.0),
+    "channels-last": Candidate(("--layout", "channels-last"), 1e-4),
+    "padded loss": Candidate(("--layout", "contiguous"), 1e-4),
+    "bf16": Candidate(("--amp", "bf16"), 0.03),
+    "fp16": Candidate(("--amp", "fp16"), 0.01),
+    "compiled": Candidate(("--compile",), 1e-4),
+    "compiled, bf16": Candidate(("--compile", "--amp", "bf16"), 0.03),
+}
+
+
+def usable(names: list[str], chosen: str) -> dict[str, Candidate]:
+    """The candidates that were asked for and that backend and device support; others are named."""
+    problems = {
+        "channels-last": None if device.supports("channels_last") else "one layout only",
+        "bf16": None if "bfloat16" in amp.supported(chosen) else "no bfloat16 there",
+        "fp16": None if "float16" in amp.supported(chosen) else "no float16 there",
+    }
+    kept = {}
+    for name in dict.fromkeys([PLAIN, *names]):
+        reasons = [problem for part, problem in problems.items() if part in name and problem]
+        if "compiled" in name and not reasons:
+            reasons = [problem for problem in [autograd.compile_problem(chosen)] if problem]
+        if reasons:
+            print(f"{name}: left out, {reasons[0]}")
+        else:
+            kept[name] = CANDIDATES[name]
+    return kept
+
+
+def draw_batch(num_images: int, side: int, num_classes: int) -> Batch:
+    """Noise, and boxes of all sizes anywhere in it."""
+    random = np.random.Generator(np.random.Philox(0))
+    count = TARGETS_AN_IMAGE * num_images
+    size = np.exp(random.uniform(np.log(0.02), np.log(0.6), (count, 2)))
+    boxes = np.concatenate((random.uniform(0.05, 0.95, (count, 2)), size), axis=1)
+    return Batch(
+        random.integers(0, 256, (num_images, 3, side, side), dtype=np.uint8),
+        Targets(
+            np.repeat(np.arange(num_images), TARGETS_AN_IMAGE),
+            random.integers(0, num_classes, count),
+            boxes.astype(np.float32),
+        ),
+        np.arange(num_images),
+        (),
+    )
+
+
+def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: str) -> TrainState:
+    """A fresh state of train.py that updates its weights at each batch."""
+    from models.detector import Detector
+    from models.graph import read_model_yaml
+    from models.heads.anchor.padded import PaddedLoss
+    from train import build_state
+
+    given = ["--cfg", str(flags.cfg), "--img", str(flags.img), "--batch", str(flags.batch)]
+    config = parse_train_flags([*given, *candidate.flags])
+    model = Detector(read_model_yaml(str(flags.cfg)))
+    model.initialize(seed=0)
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    # An epoch so long that the warm-up, in which each batch is an update, does not end.
+    state = build_state(config, hyp, model, batches=10**6, device=chosen)
+    if name == "padded loss":
+        state.step_loss = PaddedLoss(state.loss)
+    return state
+
+
+def require_equal_losses(losses: Mapping[str, np.ndarray], all_of: Mapping[str, Candidate]) -> None:
+    """SystemExit if a candidate's losses differ from the plain path's by more than it may."""
+    for name, found in losses.items():
+        error = float(np.abs(found / losses[PLAIN] - 1).max())
+        if not error <= all_of[name].tolerance:
+            raise SystemExit(
+                f"{name}: losses differ by {error:.1e}, more than {all_of[name].tolerance:.0e}: "
+                "the times compare unequal work"
+            )
+
+
+def stage_rows(timers: Mapping[str, StageTimer], steps: int) -> list[str]:
+    """Mean milliseconds a stage, a line a candidate."""
+    stages = [stage for stage in STAGES if stage not in ("data_wait", "validation")]
+    lines = [f"{'milliseconds a stage, mean':<30}" + "".join(f"{stage:>11}" for stage in stages)]
+    for name, timer in timers.items():
+        cells = (f"{1000 * timer.seconds[stage] / steps:>11.2f}" for stage in stages)
+        lines.append(f"{name:<30}" + "".join(cells))
+    return lines
+
+
+def measure(flags: argparse.Namespace, chosen: str) -> list[Timing]:
+    """Time whole steps of every usable candidate, and print their stages."""
+    from train import train_step
+
+    batch = draw_batch(flags.batch, flags.img, num_classes=80)
+    candidates = usable(flags.only, chosen)
+    losses, timers, runs = {}, {}, {}
+    for name, candidate in candidates.items():
+        state = start(name, candidate, flags, chosen)
+        terms = train_step(state, batch, StageTimer(chosen))
+        losses[name] = np.array([float(ops.to_numpy(term)) for term in terms[:3]])
+        timers[name] = StageTimer(chosen)
+        runs[name] = stepping(train_step, state, batch, timers[name])
+    require_equal_losses(losses, candidates)
+    timings = time_in_turns(
+        f"{flags.batch} x {flags.img} px", runs, chosen, flags.repeats, flags.warm_up
+    )
+    print("\n".join(stage_rows(timers, flags.repeats + flags.warm_up)))
+    return timings
+
+
+def stepping(
+    step: Callable[[TrainState, Batch, StageTimer], object],
+    state: TrainState,
+    batch: Batch,
+    timer: StageTimer,
+) -> Run:
+    return lambda: step(state, batch, timer)
+
+
+def main() -> None:
+    parser = new_parser("train_step", "Milliseconds of a training step.", repeats=10)
+    parser.add_argument("--cfg", type=Path, default=Path("models/yolov5n.yaml"))
+    parser.add_argument("--img", type=int, default=320, help="side of the images, pixels")
+    parser.add_argument("--batch", type=int, default=16, help="images a step")
+    parser.add_argument("--warm-up", type=int, default=3, help="steps before the timed ones")
+    parser.add_argument("--only", nargs="+", choices=CANDIDATES, metavar="NAME",
+        default=list(CANDIDATES), help="beside the plain path")  # fmt: skip
+    flags = parser.parse_args()
+    chosen = choose_device(flags)
+    print(
+        "layout that auto takes: "
+        + ("channels-last" if gains_from_channels_last(chosen, "float32") else "contiguous")
+    )
+    if chosen == CPU:
+        keep_freed_memory()
+    finish(flags, measure(flags, chosen), chosen)
+
+
+if __name__ == "__main__":
+    main()
