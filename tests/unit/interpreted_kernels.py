@@ -12,11 +12,12 @@ import numpy as np
 os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are imported
 
 import backend
-from backend import autograd, checks, ops
+from backend import autograd, checks, fused, ops
 from backend.contract import Tensor
 from backend.torch.kernels import complete_iou as kernels
 from models.fast_paths import CIOU_TOLERANCE, is_proved, probe_box_iou
 from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.loss import BoxIou
 from tests.conformance.all_checks import CHECKS
 from tests.conformance.judging import Backend, assert_equal
 
@@ -27,13 +28,13 @@ def interpreted(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
     return kernels.complete_iou(pred, target.detach(), eps)
 
 
-def check_bfloat16() -> None:
+def check_bfloat16(box_iou: BoxIou) -> None:
     """Autocast's predictions are read as they are, computed in float32, their gradient written."""
     random = np.random.Generator(np.random.Philox(0))
     boxes, targets = random.uniform(0.5, 4, (2, 300, 4)).astype(np.float32)
     half = autograd.variable(boxes).bfloat16().detach().requires_grad_()
     wide = half.detach().float().requires_grad_()
-    iou, wanted = interpreted(half, ops.tensor(targets)), complete_iou(wide, ops.tensor(targets))
+    iou, wanted = box_iou(half, ops.tensor(targets)), complete_iou(wide, ops.tensor(targets))
     assert_equal(ops.to_numpy(iou), ops.to_numpy(wanted), 1e-5)
     (gradient,), (exact,) = (
         autograd.gradients(ops.sum(x), [y]) for x, y in ((iou, half), (wanted, wide))
@@ -55,7 +56,8 @@ def main() -> None:
         "", "", lambda: probe_box_iou(interpreted, "cpu"),
         lambda: probe_box_iou(complete_iou, "cpu"), CIOU_TOLERANCE,
     )  # fmt: skip
-    check_bfloat16()
+    check_bfloat16(interpreted)
+    check_bfloat16(fused.complete_iou)
     print(f"{len(chosen)} checks passed")
 
 

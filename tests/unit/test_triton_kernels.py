@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -35,3 +36,14 @@ def test_kernels_compile_to_machine_code(tmp_path: Path) -> None:
     lines = run("compiled_kernels", TRITON_CACHE_DIR=str(tmp_path))
     assert len(lines) == 3
     assert all(int(size) > 1000 for line in lines for size in line.split()[2:])
+
+
+def test_without_triton_the_autograd_function_runs_and_the_line_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = importlib.import_module("backend.torch.fused")
+    monkeypatch.setitem(sys.modules, "triton", None)
+    module._kernels.cache_clear()
+    assert module._kernels() is None
+    assert "Triton is not installed" in module.implementation("cuda:0")
+    module._kernels.cache_clear()
