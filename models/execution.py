@@ -99,5 +99,5 @@ def choose_precision(asked: str, device: str, dtype: str) -> str:
             f"there: {', '.join(['off', *supported])}"
         )
     if half == "float16" and device == CPU:
-        log.warning("--amp fp16 on a CPU is slower than float32, which has kernels; use bf16")
+        log.warning("--amp fp16: CPUs without its kernels run it slower than float32; try bf16")
     return half

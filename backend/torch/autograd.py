@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -57,10 +58,15 @@ def value_and_backward(
 def compile_problem(device: str) -> str | None:
     x = torch.ones(8, device=device, requires_grad=True)
     try:
-        torch.compile(_product)(x).backward()
+        with _own_warnings_ignored():
+            torch.compile(_product)(x).backward()
     except Exception as error:  # a compiler is missing, or broken in one of many ways
-        return str(error).strip().splitlines()[0]
+        return _first_line(error)
     return None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _product(x: Tensor) -> Tensor:
@@ -70,22 +76,37 @@ def _product(x: Tensor) -> Tensor:
 def compiled(function: Callable[..., Any], most_shapes: int = 1) -> Callable[..., Any]:
     optimized = torch.compile(function, dynamic=False)
     seen: set[tuple[Any, ...]] = set()
+    refused: set[tuple[Any, ...]] = set()
 
     def run(*inputs: Any) -> Any:
         shapes = tuple(x.shape for x in tree_leaves(inputs) if isinstance(x, Tensor))
+        if shapes in refused or (shapes not in seen and len(seen) >= most_shapes):
+            return function(*inputs)
         if shapes in seen:
             return optimized(*inputs)
-        if len(seen) >= most_shapes:
-            return function(*inputs)
         seen.add(shapes)
         start = time.perf_counter()
-        result = optimized(*inputs)
         name = getattr(function, "__qualname__", type(function).__name__)
-        seconds = time.perf_counter() - start
-        log.info("compiled %s for %s in %.0f s", name, list(map(tuple, shapes)), seconds)
+        try:
+            with _own_warnings_ignored():
+                result = optimized(*inputs)
+        except Exception as error:  # of the compiler, or of the function, which then repeats it
+            result = function(*inputs)
+            refused.add(shapes)
+            log.warning("%s is not compiled: %s", name, _first_line(error))
+            return result
+        log.info("compiled %s in %.0f s", name, time.perf_counter() - start)
         return result
 
     return run
+
+
+@contextmanager
+def _own_warnings_ignored() -> Iterator[None]:
+    """PyTorch's compiler uses what PyTorch deprecates, and asks tensors for what they lack."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:

@@ -32,7 +32,7 @@ def training(tmp_path_factory):
     dataset = load_dataset(data)
     samples = load_split(dataset, "train")
 
-    def start(*flags):
+    def start(*flags, cfg=cfg):
         config = parse_train_flags(["--cfg", str(cfg), "--batch", "5", *flags])
         model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
         model.initialize(seed=0)
@@ -149,3 +149,37 @@ def test_gradients_that_overflow_float16_halve_the_scale_and_train_on(training, 
     assert skipped > 0 and "a gradient is not finite" in caplog.text
     assert all(np.isfinite(array).all() for array in nn.state_arrays(state.model).values())
     assert np.isfinite(state.watch.end_epoch()).all()  # the losses themselves never overflowed
+
+
+SHORT_MODEL = """
+nc: 3
+depth_multiple: 1.0
+width_multiple: 1.0
+anchors: [[10, 13, 16, 30, 33, 23]]
+backbone: [[-1, 1, Conv, [8, 6, 4, 2]], [-1, 1, Conv, [8, 3, 2]]]
+head: [[[1], 1, Detect, [nc, anchors]]]
+"""
+
+
+def test_a_compiled_step_computes_what_an_eager_one_does_or_says_that_it_is_eager(
+    training, tmp_path, caplog
+):
+    start, batches = training
+    cfg = tmp_path / "short.yaml"
+    cfg.write_text(SHORT_MODEL)
+    with caplog.at_level(logging.INFO):
+        state = start("--compile", cfg=cfg)
+        problem = autograd.compile_problem("cpu")
+        assert state.execution.compiled is (problem is None)
+        assert problem is None or f"eager (no --compile: {problem})" in caplog.text
+        # Batches of 5, 5 and 2: the last is none of the compiled shape.
+        losses, gradients = run_steps(state, batches)
+    eager, eager_gradients = run_steps(start(cfg=cfg), batches)
+    # Fused kernels round otherwise: some units of float32's last place in each of three layers.
+    np.testing.assert_allclose(losses, eager, rtol=1e-5)
+    for name, gradient in eager_gradients.items():
+        error = np.abs(gradients[name] - gradient).max()
+        assert error <= 1e-4 * np.abs(gradient).max(), name
+    if problem is None:
+        assert caplog.text.count("compiled Detector in") == 1
+        assert "is not compiled" not in caplog.text

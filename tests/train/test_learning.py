@@ -10,6 +10,7 @@ from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.padded import PaddedLoss
 from tests.small import write_small_dataset, write_small_model
 from train import Run, build_state, keep_weights, train_step
 from utils.checkpoint import load_checkpoint
@@ -163,6 +164,22 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_named(training, cap
     train_step(state, batches[2], StageTimer())
     assert state.ema.updates == 2
     assert np.isfinite(state.watch.end_epoch()).all()  # of the two batches that counted
+
+
+def test_a_step_that_only_accumulates_reads_nothing_back_from_the_device(training, monkeypatch):
+    start, batches = training
+    state = start()
+    state.last_update = 5
+
+    def fail(x):
+        raise AssertionError("the host waits for the device")
+
+    for loss in (state.loss, PaddedLoss(state.loss)):
+        state.step_loss = loss
+        with monkeypatch.context() as patched:
+            patched.setattr(ops, "to_numpy", fail)
+            train_step(state, batches[0], StageTimer())
+    assert state.ema.updates == 0 and np.isfinite(state.watch.end_epoch()).all()
 
 
 def test_losses_are_read_at_updates_and_averaged_over_the_epoch(training):
