@@ -126,7 +126,7 @@ def evaluate(
     losses = np.zeros(3)
     if objects is None:
         objects = [ground_truth(sample) for sample in samples]
-    finish = partial(_add_detections, (evaluator, *sinks), objects, suppression, device)
+    finish = partial(_add_detections, (evaluator, *sinks), objects, suppression)
     before: tuple[Batch, list[np.ndarray]] | None = None
     with progress_bar(len(loader), "validating") as progress, autograd.no_grad():
         for batch in loader:
@@ -147,15 +147,17 @@ def _add_detections(
     sinks: Sequence[DetectionSink],
     objects: Sequence[GroundTruth],
     suppression: SuppressionSettings,
-    device: str,
     batch: Batch,
     predictions: Sequence[np.ndarray],
 ) -> None:
-    """Suppress, map back to the original images and hand over, image by image."""
+    """Suppress, map back to the original images and hand over, image by image.
+
+    On the host alone: whatever asks the framework for a result waits for all that it has queued.
+    """
     for index, decoded, letterbox in zip(
         batch.sample_indices.tolist(), predictions, batch.letterboxes, strict=True
     ):
-        found = non_max_suppression(decoded, multi_label=True, device=device, **vars(suppression))
+        found = non_max_suppression(decoded, multi_label=True, **vars(suppression))
         found = found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
         for sink in sinks:
             sink.add(index, found, objects[index])

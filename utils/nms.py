@@ -6,13 +6,15 @@ for the overlaps is the backend's choice.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from backend import ops
+from backend import library_nms, ops
+from backend.checks import as_float32
 from utils.boxes import cxcywh_to_xyxy
 
 
@@ -63,7 +65,8 @@ def non_max_suppression(
         classes: only these classes become candidates; all when None.
         max_detections: at most this many are returned.
         max_candidates: only this many candidates, the best, take part.
-        device: where overlaps are looked for; the result is the same on each.
+        device: where overlaps are looked for; the result is the same on each. On "cpu" nothing is
+            asked of the framework, so that it can compute meanwhile.
 
     Returns:
         Detections in the frame of decoded, K <= max_detections; K = 0 when nothing is found.
@@ -76,13 +79,19 @@ def non_max_suppression(
         found = found.take(np.flatnonzero(np.isin(found.class_index, classes)))
     found = found.take(_descending_order(found.scores)[:max_candidates])
     group = np.zeros_like(found.class_index) if class_agnostic else found.class_index
-    kept = ops.suppress(
-        ops.tensor(found.boxes_xyxy, device),
-        ops.tensor(group, device),
-        iou_threshold,
-        max_detections,
-    )
-    return found.take(ops.to_numpy(kept))
+    if device == "cpu":
+        suppress = _host_suppressor()
+        kept = suppress(found.boxes_xyxy, group, as_float32(iou_threshold), max_detections)
+    else:
+        boxes, groups = ops.tensor(found.boxes_xyxy, device), ops.tensor(group, device)
+        kept = ops.to_numpy(ops.suppress(boxes, groups, iou_threshold, max_detections))
+    return found.take(kept)
+
+
+@functools.cache
+def _host_suppressor() -> library_nms.Suppress:
+    # Not ops.suppress: reading a tensor waits for all that the framework has queued before.
+    return library_nms.numpy_only("cpu", "beside what the framework has queued")
 
 
 def _candidates(decoded: np.ndarray, confidence_threshold: float, multi_label: bool) -> Detections:

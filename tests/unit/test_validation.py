@@ -136,6 +136,32 @@ def test_overlapping_the_next_batch_changes_nothing(model, samples):
     assert validation.result.summary() == pytest.approx(evaluator.result().summary(), nan_ok=True)
 
 
+def test_the_next_batch_is_queued_before_one_is_suppressed(model, samples):
+    events = []
+
+    class Recording:
+        decode_above = model.decode_above
+
+        def __call__(self, images):
+            events.append("forward")
+            return model(images)
+
+    class Sink(Detected):
+        def add(self, image_id, detections, ground_truth):
+            events.append(image_id)
+
+    with ValLoader(samples, 96, 2, 0, 32, False) as loader:
+        val.evaluate(Recording(), loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[Sink()])
+    assert events == ["forward", "forward", 0, 1, "forward", 2, 3, 4]
+
+
+def test_suppression_on_the_host_asks_the_framework_for_nothing(monkeypatch):
+    # Reading any tensor would wait for the next batch, which is queued already.
+    monkeypatch.setattr("utils.nms.ops", None)
+    decoded = np.float32([[10, 10, 8, 8, 1, 0.9], [10, 10, 8, 8, 1, 0.8]])
+    assert len(non_max_suppression(decoded, 0.1, 0.5, multi_label=True).scores) == 1
+
+
 @pytest.mark.parametrize("error", [RuntimeError("broken sink"), KeyboardInterrupt()])
 @pytest.mark.parametrize("failing", [0, len(SIZES) - 1])
 def test_an_error_while_suppressing_ends_validation_at_once(model, samples, error, failing):
