@@ -20,6 +20,7 @@ from utils.data.letterbox import FILL
 from utils.data.mosaic import Canvas, Tile
 
 _MARGIN = 2  # pixels around the part of a picture that is seen: bilinear weights reach one
+_PHASES, _STEP = 32, 1 / 32
 _ROUNDING = 1e-6  # far above that of float64 here, far below a pixel that could be seen
 
 
@@ -112,12 +113,57 @@ def _draw(
     part = seen.of(picture.decode(seen.bottom))
     if factor > 1:
         part = _shrink(part, factor)
+    centre = (factor - 1) / 2  # of the first pixel of the part among those of the picture
+    matrix = multiply(matrix, _scale_and_shift(factor, seen.left + centre, seen.top + centre))
+    matrix = multiply(_scale_and_shift(1, -window.left, -window.top), matrix)
+    into = window.of(output)  # a view, written in place
+    if not _resize_into(into, part, matrix):
+        _warp_into(into, part, matrix)
+
+
+def _resize_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> bool:
+    """Scale a part of a picture into all of a view of the output, in half the time of a warp.
+
+    `cv2.resize` lets the edges of its first source and output pixel fall together. So it starts
+    some pixels before the view, at a place where edges do: within a 32nd of a pixel, the step in
+    which `cv2.warpAffine` places pixels. False where there is none, or for another matrix.
+    """
+    (scale_x, shear_x, shift_x), (shear_y, scale_y, shift_y), _ = matrix.tolist()
+    if shear_x or shear_y or not _is_affine(matrix):
+        return False
+    columns = _start(scale_x, shift_x, into.shape[1])
+    rows = _start(scale_y, shift_y, into.shape[0])
+    if columns is None or rows is None:
+        return False
+    (skipped_x, left, right), (skipped_y, top, bottom) = columns, rows
+    height, width = part.shape[:2]
+    # What the view does not show is not in the part; outermost pixels are repeated instead.
+    part = part[min(max(top, 0), height - 1) : max(bottom, 1)]
+    part = part[:, min(max(left, 0), width - 1) : max(right, 1)]
+    missing = max(-top, 0), max(bottom - height, 0), max(-left, 0), max(right - width, 0)
+    part = cv2.copyMakeBorder(part, *missing, cv2.BORDER_REPLICATE)
+    resized = cv2.resize(part, None, fx=scale_x, fy=scale_y, interpolation=cv2.INTER_LINEAR)
+    into[:] = resized[skipped_y:, skipped_x:][: into.shape[0], : into.shape[1]]
+    return True
+
+
+def _start(scale: float, shift: float, length: int) -> tuple[int, int, int] | None:
+    """How many pixels before a view to start; first and end of the source pixels to take."""
+    skipped = np.arange(_PHASES)
+    first = (-skipped - shift - 0.5) / scale + 0.5
+    error = np.abs(first - np.rint(first)) * scale
+    best = int(error.argmin())
+    if error[best] > _STEP:
+        return None
+    begin = round(float(first[best]))
+    return best, begin, begin + math.ceil((best + length) / scale) + 2
+
+
+def _warp_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> None:
+    """Warp a part of a picture into a view of the output; other pixels stay as they are."""
     # Around the centres of the outermost pixels, these are repeated.
     part = cv2.copyMakeBorder(part, 1, 1, 1, 1, cv2.BORDER_REPLICATE)
-    first = (factor - 1) / 2 - factor  # the repeated pixel's centre among those of the picture
-    matrix = multiply(matrix, _scale_and_shift(factor, seen.left + first, seen.top + first))
-    matrix = multiply(_scale_and_shift(1, -window.left, -window.top), matrix)
-    into = window.of(output)  # a view, written in place; pixels without a source stay as they are
+    matrix = multiply(matrix, _scale_and_shift(1, -1, -1))
     size_wh = into.shape[1], into.shape[0]
     if _is_affine(matrix):
         cv2.warpAffine(part, matrix[:2], size_wh, into, borderMode=cv2.BORDER_TRANSPARENT)
