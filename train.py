@@ -10,7 +10,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,8 @@ from utils.report import (
 )
 from utils.schedule import Schedule, StepSettings
 from utils.step_watch import BatchName, StepWatch, format_losses
-from val import Validation, evaluate, load_split, loader_workers
+from utils.work_record import WorkRecord
+from val import DEFAULT_SUPPRESSION, Validation, evaluate, load_split, loader_workers
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Run:
     hyp: Hyperparameters
     class_names: tuple[str, ...]
     folder: Path
+    work: WorkRecord = field(default_factory=WorkRecord)
 
 
 @dataclass
@@ -131,6 +133,7 @@ def main() -> None:
             val_samples, size, 2 * batch, workers, model.stride, cache=config.cache
         ) as val_loader:
             validation = train(run, state, train_loader, val_loader, val_samples)
+    write_work(run, state, len(train_samples), len(val_samples))
     conclude_run(run, state, validation)
 
 
@@ -172,6 +175,7 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader, timer: StageTi
                 picture = run.folder / f"train_batch{state.batch_number}.jpg"
                 plot_batch(batch.images, batch.targets, run.class_names, picture)
             train_step(state, batch, timer)
+            run.work.add_batch(batch)
             progress.set_postfix_str(format_losses(state.watch.means()), refresh=False)
             progress.update()
     state.epoch += 1
@@ -356,6 +360,29 @@ def named(split: str, losses: Iterable[float]) -> dict[str, float]:
     return dict(
         zip((f"{split}/{term}_loss" for term in ("box", "obj", "cls")), losses, strict=True)
     )
+
+
+def write_work(run: Run, state: TrainState, train_images: int, val_images: int) -> None:
+    """work.json: what another run must have done too for compare.py to compare their times."""
+    from models.detector import count_parameters
+
+    work = {
+        "precision": state.execution.dtype,
+        "tf32": backend.device.rounds_to_tf32(state.device),
+        "layout": state.execution.layout,
+        "gradient_norm_limit": GRADIENT_NORM_LIMIT,
+        "accumulate": state.schedule.accumulate,
+        "optimizer_steps": state.ema.updates,
+        "parameters": count_parameters(state.model),
+        "train_images": train_images,
+        "plotted_batches": PLOTTED_BATCHES,
+        "validation": {"images": val_images, "every": 1, **asdict(DEFAULT_SUPPRESSION)},
+        "hyperparameters": as_document(run.hyp),
+        "settings": as_document(run.config),
+    }
+    framework = backend.device.describe(state.device)
+    losses = state.watch.first_losses
+    run.work.write(run.folder / "work.json", framework, state.device, work, losses)
 
 
 def conclude_run(run: Run, state: TrainState, validation: Validation) -> None:

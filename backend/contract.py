@@ -566,6 +566,12 @@ class Device(Protocol):
     def describe(self, device: str) -> str:
         """One line for the log: framework version and device."""
 
+    def rounds_to_tf32(self, device: str) -> bool:
+        """Whether float32 convolutions on the device may round what they multiply to TF32.
+
+        TF32 keeps 10 of float32's 23 bits after the point: faster, and no longer the same work.
+        """
+
     def supports(self, capability: str) -> bool:
         """Whether a capability of `CAPABILITIES` is there; ValueError for any other name."""
 

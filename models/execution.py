@@ -42,6 +42,11 @@ class Execution:
         """For `amp.autocast`: a half precision, or "float32", which changes nothing."""
         return self.dtype if self.dtype in HALF_PRECISIONS.values() else "float32"
 
+    @property
+    def layout(self) -> str:
+        """Of feature maps in memory, in words."""
+        return "channels-last" if self.channels_last else "contiguous"
+
     def forward_of(self, model: Detector) -> Callable[[Tensor], Sequence[Tensor]]:
         """The model's forward pass, from images to raw maps of the weights' dtype."""
         forward = autograd.compiled(model) if self.compiled else model
@@ -80,7 +85,7 @@ def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:
     log.info(
         "%s, %s, %s%s",
         computed,
-        "channels-last" if channels_last else "contiguous",
+        execution.layout,
         "compiled" if execution.compiled else "eager",
         f" (no --compile: {problem})" if problem else "",
     )

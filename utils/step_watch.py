@@ -19,6 +19,7 @@ from utils.errors import UserError
 if TYPE_CHECKING:
     from models.heads.anchor.loss import LossTerms
 
+MAX_FIRST_LOSSES = 1000
 MOST_IN_A_ROW = 10  # skipped updates, before a run counts as lost
 
 log = logging.getLogger("train")
@@ -43,10 +44,12 @@ class StepWatch:
 
     Attributes:
         skipped: updates of this epoch that did not happen, since a loss or gradient was not finite.
+        first_losses: (3,) each, of the first batches of the run, as far as they are read.
     """
 
     def __init__(self) -> None:
         self.skipped = 0
+        self.first_losses: list[np.ndarray] = []
         self._in_a_row = 0
         self._sums, self._batches = np.zeros(3), 0
         self._unread: list[tuple[BatchName, list[Tensor]]] = []
@@ -103,6 +106,7 @@ class StepWatch:
         losses = values[: len(values) - len(more)].reshape(-1, 3)
         self._window += [(name, row) for (name, _), row in zip(self._unread, losses, strict=True)]
         self._unread = []
+        self.first_losses += losses[: MAX_FIRST_LOSSES - len(self.first_losses)]
         finite = losses[np.isfinite(losses).all(axis=1)]
         self._sums, self._batches = self._sums + finite.sum(axis=0), self._batches + len(finite)
         return values[len(values) - len(more) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable
 
@@ -14,6 +15,8 @@ from backend.select import BackendError
 
 # The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8
+FIRST_MAJOR_WITH_TF32 = 8
+TF32_VARIABLE = "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"  # on where it is not set
 
 
 def resolve(name: str) -> str:
@@ -58,6 +61,13 @@ def describe(device: str) -> str:
     if device == CPU:
         return f"OneFlow {oneflow.__version__}, CPU"
     return f"OneFlow {oneflow.__version__}, {oneflow.cuda.get_device_name(device)}"
+
+
+def rounds_to_tf32(device: str) -> bool:
+    if device == CPU:
+        return False
+    has_tf32 = oneflow.cuda.get_device_capability(device)[0] >= FIRST_MAJOR_WITH_TF32
+    return has_tf32 and os.environ.get(TF32_VARIABLE, "true").lower() in ("1", "true", "yes", "on")
 
 
 def supports(capability: str) -> bool:

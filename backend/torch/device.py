@@ -12,6 +12,8 @@ from backend import checks
 from backend.checks import CPU
 from backend.select import BackendError
 
+FIRST_MAJOR_WITH_TF32 = 8
+
 
 def resolve(name: str) -> str:
     devices = _usable()
@@ -64,6 +66,13 @@ def describe(device: str) -> str:
     if device == CPU:
         return f"PyTorch {torch.__version__}, CPU with {torch.get_num_threads()} threads"
     return f"PyTorch {torch.__version__}, {torch.cuda.get_device_name(device)}"
+
+
+def rounds_to_tf32(device: str) -> bool:
+    if device == CPU:
+        return False
+    has_tf32 = torch.cuda.get_device_capability(device)[0] >= FIRST_MAJOR_WITH_TF32
+    return has_tf32 and bool(torch.backends.cudnn.allow_tf32)
 
 
 def supports(capability: str) -> bool:

@@ -89,6 +89,21 @@ def one_line_with_the_version(b: Backend) -> None:
     assert "CPU" in line and "\n" not in line
 
 
+@judges("device.rounds_to_tf32")
+def says_whether_products_lose_bits(b: Backend) -> None:
+    # 1 + 2^-12 needs 12 bits after the point, TF32 has 10: a product with 1 gives 1 under it.
+    device = b.device.resolve("")
+    layer = b.nn.Conv2d(64, 64, 3, 1, 1, bias=False)
+    weights = np.zeros((64, 64, 3, 3), np.float32)
+    weights[range(64), range(64), 1, 1] = 1
+    b.nn.load_state_arrays(layer, {"weight": weights})
+    images = b.ops.tensor(np.full((8, 64, 64, 64), 1 + 2**-12, np.float32), device)
+    with b.autograd.no_grad():
+        exact = (b.ops.to_numpy(b.nn.place(layer, device, "float32")(images)) == 1 + 2**-12).all()
+    assert exact or b.device.rounds_to_tf32(device) is True
+    assert b.device.rounds_to_tf32("cpu") is False
+
+
 @judges("device.supports")
 def answers_for_each_capability(b: Backend) -> None:
     for capability in CAPABILITIES:

@@ -68,6 +68,7 @@ def test_training_leaves_weights_results_settings_and_plots(trained):
         "results.csv",
         "results.png",
         "PR_curve.png",
+        "work.json",
         "labels.jpg",
         "opt.yaml",
         "hyp.yaml",

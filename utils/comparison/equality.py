@@ -1,0 +1,84 @@
+"""Whether two runs did the same work, and whether their losses stayed together.
+
+Before: `measured.py`. After: `document.py`; compare.py refuses what is not equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from utils.comparison.measured import Document
+
+# Who runs where is what is compared, not the work.
+IDENTITY = {"settings.backend", "settings.project", "settings.name", "settings.exist_ok"}
+# The first batches, before float32's own rounding, which early steps multiply, dominates:
+# measured on the built-in dataset, the two backends are under 1e-3 apart there.
+JUDGED_BATCHES = 10
+TOLERANCE = 1e-2
+HALF_TOLERANCE = 1e-1  # bfloat16 keeps 8 bits, 4e-3 a rounding
+
+
+def flatten(work: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested names joined by dots."""
+    flat: dict[str, Any] = {}
+    for name, value in work.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def differences(reference: Document, candidate: Document, by_design: Set[str]) -> list[str]:
+    """What the candidate's work had otherwise than the reference's, a line each.
+
+    Args:
+        reference, candidate: runs with "work".
+        by_design: names that may differ.
+    """
+    left, right = flatten(reference["work"]), flatten(candidate["work"])
+    names = [name for name in {**left, **right} if name not in by_design | IDENTITY]
+    return [
+        f"{name}: {left.get(name, 'absent')} in {_who(reference)}, "
+        f"{right.get(name, 'absent')} in {_who(candidate)}"
+        for name in names
+        if (name in left, left.get(name)) != (name in right, right.get(name))
+    ]
+
+
+def _who(run: Document) -> str:
+    return f"{run['cell']} round {run['round']}"
+
+
+@dataclass(frozen=True)
+class LossGap:
+    """How far the losses of two runs are apart after the same batches."""
+
+    batches: int  # that were judged
+    worst: float  # relative difference of the summed losses
+    worst_batch: int  # from 1
+    tolerance: float
+    diverged: bool
+
+
+def loss_gap(reference: Document, candidate: Document) -> LossGap | None:
+    """Compare the first batches; None where one has no losses."""
+    pairs = list(zip(reference["losses"], candidate["losses"], strict=False))[:JUDGED_BATCHES]
+    if not pairs:
+        return None
+    gaps = [_relative(sum(left), sum(right)) for left, right in pairs]
+    worst = max(gaps)
+    precisions = {run["work"].get("precision") for run in (reference, candidate)}
+    tolerance = TOLERANCE if precisions <= {"float32", "float64"} else HALF_TOLERANCE
+    return LossGap(len(gaps), worst, gaps.index(worst) + 1, tolerance, not worst <= tolerance)
+
+
+def _relative(reference: float, value: float) -> float:
+    return abs(value - reference) / max(abs(reference), 1e-12)
+
+
+def unequal_rounds(runs: Sequence[Document]) -> list[str]:
+    """What later rounds of one cell did otherwise than its first."""
+    return [line for run in runs[1:] for line in differences(runs[0], run, set())]

@@ -1,0 +1,134 @@
+"""Carry out one run of a cell and keep its record, in the folder of the comparison.
+
+Before: `plan.py` and `settings.py`. After: `document.py` reads the records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from utils.atomic import atomic_text_file
+from utils.comparison.measured import (
+    ArrivingRows,
+    Document,
+    add_what_train_wrote,
+    describe_run,
+    failed_run,
+)
+from utils.comparison.plan import VARIANTS, Turn
+from utils.comparison.runner import run_process
+from utils.comparison.settings import External, Settings
+from utils.environments import ROOT
+
+RUNS = "runs"
+
+
+def record_path(folder: Path, turn: Turn) -> Path:
+    return folder / RUNS / f"{turn.name}.json"
+
+
+def load_record(folder: Path, turn: Turn) -> Document | None:
+    """The record of a run that ended well; None where it has to run (again)."""
+    path = record_path(folder, turn)
+    if not path.exists():
+        return None
+    record: Document = json.loads(path.read_text(encoding="utf-8"))
+    return None if record["failure"] else record
+
+
+def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
+    """Run a cell once; the record is on disk when this returns."""
+    run_folder = folder / RUNS / turn.name
+    shutil.rmtree(run_folder, ignore_errors=True)  # of an attempt that was cut short
+    run_folder.mkdir(parents=True)
+    if turn.cell.external:
+        record = _run_external(settings, turn, run_folder)
+    else:
+        record = _run_train(settings, turn, run_folder)
+    with atomic_text_file(record_path(folder, turn)) as file:
+        json.dump(record, file, indent=1)
+    return record
+
+
+def _run_train(settings: Settings, turn: Turn, run_folder: Path) -> Document:
+    command = train_command(settings, turn, run_folder)
+    log = run_folder.with_suffix(".log")
+    try:
+        outcome = run_process(command, log, 60 * settings.timeout_minutes, settings.device)
+    except OSError as error:
+        return failed_run(turn, command, str(error))
+    record = describe_run(turn, command, outcome, log, [])
+    if record["failure"] is None:
+        add_what_train_wrote(record, turn, run_folder, settings.warm_up_epochs, log)
+    if record["work"] is not None:
+        record["work"]["code"] = code_digest()
+    shutil.rmtree(run_folder / "weights", ignore_errors=True)  # of no use, and large
+    return record
+
+
+def _run_external(settings: Settings, turn: Turn, run_folder: Path) -> Document:
+    external = next(e for e in settings.externals if e.name == turn.cell.side)
+    command = external_command(settings, external, turn, run_folder)
+    log = run_folder.with_suffix(".log")
+    results = _filled([external.results], settings, turn, run_folder)[0]
+    rows = ArrivingRows(Path(results) if results else None)
+    try:
+        outcome = run_process(command, log, 60 * settings.timeout_minutes, settings.device, rows)
+    except OSError as error:
+        return failed_run(turn, command, str(error))
+    record = describe_run(turn, command, outcome, log, rows.epochs(settings.warm_up_epochs))
+    if results and record["failure"] is None and not record["epochs"]:
+        record["notes"] = [f"no two rows appeared in {results}: no seconds per epoch"]
+    return record
+
+
+def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]:
+    """train.py as a user would start it."""
+    cell = turn.cell
+    command = [settings.pythons[cell.side], str(ROOT / "train.py"), "--backend", cell.side]
+    command += ["--data", settings.data, "--cfg", settings.cfg, "--weights", settings.weights]
+    if settings.hyp:
+        command += ["--hyp", settings.hyp]
+    command += ["--img", str(settings.image_size), "--batch", str(cell.batch)]
+    command += ["--epochs", str(settings.total_epochs), "--seed", str(settings.seed)]
+    command += ["--workers", str(settings.workers), "--device", settings.device]
+    command += ["--project", str(run_folder.parent), "--name", run_folder.name, "--exist-ok"]
+    return [*command, *VARIANTS[cell.variant].flags]
+
+
+def external_command(
+    settings: Settings, external: External, turn: Turn, run_folder: Path
+) -> list[str]:
+    """The external's words with what is known of the cell filled in."""
+    return _filled(external.command, settings, turn, run_folder)
+
+
+def _filled(words: Sequence[str], settings: Settings, turn: Turn, run_folder: Path) -> list[str]:
+    values = {
+        "{batch}": str(turn.cell.batch),
+        "{img}": str(settings.image_size),
+        "{epochs}": str(settings.total_epochs),
+        "{device}": settings.device,
+        "{folder}": str(run_folder),
+    }
+    filled = []
+    for word in words:
+        for name, value in values.items():
+            word = word.replace(name, value)
+        filled.append(word)
+    return filled
+
+
+def code_digest() -> str:
+    """Changes with any source file that training runs: a resumed comparison must not mix two."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    folders = [ROOT / name for name in ("backend", "models", "utils")]
+    paths = [ROOT / "train.py", ROOT / "val.py", *(p for f in folders for p in f.rglob("*.py"))]
+    for path in sorted(paths):
+        if "comparison" not in path.parts:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,60 @@
+"""The machine that a comparison ran on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+# They decide how many cores a framework uses, and on a GPU whether it rounds.
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_TF32_OVERRIDE",
+    "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION",
+)
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores, memory, system, GPUs and the variables that frameworks heed."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(pages / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "gpus": gpus(),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def processor() -> str:
+    """The processor's name where Linux tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def gpus() -> list[str]:
+    """Names of the GPUs that nvidia-smi lists."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    command = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
+def load() -> float | None:
+    """Processes that wanted a core over the last minute; None where the system does not say."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except OSError:
+        return None

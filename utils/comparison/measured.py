@@ -1,0 +1,149 @@
+"""One run as a JSON document: what it took, its epochs, and what it did.
+
+Before: `runner.py` ran it. After: `document.py` puts the runs of all cells together.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from utils.comparison.plan import VARIANTS, Turn
+from utils.comparison.runner import Outcome
+
+LOG_LINES = 15
+MAX_NOTES = 5
+Document = dict[str, Any]
+
+
+class ArrivingRows:
+    """When each row of a growing CSV file was first seen; call it again and again."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.arrivals: list[float] = []
+
+    def __call__(self) -> None:
+        if self._path is None or not self._path.exists():
+            return
+        rows = self._path.read_bytes().count(b"\n") - 1  # below the heading
+        self.arrivals += [time.monotonic()] * (rows - len(self.arrivals))
+
+    def epochs(self, warm_up: int) -> list[Document]:
+        """The seconds between rows: the first epoch, which holds the start-up, has none."""
+        gaps = zip(self.arrivals, self.arrivals[1:], strict=False)
+        return [
+            {"epoch": number, "counted": number >= warm_up, "seconds": end - start}
+            for number, (start, end) in enumerate(gaps, start=1)
+        ]
+
+
+def failed_run(turn: Turn, command: Sequence[str], reason: str) -> Document:
+    """The record of a run that gave no figures."""
+    return {
+        "cell": turn.cell.name,
+        "round": turn.round,
+        "command": list(command),
+        "failure": reason,
+        "log_tail": [],
+        "epochs": [],
+        "work": None,
+    }
+
+
+def describe_run(
+    turn: Turn, command: Sequence[str], outcome: Outcome, log: Path, epochs: list[Document]
+) -> Document:
+    """What is known of any run, an external trainer's too."""
+    return {
+        "cell": turn.cell.name,
+        "round": turn.round,
+        "command": list(command),
+        "failure": failure_of(outcome),
+        "log_tail": log_tail(log) if failure_of(outcome) else [],
+        "process_seconds": outcome.seconds,
+        "peak_host_mib": outcome.peak_host_mib,
+        "peak_device_mib": outcome.peak_device_mib,
+        "epochs": epochs,
+        "work": None,
+    }
+
+
+def failure_of(outcome: Outcome) -> str | None:
+    """Why a process gave no figures, None where it ended well."""
+    if outcome.timed_out:
+        return f"ended after {outcome.seconds:.0f} s, the limit of --timeout"
+    if outcome.exit_code < 0:
+        return f"ended by signal {-outcome.exit_code}"
+    return f"exit code {outcome.exit_code}" if outcome.exit_code else None
+
+
+def add_what_train_wrote(run: Document, turn: Turn, folder: Path, warm_up: int, log: Path) -> None:
+    """Complete the record of a run of train.py from its folder."""
+    try:
+        run["epochs"] = read_epochs(folder / "results.csv", warm_up)
+        written = json.loads((folder / "work.json").read_text(encoding="utf-8"))
+    except (OSError, KeyError, ValueError) as error:
+        run["failure"] = f"its files cannot be read: {error!r}"
+        return
+    for name in ("framework", "device", "work", "losses"):
+        run[name] = written[name]
+    if run["device"] == "cpu":
+        run["peak_device_mib"] = None
+    run["notes"] = notes(turn.cell.variant, log)
+
+
+def read_epochs(path: Path, warm_up: int) -> list[Document]:
+    """The rows of results.csv: seconds, their split, losses and metrics."""
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = [
+            {name.strip(): _finite(float(text)) for name, text in row.items()}
+            for row in csv.DictReader(file)
+        ]
+    return [
+        {
+            "epoch": number,
+            "counted": number >= warm_up,
+            "seconds": row["seconds/epoch"],
+            "stages": {
+                name: seconds for name, seconds in _part(row, "seconds").items() if name != "epoch"
+            },
+            "train": _part(row, "train"),
+            "val": _part(row, "val"),
+            "metrics": _part(row, "metrics"),
+        }
+        for number, row in enumerate(rows)
+    ]
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no NaN."""
+    return value if math.isfinite(value) else None
+
+
+def _part(row: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """The columns "prefix/name" by name."""
+    start = prefix + "/"
+    return {name.removeprefix(start): row[name] for name in row if name.startswith(start)}
+
+
+def notes(variant: str, log: Path) -> list[str]:
+    """Lines of the log that name an option of the variant: they say what really ran."""
+    flags = [flag.lstrip("-") for flag in VARIANTS[variant].flags if flag.startswith("--")]
+    if not flags:
+        return []
+    names = "|".join(re.escape(flag).replace(r"\-", "[-_ ]") for flag in flags)
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    found = (line.strip() for line in lines if re.search(rf"\b({names})\b", line))
+    return list(dict.fromkeys(found))[:MAX_NOTES]
+
+
+def log_tail(log: Path) -> list[str]:
+    """The last lines that a run printed."""
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]

@@ -1,0 +1,22 @@
+"""compare.json, compare.md and compare.html: whole or as before, after every run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from utils.atomic import atomic_text_file
+from utils.comparison.measured import Document
+from utils.comparison.report_html import html_page
+from utils.comparison.report_markdown import markdown
+
+
+def write_reports(document: Document, folder: Path) -> None:
+    """Write all three into the folder of the comparison."""
+    for name, text in (
+        ("compare.json", json.dumps(document, indent=1)),
+        ("compare.md", markdown(document)),
+        ("compare.html", html_page(document)),
+    ):
+        with atomic_text_file(folder / name) as file:
+            file.write(text)

@@ -1,0 +1,268 @@
+"""compare.py's flags as one checked object, and that object as JSON for --resume.
+
+Before: the command line. After: `plan.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from backend.select import FRAMEWORKS
+from utils.atomic import atomic_text_file
+from utils.command import new_parser
+from utils.comparison.plan import ABLATION, PLAIN, VARIANTS, known_variant
+from utils.environments import ROOT
+from utils.errors import UserError
+from utils.installation import python_of
+
+FILE = "settings.json"
+
+
+@dataclass(frozen=True)
+class External:
+    """Another trainer: a command and, where it writes one, its file of a row an epoch."""
+
+    name: str
+    command: tuple[str, ...]
+    results: str = ""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a comparison runs."""
+
+    data: str
+    cfg: str
+    weights: str
+    hyp: str
+    image_size: int
+    batches: tuple[int, ...]
+    epochs: int
+    warm_up_epochs: int
+    rounds: int
+    backends: tuple[str, ...]
+    variants: tuple[str, ...]
+    device: str
+    workers: int
+    seed: int
+    timeout_minutes: float
+    pythons: dict[str, str]
+    externals: tuple[External, ...]
+    allow_unequal: bool
+
+    def __post_init__(self) -> None:
+        for flag, value, lowest in (
+            ("--img", self.image_size, 32),
+            ("--batch", min(self.batches), 1),
+            ("--epochs", self.epochs, 1),
+            ("--warm-up-epochs", self.warm_up_epochs, 0),
+            ("--rounds", self.rounds, 1),
+            ("--workers", self.workers, 0),
+            ("--seed", self.seed, 0),
+        ):
+            if value < lowest:
+                raise UserError(f"{flag} {value}; a whole number from {lowest} up is needed")
+        if not self.timeout_minutes > 0:
+            raise UserError(f"--timeout {self.timeout_minutes}; a number above 0 is needed")
+        for variant in self.variants:
+            known_variant(variant)
+        for flag, values in (
+            ("--batch", self.batches),
+            ("--backends", self.backends),
+            ("--variants", self.variants),
+            ("--external", tuple(external.name for external in self.externals)),
+        ):
+            if len(set(values)) != len(values):
+                raise UserError(f"{flag}: {', '.join(map(str, values))} names one of them twice")
+
+    @property
+    def total_epochs(self) -> int:
+        return self.warm_up_epochs + self.epochs
+
+    def save(self, folder: Path) -> None:
+        """Into the output folder, for --resume."""
+        with atomic_text_file(folder / FILE) as file:
+            json.dump(asdict(self), file, indent=1)
+
+
+def load_settings(folder: Path) -> Settings:
+    """The settings of a comparison that was begun; UserError where there is none."""
+    try:
+        document = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        externals = tuple(
+            External(row["name"], tuple(row["command"]), row["results"])
+            for row in document.pop("externals")
+        )
+        for name in ("batches", "backends", "variants"):
+            document[name] = tuple(document[name])
+        return Settings(**document, externals=externals)
+    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise UserError(
+            f"--resume {folder}: no comparison that was begun there ({error!r}); name the folder "
+            "that compare.py printed, as runs/compare/exp"
+        ) from error
+
+
+def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path | None, Path]:
+    """Read the command line, by default sys.argv.
+
+    Returns:
+        The settings, the folder of --resume (None for a new comparison), and --project/--name.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    flags = _parser().parse_args(arguments)
+    if flags.resume is not None:
+        if len(arguments) > (1 if arguments[0].startswith("--resume=") else 2):
+            raise UserError(
+                "--resume takes every setting from the folder it names; leave out the other flags"
+            )
+        return load_settings(flags.resume), flags.resume, flags.resume
+    if flags.nproc != 1:
+        raise UserError(
+            f"--nproc {flags.nproc}: train.py does not run in several processes yet; leave the "
+            "flag out, or give 1"
+        )
+    return _settings(flags), None, flags.project / flags.name
+
+
+def _parser() -> Any:
+    parser = new_parser("compare.py", "Compare the epoch times of OneFlow and PyTorch.")
+    add = parser.add_argument
+    add("--data", default="shapes", metavar="D", help="dataset YAML, or 'shapes', the built-in one")
+    add("--cfg", default="models/yolov5n.yaml", metavar="F", help="model YAML")
+    add("--weights", default="", metavar="F", help="to start from; '' draws them from the seed")
+    add("--hyp", default="", metavar="F", help="hyper-parameter YAML; '' for train.py's own")
+    add("--img", dest="image_size", type=int, default=320, metavar="PX", help="long side")
+    add("--batch", default="8,16,32", metavar="N,N", help="images a batch")
+    add("--epochs", type=int, default=2, metavar="N", help="epochs that are counted, in each run")
+    add("--warm-up-epochs", type=int, default=1, metavar="N",
+        help="epochs before them that are not counted")  # fmt: skip
+    add("--rounds", type=int, default=2, metavar="N", help="runs of every cell, A B A B")
+    add("--backends", default=",".join(FRAMEWORKS), metavar="B,B", help="the first is compared to")
+    add("--variants", default=PLAIN, metavar="V,V", help=f"of {', '.join(VARIANTS)}")
+    add("--ablate", action="store_true", help="instead of --variants: each option on and off, one "
+        "at a time, on one backend")  # fmt: skip
+    add("--nproc", type=int, default=1, metavar="N", help="processes a run: 1 so far")
+    add("--device", default="", help="cpu, 0 for the first GPU; '' takes a GPU if there is one")
+    add("--workers", type=int, default=8, metavar="N", help="loader processes, at most the cores")
+    add("--seed", type=int, default=0, help="of weights, order and augmentation")
+    add("--timeout", type=float, default=60, metavar="MIN", help="minutes after which a run fails")
+    add("--python", action="append", default=[], metavar="BACKEND=PATH",
+        help="interpreter of a backend; else .venv/BACKEND/bin/python")  # fmt: skip
+    add("--external", action="append", default=[], metavar="NAME=COMMAND",
+        help="another trainer; {batch} {img} {epochs} {device} {folder} are filled in")  # fmt: skip
+    add("--external-results", action="append", default=[], metavar="NAME=FILE",
+        help="its file of one row an epoch, below a heading")  # fmt: skip
+    add("--allow-unequal", action="store_true", help="mark figures of unequal work, not refuse")
+    add("--project", type=Path, default=Path("runs/compare"), metavar="P", help="folder of these")
+    add("--name", default="exp", metavar="N", help="folder of this one inside the project")
+    add("--resume", type=Path, metavar="FOLDER", help="continue the comparison in this folder")
+    return parser
+
+
+def _settings(flags: Any) -> Settings:
+    backends = _names(flags.backends)
+    for name in backends:
+        if name not in FRAMEWORKS:
+            raise UserError(f"--backends {name}: unknown; accepted: {', '.join(FRAMEWORKS)}")
+    if flags.ablate and (len(backends) > 1 or flags.variants != PLAIN):
+        raise UserError("--ablate takes one backend, as --backends torch, and no --variants")
+    return Settings(
+        data=flags.data,
+        cfg=flags.cfg,
+        weights=flags.weights,
+        hyp=flags.hyp,
+        image_size=flags.image_size,
+        batches=_batches(flags.batch),
+        epochs=flags.epochs,
+        warm_up_epochs=flags.warm_up_epochs,
+        rounds=flags.rounds,
+        backends=backends,
+        variants=ABLATION if flags.ablate else _names(flags.variants),
+        device=flags.device,
+        workers=flags.workers,
+        seed=flags.seed,
+        timeout_minutes=flags.timeout,
+        pythons=find_pythons(backends, flags.python),
+        externals=_externals(flags),
+        allow_unequal=flags.allow_unequal,
+    )
+
+
+def find_pythons(backends: Sequence[str], given: Sequence[str]) -> dict[str, str]:
+    """Interpreter by backend; UserError for one that is not there."""
+    named = _by_name("--python", given)
+    for name in named.keys() - set(backends):
+        raise UserError(f"--python {name}=...: {name} is not among --backends")
+    found = {}
+    for backend in backends:
+        path = Path(named.get(backend) or python_of(ROOT / ".venv" / backend))
+        if not path.is_file():
+            raise UserError(
+                f"no Python for {backend} at {path}: make setup BACKEND={backend}, name one by "
+                f"--python {backend}=PATH, or leave {backend} out of --backends"
+            )
+        found[backend] = str(path)
+    return found
+
+
+def _externals(flags: Any) -> tuple[External, ...]:
+    results = _by_name("--external-results", flags.external_results)
+    commands = _by_name("--external", flags.external)
+    for name in results.keys() - commands.keys():
+        raise UserError(f"--external-results {name}=...: no --external {name}=COMMAND")
+    several = len(_batches(flags.batch)) > 1
+    for name, command in commands.items():
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name in FRAMEWORKS:
+            raise UserError(
+                f"--external {name}=...: a name of letters, digits, '.', '_' and '-' that is no "
+                "backend's is needed"
+            )
+        if several and "{batch}" not in command:
+            raise UserError(
+                f"--external {name}=...: write {{batch}} where the command takes the batch size, "
+                "or give a single --batch"
+            )
+    return tuple(
+        External(name, _words(name, command), results.get(name, ""))
+        for name, command in commands.items()
+    )
+
+
+def _words(name: str, command: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(command))
+    except ValueError as error:
+        raise UserError(f"--external {name}={command}: {error}") from error
+    if not words:
+        raise UserError(f"--external {name}=: a command is needed")
+    return words
+
+
+def _by_name(flag: str, values: Sequence[str]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    for value, (name, equals, rest) in zip(values, pairs, strict=True):
+        if not (name and equals and rest):
+            raise UserError(f"{flag} {value!r}; NAME=... is needed")
+    found = {name: rest for name, _, rest in pairs}
+    if len(found) < len(pairs):
+        raise UserError(f"{flag} names one of {', '.join(found)} twice")
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(","))
+
+
+def _batches(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise UserError(f"--batch {text}; whole numbers are needed, as 8,16,32") from None

@@ -1,0 +1,86 @@
+"""Medians with their range, ratios pair by pair, and whether a ratio says anything.
+
+Before: `measured.py`. After: `document.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from utils.comparison.measured import Document
+
+MIN_PAIRS = 3
+MIN_ROUNDS = 2
+SLOWER, FASTER = "slower", "faster"
+NO_DIFFERENCE = "no difference beyond noise"
+TOO_FEW = "too few pairs to tell"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, smallest and largest of some figures."""
+
+    median: float
+    min: float
+    max: float
+    count: int
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """None for no values."""
+    if not values:
+        return None
+    return Spread(statistics.median(values), min(values), max(values), len(values))
+
+
+def counted_epochs(run: Document) -> list[Document]:
+    """The epochs after the warm-up."""
+    return [epoch for epoch in run["epochs"] if epoch["counted"]]
+
+
+def epoch_ratios(reference: Sequence[Document], candidate: Sequence[Document]) -> list[float]:
+    """Candidate's seconds by reference's, of the same epoch of the same round: the same batches.
+
+    Args:
+        reference, candidate: runs of two cells.
+    """
+    left, right = _epoch_seconds(reference), _epoch_seconds(candidate)
+    return [right[key] / left[key] for key in left if key in right]
+
+
+def _epoch_seconds(runs: Sequence[Document]) -> dict[tuple[int, int], float]:
+    return {
+        (run["round"], epoch["epoch"]): epoch["seconds"]
+        for run in runs
+        for epoch in counted_epochs(run)
+    }
+
+
+def process_ratios(reference: Sequence[Document], candidate: Sequence[Document]) -> list[float]:
+    """Candidate's whole process by reference's, of the same round."""
+    left = {run["round"]: run["process_seconds"] for run in reference}
+    right = {run["round"]: run["process_seconds"] for run in candidate}
+    return [right[number] / left[number] for number in left if number in right]
+
+
+def verdict(ratios: Sequence[float], rounds: int) -> str:
+    """What the ratios of pairs say.
+
+    A difference counts when a ratio of 1 lies outside the range of the pairs, widened on either
+    side by half its width (on a logarithmic scale): for normal noise that is two standard
+    deviations of a single pair. Epochs of one process share its luck, so one round never counts.
+
+    Args:
+        ratios: candidate by reference, a pair each.
+        rounds: that they come from.
+    """
+    if len(ratios) < MIN_PAIRS or rounds < MIN_ROUNDS:
+        return TOO_FEW
+    low, high = math.log(min(ratios)), math.log(max(ratios))
+    margin = (high - low) / 2
+    if low - margin > 0:
+        return SLOWER
+    return FASTER if high + margin < 0 else NO_DIFFERENCE

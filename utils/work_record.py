@@ -1,0 +1,66 @@
+"""What a training run did, as work.json in its folder, so that equal work can be told.
+
+Before: `train.py`, batch by batch. After: `utils/comparison/equality.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utils.atomic import atomic_text_file
+from utils.data.batch import Batch
+
+SCHEMA = 1
+# Of a batch's pixels every so many are hashed: 80 MB of them whole would take as long as a step on
+# a GPU. A prime, so that all columns, rows and channels are met.
+PIXEL_STRIDE = 1021
+
+
+class WorkRecord:
+    """A hash of the batches in their order."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha1(usedforsecurity=False)
+        self._batches = 0
+
+    def add_batch(self, batch: Batch) -> None:
+        """Take in a batch that was trained on."""
+        self._batches += 1
+        self._hash.update(repr(batch.images.shape).encode())
+        for array in (batch.images.reshape(-1)[::PIXEL_STRIDE], batch.sample_indices,
+                      *batch.targets):  # fmt: skip
+            self._hash.update(array.tobytes())
+
+    def write(
+        self,
+        path: Path,
+        framework: str,
+        device: str,
+        work: Mapping[str, Any],
+        losses: Sequence[np.ndarray],
+    ) -> None:
+        """Write work.json.
+
+        Args:
+            path: of the file.
+            framework: version and device in words.
+            device: "cpu", "cuda:0".
+            work: what must be the same in runs whose times are compared, by name.
+            losses: (3,) each, box, objectness and classification of the first batches.
+        """
+        batches = {"batches": self._batches, "batches_sha1": self._hash.hexdigest()}
+        document = {
+            "schema": SCHEMA,
+            "framework": framework,
+            "device": device,
+            "work": {**batches, **work},
+            "losses": [[float(f"{loss:.9g}") for loss in row] for row in losses],
+        }
+        with atomic_text_file(path) as file:
+            json.dump(document, file, indent=1)
