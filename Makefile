@@ -3,6 +3,11 @@ DEMO_torch := --hyp data/hyps/hyp.demo.yaml --img 160 --batch 16 --epochs 60
 DEMO_oneflow := --hyp data/hyps/hyp.demo.yaml --img 128 --batch 16 --epochs 16
 DEMO_common := --data shapes --cfg models/yolov5n.yaml --weights '' --name demo
 
+# Both backends side by side; about ten minutes on two cores that do nothing else.
+COMPARE := --data shapes --cfg models/yolov5n.yaml --img 96 --batch 8,16 --epochs 2 \
+	--variants plain,fused
+COMPARE_ARGS ?=
+
 # Any Python from 3.8 on; it only finds or makes those that the backends run in.
 PYTHON ?= python3
 # Empty means both for `make setup`, torch for `make demo`.
@@ -11,10 +16,11 @@ export PYTEST_ARGS
 
 DEMO_BACKEND = $(or $(BACKEND),torch)
 
-.PHONY: help setup demo test lint bench bench-gpu clean
+.PHONY: help setup demo compare test lint bench bench-gpu clean
 
 help:
 	@echo 'make demo [BACKEND=oneflow]    train and validate YOLOv5n on the built-in dataset'
+	@echo 'make compare [COMPARE_ARGS=...]  time both backends on equal work; a table and a page'
 	@echo 'make test [PYTEST_ARGS=...]    run the tests on both backends'
 	@echo 'make lint                      run ruff and mypy'
 	@echo 'make bench [BACKEND=oneflow]   time every fast path beside its plain one, about 10 minutes'
@@ -30,6 +36,10 @@ demo:
 	@$(PYTHON) -m utils.environments $(DEMO_BACKEND)
 	@.venv/$(DEMO_BACKEND)/bin/python train.py --backend $(DEMO_BACKEND) \
 		$(DEMO_common) $(DEMO_$(DEMO_BACKEND))
+
+compare:
+	@$(PYTHON) -m utils.environments
+	@.venv/torch/bin/python compare.py $(COMPARE) $(COMPARE_ARGS)
 
 test:
 	@$(PYTHON) -m utils.suites

@@ -7,7 +7,11 @@ import pytest
 import backend
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 
-COMPARISONS = ["parity/test_backends_agree.py", "parity/test_parity_command.py"]
+COMPARISONS = [
+    "parity/test_backends_agree.py",
+    "parity/test_parity_command.py",
+    "train/test_compare_backends.py",
+]
 
 
 # They run both backends in processes of their own, so one of the two suites is enough.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,15 +90,21 @@ def _run_external(settings: Settings, turn: Turn, run_folder: Path) -> Document:
 def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]:
     """train.py as a user would start it."""
     cell = turn.cell
-    command = [settings.pythons[cell.side], str(ROOT / "train.py"), "--backend", cell.side]
+    python, script = from_here(settings.pythons[cell.side]), from_here(str(ROOT / "train.py"))
+    command = [python, script, "--backend", cell.side]
     command += ["--data", settings.data, "--cfg", settings.cfg, "--weights", settings.weights]
     if settings.hyp:
         command += ["--hyp", settings.hyp]
     command += ["--img", str(settings.image_size), "--batch", str(cell.batch)]
     command += ["--epochs", str(settings.total_epochs), "--seed", str(settings.seed)]
     command += ["--workers", str(settings.workers), "--device", settings.device]
-    command += ["--project", str(run_folder.parent), "--name", run_folder.name, "--exist-ok"]
-    return [*command, *VARIANTS[cell.variant].flags]
+    command += ["--project", from_here(str(run_folder.parent)), "--name", run_folder.name]
+    return [*command, "--exist-ok", *VARIANTS[cell.variant].flags]
+
+
+def from_here(path: str) -> str:
+    """Relative to the working folder where the path lies inside: as one would type it."""
+    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
 
 
 def external_command(

@@ -39,8 +39,9 @@ p { margin: .4rem 0 .8rem; }
 .pairs .ratio { font-size: 1.5rem; font-weight: 700; line-height: 1.2; display: block;
   font-variant-numeric: tabular-nums; }
 .pairs .verdict { font-weight: 600; }
-.bars { display: grid; grid-template-columns: max-content minmax(6rem, 1fr) max-content;
+.bars { display: grid; grid-template-columns: 11rem minmax(6rem, 1fr) 6rem;
   gap: .35rem .8rem; align-items: center; margin: 0; }
+.bars .label { overflow-wrap: anywhere; }
 .bars .value { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 svg { display: block; width: 100%; overflow: visible; }
 .bars svg { height: 1.25rem; }
@@ -69,16 +70,18 @@ pre { background: var(--panel); padding: .7rem .9rem; border-radius: .5rem; font
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: 0; }
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 @media (max-width: 44rem) {
-  .bars { grid-template-columns: 1fr max-content; gap: 0 .6rem; }
-  .bars .label { grid-column: 1; } .bars .value { grid-column: 2; grid-row: auto; }
+  .bars { grid-template-columns: 1fr max-content; gap: 0 .6rem; grid-auto-flow: row dense; }
+  .bars .label { grid-column: 1; } .bars .label { overflow-wrap: anywhere; }
+.bars .value { grid-column: 2; }
   .bars .bar { grid-column: 1 / -1; margin-bottom: .6rem; }
-  .bars .label { order: 0; }
   table, tbody, tr, td { display: block; } thead { display: none; }
   tr { background: var(--panel); border-radius: .5rem; padding: .5rem .8rem; margin: .6rem 0; }
   td, td:nth-child(-n+2) { border: 0; padding: .1rem 0; display: flex;
     justify-content: space-between; gap: 1rem; text-align: right; }
   td::before { content: attr(data-label); color: var(--soft); text-align: left; }
   td:empty { display: none; }
+  td:nth-child(-n+3) { display: inline; font-weight: 700; }
+  td:nth-child(-n+3)::before { content: ""; } td:nth-child(3)::before { content: "batch "; }
   dl { grid-template-columns: 1fr; } dd { margin-bottom: .4rem; }
 }
 """

@@ -96,7 +96,7 @@ class Pair(NamedTuple):
     def by_design(self) -> set[str]:
         """Names in work.json in which the two are meant to differ."""
         variants = {self.reference.variant, self.candidate.variant}
-        if len(variants) == 1:
+        if len(variants) == 1 or self.candidate.external:
             return set()
         return set().union(*(VARIANTS[name].by_design for name in variants))
 

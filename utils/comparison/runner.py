@@ -28,7 +28,7 @@ class Outcome:
         exit_code: negative for the number of the signal that ended it.
         timed_out: it was ended because it took too long.
         seconds: from its start to its end.
-        peak_host_mib: of its largest process.
+        peak_host_mib: of its largest process, as seen every POLL_SECONDS.
         peak_device_mib: that the GPU's used memory rose; None where nvidia-smi is not there.
     """
 
@@ -68,10 +68,11 @@ def run_process(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        memory = PeakMemory(process.pid)
         try:
-            ended = _wait(process, start + timeout, watch)
-            timed_out = ended is None
-            exit_code, peak_kib = ended or _end(process, signal.SIGTERM)
+            timed_out = not _wait(process, start + timeout, (memory, watch))
+            if timed_out:
+                _end(process, signal.SIGTERM)
         except BaseException:
             _end(process, signal.SIGINT)
             raise
@@ -80,34 +81,52 @@ def run_process(
         watch()
     peak_device = rise(samples)
     samples.unlink(missing_ok=True)
-    return Outcome(exit_code, timed_out, seconds, peak_kib / 1024, peak_device)
+    return Outcome(process.returncode, timed_out, seconds, memory.kib / 1024, peak_device)
 
 
 def _wait(
-    process: subprocess.Popen[bytes], deadline: float, watch: Callable[[], None]
-) -> tuple[int, int] | None:
-    """Exit code and peak memory in KiB (Linux's unit), or None at the deadline."""
-    while time.monotonic() < deadline:
-        # Popen's own wait would drop the peak memory.
-        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return process.returncode, usage.ru_maxrss
-        watch()
+    process: subprocess.Popen[bytes], deadline: float, watchers: Sequence[Callable[[], None]]
+) -> bool:
+    """Whether the process ended before the deadline."""
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            return False
+        for look in watchers:
+            look()
         time.sleep(POLL_SECONDS)
-    return None
+    return True
 
 
-def _end(process: subprocess.Popen[bytes], first: signal.Signals) -> tuple[int, int]:
+def _end(process: subprocess.Popen[bytes], first: signal.Signals) -> None:
     """Ask the whole group to end, then make it."""
-    ended = None
-    if process.returncode is None:
-        _signal_group(process, first)
-        ended = _wait(process, time.monotonic() + SECONDS_TO_END, lambda: None)
+    _signal_group(process, first)
+    _wait(process, time.monotonic() + SECONDS_TO_END, ())
     _signal_group(process, signal.SIGKILL)
-    while ended is None and process.returncode is None:
-        ended = _wait(process, time.monotonic() + SECONDS_TO_END, lambda: None)
-    return ended or (process.returncode, 0)
+    process.wait()
+
+
+class PeakMemory:
+    """The largest resident size, in KiB, that a process or one it started has had; Linux only.
+
+    The peak that `wait4` reports would not do: a process inherits it from the one that started it.
+    """
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self.kib = 0
+
+    def __call__(self) -> None:
+        """Look again."""
+        pending = [self._process]
+        while pending:
+            folder = Path("/proc", str(pending.pop()))
+            # It may have ended meanwhile.
+            with contextlib.suppress(OSError):
+                lines = Path(folder, "status").read_text(encoding="utf-8").splitlines()
+                peaks = [int(line.split()[1]) for line in lines if line.startswith("VmHWM:")]
+                self.kib = max([self.kib, *peaks])
+                children = Path(folder, "task", folder.name, "children").read_text()
+                pending += map(int, children.split())
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

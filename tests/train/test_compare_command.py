@@ -1,0 +1,202 @@
+"""compare.py as a user runs it, over stand-ins for train.py; one test trains on both backends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import compare
+from tests.stub_trainer import write_stub
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run compare.py with stubs in tmp_path; returns exit code, printed text and compare.json."""
+    monkeypatch.setattr("signal.signal", lambda *arguments: None)
+
+    def run(*flags, name="exp"):
+        arguments = [*map(str, flags)]
+        if "--resume" not in arguments:
+            arguments = [*common_flags(tmp_path), "--name", name, *arguments]
+        monkeypatch.setattr("sys.argv", ["compare.py", *arguments])
+        with pytest.raises(SystemExit) as end:
+            compare.run_command(compare.main)
+        printed = capsys.readouterr()
+        path = tmp_path / "out" / name / "compare.json"
+        document = json.loads(path.read_text()) if path.exists() else None
+        return end.value.code, printed.out + printed.err, document
+
+    return run
+
+
+def common_flags(folder):
+    pythons = [f"--python={name}={folder / name}-python" for name in ("torch", "oneflow")]
+    return [*pythons, "--batch=8", "--project", str(folder / "out")]
+
+
+def stubs(folder, torch=None, oneflow=None):
+    write_stub(folder, "torch", [9.0, 1.0, 1.1], **(torch or {}))
+    write_stub(folder, "oneflow", [40.0, 4.0, 4.4], **(oneflow or {}))
+
+
+def test_equal_work_is_compared_pair_by_pair(run, tmp_path):
+    stubs(tmp_path)
+    code, printed, document = run("--variants", "plain,fused")
+    assert code == 0, printed
+    assert (document["schema"], document["status"]) == (1, "complete")
+    cell = document["cells"][1]
+    assert cell["name"] == "oneflow-plain-b8"
+    assert cell["seconds_per_epoch"] == {"median": 4.2, "min": 4.0, "max": 4.4, "count": 4}
+    # 100 images in an epoch of which a tenth is validation.
+    assert cell["images_per_second"] == pytest.approx((100 / 3.6 + 100 / 3.96) / 2)
+    assert cell["stages"]["other"] == pytest.approx(4.2 * 0.2)
+    assert cell["peak_host_mib"] > 1 and cell["peak_device_mib"] is None
+    pair = document["pairs"][0]
+    assert (pair["candidate"], pair["reference"]) == ("oneflow-plain-b8", "torch-plain-b8")
+    assert pair["ratios"] == pytest.approx([4.0] * 4) and pair["verdict"] == "slower"
+    fused = document["pairs"][2]
+    assert fused["candidate"] == "torch-fused-b8" and fused["unequal"] == []
+    assert fused["verdict"] == "no difference beyond noise"
+    assert "4.00 times the time (4.00 to 4.00 in 4 pairs of epochs): slower" in printed
+    assert "\033" not in printed  # not a terminal
+    assert document["cells"][2]["notes"] == [
+        "--bbox_iou_optim: the plain path is used",
+        "--multi_tensor_optimizer: the plain path is used",
+    ]
+    markdown = (tmp_path / "out" / "exp" / "compare.md").read_text()
+    assert "| oneflow | plain | 8 | 4.20 | 4.00 to 4.40 |" in markdown
+    assert not list((tmp_path / "out" / "exp").rglob("weights"))
+
+
+def test_unequal_work_is_refused_with_the_list_of_differences(run, tmp_path):
+    stubs(tmp_path, oneflow={"work": {"tf32": True, "batches_sha1": "other"}})
+    code, printed, document = run()
+    assert code == 2
+    assert "tf32: absent in torch-plain-b8 round 1, True in oneflow-plain-b8 round 1" in printed
+    assert "batches_sha1: 8 in" in printed and "--allow-unequal" in printed
+    assert document["status"] == "refused" and document["pairs"][0]["ratio"] is None
+    assert len(document["cells"][0]["runs"]) == 1  # no further runs for nothing
+
+
+def test_unequal_work_is_marked_in_every_report_where_it_is_allowed(run, tmp_path):
+    stubs(tmp_path, oneflow={"work": {"tf32": True}})
+    code, printed, document = run("--allow-unequal")
+    assert code == 0
+    assert document["pairs"][0]["ratio"]["median"] == pytest.approx(4.0)
+    assert "slower; UNEQUAL WORK" in printed
+    row = next(line for line in printed.splitlines() if line.startswith("oneflow  plain"))
+    assert row.endswith("unequal work")
+    for name in ("compare.md", "compare.html"):
+        text = (tmp_path / "out" / "exp" / name).read_text()
+        assert "UNEQUAL WORK: oneflow-plain-b8 against torch-plain-b8: tf32" in text
+
+
+def test_losses_that_diverge_are_told_first(run, tmp_path):
+    stubs(tmp_path, oneflow={"losses": [[0.1, 0.2, 0.3], [0.1, 0.1, 0.3]]})
+    _, printed, document = run()
+    assert document["pairs"][0]["losses"]["diverged"]
+    start = printed.index("LOSSES DIVERGE: oneflow-plain-b8 is 25.0% away from torch-plain-b8")
+    assert start < printed.index("Seconds per epoch")
+    markdown = (tmp_path / "out" / "exp" / "compare.md").read_text()
+    assert markdown.splitlines()[2].startswith("> **LOSSES DIVERGE")
+
+
+def test_a_cell_that_fails_is_told_and_the_rest_runs(run, tmp_path):
+    refuses = {"--bbox_iou_optim": "unrecognized arguments: --bbox_iou_optim"}
+    stubs(tmp_path, oneflow={"refuses": refuses})
+    code, printed, document = run("--variants", "plain,fused")
+    assert code == 1
+    assert "error: unrecognized arguments: --bbox_iou_optim" in printed
+    lengths = [len(cell["runs"]) for cell in document["cells"]]
+    assert lengths == [2, 2, 2, 1]  # a failed cell is not tried again
+    assert document["cells"][3]["failures"] == ["exit code 2"]
+    assert document["cells"][2]["seconds_per_epoch"]["count"] == 4
+
+
+def test_a_run_that_takes_too_long_fails(run, tmp_path):
+    stubs(tmp_path, oneflow={"sleeps": 60})
+    code, printed, document = run("--timeout", 0.01, "--rounds", 1)
+    assert code == 1
+    assert "the limit of --timeout" in document["cells"][1]["failures"][0]
+
+
+def test_a_resumed_comparison_keeps_what_is_done_and_tries_failures_again(run, tmp_path):
+    stubs(tmp_path, oneflow={"refuses": {"--backend": "out of memory"}})
+    assert run()[0] == 1
+    stubs(tmp_path, torch={"refuses": {"--backend": "must not run again"}})
+    code, printed, document = run("--resume", tmp_path / "out" / "exp")
+    assert code == 0, printed
+    kept = [line.split()[0] for line in printed.splitlines() if line.endswith("(kept)")]
+    assert kept == ["torch-plain-b8-round1", "torch-plain-b8-round2"]
+    assert document["pairs"][0]["ratio"]["count"] == 4
+
+
+def test_a_comparison_is_not_resumed_on_another_machine(run, tmp_path):
+    stubs(tmp_path)
+    run("--rounds", 1)
+    path = tmp_path / "out" / "exp" / "compare.json"
+    document = json.loads(path.read_text())
+    document["machine"]["processor"] = "Z80"
+    path.write_text(json.dumps(document))
+    code, printed, _ = run("--resume", tmp_path / "out" / "exp")
+    assert code == 2 and "processor was Z80" in printed
+
+
+def test_code_that_changed_in_between_is_unequal_work(run, tmp_path, monkeypatch):
+    stubs(tmp_path)
+    run("--rounds", 1)
+    (tmp_path / "out" / "exp" / "runs" / "oneflow-plain-b8-round1.json").unlink()
+    monkeypatch.setattr("utils.comparison.execution.code_digest", lambda: "changed")
+    code, printed, _ = run("--resume", tmp_path / "out" / "exp")
+    assert code == 2 and "code: " in printed and "changed in oneflow-plain-b8" in printed
+
+
+def test_another_trainer_is_timed_beside_and_marked(run, tmp_path):
+    stubs(tmp_path)
+    script = tmp_path / "tool.py"
+    script.write_text(
+        "import sys, time\n"
+        "with open(sys.argv[2], 'w', buffering=1) as file:\n"
+        "    print('epoch', file=file)\n"
+        "    for epoch in range(int(sys.argv[1])):\n"
+        "        time.sleep(0.15)\n"
+        "        print(epoch, file=file)\n"
+    )
+    tool = f"{sys.executable} {script} {{epochs}} {{folder}}/r.csv"
+    code, printed, document = run(
+        "--external", f"mine={tool}", "--external-results", "mine={folder}/r.csv",
+        "--external", f"whole={sys.executable} -c pass",
+    )  # fmt: skip
+    assert code == 0, printed
+    mine, whole = document["pairs"][1:]
+    assert (mine["measure"], whole["measure"]) == ("epoch", "process")
+    assert not mine["checked"] and not whole["checked"]
+    seconds = document["cells"][2]["seconds_per_epoch"]
+    assert seconds["count"] == 4 and 0.15 <= seconds["min"] < 5
+    assert printed.count("not checked for equal work") == 4  # two rows, two pairs
+
+
+def test_an_interrupt_keeps_what_was_measured_and_says_how_to_go_on(tmp_path):
+    stubs(tmp_path, oneflow={"sleeps": 100})
+    command = [sys.executable, "compare.py", *common_flags(tmp_path)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    record = tmp_path / "out" / "exp" / "compare.json"
+    deadline = time.monotonic() + 60
+    while not record.exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.3)  # into the run that sleeps
+    os.killpg(process.pid, signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, printed
+    assert f"--resume {tmp_path}/out/exp" in printed and "Traceback" not in printed
+    document = json.loads(record.read_text())
+    assert document["status"] == "interrupted"
+    assert document["cells"][0]["seconds_per_epoch"]["count"] == 2

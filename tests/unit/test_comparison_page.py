@@ -1,0 +1,191 @@
+"""compare.html as a browser shows it: the figures, the bars that stand for them, any screen."""
+
+import html.parser
+import json
+
+import pytest
+
+from tests.browser.chromium import chromium
+from utils.comparison.document import build_document
+from utils.comparison.plan import Cell
+from utils.comparison.report_html import html_page
+from utils.comparison.report_markdown import markdown
+from utils.comparison.settings import External, Settings
+
+SETTINGS = Settings(
+    data="shapes", cfg="models/yolov5n.yaml", weights="", hyp="", image_size=320, batches=(8, 16),
+    epochs=2, warm_up_epochs=1, rounds=2, backends=("torch", "oneflow"), variants=("plain",),
+    device="", workers=2, seed=0, timeout_minutes=60, pythons={}, allow_unequal=True,
+    externals=(External("<b>mine|", ("tool",)),),
+)  # fmt: skip
+MACHINE = {
+    "processor": "A <i>processor</i>", "cores": 2, "memory_gib": 8.0, "system": "Linux",
+    "gpus": [], "variables": {},
+}  # fmt: skip
+STAGES = {"data_wait": 0.5, "forward": 2.0, "loss": 0.5, "backward": 4.0, "validation": 1.0}
+SECONDS = {("torch", 8): 10.0, ("oneflow", 8): 40.0, ("torch", 16): 8.0, ("oneflow", 16): 30.0}
+ROWS = "[...document.querySelectorAll('[data-table=times] tbody tr')]"
+
+
+def make_run(cell, number):
+    seconds = SECONDS.get((cell.side, cell.batch), 5.0)
+    epochs = [
+        {
+            "epoch": epoch,
+            "counted": epoch > 0,
+            "seconds": seconds * (1 + 0.02 * epoch),
+            "stages": {name: share * seconds / 10 for name, share in STAGES.items()},
+            "train": {"box_loss": 0.1, "obj_loss": 0.02, "cls_loss": 0.03},
+            "val": {},
+            "metrics": {"mAP_0.5": 0.25, "mAP_0.5:0.95": 0.125},
+        }
+        for epoch in range(3)
+    ]
+    drift = 0.5 if (cell.side, cell.batch) == ("oneflow", 16) else 0.0
+    losses = [[0.2 / (1 + step), 0.1, 0.05 + drift * step] for step in range(12)]
+    run = {
+        "cell": cell.name, "round": number, "command": ["python", "train.py", "<script>"],
+        "failure": None, "log_tail": [], "process_seconds": 4 * seconds, "epochs": epochs,
+        "peak_host_mib": 100.0 * cell.batch, "peak_device_mib": None, "work": None,
+    }  # fmt: skip
+    if cell.external:
+        return {**run, "epochs": []}
+    work = {"precision": "float32", "train_images": 400, "tf32": cell.batch == 16 and drift > 0}
+    return {**run, "work": work, "losses": losses, "framework": f"{cell.side} 1.0", "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def document():
+    cells = [
+        Cell(side, variant, batch, external)
+        for batch in SETTINGS.batches
+        for side, variant, external in (
+            ("torch", "plain", False),
+            ("oneflow", "plain", False),
+            ("<b>mine|", "external", True),
+        )
+    ]
+    records = {cell: [make_run(cell, number) for number in (1, 2)] for cell in cells}
+    return build_document(SETTINGS, records, MACHINE, "complete", "2030-01-02")
+
+
+@pytest.fixture(scope="module")
+def page_file(document, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "compare.html"
+    path.write_text(html_page(document), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def page():
+    with chromium() as page:
+        yield page
+
+
+def width(page, cell, chart="epochs"):
+    """Of the coloured rectangles of a cell's bar, in pixels."""
+    return page.evaluate(
+        f"[...document.querySelectorAll('[data-chart={chart}] [data-cell=\"{cell}\"] rect')]"
+        ".reduce((sum, rect) => sum + rect.getBoundingClientRect().width, 0)"
+    )
+
+
+def test_the_figures_on_the_page_are_those_of_the_document(page, page_file, document):
+    page.open(page_file, 1100)
+    shown = page.evaluate(ROWS + ".map(row => [...row.cells].map(cell => cell.innerText))")
+    assert [row[:5] for row in shown[:2]] == [
+        ["torch", "plain", "8", "10.3", "10.2 to 10.4"],
+        ["oneflow", "plain", "8", "41.2", "40.8 to 41.6"],
+    ]
+    assert shown[2][0] == "<b>mine|" and shown[2][-1] == "not checked for equal work"
+    ratios = page.evaluate("[...document.querySelectorAll('.ratio')].map(e => e.innerText)")
+    expected = [f"{pair['ratio']['median']:.2f} ×" for pair in document["pairs"]]
+    assert ratios == expected and ratios[0] == "4.00 ×"
+    assert page.evaluate("document.querySelectorAll('b, i, script').length") == 0
+
+
+def test_bars_are_as_long_as_what_they_stand_for(page, page_file):
+    page.open(page_file, 1100)
+    longest = width(page, "oneflow-plain-b8")
+    assert longest > 300
+    for cell, share in (("torch-plain-b8", 10 / 40), ("oneflow-plain-b16", 30 / 40)):
+        assert width(page, cell) / longest == pytest.approx(share, rel=0.01)
+    stages = width(page, "torch-plain-b8", "stages") / width(page, "oneflow-plain-b8", "stages")
+    assert stages == pytest.approx(10 / 40, rel=0.01)
+    memory = width(page, "torch-plain-b8", "host-memory")
+    assert memory / width(page, "torch-plain-b16", "host-memory") == pytest.approx(0.5, rel=0.01)
+    lines = page.evaluate(
+        "[...document.querySelectorAll('polyline')].map(e => [e.dataset.cell, e.points.length])"
+    )
+    assert sorted(lines) == sorted(
+        [f"{side}-plain-b{batch}", 12] for side in ("torch", "oneflow") for batch in (8, 16)
+    )
+
+
+def test_divergence_and_unequal_work_come_first_and_in_red(page, page_file):
+    page.open(page_file, 1100)
+    first, second = page.evaluate(
+        "[...document.querySelectorAll('[role=alert]')].map(e => [e.innerText, "
+        "getComputedStyle(e).color, e.getBoundingClientRect().top])"
+    )
+    assert first[0].startswith("LOSSES DIVERGE: oneflow-plain-b16")
+    assert second[0].startswith("UNEQUAL WORK: oneflow-plain-b16") and "tf32" in second[0]
+    assert first[1] == "rgb(179, 22, 27)"
+    assert first[2] < page.evaluate("document.querySelector('h2').getBoundingClientRect().top")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("pixels", [390, 1100])
+def test_the_page_fits_its_screen_in_light_and_dark(page, page_file, pixels, dark):
+    page.open(page_file, pixels, dark=dark)
+    assert page.evaluate("document.scrollingElement.scrollWidth") == pixels
+    beyond = page.evaluate(
+        "[...document.querySelectorAll('body *')].filter(e => "
+        "e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert beyond == []
+    colours = "['color', 'backgroundColor'].map(name => getComputedStyle(document.body)[name])"
+    ink, paper = page.evaluate(colours)
+    bright = {"ink": sum_of(ink), "paper": sum_of(paper)}
+    assert (bright["ink"] > bright["paper"]) is dark
+    assert abs(bright["ink"] - bright["paper"]) > 400  # of 765
+    size = page.evaluate("parseFloat(getComputedStyle(document.querySelector('td')).fontSize)")
+    assert size >= 14
+
+
+def sum_of(colour):
+    return sum(int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(","))
+
+
+def test_the_page_asks_the_network_for_nothing(page, page_file):
+    page.open(page_file, 1100)
+    assert page.requested() == [page_file.resolve().as_uri()]
+    assert page.complaints() == []
+
+
+class Checker(html.parser.HTMLParser):
+    """Collects the tags that are open at the end, and addresses."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.addresses = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.addresses += [value for name, value in attributes if name in ("src", "href")]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_page_and_tables_are_well_formed_with_names_of_any_kind(document):
+    checker = Checker()
+    checker.feed(html_page(document))
+    assert checker.open == [] and checker.addresses == []
+    rows = [line for line in markdown(document).splitlines() if line.startswith("| &lt;b>mine")]
+    assert rows and all("mine\\|" in row for row in rows)
+    json.dumps(document, allow_nan=False)

@@ -1,0 +1,109 @@
+"""What a comparison consists of, and the flags that say so."""
+
+import pytest
+
+from utils.comparison.plan import VARIANTS, Cell, Pair, make_cells, make_pairs, turns
+from utils.comparison.settings import load_settings, parse_flags
+from utils.errors import UserError
+
+
+@pytest.fixture
+def flags(tmp_path):
+    """Those that every comparison of this file has."""
+    python = tmp_path / "python"
+    python.touch()
+    return ["--python", f"torch={python}", "--python", f"oneflow={python}"]
+
+
+def test_runs_take_turns_backend_by_backend_and_round_by_round():
+    cells = make_cells(["torch", "oneflow"], ["plain", "fused"], [8, 16], ["mine"])
+    order = [turn.name for turn in turns(cells, 2)]
+    once = [
+        "torch-plain-b8", "oneflow-plain-b8", "torch-fused-b8", "oneflow-fused-b8",
+        "mine-external-b8",
+        "torch-plain-b16", "oneflow-plain-b16", "torch-fused-b16", "oneflow-fused-b16",
+        "mine-external-b16",
+    ]  # fmt: skip
+    assert order == [f"{name}-round{number}" for number in (1, 2) for name in once]
+
+
+def test_pairs_hold_one_thing_at_a_time_against_its_reference():
+    cells = make_cells(["torch", "oneflow"], ["plain", "fused"], [8, 16], ["mine"])
+    found = {f"{pair.candidate.name}/{pair.reference.name}" for pair in make_pairs(cells)}
+    assert found == {
+        f"{names.format(batch)}"
+        for batch in (8, 16)
+        for names in (
+            "oneflow-plain-b{0}/torch-plain-b{0}",
+            "oneflow-fused-b{0}/torch-fused-b{0}",
+            "torch-fused-b{0}/torch-plain-b{0}",
+            "oneflow-fused-b{0}/oneflow-plain-b{0}",
+            "mine-external-b{0}/torch-plain-b{0}",
+        )
+    }
+
+
+def test_variants_may_differ_in_what_their_flags_change_and_backends_in_nothing():
+    across = Pair(Cell("torch", "bf16", 8), Cell("oneflow", "bf16", 8))
+    variant = Pair(Cell("torch", "plain", 8), Cell("torch", "bf16", 8))
+    fused = Pair(Cell("torch", "plain", 8), Cell("torch", "fused", 8))
+    assert across.by_design == set()
+    assert variant.by_design == {"precision", "settings.amp"}
+    assert fused.by_design == {"settings.bbox_iou_optim", "settings.multi_tensor_optimizer"}
+
+
+def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_path):
+    settings, resumed, folder = parse_flags([
+        *flags, "--batch", "4,8", "--variants", "plain,fused", "--external",
+        "mine=tool 'a b' --batch {batch}", "--external-results", "mine={folder}/r.csv",
+        "--project", str(tmp_path), "--name", "one",
+    ])  # fmt: skip
+    assert (resumed, folder) == (None, tmp_path / "one")
+    assert (settings.batches, settings.backends) == ((4, 8), ("torch", "oneflow"))
+    assert settings.externals[0].command == ("tool", "a b", "--batch", "{batch}")
+    assert settings.total_epochs == 3
+    settings.save(tmp_path)
+    assert load_settings(tmp_path) == settings
+    assert parse_flags(["--resume", str(tmp_path)]) == (settings, tmp_path, tmp_path)
+
+
+def test_ablation_has_the_plain_run_and_each_option_alone(flags):
+    settings, _, _ = parse_flags([*flags[:2], "--backends", "torch", "--ablate"])
+    assert settings.variants[0] == "plain"
+    assert set(settings.variants) == VARIANTS.keys() - {"fused"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--nproc", "2"], "does not run in several processes yet"),
+        (["--batch", "8,x"], "--batch 8,x"),
+        (["--batch", "8,8"], "twice"),
+        (["--batch", "0"], "--batch 0"),
+        (["--epochs", "0"], "--epochs 0"),
+        (["--rounds", "0"], "--rounds 0"),
+        (["--variants", "plain,fastest"], "accepted: plain, fused"),
+        (["--backends", "torch,jax"], "--backends torch,jax|--backends jax"),
+        (["--ablate"], "--ablate takes one backend"),
+        (["--python", "oneflow=/absent"], "names one of torch, oneflow twice"),
+        (["--external", "mine"], "NAME=... is needed"),
+        (["--external", "torch=tool {batch}"], "no backend's"),
+        (["--external", "a/b=tool {batch}"], "letters"),
+        (["--external", "mine=tool"], "{batch}"),
+        (["--external", "mine=tool '{batch}"], "No closing quotation"),
+        (["--external-results", "mine=x"], "no --external mine"),
+        (["--resume", "runs/compare/exp"], "leave out the other flags"),
+        (["--timeout", "nan"], "--timeout nan"),
+    ],
+)
+def test_wrong_flags_are_named(flags, wrong, message):
+    with pytest.raises(UserError, match=message.replace("{", r"\{").replace(".", r"\.")):
+        parse_flags([*flags, *wrong])
+
+
+def test_an_environment_that_is_absent_is_named_with_the_remedy(monkeypatch, tmp_path):
+    monkeypatch.setattr("utils.comparison.settings.ROOT", tmp_path)
+    with pytest.raises(UserError, match="make setup BACKEND=torch"):
+        parse_flags([])
+    with pytest.raises(UserError, match="no comparison that was begun there"):
+        parse_flags(["--resume", str(tmp_path)])

@@ -1,0 +1,101 @@
+"""A run is a process group of its own, ended whole, and measured from outside."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from utils.comparison.measured import ArrivingRows
+from utils.comparison.runner import rise, run_process
+
+# Starts a process that would outlive it, and names both.
+PARENT = (
+    "import subprocess, sys, time; p = subprocess.Popen(['sleep', '100']); "
+    "print(p.pid, flush=True); time.sleep({seconds}); sys.exit({code})"
+)
+
+
+def run(tmp_path, code, timeout=60, watch=lambda: None):
+    command = [sys.executable, "-c", code]
+    return run_process(command, tmp_path / "log", timeout, "cpu", watch)
+
+
+def is_gone(process):
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":  # dead; its adopter has not asked yet
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_output_exit_code_time_and_memory_are_known(tmp_path):
+    own = b"x" * (500 << 20)  # of this process, and no part of the other's
+    code = (
+        "import sys, time; x = b'x' * (200 << 20); print('$HOME; true'); time.sleep(0.5); "
+        "sys.exit(3)"
+    )
+    outcome = run(tmp_path, code)
+    del own
+    assert (outcome.exit_code, outcome.timed_out) == (3, False)
+    assert (tmp_path / "log").read_text() == "$HOME; true\n"
+    assert 200 < outcome.peak_host_mib < 400
+    assert 0 < outcome.seconds < 60
+    assert outcome.peak_device_mib is None
+
+
+@pytest.mark.parametrize(("seconds", "timeout"), [(0, 60), (100, 0.7)])
+def test_nothing_of_a_run_is_left_when_it_ends_or_takes_too_long(tmp_path, seconds, timeout):
+    outcome = run(tmp_path, PARENT.format(seconds=seconds, code=0), timeout)
+    assert outcome.timed_out is (timeout < 1)
+    assert is_gone(int((tmp_path / "log").read_text()))
+
+
+def test_an_interrupt_ends_the_run_and_goes_on(tmp_path):
+    def interrupt():
+        if (tmp_path / "log").read_text().endswith("\n"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, PARENT.format(seconds=100, code=0), watch=interrupt)
+    assert is_gone(int((tmp_path / "log").read_text().split()[0]))
+
+
+def test_a_program_that_is_absent_is_an_error_at_once(tmp_path):
+    with pytest.raises(OSError, match="absent"):
+        run_process(["/absent"], tmp_path / "log", 60, "cpu")
+
+
+def test_device_memory_is_the_rise_that_nvidia_smi_sees(tmp_path, monkeypatch):
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/asked\necho 100; echo 1700; echo 900; "
+                       "exec sleep 100\n")  # fmt: skip
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    outcome = run_process([sys.executable, "-c", ""], tmp_path / "log", 60, "cuda:1")
+    assert outcome.peak_device_mib == 1600
+    assert "-i 5 " in (tmp_path / "asked").read_text()
+    assert rise(tmp_path / "absent") is None
+
+
+def test_epochs_of_another_trainer_are_the_times_between_its_rows(tmp_path):
+    path = tmp_path / "results.csv"
+    rows = ArrivingRows(path)
+    rows()
+    text = ""
+    for line in ("epoch,loss\n", "0,1\n", "1,1\n", "2,1\n"):
+        text += line
+        path.write_text(text)
+        rows()
+        time.sleep(0.05)
+    first, second = rows.epochs(warm_up=2)
+    assert (first["epoch"], second["epoch"]) == (1, 2)
+    assert (first["counted"], second["counted"]) == (False, True)
+    assert 0.05 <= second["seconds"] < 5

@@ -1,0 +1,37 @@
+"""utils/step_watch.py: which losses are kept, and which count in the means."""
+
+import numpy as np
+
+from backend import ops
+from models.heads.anchor.loss import LossTerms
+from utils import step_watch
+from utils.step_watch import BatchName, StepWatch
+
+
+def add(watch, step, losses):
+    terms = [ops.tensor(np.array(loss, np.float32)) for loss in losses]
+    watch.add(BatchName(1, step, np.array([step])), LossTerms(*terms, total=terms[0]))
+
+
+def test_the_first_losses_of_a_run_are_kept_over_epochs(monkeypatch):
+    monkeypatch.setattr(step_watch, "MAX_FIRST_LOSSES", 3)
+    watch = StepWatch()
+    for step in (1, 2):
+        add(watch, step, (step, 0.5, 0.25))
+    assert watch.end_epoch().tolist() == [1.5, 0.5, 0.25]
+    for step in (3, 4):
+        add(watch, step, (step, 0.5, 0.25))
+    assert watch.end_epoch().tolist() == [3.5, 0.5, 0.25]
+    assert [losses.tolist() for losses in watch.first_losses] == [
+        [1, 0.5, 0.25],
+        [2, 0.5, 0.25],
+        [3, 0.5, 0.25],
+    ]
+
+
+def test_losses_that_are_not_finite_are_left_out_of_the_means():
+    watch = StepWatch()
+    add(watch, 1, (1, 1, 1))
+    add(watch, 2, (np.nan, 1, 1))
+    assert watch.end_epoch().tolist() == [1, 1, 1]
+    assert np.isnan(watch.end_epoch()).all()
