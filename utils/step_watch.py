@@ -106,7 +106,7 @@ class StepWatch:
         losses = values[: len(values) - len(more)].reshape(-1, 3)
         self._window += [(name, row) for (name, _), row in zip(self._unread, losses, strict=True)]
         self._unread = []
-        self.first_losses += losses[: MAX_FIRST_LOSSES - len(self.first_losses)]
+        self.first_losses.extend(losses[: MAX_FIRST_LOSSES - len(self.first_losses)])
         finite = losses[np.isfinite(losses).all(axis=1)]
         self._sums, self._batches = self._sums + finite.sum(axis=0), self._batches + len(finite)
         return values[len(values) - len(more) :]
