@@ -46,17 +46,27 @@ def is_proved(
         path: what was asked for, and where.
         implementation: what would run.
         run_fast, run_plain: compute the same named results from the same inputs.
-        tolerance: largest difference of a result, relative to its largest plain value.
+        tolerance: as for `find_problem`.
     """
-    try:
-        problem = _difference(run_fast(), run_plain(), tolerance)
-    except Exception as error:  # compilers, drivers and kernels fail with errors of their own
-        problem = f"{type(error).__name__}: {error}".partition("\n")[0]
+    problem = find_problem(run_fast, run_plain, tolerance)
     if problem:
         log.info("%s: the plain path is used (%s: %s)", path, implementation, problem)
     else:
         log.info("%s: %s", path, implementation)
     return not problem
+
+
+def find_problem(run_fast: Probe, run_plain: Probe, tolerance: float) -> str:
+    """Why a fast path cannot stand for the plain one, in words; "" if it can.
+
+    Args:
+        tolerance: largest difference of a result, relative to its largest plain value.
+    """
+    plain = run_plain()
+    try:
+        return _difference(run_fast(), plain, tolerance)
+    except Exception as error:  # compilers, drivers and kernels fail with errors of their own
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def _difference(

@@ -7,7 +7,7 @@ the device of the training, beside the plain one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 from backend import autograd, multi_tensor, ops, optim
 from backend.contract import Optim, Tensor
 from models.ema import Average
+from models.fast_paths import find_problem
 from utils.config import TrainConfig
 
 Arrays = Mapping[str, np.ndarray]
@@ -44,53 +45,25 @@ def choose_updates(config: TrainConfig, device: str, dtype: str) -> Updates:
     if not config.multi_tensor_optimizer:
         return plain
     name, flag = config.optimizer, "--multi_tensor_optimizer"
-    fast_step = is_proved(
-        f"{flag}, {name}",
+    step_problem = find_problem(
         lambda: try_optimizer(multi_tensor, name, device, dtype),
         lambda: try_optimizer(optim, name, device, dtype),
         TOLERANCE[dtype],
     )
-    fast_average = is_proved(
-        f"{flag}, average of the weights",
+    average_problem = find_problem(
         lambda: try_average(multi_tensor.ema_update_, device, dtype),
         lambda: try_average(ops.ema_update_, device, dtype),
         TOLERANCE[dtype],
     )
-    if fast_step and fast_average:
+    for part, problem in ((name, step_problem), ("average of the weights", average_problem)):
+        if problem:
+            log.info("%s, %s: the plain path is used (%s)", flag, part, problem)
+    if not step_problem and not average_problem:
         log.info("%s: %s; equal to the plain path", flag, multi_tensor.describe(name, device))
     return Updates(
-        multi_tensor if fast_step else optim,
-        multi_tensor.ema_update_ if fast_average else ops.ema_update_,
+        optim if step_problem else multi_tensor,
+        ops.ema_update_ if average_problem else multi_tensor.ema_update_,
     )
-
-
-def is_proved(
-    name: str, run_fast: Callable[[], Arrays], run_plain: Callable[[], Arrays], tolerance: float
-) -> bool:
-    """Whether the fast path runs here and gives the plain one's arrays; if not, a line says why.
-
-    Args:
-        tolerance: relative to the largest value of each array.
-    """
-    plain = run_plain()
-    try:
-        fast = run_fast()
-    # Whatever a framework raises for a kernel that it lacks or cannot start.
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        log.info("%s: the plain path is used, since the fast one fails: %s", name, reason)
-        return False
-    wrong = [key for key, array in plain.items() if not _agrees(fast.get(key), array, tolerance)]
-    if wrong:
-        log.info("%s: the plain path is used, since the fast one differs in %s", name, wrong[0])
-    return not wrong
-
-
-def _agrees(found: np.ndarray | None, wanted: np.ndarray, tolerance: float) -> bool:
-    if found is None or found.shape != wanted.shape:
-        return False
-    largest = np.abs(wanted).max(initial=0.0)
-    return bool((np.abs(found - wanted) <= tolerance * largest).all())
 
 
 def try_optimizer(optimizers: Optim, name: str, device: str, dtype: str) -> Arrays:
