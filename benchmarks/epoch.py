@@ -26,8 +26,8 @@ from utils.errors import UserError
 
 Flags = Sequence[str]
 
-PLAIN: Flags = ()
-FAST: Flags = ("--bbox_iou_optim", "--multi_tensor_optimizer")
+PLAIN: Flags = ("--layout", "contiguous")
+FAST: Flags = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--cache", "ram")
 TABLE: Mapping[str, Flags] = {
     "float32, eager": ("--amp", "off", *FAST),
     "bfloat16, eager": ("--amp", "bf16", *FAST),
