@@ -112,6 +112,10 @@ class RunConfig:
         require_from("--img", self.image_size, 32)
         require_from("--batch-size", self.batch_size, 1)
         require_from("--workers", self.workers, 0)
+        if self.name in ("", ".", "..") or set("/\0") & set(self.name):
+            raise UserError(
+                f"--name {self.name!r}; the name of one folder is needed, inside --project"
+            )
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,9 @@ def test_the_figures_of_old_logs_are_measured_only_when_asked():
         ([*MODEL, "--epochs", "0"], "--epochs 0"),
         ([*MODEL, "--workers", "-1"], "--workers -1"),
         ([*MODEL, "--seed", "-1"], "--seed -1"),
+        ([*MODEL, "--name", ""], "--name ''; the name of one folder"),
+        ([*MODEL, "--name", "a/b"], "--name 'a/b'"),
+        ([*MODEL, "--name", ".."], "--name '..'"),
     ],
 )
 def test_values_out_of_range_are_refused(flags, message):
