@@ -36,11 +36,15 @@ class ArrivingRows:
         self.arrivals += [time.monotonic()] * (rows - len(self.arrivals))
 
     def epochs(self, warm_up: int) -> list[Document]:
-        """The seconds between rows: the first epoch, which holds the start-up, has none."""
+        """The seconds between rows: the first epoch, which holds the start-up, has none.
+
+        Nor have rows that were first seen together.
+        """
         gaps = zip(self.arrivals, self.arrivals[1:], strict=False)
         return [
             {"epoch": number, "counted": number >= warm_up, "seconds": end - start}
             for number, (start, end) in enumerate(gaps, start=1)
+            if end > start
         ]
 
 

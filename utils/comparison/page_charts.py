@@ -12,6 +12,7 @@ from html import escape
 from typing import NamedTuple
 
 from utils.comparison.measured import Document
+from utils.comparison.plan import EXTERNAL
 from utils.comparison.tables import number, stage_name, stages_of
 
 NUM_SIDE_COLOURS = 5
@@ -38,7 +39,8 @@ def side_colours(document: Document) -> dict[str, str]:
 def opacities(document: Document) -> dict[str, float]:
     """A strength of colour a variant."""
     variants = dict.fromkeys(cell["variant"] for cell in document["cells"])
-    return {name: OPACITIES[index % len(OPACITIES)] for index, name in enumerate(variants)}
+    strengths = {name: OPACITIES[place % len(OPACITIES)] for place, name in enumerate(variants)}
+    return {**strengths, EXTERNAL: 1.0}
 
 
 def by_batch(
@@ -141,7 +143,7 @@ def memory_bars(document: Document, where: str) -> str:
 
 
 def label(cell: Document) -> str:
-    return cell["side"] if cell["variant"] == "external" else f"{cell['side']} {cell['variant']}"
+    return cell["side"] if cell["variant"] == EXTERNAL else f"{cell['side']} {cell['variant']}"
 
 
 def loss_curves(document: Document) -> str:

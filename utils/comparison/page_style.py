@@ -49,7 +49,7 @@ svg { display: block; width: 100%; overflow: visible; }
   font-size: .9rem; }
 .legend span::before { content: ""; display: inline-block; width: .8rem; height: .8rem;
   border-radius: .15rem; margin-right: .4rem; background: var(--swatch); vertical-align: -.05rem; }
-.curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(18rem, 1fr)); gap: 1.2rem;
+.curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr)); gap: 1.2rem;
   margin-top: .6rem; }
 figure { margin: 0; }
 figcaption { font-weight: 600; font-size: .95rem; }
@@ -80,7 +80,7 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
     justify-content: space-between; gap: 1rem; text-align: right; }
   td::before { content: attr(data-label); color: var(--soft); text-align: left; }
   td:empty { display: none; }
-  td:nth-child(-n+3) { display: inline; font-weight: 700; }
+  td:nth-child(-n+3) { display: inline; font-weight: 700; margin-right: .4rem; }
   td:nth-child(-n+3)::before { content: ""; } td:nth-child(3)::before { content: "batch "; }
   dl { grid-template-columns: 1fr; } dd { margin-bottom: .4rem; }
 }

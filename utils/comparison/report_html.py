@@ -30,7 +30,8 @@ def html_page(document: Document) -> str:
     """The whole page."""
     sections = (
         _head(document),
-        "<h2>Pair by pair</h2>" + _pairs(document),
+        "<h2>Pair by pair</h2><p class='soft'>The time of the first divided by that of the second, "
+        "epoch by epoch: above 1 the first is slower.</p>" + _pairs(document),
         "<h2>Seconds per epoch</h2><p class='soft'>The bar is the median, the line on it reaches "
         "from the fastest epoch to the slowest.</p>"
         + epoch_bars(document)

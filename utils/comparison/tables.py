@@ -35,8 +35,9 @@ def number(value: float | None, digits: int = 3) -> str:
     """Three significant digits or so, without an exponent."""
     if value is None or value != value:
         return NONE
-    decimals = max(digits - len(str(int(abs(value)))), 0)
-    return f"{value:.{decimals}f}"
+    whole = int(abs(value))
+    decimals = digits - len(str(whole)) if whole else digits
+    return f"{value:.{max(decimals, 0)}f}"
 
 
 def stage_name(name: str) -> str:
@@ -63,7 +64,7 @@ def times(document: Document) -> Table:
     marked = marks(document)
     rows = []
     for cell in document["cells"]:
-        epoch = cell["seconds_per_epoch"]
+        epoch, process = cell["seconds_per_epoch"], cell["seconds_per_process"]
         rows.append((
             cell["side"],
             cell["variant"],
@@ -71,13 +72,14 @@ def times(document: Document) -> Table:
             number(epoch and epoch["median"]),
             f"{number(epoch['min'])} to {number(epoch['max'])}" if epoch else NONE,
             number(cell["images_per_second"]),
+            number(process and process["median"]),
             number(cell["peak_host_mib"], 1),
             number(cell["peak_device_mib"], 1),
             marked.get(cell["name"], ""),
         ))  # fmt: skip
     return Table(
-        ("trainer", "variant", "batch", "s/epoch", "min to max", "images/s", "host MiB",
-         "device MiB", "mark"),
+        ("trainer", "variant", "batch", "s/epoch", "min to max", "images/s", "process s",
+         "host MiB", "device MiB", "mark"),
         rows,
     )  # fmt: skip
 
