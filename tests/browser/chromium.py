@@ -113,8 +113,9 @@ class Page:
         return answer["result"].get("value")
 
     def screenshot(self, path: Path) -> None:
-        """The whole page as PNG."""
-        answer = self.call("Page.captureScreenshot", captureBeyondViewport=True)
+        """The whole page, as PNG or WebP by the name of the file."""
+        form = path.suffix.removeprefix(".")
+        answer = self.call("Page.captureScreenshot", captureBeyondViewport=True, format=form)
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def requested(self) -> list[str]:

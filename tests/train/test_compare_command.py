@@ -1,5 +1,6 @@
 """compare.py as a user runs it, over stand-ins for train.py; one test trains on both backends."""
 
+import io
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import pytest
 
 import compare
 from tests.stub_trainer import write_stub
+from utils.comparison.terminal import Terminal
 
 
 @pytest.fixture
@@ -113,7 +115,8 @@ def test_a_cell_that_fails_is_told_and_the_rest_runs(run, tmp_path):
     assert "error: unrecognized arguments: --bbox_iou_optim" in printed
     lengths = [len(cell["runs"]) for cell in document["cells"]]
     assert lengths == [2, 2, 2, 1]  # a failed cell is not tried again
-    assert document["cells"][3]["failures"] == ["exit code 2"]
+    (failure,) = document["cells"][3]["failures"]
+    assert failure == "exit code 2: error: unrecognized arguments: --bbox_iou_optim"
     assert document["cells"][2]["seconds_per_epoch"]["count"] == 4
 
 
@@ -200,3 +203,22 @@ def test_an_interrupt_keeps_what_was_measured_and_says_how_to_go_on(tmp_path):
     document = json.loads(record.read_text())
     assert document["status"] == "interrupted"
     assert document["cells"][0]["seconds_per_epoch"]["count"] == 2
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("stream", [Screen(), io.StringIO()])
+def test_colours_and_progress_are_for_a_terminal_only(run, tmp_path, monkeypatch, stream):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stubs(tmp_path, oneflow={"refuses": {"--backend": "out of memory"}})
+    monkeypatch.setattr("compare.Terminal", lambda _: Terminal(stream))
+    run("--rounds", 1)
+    printed = stream.getvalue()
+    assert ("\033[31mFAILED: oneflow-plain-b8: exit code 2: error: out of memory" in printed) is (
+        stream.isatty()
+    )
+    assert ("torch-plain-b8-round1 (1 of 2)" in printed) is stream.isatty()
+    assert ("\033" in printed) is stream.isatty()

@@ -65,12 +65,14 @@ def describe_run(
     turn: Turn, command: Sequence[str], outcome: Outcome, log: Path, epochs: list[Document]
 ) -> Document:
     """What is known of any run, an external trainer's too."""
+    failure = failure_of(outcome)
+    tail = log_tail(log) if failure else []
     return {
         "cell": turn.cell.name,
         "round": turn.round,
         "command": list(command),
-        "failure": failure_of(outcome),
-        "log_tail": log_tail(log) if failure_of(outcome) else [],
+        "failure": ": ".join([failure, *tail[-1:]]) if failure else None,
+        "log_tail": tail,
         "process_seconds": outcome.seconds,
         "peak_host_mib": outcome.peak_host_mib,
         "peak_device_mib": outcome.peak_device_mib,

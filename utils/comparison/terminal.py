@@ -60,7 +60,7 @@ class Terminal:
             self._stream.write(CLEAR_LINE)
         if run["failure"]:
             self._line(f"{turn.name:<42}  {run['failure']}", RED)
-            for line in run["log_tail"]:
+            for line in run["log_tail"][:-1]:  # the failure holds the last one
                 self._line(f"    {line}")
             return
         seconds = spread([epoch["seconds"] for epoch in counted_epochs(run)])
