@@ -84,12 +84,23 @@ def _unpack(node: str, archive: Path, place: Path) -> None:
                 shutil.copyfileobj(member, file)
     subprocess.run([node, "-e", UNPACK, *names], cwd=browser, check=True)
     for name in ARCHIVES:
-        with tarfile.open(browser / name) as inner:
-            inner.extractall(browser, filter="data")
+        _extract_files(browser / name)
         (browser / name).unlink()
     for name in names:
         (browser / f"{name}.br").unlink()
     (browser / "chromium").chmod(0o755)
+
+
+def _extract_files(archive: Path) -> None:
+    """Beside the archive, its plain files; `extractall(filter=...)` is not in every Python 3.11."""
+    with tarfile.open(archive) as inner:
+        for member in inner.getmembers():
+            content = inner.extractfile(member)
+            if content is not None:
+                target = archive.parent / member.name
+                assert archive.parent in target.resolve().parents, member.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content.read())
 
 
 def main() -> None:

@@ -99,8 +99,9 @@ def says_whether_products_lose_bits(b: Backend) -> None:
     b.nn.load_state_arrays(layer, {"weight": weights})
     images = b.ops.tensor(np.full((8, 64, 64, 64), 1 + 2**-12, np.float32), device)
     with b.autograd.no_grad():
-        exact = (b.ops.to_numpy(b.nn.place(layer, device, "float32")(images)) == 1 + 2**-12).all()
-    assert exact or b.device.rounds_to_tf32(device) is True
+        products = b.ops.to_numpy(b.nn.place(layer, device, "float32")(images))
+    lost = abs(products - (1 + 2**-12)).max() > 2**-14  # float32's own rounding is near 2^-23
+    assert not lost or b.device.rounds_to_tf32(device) is True
     assert b.device.rounds_to_tf32("cpu") is False
 
 

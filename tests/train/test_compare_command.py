@@ -171,7 +171,7 @@ def test_another_trainer_is_timed_beside_and_marked(run, tmp_path):
     )
     tool = f"{sys.executable} {script} {{epochs}} {{folder}}/r.csv"
     code, printed, document = run(
-        "--external", f"mine={tool}", "--external-results", "mine={folder}/r.csv",
+        "--external", f"my.tool={tool}", "--external-results", "my.tool={folder}/r.csv",
         "--external", f"whole={sys.executable} -c pass",
     )  # fmt: skip
     assert code == 0, printed
@@ -181,6 +181,8 @@ def test_another_trainer_is_timed_beside_and_marked(run, tmp_path):
     seconds = document["cells"][2]["seconds_per_epoch"]
     assert 1 <= seconds["count"] <= 4 and 0 < seconds["median"] < 60
     assert printed.count("not checked for equal work") == 4  # two rows, two pairs
+    logs = {path.name for path in (tmp_path / "out" / "exp" / "runs").glob("*.log")}
+    assert len(logs) == 8 and "my.tool-external-b8-round2.log" in logs
 
 
 def test_an_interrupt_keeps_what_was_measured_and_says_how_to_go_on(tmp_path):

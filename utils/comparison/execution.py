@@ -57,7 +57,7 @@ def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
 
 def _run_train(settings: Settings, turn: Turn, run_folder: Path) -> Document:
     command = train_command(settings, turn, run_folder)
-    log = run_folder.with_suffix(".log")
+    log = run_folder.with_name(f"{run_folder.name}.log")
     try:
         outcome = run_process(command, log, 60 * settings.timeout_minutes, settings.device)
     except OSError as error:
@@ -74,7 +74,7 @@ def _run_train(settings: Settings, turn: Turn, run_folder: Path) -> Document:
 def _run_external(settings: Settings, turn: Turn, run_folder: Path) -> Document:
     external = next(e for e in settings.externals if e.name == turn.cell.side)
     command = external_command(settings, external, turn, run_folder)
-    log = run_folder.with_suffix(".log")
+    log = run_folder.with_name(f"{run_folder.name}.log")
     results = _filled([external.results], settings, turn, run_folder)[0]
     rows = ArrivingRows(Path(results) if results else None)
     try:

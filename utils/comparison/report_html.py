@@ -18,6 +18,7 @@ from utils.comparison.tables import (
     number,
     outcomes,
     pair_losses,
+    ratio_range,
     split,
     times,
 )
@@ -82,9 +83,7 @@ def _pair(pair: Document) -> str:
     parts.append(f'<span class="verdict">{escape(pair["verdict"] or "")}</span><br>')
     details = []
     if ratio:
-        of = "epochs" if pair["measure"] == "epoch" else "whole processes"
-        span = f"{number(ratio['min'])} to {number(ratio['max'])}"
-        details.append(f"{span} in {ratio['count']} pairs of {of}")
+        details.append(ratio_range(pair))
     if losses := pair_losses(pair):
         bad = ' class="bad"' if pair["losses"]["diverged"] else ""
         details.append(f"<span{bad}>{escape(losses)}</span>")

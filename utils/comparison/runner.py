@@ -99,10 +99,12 @@ def _wait(
 
 def _end(process: subprocess.Popen[bytes], first: signal.Signals) -> None:
     """Ask the whole group to end, then make it."""
-    _signal_group(process, first)
-    _wait(process, time.monotonic() + SECONDS_TO_END, ())
-    _signal_group(process, signal.SIGKILL)
-    process.wait()
+    try:
+        _signal_group(process, first)
+        _wait(process, time.monotonic() + SECONDS_TO_END, ())
+    finally:  # at a second Ctrl-C too
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
 
 
 class PeakMemory:
@@ -122,7 +124,7 @@ class PeakMemory:
             folder = Path("/proc", str(pending.pop()))
             # It may have ended meanwhile.
             with contextlib.suppress(OSError):
-                lines = Path(folder, "status").read_text(encoding="utf-8").splitlines()
+                lines = Path(folder, "status").read_text(errors="replace").splitlines()
                 peaks = [int(line.split()[1]) for line in lines if line.startswith("VmHWM:")]
                 self.kib = max([self.kib, *peaks])
                 children = Path(folder, "task", folder.name, "children").read_text()

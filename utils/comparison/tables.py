@@ -118,18 +118,22 @@ def sentence(pair: Document) -> str:
     names = f"{pair['candidate']} against {pair['reference']}"
     if pair["ratio"] is None:
         return f"{names}: refused, the work is not equal"
-    ratio, count = pair["ratio"], pair["ratio"]["count"]
-    pairs = "epochs" if pair["measure"] == "epoch" else "whole processes"
-    text = (
-        f"{names}: {number(ratio['median'])} times the time "
-        f"({number(ratio['min'])} to {number(ratio['max'])} in {count} pairs of {pairs}): "
-        f"{pair['verdict']}"
-    )
+    ratio = pair["ratio"]
+    text = f"{names}: {number(ratio['median'])} times the time ({ratio_range(pair)}): "
+    text += pair["verdict"]
     if not pair["checked"]:
         text += "; not checked for equal work"
     if pair["unequal"]:
         text += "; UNEQUAL WORK"
     return text
+
+
+def ratio_range(pair: Document) -> str:
+    """Smallest and largest ratio, and of how many pairs of what."""
+    ratio = pair["ratio"]
+    pairs = "pair" if ratio["count"] == 1 else "pairs"
+    of = "epochs" if pair["measure"] == "epoch" else "whole processes"
+    return f"{number(ratio['min'])} to {number(ratio['max'])} in {ratio['count']} {pairs} of {of}"
 
 
 def pair_losses(pair: Document) -> str:
