@@ -6,7 +6,6 @@ import argparse
 import json
 import logging
 import os
-import platform
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import backend
 from utils.atomic import atomic_text_file
+from utils.comparison.machine import processor
 
 Run = Callable[[], object]
 
@@ -55,16 +55,6 @@ def choose_device(flags: argparse.Namespace) -> str:
 def machine(device: str) -> str:
     """Framework, device and processor in one line."""
     return f"{backend.device.describe(device)}, {processor()}, {os.cpu_count()} cores"
-
-
-def processor() -> str:
-    """The processor's name where Linux tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
 
 
 def time_in_turns(

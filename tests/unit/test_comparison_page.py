@@ -133,6 +133,9 @@ def test_divergence_and_unequal_work_come_first_and_in_red(page, page_file):
     assert first[0].startswith("LOSSES DIVERGE: oneflow-plain-b16")
     assert second[0].startswith("UNEQUAL WORK: oneflow-plain-b16") and "tf32" in second[0]
     assert first[1] == "rgb(179, 22, 27)"
+    labels = page.evaluate("[...document.querySelectorAll('.label')].map(e => e.innerText)")
+    assert labels.count("oneflow plain unequal work") == 3  # epochs, stages, memory
+    assert labels.count("<b>mine| not checked for equal work") == 2  # memory of both batches
     assert first[2] < page.evaluate("document.querySelector('h2').getBoundingClientRect().top")
 
 

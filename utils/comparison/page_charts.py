@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from utils.comparison.measured import Document
 from utils.comparison.plan import EXTERNAL
-from utils.comparison.tables import number, stage_name, stages_of
+from utils.comparison.tables import marks, number, stage_name, stages_of
 
 NUM_SIDE_COLOURS = 5
 NUM_STAGE_COLOURS = 10
@@ -46,20 +46,20 @@ def opacities(document: Document) -> dict[str, float]:
 def by_batch(
     document: Document, kind: str, unit: str, make: Callable[[Document], Bar | None]
 ) -> str:
-    """A group of bars for each batch size."""
-    parts = []
+    """A group of bars for each batch size; a figure that is marked is so here too."""
+    marked, parts = marks(document), []
     for batch in dict.fromkeys(cell["batch"] for cell in document["cells"]):
         cells = (cell for cell in document["cells"] if cell["batch"] == batch)
         bars = [bar for cell in cells if (bar := make(cell)) is not None]
         if bars:
-            rows = "".join(_bar(bar) for bar in bars)
+            rows = "".join(_bar(bar, marked.get(bar.cell, "")) for bar in bars)
             parts.append(
                 f'<h3>batch {batch}, {unit}</h3><div class="bars" data-chart="{kind}">{rows}</div>'
             )
     return "".join(parts)
 
 
-def _bar(bar: Bar) -> str:
+def _bar(bar: Bar, mark: str) -> str:
     rectangles, start = [], 0.0
     for share, colour, opacity, title in bar.parts:
         rectangles.append(
@@ -74,7 +74,7 @@ def _bar(bar: Bar) -> str:
         )
     text = escape(f"{bar.label}: {bar.value}")
     return (
-        f'<div class="label">{escape(bar.label)}</div>'
+        f'<div class="label">{escape(bar.label)} <span class="bad">{escape(mark)}</span></div>'
         f'<div class="bar" data-cell="{escape(bar.cell)}"><svg role="img" aria-label="{text}">'
         f"{''.join(rectangles)}</svg></div>"
         f'<div class="value">{escape(bar.value)}</div>'

@@ -39,7 +39,7 @@ class Variant:
         return self.settings | set(self.changes)
 
 
-PLAIN = "plain"
+PLAIN, EXTERNAL = "plain", "external"
 VARIANTS = {
     variant.name: variant
     for variant in (
@@ -99,9 +99,6 @@ class Pair(NamedTuple):
         if len(variants) == 1 or self.candidate.external:
             return set()
         return set().union(*(VARIANTS[name].by_design for name in variants))
-
-
-EXTERNAL = "external"
 
 
 def make_cells(
