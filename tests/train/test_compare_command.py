@@ -56,7 +56,7 @@ def test_equal_work_is_compared_pair_by_pair(run, tmp_path):
     # 100 images in an epoch of which a tenth is validation.
     assert cell["images_per_second"] == pytest.approx((100 / 3.6 + 100 / 3.96) / 2)
     assert cell["stages"]["other"] == pytest.approx(4.2 * 0.2)
-    assert cell["peak_host_mib"] > 1 and cell["peak_device_mib"] is None
+    assert cell["peak_host_mib"] is not None and cell["peak_device_mib"] is None
     pair = document["pairs"][0]
     assert (pair["candidate"], pair["reference"]) == ("oneflow-plain-b8", "torch-plain-b8")
     assert pair["ratios"] == pytest.approx([4.0] * 4) and pair["verdict"] == "slower"
