@@ -98,6 +98,8 @@ def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]
     command += ["--img", str(settings.image_size), "--batch", str(cell.batch)]
     command += ["--epochs", str(settings.total_epochs), "--seed", str(settings.seed)]
     command += ["--workers", str(settings.workers), "--device", settings.device]
+    # The one layout that both backends have; a variant may ask for another.
+    command += ["--layout", "contiguous"]
     command += ["--project", from_here(str(run_folder.parent)), "--name", run_folder.name]
     return [*command, "--exist-ok", *VARIANTS[cell.variant].flags]
 

@@ -51,8 +51,8 @@ VARIANTS = {
         Variant("bf16", ("--amp", "bf16"), ("precision",)),
         # Its loss scale may skip a step.
         Variant("fp16", ("--amp", "fp16"), ("precision", "optimizer_steps")),
-        Variant("channels-last", ("--channels-last",), ("layout",)),
-        Variant("cache", ("--cache",)),
+        Variant("channels-last", ("--layout", "channels-last"), ("layout",)),
+        Variant("cache", ("--cache", "ram")),
         Variant("no-loader-processes", ("--workers", "0")),
     )
 }
