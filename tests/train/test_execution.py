@@ -168,7 +168,7 @@ def test_a_compiled_step_computes_what_an_eager_one_does_or_says_that_it_is_eage
     cfg = tmp_path / "short.yaml"
     cfg.write_text(SHORT_MODEL)
     with caplog.at_level(logging.INFO):
-        state = start("--compile", cfg=cfg)
+        state = start("--compile", "--bbox_iou_optim", cfg=cfg)
         problem = autograd.compile_problem("cpu")
         assert state.execution.compiled is (problem is None)
         assert problem is None or f"eager (no --compile: {problem})" in caplog.text

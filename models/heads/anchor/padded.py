@@ -15,7 +15,6 @@ import numpy as np
 from backend import ops
 from backend.contract import Tensor
 from models.heads.anchor.assign import Assignment, assign_targets
-from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.head import BOX_CHANNELS, decode_centres, decode_sizes
 from models.heads.anchor.loss import DetectionLoss, LossTerms
 from utils.data.loader import Targets
@@ -34,17 +33,12 @@ class PaddedLoss:
     Args:
         loss: the plain one, whose settings are taken over.
         compiled: what makes the function of the device's part, by default itself.
-        iou: of boxes (N, 4) cxcywh paired row by row.
     """
 
     def __init__(
-        self,
-        loss: DetectionLoss,
-        compiled: Callable[[Cost], Cost] = lambda cost: cost,
-        iou: Callable[[Tensor, Tensor], Tensor] = complete_iou,
+        self, loss: DetectionLoss, compiled: Callable[[Cost], Cost] = lambda cost: cost
     ) -> None:
         self.plain = loss
-        self._iou = iou
         self._cost = compiled(self._cost_of)
         self._constants: dict[tuple[object, ...], Tensor] = {}
 
@@ -101,7 +95,9 @@ class PaddedLoss:
         """IoU (K,) of predicted rows (K, 5 + C) with their targets, in cells."""
         scores = ops.sigmoid(predicted[:, :BOX_CHANNELS])
         sizes = decode_sizes(scores[:, 2:], numbers[:, 4:6])
-        return self._iou(ops.cat([decode_centres(scores[:, :2]), sizes], 1), numbers[:, :4])
+        return self.plain.box_iou(
+            ops.cat([decode_centres(scores[:, :2]), sizes], 1), numbers[:, :4]
+        )
 
     def _classification(self, predicted: Tensor, wanted: Tensor, weights: Tensor) -> Tensor:
         """Mean binary cross-entropy of a level's rows that have a weight, 0-d; 0 of none."""
