@@ -234,8 +234,8 @@ def build_state(
 ) -> TrainState:
     """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
     from models.execution import choose_execution
-    from models.fast_paths import choose_box_iou
     from models.freezing import freeze_layers
+    from models.fused_iou import choose_box_iou
     from models.heads.anchor.ciou import complete_iou
     from models.heads.anchor.loss import DetectionLoss, LossGains
 

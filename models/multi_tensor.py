@@ -17,7 +17,7 @@ import numpy as np
 from backend import autograd, multi_tensor, ops, optim
 from backend.contract import Optim, Tensor
 from models.ema import Average
-from models.fast_paths import find_problem
+from models.proof import find_problem
 from utils.config import TrainConfig
 
 Arrays = Mapping[str, np.ndarray]

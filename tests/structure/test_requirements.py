@@ -6,6 +6,7 @@ import ast
 import importlib.metadata
 import re
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ def installed() -> dict[str, str]:
     """Version by package name, without the local part of "2.13.0+cpu"."""
     return {
         canonical(distribution.name): distribution.version.partition("+")[0]
-        for distribution in importlib.metadata.distributions()
+        # Not sys.path: setuptools, once imported, adds what it brings along.
+        for distribution in importlib.metadata.distributions(path=[sysconfig.get_path("purelib")])
     }
 
 

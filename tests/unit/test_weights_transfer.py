@@ -6,9 +6,9 @@ import logging
 import numpy as np
 import pytest
 
-import train
 from backend import autograd, nn, ops
 from models.blocks import SPP, SPPF, Conv, Focus
+from models.start import build_model
 from tests.shared_files import shared_path
 from utils.checkpoint import load_weights
 from utils.config import parse_train_flags
@@ -57,7 +57,7 @@ def start_of_coco():
 
 def build(flags, start, names):
     config = parse_train_flags(["--weights", "coco-yolov5n-v6.pt", *flags])
-    return nn.state_arrays(train.build_model(config, start, names))
+    return nn.state_arrays(build_model(config, start, names))
 
 
 @pytest.mark.parametrize("flags", [[], ["--cfg", "models/yolov5n.yaml"]])

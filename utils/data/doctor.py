@@ -83,6 +83,7 @@ def measure_model(config: TrainConfig) -> tuple[float, list[Sample], bool]:
     """Images a second of training steps on one batch; the samples; whether a CPU runs them."""
     import backend
     import train
+    from models.start import build_model
     from utils.data.sources import load_dataset
     from utils.report import StageTimer
     from val import load_split
@@ -93,7 +94,7 @@ def measure_model(config: TrainConfig) -> tuple[float, list[Sample], bool]:
     start = train.load_weights(config.weights) if config.weights else None
     backend.use(config.backend)
     device = backend.device.resolve(config.device)
-    model = train.build_model(config, start, dataset.class_names)
+    model = build_model(config, start, dataset.class_names)
     augment = hyp.augmentation()
     size, count = config.image_size, config.batch_size
     with TrainLoader(samples, size, count, augment, config.seed, workers=0) as loader:
@@ -102,7 +103,8 @@ def measure_model(config: TrainConfig) -> tuple[float, list[Sample], bool]:
     print(backend.device.describe(device))
 
     def step() -> Batch:
-        train.read_losses(train.train_step(state, batch, StageTimer()), state, batch)
+        train.train_step(state, batch, StageTimer(device))
+        backend.device.synchronize(device)
         return batch
 
     return images_per_second(step, warm_up=2), samples, device == "cpu"

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from backend import fused, ops
-from models import fast_paths
-from models.fast_paths import choose_box_iou, is_proved
+from models import fused_iou
+from models.fused_iou import choose_box_iou
 from models.heads.anchor.ciou import complete_iou
+from models.proof import is_proved
 
 PLAIN = {"value": np.array([1.0, -200.0]), "gradient": np.zeros((0, 4))}
 
@@ -73,7 +74,7 @@ def slightly_off(pred, target, eps=1e-7):
     "kernel", [wrong_for_wide_boxes, without_gradient, not_a_number_for_equal_boxes, slightly_off]
 )
 def test_a_wrong_kernel_gives_way_to_the_plain_formula(caplog, monkeypatch, kernel):
-    monkeypatch.setattr(fast_paths.fused, "complete_iou", kernel)
+    monkeypatch.setattr(fused_iou.fused, "complete_iou", kernel)
     assert choose_box_iou("cpu") is complete_iou
     (line,) = caplog.messages
     assert line.startswith("--bbox_iou_optim on cpu: the plain path is used (")

@@ -1,0 +1,61 @@
+"""Fast paths are proved on the user's own device, beside the plain ones, before they are used.
+
+Before: the flags of `train.py`. After: `fused_iou.py` and `multi_tensor.py` choose by the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+# Results by name, all from the same fixed inputs.
+Probe = Callable[[], Mapping[str, np.ndarray]]
+
+log = logging.getLogger("models")
+
+
+def is_proved(
+    path: str, implementation: str, run_fast: Probe, run_plain: Probe, tolerance: float
+) -> bool:
+    """Whether a fast path runs and gives the results of the plain one; one log line says so.
+
+    Args:
+        path: what was asked for, and where.
+        implementation: what would run.
+        run_fast, run_plain: compute the same named results from the same inputs.
+        tolerance: as for `find_problem`.
+    """
+    problem = find_problem(run_fast, run_plain, tolerance)
+    if problem:
+        log.info("%s: the plain path is used (%s: %s)", path, implementation, problem)
+    else:
+        log.info("%s: %s", path, implementation)
+    return not problem
+
+
+def find_problem(run_fast: Probe, run_plain: Probe, tolerance: float) -> str:
+    """Why a fast path cannot stand for the plain one, in words; "" if it can.
+
+    Args:
+        tolerance: largest difference of a result, relative to its largest plain value.
+    """
+    plain = run_plain()
+    try:
+        return _difference(run_fast(), plain, tolerance)
+    except Exception as error:  # compilers, drivers and kernels fail with errors of their own
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+def _difference(
+    fast: Mapping[str, np.ndarray], plain: Mapping[str, np.ndarray], tolerance: float
+) -> str:
+    """The first result that differs, in words; "" if none does."""
+    for name, wanted in plain.items():
+        with np.errstate(invalid="ignore"):
+            error = np.abs(fast[name] - wanted).max(initial=0.0)
+        allowed = tolerance * np.abs(wanted).max(initial=0.0)
+        if not error <= allowed:  # NaN differs too
+            return f"its {name} is off by {error:.1e}, at most {allowed:.1e} is accepted"
+    return ""
