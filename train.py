@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,7 @@ from utils.report import (
     create_run_folder,
     metrics_table,
     progress_bar,
+    result_row,
     write_yaml,
 )
 from utils.schedule import Schedule, StepSettings
@@ -325,21 +326,9 @@ def report_epoch(
 ) -> None:
     """A row of results.csv and a line on screen."""
     settings = state.schedule.at(state.batch_number - 1)
-    result, seconds = validation.result, timer.total()
-    row = {
-        "epoch": state.epoch - 1,
-        **named("train", losses),
-        "metrics/precision": result.mean_precision,
-        "metrics/recall": result.mean_recall,
-        "metrics/mAP_0.5": result.map50,
-        "metrics/mAP_0.5:0.95": result.map,
-        **named("val", validation.losses),
-        "x/lr0": settings.bias_rate,
-        "x/lr1": settings.weight_rate,
-        "x/lr2": settings.weight_rate,
-        "seconds/epoch": seconds,
-        **{f"seconds/{stage}": spent for stage, spent in timer.seconds.items()},
-    }
+    rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
+    result = validation.result
+    row = result_row(state.epoch - 1, losses, result, validation.losses, rates, timer)
     results.append(row)
     log.info(
         "epoch %d/%d  %s  P %.3f  R %.3f  mAP50 %.3f  mAP50-95 %.3f  %.1f s, data wait %.0f %%",
@@ -350,15 +339,8 @@ def report_epoch(
         result.mean_recall,
         result.map50,
         result.map,
-        seconds,
-        100 * timer.seconds["data_wait"] / seconds,
-    )
-
-
-def named(split: str, losses: Iterable[float]) -> dict[str, float]:
-    """The three losses under the public column names."""
-    return dict(
-        zip((f"{split}/{term}_loss" for term in ("box", "obj", "cls")), losses, strict=True)
+        row["seconds/epoch"],
+        100 * row["seconds/data_wait"] / row["seconds/epoch"],
     )
 
 

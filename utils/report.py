@@ -103,6 +103,28 @@ class StageTimer:
         return time.perf_counter() - self._start
 
 
+def result_row(
+    epoch: int,
+    losses: Iterable[float],
+    result: EvaluationResult,
+    validation_losses: Iterable[float],
+    rates: Iterable[float],
+    timer: StageTimer,
+) -> dict[str, float]:
+    """The columns of results.csv for an epoch that ends now.
+
+    Args:
+        epoch: from 0.
+        losses, validation_losses: mean box, objectness and classification loss.
+        rates: learning rates of the optimizer's three groups.
+        timer: of the epoch.
+    """
+    figures = (result.mean_precision, result.mean_recall, result.map50, result.map)
+    stages = timer.seconds.values()
+    values = (epoch, *losses, *figures, *validation_losses, *rates, timer.total(), *stages)
+    return dict(zip(RESULT_COLUMNS, values, strict=True))
+
+
 class ResultsFile:
     """results.csv: a row an epoch, on disk when `append` returns."""
 
