@@ -108,10 +108,11 @@ def main() -> None:
     train_samples = load_split(dataset, "train")
     val_samples = load_split(dataset, "val")
     size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
+    cache = config.cache
     if config.replay:
-        workers = 0  # for one batch
+        workers, cache = 0, ""  # for one batch
     with TrainLoader(
-        train_samples, size, batch, augment, config.seed, workers, config.cache
+        train_samples, size, batch, augment, config.seed, workers, cache
     ) as train_loader:
         train_loader.start()  # its processes start up while the framework is imported
         backend.use(config.backend)
@@ -131,7 +132,7 @@ def main() -> None:
         run = Run(config, hyp, dataset.class_names, folder)
         describe_run(run, state, train_samples)
         with ValLoader(
-            val_samples, size, 2 * batch, workers, model.stride, cache=config.cache
+            val_samples, size, 2 * batch, workers, model.stride, cache=cache
         ) as val_loader:
             validation = train(run, state, train_loader, val_loader, val_samples)
     write_work(run, state, len(train_samples), len(val_samples))
@@ -158,6 +159,7 @@ def train(
                 run.class_names,
                 state.device,
                 loss=state.loss,
+                channels_last=state.execution.channels_last,
             )
         keep_weights(run, state, validation.result)
         report_epoch(results, state, losses, validation, timer)
@@ -206,7 +208,7 @@ def update_weights(state: TrainState, settings: StepSettings, stage: StageTimer)
         parameters = [parameter for _, parameter in nn.named_parameters(state.model)]
         state.loss_scale.unscale(parameters)
         norm = autograd.clip_gradients(parameters, GRADIENT_NORM_LIMIT)
-        finite = state.watch.update_is_finite(norm)
+        finite = state.watch.update_is_finite(norm, state.loss_scale.can_fall)
         if finite:
             rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
             state.optimizer.step(rates, settings.momentum)
@@ -287,6 +289,7 @@ def keep_weights(run: Run, state: TrainState, result: EvaluationResult) -> None:
         hyperparameters=as_document(run.hyp),
         settings=as_document(run.config),
         backend=backend.use(),
+        loss_scale=state.loss_scale.value,
     )
     checkpoint = Checkpoint(
         header,

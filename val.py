@@ -111,6 +111,7 @@ def evaluate(
     loss: DetectionLoss | None = None,
     sinks: Sequence[DetectionSink] = (),
     objects: Sequence[GroundTruth] | None = None,
+    channels_last: bool | None = None,
 ) -> Validation:
     """Detect in every image of the loader and compare with its labels.
 
@@ -121,6 +122,7 @@ def evaluate(
         loss: adds the mean losses of the batches, as in training.
         sinks: receive what the evaluator receives, each image under its place in samples.
         objects: of each sample, in pixels of its image, in place of its labels.
+        channels_last: layout of the feature maps; None for the one that the device gains from.
     """
     evaluator = DetectionEvaluator(class_names)
     losses = np.zeros(3)
@@ -130,7 +132,7 @@ def evaluate(
     before: tuple[Batch, list[np.ndarray]] | None = None
     with progress_bar(len(loader), "validating") as progress, autograd.no_grad():
         for batch in loader:
-            raw = model(images_to_tensor(batch.images, device))
+            raw = model(images_to_tensor(batch.images, device, channels_last=channels_last))
             # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
             if before is not None:
                 finish(*before)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from models.heads.anchor.loss import DetectionLoss, LossTerms
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
-# The loss has a shape for each size of `padded.padded_size`, which four cover: 16,384 a level.
+# The loss has a shape for each batch size and each `padded.padded_size`: 1,024 and 4,096 rows a
+# level, say, of whole batches and of the smaller last one.
 LOSS_SHAPES = 4
 
 log = logging.getLogger("train")

@@ -57,7 +57,7 @@ def choose_updates(config: TrainConfig, device: str, dtype: str) -> Updates:
     )
     for part, problem in ((name, step_problem), ("average of the weights", average_problem)):
         if problem:
-            log.info("%s, %s: the plain path is used (%s)", flag, part, problem)
+            log.info("%s, %s: the plain path is used for it alone (%s)", flag, part, problem)
     if not step_problem and not average_problem:
         log.info("%s: %s; equal to the plain path", flag, multi_tensor.describe(name, device))
     return Updates(

@@ -21,7 +21,7 @@ from models.execution import Execution
 from models.graph import IMAGE
 from models.heads.anchor.loss import LossTerms
 from utils.checkpoint import Checkpoint
-from utils.config import TrainConfig, as_document
+from utils.config import TrainConfig, as_document, read_hyperparameters
 from utils.data.batch import Batch
 from utils.data.loader import TrainLoader
 from utils.errors import UserError
@@ -31,8 +31,8 @@ from utils.report import StageTimer
 from utils.step_watch import BatchName, format_losses
 
 # Settings on which the batch depends.
-DECIDING = ("data", "image_size", "batch_size", "seed", "hyp")
-GRADIENT_NORM_LIMIT = 10.0  # any will do: only the norm before is looked at
+DECIDING = ("data", "image_size", "batch_size", "seed")
+ANY_LIMIT = 1.0  # of the gradient norm: only the norm before is looked at
 
 log = logging.getLogger("train")
 
@@ -66,6 +66,8 @@ def replay(config: TrainConfig, state: StepState, start: Checkpoint, loader: Tra
         nn.load_state_arrays(state.model, start.model)
     except ValueError as error:
         raise UserError(f"--replay needs --weights of the run itself: {error}") from error
+    if state.loss_scale.adapts:
+        state.loss_scale.value = start.header.loss_scale
     batch = loader.batch(epoch - 1, step - 1)
     log.info("%s", BatchName(epoch, step, batch.sample_indices))
     for line in examine(state, batch):
@@ -78,6 +80,10 @@ def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
     for name in DECIDING:
         if name in trained and trained[name] != given[name]:
             yield f"{name} is {given[name]}, but the weights come from a run with {trained[name]}"
+    hyp = as_document(read_hyperparameters(config.hyp))
+    for name, value in start.header.hyperparameters.items():
+        if value != hyp.get(name):
+            yield f"--hyp has {name}: {hyp.get(name)}, but the weights come from a run with {value}"
 
 
 def examine(state: StepState, batch: Batch) -> Iterator[str]:
@@ -100,7 +106,7 @@ def examine(state: StepState, batch: Batch) -> Iterator[str]:
     state.loss_scale.unscale(parameters.values())
     gradients = ((name, x.grad) for name, x in parameters.items() if x.grad is not None)
     yield f"gradients: {first_not_finite(gradients) or 'all finite'}"
-    norm = float(ops.to_numpy(autograd.clip_gradients(parameters.values(), GRADIENT_NORM_LIMIT)))
+    norm = float(ops.to_numpy(autograd.clip_gradients(parameters.values(), ANY_LIMIT)))
     yield f"gradient norm: {norm:.4f}, at a loss scale of {state.loss_scale.value:g}"
 
 

@@ -49,6 +49,7 @@ class Header:
     hyperparameters: Mapping[str, float]
     settings: Mapping[str, Any]  # the flags of the run
     backend: str  # that wrote it, for the record
+    loss_scale: float = 1.0  # of float16 training
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,8 @@ def _from_foreign(weights: ForeignWeights) -> Checkpoint:
 
 def _parse_header(path: Path, text: str | None) -> Header:
     try:
-        document = json.loads(text or "")
+        # Files written before the loss scale was kept lack it.
+        document = {"loss_scale": 1.0, **json.loads(text or "")}
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise KeyError("format")
         fields = {field.name: document[field.name] for field in dataclasses.fields(Header)}

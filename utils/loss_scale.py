@@ -6,6 +6,7 @@ are clipped. Source: Micikevicius et al. 2017, arXiv:1710.03740, section 3.2.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ INITIAL = 2.0**16
 GROWTH, BACKOFF = 2.0, 0.5
 GROWTH_INTERVAL = 2000  # updates in a row without an overflow
 LIMITS = 1.0, 2.0**24
+
+log = logging.getLogger("train")
 
 
 @dataclass
@@ -38,6 +41,11 @@ class LossScale:
     @classmethod
     def of_precision(cls, dtype: str) -> LossScale:
         return cls(INITIAL, adapts=True) if dtype == "float16" else cls()
+
+    @property
+    def can_fall(self) -> bool:
+        """Whether an overflow may be the scale's fault."""
+        return self.adapts and self.value > LIMITS[0]
 
     def scaled(self, loss: Callable[[Any, Any], LossTerms]) -> Callable[[Any, Any], LossTerms]:
         """The loss with `total` multiplied by the value at the time of the call."""
@@ -59,6 +67,7 @@ class LossScale:
             return
         self.finite_updates = self.finite_updates + 1 if finite else 0
         if not finite:
-            self.value = max(self.value * BACKOFF, LIMITS[0])
+            before, self.value = self.value, max(self.value * BACKOFF, LIMITS[0])
+            log.info("loss scale %g -> %g", before, self.value)
         elif self.finite_updates == GROWTH_INTERVAL:
             self.value, self.finite_updates = min(self.value * GROWTH, LIMITS[1]), 0

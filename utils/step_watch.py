@@ -51,7 +51,7 @@ class StepWatch:
         self.skipped = 0
         self.first_losses: list[np.ndarray] = []
         self._in_a_row = 0
-        self._sums, self._batches = np.zeros(3), 0
+        self._sums, self._batches, self._lost = np.zeros(3), 0, 0
         self._unread: list[tuple[BatchName, list[Tensor]]] = []
         self._window: list[tuple[BatchName, np.ndarray]] = []  # read, since the last update
 
@@ -59,10 +59,11 @@ class StepWatch:
         """Remember a batch's box, objectness and classification loss; reads nothing."""
         self._unread.append((name, [term.detach() for term in terms[:3]]))
 
-    def update_is_finite(self, gradient_norm: Tensor) -> bool:
+    def update_is_finite(self, gradient_norm: Tensor, scale_can_fall: bool = False) -> bool:
         """Whether the losses since the last update and the norm of their gradients are finite.
 
-        Logs the batches if not. Raises UserError for the tenth time in a row.
+        Logs the batches if not. Raises UserError for the tenth time in a row, not counting those
+        whose gradients alone overflow while the loss scale can still fall.
         """
         norm = self._read([gradient_norm])
         window, self._window = self._window, []
@@ -71,7 +72,7 @@ class StepWatch:
             self._in_a_row = 0
             return True
         self.skipped += 1
-        self._in_a_row += 1
+        self._in_a_row += 0 if scale_can_fall and not spoiled else 1
         reason = "the loss is" if spoiled else "losses are finite, but a gradient is"
         batches = "; ".join(
             f"{format_losses(losses)} in {name}" for name, losses in spoiled or window
@@ -89,8 +90,10 @@ class StepWatch:
         self._read([])
         if self.skipped:
             log.warning("%d updates of this epoch skipped, see above", self.skipped)
+        if self._lost:
+            log.warning("%d batches left out of the mean losses: not finite", self._lost)
         means = self.means()
-        self._sums, self._batches, self.skipped = np.zeros(3), 0, 0
+        self._sums, self._batches, self._lost, self.skipped = np.zeros(3), 0, 0, 0
         return means
 
     def means(self) -> np.ndarray:
@@ -109,6 +112,7 @@ class StepWatch:
         self.first_losses.extend(losses[: MAX_FIRST_LOSSES - len(self.first_losses)])
         finite = losses[np.isfinite(losses).all(axis=1)]
         self._sums, self._batches = self._sums + finite.sum(axis=0), self._batches + len(finite)
+        self._lost += len(losses) - len(finite)
         return values[len(values) - len(more) :]
 
 

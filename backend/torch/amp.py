@@ -15,8 +15,9 @@ from backend.torch.ops import HALF_DTYPES
 
 
 def supported(device: str) -> tuple[str, ...]:
-    kind = torch.device(resolve(device)).type
-    if kind == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+    named = torch.device(resolve(device))
+    # bfloat16 came with compute capability 8; before, it is emulated.
+    if named.type == "cuda" and torch.cuda.get_device_capability(named)[0] < 8:
         return ("float16",)
     return tuple(HALF_DTYPES)
 

@@ -77,16 +77,19 @@ def compiled(function: Callable[..., Any], most_shapes: int = 1) -> Callable[...
     optimized = torch.compile(function, dynamic=False)
     seen: set[tuple[Any, ...]] = set()
     refused: set[tuple[Any, ...]] = set()
+    name = getattr(function, "__qualname__", type(function).__name__)
 
     def run(*inputs: Any) -> Any:
         shapes = tuple(x.shape for x in tree_leaves(inputs) if isinstance(x, Tensor))
-        if shapes in refused or (shapes not in seen and len(seen) >= most_shapes):
+        if shapes not in seen | refused and len(seen) >= most_shapes:
+            refused.add(shapes)
+            log.info("%s runs eagerly for inputs of another size: %s", name, tuple(shapes[0]))
+        if shapes in refused:
             return function(*inputs)
         if shapes in seen:
             return optimized(*inputs)
         seen.add(shapes)
         start = time.perf_counter()
-        name = getattr(function, "__qualname__", type(function).__name__)
         try:
             with _own_warnings_ignored():
                 result = optimized(*inputs)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from backend import checks, library_nms
+from backend.checks import CPU
 from backend.torch.device import resolve
 
 Shape = Sequence[int]
@@ -31,7 +32,11 @@ def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
     dtype = dtype_named(array.dtype.name)
     # A fresh array in native order: PyTorch reads neither negative strides nor swapped bytes.
     copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
-    return torch.from_numpy(copied).to(resolve(device), dtype)
+    where, on_host = resolve(device), torch.from_numpy(copied)
+    if where == CPU:
+        return on_host.to(dtype)
+    # From pinned memory the host need not wait for what the device has queued before.
+    return on_host.pin_memory().to(where, dtype, non_blocking=True)
 
 
 def to_numpy(x: Tensor) -> np.ndarray:

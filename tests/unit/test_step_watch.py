@@ -1,10 +1,12 @@
 """utils/step_watch.py: which losses are kept, and which count in the means."""
 
 import numpy as np
+import pytest
 
 from backend import ops
 from models.heads.anchor.loss import LossTerms
 from utils import step_watch
+from utils.errors import UserError
 from utils.step_watch import BatchName, StepWatch
 
 
@@ -35,3 +37,23 @@ def test_losses_that_are_not_finite_are_left_out_of_the_means():
     add(watch, 2, (np.nan, 1, 1))
     assert watch.end_epoch().tolist() == [1, 1, 1]
     assert np.isnan(watch.end_epoch()).all()
+
+
+def test_lost_batches_of_an_epoch_are_counted(caplog):
+    watch = StepWatch()
+    add(watch, 1, (np.nan, 1, 1))
+    watch.end_epoch()
+    assert "1 batches left out of the mean losses: not finite" in caplog.text
+
+
+def test_overflows_count_as_a_lost_run_only_once_the_loss_scale_cannot_fall():
+    watch, overflow = StepWatch(), ops.tensor(np.array(np.inf, np.float32))
+    for step in range(30):
+        add(watch, step, (1, 1, 1))
+        assert not watch.update_is_finite(overflow, scale_can_fall=True)
+    for step in range(step_watch.MOST_IN_A_ROW - 1):
+        add(watch, step, (1, 1, 1))
+        assert not watch.update_is_finite(overflow)
+    add(watch, 0, (1, 1, 1))
+    with pytest.raises(UserError, match="10 updates in a row"):
+        watch.update_is_finite(overflow)
