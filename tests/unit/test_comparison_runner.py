@@ -1,6 +1,8 @@
 """A run is a process group of its own, ended whole, and measured from outside."""
 
+import contextlib
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -65,6 +67,23 @@ def test_an_interrupt_ends_the_run_and_goes_on(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, PARENT.format(seconds=100, code=0), watch=interrupt)
     assert is_gone(int((tmp_path / "log").read_text().split()[0]))
+
+
+def test_an_interrupt_right_after_the_start_ends_the_run_too(tmp_path, monkeypatch):
+    started = []
+
+    def interrupt(process):
+        started.append(process)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("utils.comparison.runner.PeakMemory", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, "import time; time.sleep(100)")
+    try:
+        assert not Path(f"/proc/{started[0]}").exists()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(started[0], signal.SIGKILL)
 
 
 def test_a_program_that_is_absent_is_an_error_at_once(tmp_path):

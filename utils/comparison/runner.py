@@ -60,21 +60,22 @@ def run_process(
     """
     samples = log.with_suffix(".device-memory")
     with log.open("wb") as stream, device_memory(device, samples):
-        start = time.monotonic()
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        memory = PeakMemory(process.pid)
+        start, process = time.monotonic(), None
         try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            memory = PeakMemory(process.pid)
             timed_out = not _wait(process, start + timeout, (memory, watch))
             if timed_out:
                 _end(process, signal.SIGTERM)
         except BaseException:
-            _end(process, signal.SIGINT)
+            if process is not None:
+                _end(process, signal.SIGINT)
             raise
         seconds = time.monotonic() - start
         _signal_group(process, signal.SIGKILL)  # what it may have left behind
