@@ -58,6 +58,14 @@ def require_same_machine(folder: Path, machine: Document) -> None:
         raise UserError(f"--resume {folder}: begun on another machine ({listed}); start afresh")
 
 
+def time_of_start(folder: Path) -> str:
+    """When the comparison in the folder was begun: now, unless it is resumed."""
+    path = folder / "compare.json"
+    if path.exists():
+        return str(json.loads(path.read_text(encoding="utf-8"))["created"])
+    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+
+
 class Comparison:
     """The runs so far, and what is written about them after each."""
 
@@ -69,7 +77,7 @@ class Comparison:
         self.machine = machine
         self.terminal = terminal
         self.records: dict[Cell, list[Document]] = defaultdict(list)
-        self.created = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        self.created = time_of_start(folder)
 
     def run(self) -> int:
         """Carry out all runs; returns the exit code."""

@@ -138,6 +138,16 @@ def test_a_resumed_comparison_keeps_what_is_done_and_tries_failures_again(run, t
     assert document["pairs"][0]["ratio"]["count"] == 4
 
 
+def test_a_resumed_comparison_keeps_the_time_of_its_start(run, tmp_path):
+    stubs(tmp_path)
+    run("--rounds", 1)
+    path = tmp_path / "out" / "exp" / "compare.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"created": "2030-01-02T03:04:05+00:00"}))
+    _, _, resumed = run("--resume", tmp_path / "out" / "exp")
+    assert resumed["created"] == "2030-01-02T03:04:05+00:00"
+
+
 def test_a_comparison_is_not_resumed_on_another_machine(run, tmp_path):
     stubs(tmp_path)
     run("--rounds", 1)
