@@ -121,3 +121,22 @@ def test_epochs_of_another_trainer_are_the_times_between_its_rows(tmp_path):
     path.write_text(text + "3,1\n4,1\n")
     rows()
     assert [epoch["epoch"] for epoch in rows.epochs(0)] == [1, 2, 3]  # the last two came together
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_rows_that_were_there_before_the_run_are_no_epochs(tmp_path, anew):
+    path = tmp_path / "results.csv"
+    path.write_text("epoch,loss\n0,1\n1,1\n")
+    rows = ArrivingRows(path)
+    rows()
+    assert rows.arrivals == []
+    text = "epoch,loss\n" if anew else path.read_text()
+    path.write_text(text)
+    rows()
+    for epoch in range(3):
+        text += f"{epoch},1\n"
+        path.write_text(text)
+        rows()
+        assert len(rows.arrivals) == epoch + 1
+        time.sleep(0.01)
+    assert [epoch["epoch"] for epoch in rows.epochs(0)] == [1, 2]

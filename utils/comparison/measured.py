@@ -23,17 +23,27 @@ Document = dict[str, Any]
 
 
 class ArrivingRows:
-    """When each row of a growing CSV file was first seen; call it again and again."""
+    """When each row of a growing CSV file was first seen; call it again and again.
+
+    Rows that are there when this is made are of an earlier run, unless the file is begun anew.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._before = self._rows()
         self.arrivals: list[float] = []
 
     def __call__(self) -> None:
+        rows = self._rows()
+        if rows < self._before:
+            self._before = 0
+        self.arrivals += [time.monotonic()] * (rows - self._before - len(self.arrivals))
+
+    def _rows(self) -> int:
+        """Below the heading."""
         if self._path is None or not self._path.exists():
-            return
-        rows = self._path.read_bytes().count(b"\n") - 1  # below the heading
-        self.arrivals += [time.monotonic()] * (rows - len(self.arrivals))
+            return 0
+        return max(self._path.read_bytes().count(b"\n") - 1, 0)
 
     def epochs(self, warm_up: int) -> list[Document]:
         """The seconds between rows: the first epoch, which holds the start-up, has none.
