@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ class WorkRecord:
             framework: version and device in words.
             device: "cpu", "cuda:0".
             work: what must be the same in runs whose times are compared, by name.
-            losses: (3,) each, box, objectness and classification of the first batches.
+            losses: (3,) each, box, objectness and classification of the first batches; written
+                as null where not finite, for JSON has no such number.
         """
         batches = {"batches": self._batches, "batches_sha1": self._hash.hexdigest()}
         document = {
@@ -60,7 +62,11 @@ class WorkRecord:
             "framework": framework,
             "device": device,
             "work": {**batches, **work},
-            "losses": [[float(f"{loss:.9g}") for loss in row] for row in losses],
+            "losses": [[_rounded(loss) for loss in row] for row in losses],
         }
         with atomic_text_file(path) as file:
             json.dump(document, file, indent=1)
+
+
+def _rounded(loss: float) -> float | None:
+    return float(f"{loss:.9g}") if math.isfinite(loss) else None

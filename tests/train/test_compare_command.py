@@ -107,6 +107,31 @@ def test_losses_that_diverge_are_told_first(run, tmp_path):
     assert markdown.splitlines()[2].startswith("> **LOSSES DIVERGE")
 
 
+def test_losses_that_are_not_finite_are_told_first_and_left_out_of_the_curves(run, tmp_path):
+    stubs(tmp_path, oneflow={"losses": [[0.1, 0.2, 0.3], [0.1, None, 0.2], [0.1, 0.1, 0.1]]})
+    _, printed, document = run()
+    assert document["pairs"][0]["losses"]["worst"] is None
+    assert document["pairs"][0]["losses"]["diverged"]
+    told = (
+        "LOSSES DIVERGE: oneflow-plain-b8 against torch-plain-b8: a loss of batch 2 is not finite"
+    )
+    assert printed.index(told) < printed.index("Seconds per epoch")
+    folder = tmp_path / "out" / "exp"
+    json.loads((folder / "compare.json").read_text(), parse_constant=pytest.fail)
+    page = (folder / "compare.html").read_text()
+    points = [line.partition('"')[0] for line in page.split(' points="')[1:]]
+    assert [len(line.split()) for line in points] == [2, 2] and "nan" not in "".join(points)
+
+
+def test_cells_without_a_finite_loss_have_no_curve(run, tmp_path):
+    losses = {"losses": [[0.1, None, 0.3]]}
+    stubs(tmp_path, torch=losses, oneflow=losses)
+    code, printed, _ = run()
+    assert code == 0, printed
+    assert "LOSSES DIVERGE" in printed
+    assert "<polyline" not in (tmp_path / "out" / "exp" / "compare.html").read_text()
+
+
 def test_a_cell_that_fails_is_told_and_the_rest_runs(run, tmp_path):
     refuses = {"--bbox_iou_optim": "unrecognized arguments: --bbox_iou_optim"}
     stubs(tmp_path, oneflow={"refuses": refuses})

@@ -64,6 +64,15 @@ def test_losses_are_compared_over_the_same_batches_and_the_worst_is_told():
     assert loss_gap(run(losses=[]), run()) is None
 
 
+@pytest.mark.parametrize("other", [0.3, float("inf"), None])
+@pytest.mark.parametrize("lost", [float("nan"), float("inf"), None])
+def test_a_loss_that_is_not_finite_on_either_side_diverges_wherever_it_stands(lost, other):
+    left, right = [[1, 2, 3], [1, 1, other], [1, 1, 1]], [[1, 2, 3.00001], [1, 1, lost], [1, 1, 1]]
+    for reference, candidate in ((left, right), (right, left)):
+        gap = loss_gap(run(losses=reference), run("oneflow", losses=candidate))
+        assert gap.diverged and (gap.worst, gap.worst_batch) == (None, 2)
+
+
 def test_batches_after_the_first_ones_are_not_judged():
     far = [[1, 2, 3]] * 10 + [[9, 9, 9]]
     assert not loss_gap(run(losses=far), run(losses=[[1, 2, 3]] * 11)).diverged

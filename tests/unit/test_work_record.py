@@ -44,6 +44,12 @@ def test_equal_batches_give_an_equal_record_and_the_losses_are_kept(tmp_path):
     assert document["losses"] == [[0.1, 0.2, 0.0], [0.1, 0.2, pytest.approx(1 / 3, abs=1e-9)]]
 
 
+def test_a_loss_that_is_not_finite_is_null(tmp_path):
+    path = tmp_path / "work.json"
+    WorkRecord().write(path, "PyTorch", "cpu", {}, [np.array([0.5, np.nan, np.inf])])
+    assert json.loads(path.read_text(), parse_constant=pytest.fail)["losses"] == [[0.5, None, None]]
+
+
 @pytest.mark.parametrize(
     "change",
     [

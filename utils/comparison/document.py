@@ -171,7 +171,12 @@ def warnings(document: Document) -> list[str]:
     found = []
     for pair in document["pairs"]:
         gap = pair["losses"]
-        if gap and gap["diverged"]:
+        if gap and gap["worst"] is None:
+            found.append(
+                f"LOSSES DIVERGE: {pair['candidate']} against {pair['reference']}: "
+                f"a loss of batch {gap['worst_batch']} is not finite"
+            )
+        elif gap and gap["diverged"]:
             found.append(
                 f"LOSSES DIVERGE: {pair['candidate']} is {gap['worst']:.1%} away from "
                 f"{pair['reference']} after {gap['worst_batch']} batches; "

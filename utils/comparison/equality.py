@@ -5,6 +5,7 @@ Before: `measured.py`. After: `document.py`; compare.py refuses what is not equa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +59,7 @@ class LossGap:
     """How far the losses of two runs are apart after the same batches."""
 
     batches: int  # that were judged
-    worst: float  # relative difference of the summed losses
+    worst: float | None  # relative difference of the summed losses; None: one is not finite
     worst_batch: int  # from 1
     tolerance: float
     diverged: bool
@@ -69,14 +70,24 @@ def loss_gap(reference: Document, candidate: Document) -> LossGap | None:
     pairs = list(zip(reference["losses"], candidate["losses"], strict=False))[:JUDGED_BATCHES]
     if not pairs:
         return None
-    gaps = [_relative(sum(left), sum(right)) for left, right in pairs]
-    worst = max(gaps)
+    gaps = [_relative(summed_loss(left), summed_loss(right)) for left, right in pairs]
+    worst = max(gaps)  # none is NaN
     precisions = {run["work"].get("precision") for run in (reference, candidate)}
     tolerance = TOLERANCE if precisions <= {"float32", "float64"} else HALF_TOLERANCE
-    return LossGap(len(gaps), worst, gaps.index(worst) + 1, tolerance, not worst <= tolerance)
+    shown = worst if math.isfinite(worst) else None
+    return LossGap(len(gaps), shown, gaps.index(worst) + 1, tolerance, worst > tolerance)
+
+
+def summed_loss(terms: Sequence[float | None]) -> float:
+    """The loss of a batch from its terms; infinite where one of them is not finite."""
+    finite = [term for term in terms if term is not None and math.isfinite(term)]
+    return sum(finite) if len(finite) == len(terms) else math.inf
 
 
 def _relative(reference: float, value: float) -> float:
+    """Infinite where either is: that both are lost says nothing of their work."""
+    if math.isinf(reference) or math.isinf(value):
+        return math.inf
     return abs(value - reference) / max(abs(reference), 1e-12)
 
 

@@ -7,10 +7,12 @@ Before: `document.py`. After: `report_html.py` puts them on the page.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from utils.comparison.equality import summed_loss
 from utils.comparison.measured import Document
 from utils.comparison.plan import EXTERNAL
 from utils.comparison.tables import marks, number, stage_name, stages_of
@@ -158,17 +160,18 @@ def loss_curves(document: Document) -> str:
     return f'<div class="curves">{figures}</div>'
 
 
-def _losses(cell: Document) -> list[float]:
-    """Of the first run that ended well."""
+def _losses(cell: Document) -> dict[int, float]:
+    """Of the first run that ended well, by batch from 0; those that are finite."""
     runs = [run for run in cell["runs"] if not run["failure"] and run.get("losses")]
-    return [sum(terms) for terms in runs[0]["losses"]] if runs else []
+    losses = map(summed_loss, runs[0]["losses"]) if runs else ()
+    return {place: loss for place, loss in enumerate(losses) if math.isfinite(loss)}
 
 
 def _curves(title: str, cells: Sequence[Document], document: Document) -> str:
     by_cell = {cell["name"]: _losses(cell) for cell in cells}
-    everything = [loss for losses in by_cell.values() for loss in losses]
+    everything = [loss for losses in by_cell.values() for loss in losses.values()]
     low, high = min(everything), max(everything)
-    count = max(len(losses) for losses in by_cell.values())
+    count = 1 + max(max(losses) for losses in by_cell.values())
     same_side = len({cell["side"] for cell in cells}) == 1
     lines, legend = [], []
     for index, cell in enumerate(cells):
@@ -178,7 +181,7 @@ def _curves(title: str, cells: Sequence[Document], document: Document) -> str:
             colour = side_colours(document)[cell["side"]]
         points = " ".join(
             f"{100 * place / max(count - 1, 1):.2f},{_height(loss, low, high):.2f}"
-            for place, loss in enumerate(by_cell[cell["name"]])
+            for place, loss in by_cell[cell["name"]].items()
         )
         # The first is drawn broad, the others dashed over it: where they agree, both are seen.
         style = 'stroke-width="5" stroke-opacity=".45"' if index == 0 else (

@@ -141,6 +141,8 @@ def pair_losses(pair: Document) -> str:
     gap = pair["losses"]
     if gap is None:
         return ""
+    if gap["worst"] is None:
+        return f"a loss of batch {gap['worst_batch']} is not finite"
     return (
         f"losses at most {gap['worst']:.1e} apart in the first {gap['batches']} batches "
         f"(accepted: {gap['tolerance']:g})"
