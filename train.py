@@ -352,6 +352,7 @@ def write_work(run: Run, state: TrainState, train_images: int, val_images: int) 
     from models.detector import count_parameters
 
     work = {
+        "device": state.device.partition(":")[0],  # "cpu" or "cuda"
         "precision": state.execution.dtype,
         "tf32": backend.device.rounds_to_tf32(state.device),
         "layout": state.execution.layout,

@@ -25,6 +25,7 @@ def run(cell="torch", work=None, losses=((1.0, 2.0, 3.0),), seconds=(), number=1
     [
         ({"precision": "float16"}, "precision: float32 in torch round 1, float16 in oneflow"),
         ({"tf32": True}, "tf32: False in torch"),
+        ({"device": "cpu"}, "device: cuda in torch round 1, cpu in oneflow round 1"),
         ({"layout": "channels last"}, "layout: channels first"),
         ({"gradient_norm_limit": None}, "gradient_norm_limit: 10.0 in torch round 1, None"),
         ({"hyperparameters": {"mosaic": 0.0}}, "hyperparameters.mosaic: 1.0 in torch"),
@@ -36,6 +37,7 @@ def test_every_difference_in_work_is_a_line(change, line):
     work = {
         "precision": "float32",
         "tf32": False,
+        "device": "cuda",
         "layout": "channels first",
         "gradient_norm_limit": 10.0,
         "hyperparameters": {"mosaic": 1.0},
