@@ -193,6 +193,33 @@ def test_code_that_changed_in_between_is_unequal_work(run, tmp_path, monkeypatch
     assert code == 2 and "code: " in printed and "changed in oneflow-plain-b8" in printed
 
 
+@pytest.mark.parametrize("flag", ["--cfg", "--weights"])
+def test_a_model_or_weights_that_changed_in_between_are_unequal_work(run, tmp_path, flag):
+    stubs(tmp_path)
+    path = tmp_path / "file"
+    path.write_text("before")
+    assert run("--rounds", 1, flag, path)[0] == 0
+    (tmp_path / "out" / "exp" / "runs" / "oneflow-plain-b8-round1.json").unlink()
+    path.write_text("after")
+    code, printed, _ = run("--resume", tmp_path / "out" / "exp")
+    assert code == 2 and f"  {flag.removeprefix('--')}_sha1: " in printed
+
+
+@pytest.mark.parametrize("later", ["torch-plain-b8-round2", "torch-fused-b8-round1"])
+def test_another_version_of_a_framework_in_between_is_unequal_work(run, tmp_path, later):
+    stubs(tmp_path)
+    assert run("--variants", "plain,fused")[0] == 0
+    (tmp_path / "out" / "exp" / "runs" / f"{later}.json").unlink()
+    stubs(tmp_path, torch={"framework": "torch 2.0, CPU"})
+    code, printed, _ = run("--resume", tmp_path / "out" / "exp")
+    assert code == 2
+    cell, _, number = later.rpartition("-round")
+    assert (
+        f"  framework: torch 1.0, CPU in torch-plain-b8 round 1, torch 2.0, CPU in {cell} round "
+        f"{number}" in printed
+    )
+
+
 def test_another_trainer_is_timed_beside_and_marked(run, tmp_path):
     stubs(tmp_path)
     script = tmp_path / "tool.py"

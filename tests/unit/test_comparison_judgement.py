@@ -10,6 +10,7 @@ def run(cell="torch", work=None, losses=((1.0, 2.0, 3.0),), seconds=(), number=1
     return {
         "cell": cell,
         "round": number,
+        "framework": "1.0",
         "work": work or {"precision": "float32"},
         "losses": losses,
         "process_seconds": process,

@@ -159,10 +159,12 @@ def unequal_work(pair: Pair, records: Records) -> list[str]:
     """What the candidate's runs did otherwise than the reference's, and than one another."""
     reference, candidate = (good(records.get(cell, ())) for cell in pair)
     lines = unequal_rounds(reference) + unequal_rounds(candidate)
+    # Between backends it is what is compared.
+    frameworks = {"framework"} if pair.reference.side != pair.candidate.side else set()
     by_round = {run["round"]: run for run in reference}
     for run in candidate:
         if run["round"] in by_round:
-            lines += differences(by_round[run["round"]], run, pair.by_design)
+            lines += differences(by_round[run["round"]], run, pair.by_design | frameworks)
     return list(dict.fromkeys(lines))
 
 

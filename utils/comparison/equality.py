@@ -34,13 +34,15 @@ def flatten(work: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(reference: Document, candidate: Document, by_design: Set[str]) -> list[str]:
-    """What the candidate's work had otherwise than the reference's, a line each.
+    """What the candidate's work and framework had otherwise than the reference's, a line each.
 
     Args:
         reference, candidate: runs with "work".
         by_design: names that may differ.
     """
-    left, right = flatten(reference["work"]), flatten(candidate["work"])
+    left, right = (
+        flatten({"framework": run["framework"], **run["work"]}) for run in (reference, candidate)
+    )
     names = [name for name in {**left, **right} if name not in by_design | IDENTITY]
     return [
         f"{name}: {left.get(name, 'absent')} in {_who(reference)}, "

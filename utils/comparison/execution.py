@@ -24,6 +24,7 @@ from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import run_process
 from utils.comparison.settings import External, Settings
 from utils.environments import ROOT
+from utils.yaml_file import find_yaml
 
 RUNS = "runs"
 
@@ -66,7 +67,7 @@ def _run_train(settings: Settings, turn: Turn, run_folder: Path) -> Document:
     if record["failure"] is None:
         add_what_train_wrote(record, turn, run_folder, settings.warm_up_epochs, log)
     if record["work"] is not None:
-        record["work"]["code"] = code_digest()
+        record["work"] |= {"code": code_digest(), **input_digests(settings)}
     shutil.rmtree(run_folder / "weights", ignore_errors=True)  # of no use, and large
     return record
 
@@ -130,6 +131,16 @@ def _filled(words: Sequence[str], settings: Settings, turn: Turn, run_folder: Pa
             word = word.replace(name, value)
         filled.append(word)
     return filled
+
+
+def input_digests(settings: Settings) -> dict[str, str]:
+    """Change with the content of --cfg and --weights, whose names the settings hold."""
+    files = {"cfg_sha1": find_yaml(settings.cfg, "models"), "weights_sha1": Path(settings.weights)}
+    return {
+        name: hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest()
+        for name, path in files.items()
+        if path.is_file()
+    }
 
 
 def code_digest() -> str:
