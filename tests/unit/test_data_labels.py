@@ -1,6 +1,7 @@
 """Scanning a dataset: which samples are usable, and what is reported about the others."""
 
 import io
+import zlib
 from pathlib import Path
 
 import cv2
@@ -179,6 +180,26 @@ def test_the_size_is_that_of_the_decoded_image(tmp_path, suffix, orientation):
             read_image_size(path)
     else:
         assert read_image_size(path) == cv2.imread(str(path)).shape[:2]
+
+
+@pytest.mark.parametrize("size", [(10000, 10000), (10000, 20000)])  # Pillow warns, and refuses
+@pytest.mark.parametrize("suffix", ["jpg", "png", "bmp"])
+def test_the_size_of_a_large_image_is_read(tmp_path, suffix, size):
+    path = tmp_path / f"large.{suffix}"
+    Image.new("L", (40, 20)).save(path)
+    content = path.read_bytes()
+    height, width = size
+    if suffix == "jpg":
+        position = content.index(b"\xff\xc0") + 5
+        new = height.to_bytes(2, "big") + width.to_bytes(2, "big")
+    elif suffix == "png":
+        position = content.index(b"IHDR") + 4
+        new = width.to_bytes(4, "big") + height.to_bytes(4, "big") + content[24:29]
+        new += zlib.crc32(b"IHDR" + new).to_bytes(4, "big")
+    else:
+        position, new = 18, width.to_bytes(4, "little") + height.to_bytes(4, "little")
+    path.write_bytes(content[:position] + new + content[position + len(new) :])
+    assert read_image_size(path) == size
 
 
 def test_a_dataset_without_usable_images_is_an_error(tmp_path):

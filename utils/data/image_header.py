@@ -30,7 +30,7 @@ def read_image_size(path: Path) -> tuple[int, int]:
         BrokenImageError: no image, truncated, or smaller than 10 px.
     """
     try:
-        with Image.open(path) as image:
+        with _open(path) as image:
             width, height = image.size
             kind = image.format or ""
             # Asked for the EXIF data of a PNG that has none, Pillow decodes the whole image.
@@ -41,7 +41,8 @@ def read_image_size(path: Path) -> tuple[int, int]:
         complete = _is_complete(path, kind)
     except UnidentifiedImageError as error:
         raise BrokenImageError("not an image") from error
-    except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises for broken headers
+    # What Pillow raises for broken headers, and for very large images of other kinds.
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise BrokenImageError(str(error)) from error
     if kind not in _DECODED_KINDS:
         raise BrokenImageError(f"{kind} is not decoded; accepted: {', '.join(_DECODED_KINDS)}")
@@ -52,6 +53,21 @@ def read_image_size(path: Path) -> tuple[int, int]:
     if min(width, height) < MIN_SIDE:
         raise BrokenImageError(f"{width}x{height} px, at least {MIN_SIDE} px a side are needed")
     return (width, height) if turned and kind in _TURNED_KINDS else (height, width)
+
+
+def _open(path: Path) -> Image.Image:
+    """`Image.open`, but without its limit on pixels: it is for those who decode them."""
+    with path.open("rb") as file:
+        start = file.read(16)
+    Image.init()
+    for kind in set(_DECODED_KINDS) - {"MPO"}:  # what opens a JPEG finds out whether it is one
+        make, accepts = Image.OPEN[kind]
+        if accepts is not None and accepts(start):
+            try:
+                return make(path, "")  # type: ignore[arg-type]  # a path is accepted too
+            except SyntaxError:  # perhaps of another kind
+                break
+    return Image.open(path)
 
 
 def _is_complete(path: Path, kind: str) -> bool:
