@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from tests.shared_files import shared_path
 from utils.data.image_header import BrokenImageError, read_image_size
@@ -180,6 +181,26 @@ def test_the_size_is_that_of_the_decoded_image(tmp_path, suffix, orientation):
             read_image_size(path)
     else:
         assert read_image_size(path) == cv2.imread(str(path)).shape[:2]
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif"])
+def test_an_orientation_outside_of_exif_turns_nothing(tmp_path, suffix):
+    path = tmp_path / f"edited.{suffix}"
+    exif = Image.Exif()
+    exif[0x010F] = "a maker"
+    xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><a tiff:Orientation="6"/></x:xmpmeta>'
+    image = Image.new("RGB", (40, 20))
+    if suffix == "png":
+        text = PngInfo()
+        text.add_itxt("XML:com.adobe.xmp", xmp.decode())
+        image.save(path, exif=exif, pnginfo=text)
+    elif suffix == "tif":
+        image.save(path, tiffinfo={700: xmp})
+    else:
+        image.save(path, exif=exif, xmp=xmp)
+    with Image.open(path) as opened:  # Pillow takes it from there
+        assert opened.getexif().get(0x0112) == 6
+    assert read_image_size(path) == cv2.imread(str(path)).shape[:2] == (20, 40)
 
 
 @pytest.mark.parametrize("size", [(10000, 10000), (10000, 20000)])  # Pillow warns, and refuses

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
+from PIL.TiffImagePlugin import TiffImageFile
 
 MIN_SIDE = 10
 _END_MARKS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"}
@@ -33,9 +34,7 @@ def read_image_size(path: Path) -> tuple[int, int]:
         with _open(path) as image:
             width, height = image.size
             kind = image.format or ""
-            # Asked for the EXIF data of a PNG that has none, Pillow decodes the whole image.
-            has_exif = "exif" in image.info or kind == "TIFF"
-            turned = has_exif and image.getexif().get(_EXIF_ORIENTATION) in _QUARTER_TURNS
+            turned = _orientation(image) in _QUARTER_TURNS
             if kind == "PNG":
                 image.verify()  # the checksum of every chunk; cheap beside decoding
         complete = _is_complete(path, kind)
@@ -53,6 +52,15 @@ def read_image_size(path: Path) -> tuple[int, int]:
     if min(width, height) < MIN_SIDE:
         raise BrokenImageError(f"{width}x{height} px, at least {MIN_SIDE} px a side are needed")
     return (width, height) if turned and kind in _TURNED_KINDS else (height, width)
+
+
+def _orientation(image: Image.Image) -> int | None:
+    """EXIF's own; `image.getexif()` would take one from XMP data, which OpenCV does not read."""
+    if isinstance(image, TiffImageFile):
+        return image.tag_v2.get(_EXIF_ORIENTATION)
+    exif = Image.Exif()
+    exif.load(image.info.get("exif", b""))
+    return exif.get(_EXIF_ORIENTATION)
 
 
 def _open(path: Path) -> Image.Image:
