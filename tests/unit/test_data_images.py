@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from utils.data.image_files import DatasetError
+from utils.data.image_header import read_image_size
 from utils.data.images import average_squares, choose_reduction, decode
 from utils.data.jpeg import read_header, shorten
 from utils.data.labels import Sample
@@ -97,6 +98,24 @@ def test_bytes_that_are_no_whole_header_are_decoded_as_they_are():
     for content in (b"", b"\xff\xd8\xff", b"\xff\xd8\xff\xc0\0\x11\x08", bytes(100)):
         header = read_header(np.frombuffer(content, np.uint8))
         assert header is None or header[:2] == (False, None)
+
+
+@pytest.mark.parametrize("orientations", [(6, 1), (1, 6), (6, 6), (1, 1)])
+def test_of_two_exif_segments_none_may_turn_the_image(tmp_path, orientations, capfd):
+    path = tmp_path / "twice.jpg"
+    segments = b""
+    for orientation in orientations:
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        content = exif.tobytes()
+        segments += b"\xff\xe1" + (len(content) + 2).to_bytes(2, "big") + content
+    plain = write(path).image_path.read_bytes()
+    path.write_bytes(plain[:2] + segments + plain[2:])
+    assert read_header(np.fromfile(path, np.uint8)).is_upright == (orientations == (1, 1))
+    height, width = cv2.imread(str(path)).shape[:2]
+    sample = Sample(path, height, width, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
+    np.testing.assert_array_equal(decode(sample, rows=20)[:20], decode(sample)[:20])
+    assert read_image_size(path) == (height, width)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,9 @@ def read_header(content: np.ndarray) -> JpegHeader | None:
         if marker in (_BASELINE, _EXTENDED):
             height_position, num_components = position + 5, header[position + 9]
         elif marker == _EXIF and header[position + 4 : position + 10] == b"Exif\0\0":
-            is_upright = _orientation(header[position + 10 : position + 2 + length]) == 1
+            # Of several, OpenCV follows the first: with any that turns, nothing is left out.
+            orientation = _orientation(header[position + 10 : position + 2 + length])
+            is_upright = is_upright and orientation == 1
         elif marker == _RESTARTS:  # a decoder that stops early warns of the marks it did not expect
             return JpegHeader(is_upright, None, position)
         elif marker == _SCAN:  # else one scan of several, whose rows lie far apart
