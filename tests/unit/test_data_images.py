@@ -1,5 +1,7 @@
 """Decoding: whole, at a fraction of the size, and only the rows that are needed."""
 
+import zlib
+
 import cv2
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from utils.data.image_header import read_image_size
 from utils.data.images import average_squares, choose_reduction, decode
 from utils.data.jpeg import read_header, shorten
 from utils.data.labels import Sample
+from utils.data.records.layout import RecordPlace
 
 SIZE = (200, 133)
 SUBSAMPLINGS = {"4:4:4": 0x111111, "4:2:2": 0x211111, "4:2:0": 0x221111, "4:1:1": 0x411111}
@@ -139,6 +142,19 @@ def test_another_size_than_at_the_scan_is_an_error(tmp_path, reduction):
             decode(other, reduction)
     with pytest.raises(DatasetError, match="is 133x200 px, but was 120x200 px when the dataset"):
         decode(Sample(sample.image_path, 200, 120, *[np.zeros(0)] * 2), reduction, rows=20)
+
+
+@pytest.mark.parametrize(
+    ("packed", "message"),
+    [(False, "was scanned; start again"), (True, "was packed; pack the dataset again")],
+)
+def test_another_size_tells_what_to_do_about_it(tmp_path, packed, message):
+    path = write(tmp_path / "a.jpg").image_path
+    content = path.read_bytes()
+    place = RecordPlace(path, 0, 0, len(content), zlib.crc32(content)) if packed else None
+    sample = Sample(path, 190, 133, *[np.zeros(0)] * 2, place)
+    with pytest.raises(DatasetError, match=f"{path}: .*133x190 px when the dataset {message}"):
+        decode(sample)
 
 
 @pytest.mark.parametrize("arguments", [(1,), (2,), (1, 20)])

@@ -114,9 +114,12 @@ def decode(sample: Sample, reduction: int = 1, rows: int | None = None) -> np.nd
         return average_squares(decode(sample), reduction)
     if image is None:
         raise DatasetError(f"{sample.image_path}: the image cannot be decoded; repair or remove it")
+    was_read, next_step = "scanned", "start again"
+    if sample.record is not None:
+        was_read, next_step = "packed", "pack the dataset again"
     raise DatasetError(
         f"{sample.image_path}: the image is {image.shape[1]}x{image.shape[0]} px, but was "
-        f"{sample.width}x{sample.height} px when the dataset was scanned; start again"
+        f"{sample.width}x{sample.height} px when the dataset was {was_read}; {next_step}"
     )
 
 
