@@ -10,8 +10,11 @@ import pytest
 from tests.unit.batch_digest import EVERYTHING, digest
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.augment import AugmentConfig
+from utils.data.batches import TrainBatches
+from utils.data.images import decode
 from utils.data.labels import scan_samples
 from utils.data.loader import LoaderError, TrainLoader, ValLoader
+from utils.data.sample_table import SampleTable
 from utils.data.shapes import ShapesConfig, draw_dataset
 from utils.data.sources import DatasetError, list_images, load_dataset
 
@@ -242,3 +245,23 @@ def test_any_other_failure_names_the_image(samples, workers, kind):
         pytest.raises(kind, match=f"{wrong.image_path}: ValueError"),
     ):
         list(loader.epoch(0))
+
+
+def test_a_failure_of_another_tile_names_the_image_of_that_tile(samples, monkeypatch):
+    broken = samples[5].image_path
+
+    def decode_or_fail(sample, *arguments):
+        if sample.image_path == broken:
+            raise ValueError("no such pixels")
+        return decode(sample, *arguments)
+
+    monkeypatch.setattr("utils.data.batches.decode", decode_or_fail)
+    source = TrainBatches(SampleTable(samples), 64, 1, AugmentConfig(mosaic=1.0), seed=0)
+    messages = []
+    for batch_index in range(len(source)):
+        try:
+            source.build(0, batch_index, np.empty(source.shape(batch_index), np.uint8))
+        except RuntimeError as error:
+            messages.append(str(error))
+    assert set(messages) == {f"{broken}: ValueError: no such pixels"}
+    assert len(messages) > 1  # once as itself, then as a partner of others

@@ -66,12 +66,16 @@ def _normalise(item: LabelledImage) -> np.ndarray:
     return boxes.astype(np.float32)
 
 
+class _NamedError(RuntimeError):
+    """A failure that names its image."""
+
+
 @contextmanager
 def naming_image(image_path: Path) -> Iterator[None]:
-    """Make any failure inside name the image; a DatasetError does so already."""
+    """Make any failure inside name the image, the inner one of two; a DatasetError does already."""
     try:
         yield
-    except DatasetError:
+    except (DatasetError, _NamedError):
         raise
     except Exception as error:
-        raise RuntimeError(f"{image_path}: {type(error).__name__}: {error}") from error
+        raise _NamedError(f"{image_path}: {type(error).__name__}: {error}") from error

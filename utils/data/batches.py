@@ -100,9 +100,10 @@ class TrainBatches:
         )
 
     def _decode(self, index: int, sample: Sample, reduction: int, rows: int) -> np.ndarray:
-        if self.cache is None or not self.cache.holds(index):
-            return decode(sample, reduction, rows)
-        return self.cache.get(index, partial(decode, sample, reduction))
+        with naming_image(sample.image_path):  # of a mosaic, any of the tiles may fail
+            if self.cache is None or not self.cache.holds(index):
+                return decode(sample, reduction, rows)
+            return self.cache.get(index, partial(decode, sample, reduction))
 
 
 @dataclass(frozen=True)
