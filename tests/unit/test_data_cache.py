@@ -46,6 +46,16 @@ def test_images_are_kept_up_to_the_limit_and_the_line_says_so(monkeypatch, caplo
     assert "3 of 3 training images" in caplog.text
 
 
+def test_an_image_above_the_limit_does_not_keep_the_later_ones_out(monkeypatch):
+    monkeypatch.setattr(image_cache, "free_memory", lambda: 2 * (4096 + 45 + 48))
+    cache = create_cache("ram", [SIZES[0], (10, 10), SIZES[2]], 0.5, "training")
+    assert [cache.holds(number) for number in range(3)] == [True, False, True]
+    for number in (0, 2):
+        np.testing.assert_array_equal(cache.get(number, lambda n=number: image(n)), image(number))
+    for number in (0, 2):
+        np.testing.assert_array_equal(cache.get(number, never), image(number))
+
+
 def test_no_space_for_any_image_is_a_line_and_no_cache(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(image_cache, "free_memory", lambda: 0)

@@ -103,9 +103,10 @@ def create_cache(
     shapes = np.array(sizes, np.int32).reshape(-1, 2)
     num_bytes = shapes.astype(np.int64).prod(axis=1) * 3
     first = -(-len(shapes) // _PAGE) * _PAGE  # a byte each says which images are there
-    ends = first + np.cumsum(num_bytes)
     limit = int(share * (free_memory() if kind == "ram" else _free_disk()))
-    fits = ends <= limit
+    fits = first + num_bytes <= limit  # else one huge image would leave no room for all after it
+    ends = first + np.cumsum(np.where(fits, num_bytes, 0))
+    fits &= ends <= limit
     log.info(_line(kind, split, num_bytes, fits, limit))
     starts = np.where(fits, ends - num_bytes, -1)
     size = int(ends[fits][-1]) if fits.any() else first
