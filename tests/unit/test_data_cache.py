@@ -91,13 +91,57 @@ def test_a_full_disk_is_an_error_with_the_next_step(monkeypatch):
         cache.get(0, lambda: image(0))
 
 
-def test_the_free_memory_respects_the_limit_of_a_container(monkeypatch, tmp_path):
-    monkeypatch.setattr(image_cache, "_MEMORY_LIMITS", tmp_path)
-    machine = free_memory()
-    assert machine > 2**20
-    (tmp_path / "memory.max").write_text("5000000\n")
-    (tmp_path / "memory.current").write_text("4000000\n")
-    (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 300000\nactive_file 20000\n")
-    assert free_memory() == 1320000
-    (tmp_path / "memory.max").write_text("max\n")
+def write_group(folder, **files) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / f"memory.{name}").write_text(f"{content}\n")
+
+
+@pytest.fixture
+def groups(monkeypatch, tmp_path):
+    """The folder of control groups; this process is in /user/job of both versions."""
+    monkeypatch.setattr(image_cache, "_MEMORY_LIMITS", tmp_path / "cgroup")
+    monkeypatch.setattr(image_cache, "_OWN_GROUPS", tmp_path / "self")
+    (tmp_path / "self").write_text("9:name=systemd:/\n4:cpu,memory:/user/job\n0::/user/job\n")
+    return tmp_path / "cgroup"
+
+
+STATISTICS = "anon 1\ninactive_file 300000\nactive_file 20000"
+
+
+@pytest.mark.parametrize("group", [".", "user", "user/job"])
+def test_the_free_memory_respects_the_limit_of_any_group_above(groups, group):
     assert free_memory() > 2**20
+    write_group(groups / group, max="max", current=4000000, stat=STATISTICS)
+    assert free_memory() > 2**20
+    write_group(groups / group, max=5000000)
+    assert free_memory() == 1320000
+
+
+@pytest.mark.parametrize("group", [".", "user", "user/job"])
+def test_the_free_memory_respects_limits_of_version_1(groups, group):
+    folder = groups / "memory" / group
+    # What belongs to groups below counts as used too, and is in the totals alone.
+    statistics = "inactive_file 7\ntotal_inactive_file 300000\ntotal_active_file 20000"
+    write_group(folder, limit_in_bytes=2**63 - 4096, usage_in_bytes=4000000, stat=statistics)
+    assert free_memory() > 2**20
+    write_group(folder, limit_in_bytes=5000000)
+    assert free_memory() == 1320000
+
+
+def test_of_several_limits_the_one_that_leaves_least_counts(groups):
+    write_group(groups, max=8000000, current=7500000, stat="")
+    write_group(groups / "user", max=9000000, current=1000, stat="")
+    write_group(groups / "user/job", max=5000000, current=4000000, stat="")
+    assert free_memory() == 500000
+    write_group(groups / "user", current=9500000)
+    assert free_memory() == 0
+
+
+def test_a_container_that_does_not_see_its_own_path_still_sees_its_limit(groups, tmp_path):
+    write_group(groups, max=5000000, current=4000000, stat=STATISTICS)
+    for own in ("0::/docker/0123\n", "0::/../job\n", ""):
+        (tmp_path / "self").write_text(own)
+        assert free_memory() == 1320000
+    (tmp_path / "self").unlink()
+    assert free_memory() == 1320000

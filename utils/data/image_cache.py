@@ -10,7 +10,7 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import reduction
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ CACHE_KINDS = ("ram", "disk")
 _ABSENT, _PRESENT = b"\0", b"\1"
 _PAGE = 4096
 _MEMORY_LIMITS = Path("/sys/fs/cgroup")
+_OWN_GROUPS = Path("/proc/self/cgroup")
 
 log = logging.getLogger("data")
 
@@ -159,18 +160,36 @@ def free_memory() -> int:
         line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if line
     )
     available = int(fields["MemAvailable"].split()[0]) * 1024
+    return max(0, min([available, *_left_in_groups()]))
+
+
+def _left_in_groups() -> Iterator[int]:
+    """Bytes left of every limit on this process: its control group's, and those of all above."""
     try:
-        limit = (_MEMORY_LIMITS / "memory.max").read_text().strip()
-        used = int((_MEMORY_LIMITS / "memory.current").read_text())
-        statistics = (_MEMORY_LIMITS / "memory.stat").read_text().splitlines()
+        lines = _OWN_GROUPS.read_text().splitlines()
     except OSError:
-        return available
-    if limit == "max":
-        return available
-    # Files that were read count as used, but give way.
-    files = sum(
-        int(line.split()[1])
-        for line in statistics
-        if line.startswith(("inactive_file ", "active_file "))
-    )
-    return max(0, min(available, int(limit) - used + files))
+        lines = []
+    for line in ["0::/", *lines]:  # the first: a container may not see the path of its own group
+        _, controllers, path = line.split(":", 2)
+        group = Path(path.lstrip("/"))
+        for folder in (group, *group.parents):
+            if not controllers:  # version 2
+                yield from _left(_MEMORY_LIMITS / folder, "max", "current", "")
+            elif "memory" in controllers.split(","):
+                root = _MEMORY_LIMITS / "memory"
+                yield from _left(root / folder, "limit_in_bytes", "usage_in_bytes", "total_")
+
+
+def _left(folder: Path, limit_name: str, used_name: str, prefix: str) -> Iterator[int]:
+    """Bytes left of one group's limit; nothing where it has none."""
+    try:
+        limit = (folder / f"memory.{limit_name}").read_text().strip()
+        used = int((folder / f"memory.{used_name}").read_text())
+        statistics = (folder / "memory.stat").read_text().splitlines()
+    except OSError:
+        return
+    if limit != "max":
+        # Files that were read count as used, but give way.
+        names = f"{prefix}inactive_file ", f"{prefix}active_file "
+        files = sum(int(line.split()[1]) for line in statistics if line.startswith(names))
+        yield int(limit) - used + files
