@@ -245,8 +245,8 @@ def load_detector(checkpoint: Checkpoint, device: str) -> Detector:
 
 
 def loader_workers(asked: int) -> int:
-    """Loader processes: as many as asked for, at most one a core."""
-    return min(asked, os.cpu_count() or 1)
+    """Loader processes: as many as asked for, at most one for each core that may be used."""
+    return min(asked, len(os.sched_getaffinity(0)))
 
 
 def write_results(config: ValConfig, result: EvaluationResult, coco_results: CocoResults) -> None:

@@ -9,6 +9,7 @@ from tests.small import write_small_dataset, write_small_model
 from utils.config import parse_train_flags
 from utils.data import doctor
 from utils.data.doctor import LoaderSpeed, choices, verdict
+from val import loader_workers
 
 CONFIG = parse_train_flags(["--cfg", "F", "--workers", "1", "--img", "320"])
 
@@ -49,24 +50,32 @@ def test_on_a_cpu_the_share_of_the_loader_is_told():
 
 
 def test_the_choice_of_the_flags_is_measured_first(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2, 3})  # may be used
     assert choices(CONFIG) == [(1, ""), (4, ""), (1, "ram")]
     many = parse_train_flags(["--cfg", "F", "--workers", "8", "--cache", "disk"])
     assert choices(many) == [(4, "disk"), (1, "disk")]
     none = parse_train_flags(["--cfg", "F", "--workers", "0"])
-    assert choices(none)[0] == (1, "")
+    assert choices(none) == [(0, ""), (1, ""), (4, ""), (0, "ram")]
+    assert loader_workers(8) == 4
+    assert loader_workers(0) == 0
 
 
-def test_loader_and_model_are_measured_and_the_bottleneck_is_named(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loader_and_model_are_measured_and_the_bottleneck_is_named(
+    tmp_path, monkeypatch, capsys, workers
+):
     monkeypatch.setattr(doctor, "SECONDS", 0.05)
     data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
-    flags = f"doctor --data {data} --cfg {model} --img 64 --batch 4 --workers 1 --device cpu"
-    monkeypatch.setattr("sys.argv", flags.split())
+    flags = f"doctor --data {data} --cfg {model} --img 64 --batch 4 --device cpu"
+    monkeypatch.setattr("sys.argv", [*flags.split(), "--workers", str(workers)])
     doctor.main()
     printed = capsys.readouterr().out
     assert "images/s in training steps of 4" in printed
     assert "images/s with --workers 1, " in printed
-    assert "images/s with --workers 1 --cache ram, " in printed
+    loader_lines = [line for line in printed.splitlines() if line.startswith("loader: ")]
+    assert f"images/s with --workers {workers}, " in loader_lines[0]
+    assert f"images/s with --workers {workers} --cache ram, " in loader_lines[-1]
     assert printed.count("bottleneck: the ") == 1
 
 

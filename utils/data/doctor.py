@@ -49,15 +49,15 @@ def main() -> None:
     for speed in speeds:
         print(
             f"loader: {speed.images_per_second:.1f} images/s with {speed.flags}, "
-            f"{speed.images_per_second / speed.workers:.1f} a worker"
+            f"{speed.images_per_second / max(1, speed.workers):.1f} a process"
         )
     print(verdict(config, model_speed, speeds, on_cpu))
 
 
 def choices(config: TrainConfig) -> list[tuple[int, str]]:
     """(workers, cache) to measure: what the flags choose comes first."""
-    cores = os.cpu_count() or 1
-    chosen = max(1, min(config.workers, cores))
+    cores = len(os.sched_getaffinity(0))
+    chosen = min(config.workers, cores)
     counts = list(dict.fromkeys((chosen, 1, cores)))
     return [(count, config.cache) for count in counts] + ([] if config.cache else [(chosen, "ram")])
 
@@ -74,7 +74,7 @@ def measure_loader(
     ) as loader:
         batches = itertools.chain.from_iterable(loader.epoch(epoch) for epoch in itertools.count())
         # The workers start meanwhile; with a cache, a pass and most of another fill it.
-        warm_up = 2 * len(loader) if cache else 4 * workers
+        warm_up = 2 * len(loader) if cache else 4 * max(1, workers)
         speed = images_per_second(lambda: next(batches), warm_up)
     return LoaderSpeed(workers, cache, speed)
 
