@@ -28,6 +28,7 @@ SMALL: dict[str, Sequence[str]] = {
     "epoch": ("--epochs", "2", "--img", "160"),
 }
 NUMPY_ALONE = {"metric"}  # take no --backend, --device and --json
+CPU_ALONE = {"loader"}  # refuse another device
 ONE_CORE = {"loader", "metric", "nms"}  # their figures are stated for one core
 TABLE = ("--table", "--epochs", "2", "--img", "640")
 
@@ -43,6 +44,7 @@ def command(name: str, flags: argparse.Namespace, device: str) -> list[str]:
     line = [sys.executable, "-m", f"benchmarks.{name}", *SMALL.get(name, ())]
     if name in NUMPY_ALONE:
         return line
+    device = "cpu" if name in CPU_ALONE else device
     return [*line, *shared(flags, device), "--json", str(flags.output / f"{name}.json")]
 
 

@@ -99,7 +99,8 @@ def test_a_training_that_fails_ends_with_what_it_said(monkeypatch, tmp_path):
         run(monkeypatch, epoch, "--epochs", 1)
 
 
-def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tmp_path, capsys):
+def run_every(monkeypatch, *flags):
+    """The commands that one command runs, of which that of benchmarks.nms fails."""
     lines = []
 
     def run_script(line, **_):
@@ -108,11 +109,29 @@ def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tm
 
     monkeypatch.setattr(every.subprocess, "run", run_script)
     with pytest.raises(SystemExit) as ended:
-        run(monkeypatch, every, "--device", "cpu", "--output", tmp_path / "bench")
-    assert ended.value.code == 1
+        run(monkeypatch, every, *flags)
+    assert ended.value.code == int("nms" in [line[2].removeprefix("benchmarks.") for line in lines])
+    return lines
+
+
+def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tmp_path, capsys):
+    lines = run_every(monkeypatch, "--device", "cpu", "--output", tmp_path / "bench")
     assert capsys.readouterr().out.endswith("failed: nms\n")
     scripts = [line[2].removeprefix("benchmarks.") for line in lines]
     assert {"metric", "nms", "val", "epoch"} <= set(scripts)
     assert not every.NO_BENCHMARK & set(scripts)
     assert all(line[0] == sys.executable for line in lines)
     assert (tmp_path / "bench").is_dir()
+
+
+def test_on_a_gpu_only_what_can_run_there_does(monkeypatch, tmp_path):
+    monkeypatch.setattr("backend.device.resolve", lambda device: "cuda:0")
+    only = ("--only", "loader", "ciou", "epoch")
+    lines = run_every(monkeypatch, "--device", 0, "--output", tmp_path, *only)
+    devices = [(line[2], line[line.index("--device") + 1], "--table" in line) for line in lines]
+    assert devices == [
+        ("benchmarks.loader", "cpu", False),
+        ("benchmarks.ciou", "cuda:0", False),
+        ("benchmarks.epoch", "cuda:0", False),
+        ("benchmarks.epoch", "cuda:0", True),
+    ]
