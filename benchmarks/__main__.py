@@ -21,7 +21,7 @@ import backend
 from utils.command import run_command
 
 FOLDER = Path(__file__).parent
-NO_BENCHMARK = {"__init__", "__main__", "side_by_side"}
+NO_BENCHMARK = {"__init__", "__main__", "paste_and_warp", "side_by_side"}
 # Flags that make a script end sooner than its defaults.
 SMALL: dict[str, Sequence[str]] = {
     "metric": ("--images", "500", "--repeats", "3"),

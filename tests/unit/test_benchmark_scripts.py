@@ -1,5 +1,6 @@
 """benchmarks: a validation and epochs are timed side by side, and one command runs every script."""
 
+import importlib
 import json
 import sys
 from types import SimpleNamespace
@@ -122,6 +123,11 @@ def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tm
     assert not every.NO_BENCHMARK & set(scripts)
     assert all(line[0] == sys.executable for line in lines)
     assert (tmp_path / "bench").is_dir()
+
+
+@pytest.mark.parametrize("name", every.names())
+def test_whatever_is_listed_is_a_command(name):
+    assert callable(importlib.import_module(f"benchmarks.{name}").main)
 
 
 def test_on_a_gpu_only_what_can_run_there_does(monkeypatch, tmp_path):
