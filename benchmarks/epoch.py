@@ -5,13 +5,15 @@
 
 Each candidate is train.py with other flags, run as a process of its own, in turns; the first epoch
 of each process warms up and is left out. All see the same batches from the same seed. --table runs
-YOLOv5n, s and m at batch 16 and 64 in float32 and bfloat16, eager and compiled.
+YOLOv5n, s and m at batch 16 and 64 in float32 and bfloat16, eager and compiled. A candidate that
+fails is named with its reason and has no figure; the others run all the same, the exit code is 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import math
 import statistics
 import subprocess
 import sys
@@ -37,8 +39,16 @@ TABLE: Mapping[str, Flags] = {
 TABLE_MODELS, TABLE_BATCHES = ("n", "s", "m"), (16, 64)
 
 
+class NotMeasuredError(Exception):
+    """Why a candidate has no figure."""
+
+
 def epoch_milliseconds(command: Flags) -> list[float]:
-    """Run train.py and return what its epochs took, without the first."""
+    """Run train.py and return what its epochs took, without the first.
+
+    Raises:
+        NotMeasuredError: train.py ended with another exit code than 0.
+    """
     with tempfile.TemporaryDirectory() as folder:
         place = ("--project", folder, "--name", "epoch")
         done = subprocess.run(
@@ -49,7 +59,8 @@ def epoch_milliseconds(command: Flags) -> list[float]:
             check=False,
         )
         if done.returncode != 0:
-            raise UserError(f"train.py {' '.join(command)} ended: {done.stderr.strip()}")
+            ended = f"train.py {' '.join(command)} ended with {done.returncode}"
+            raise NotMeasuredError(f"{ended}: {done.stderr.strip()}")
         with open(Path(folder) / "epoch" / "results.csv", newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     return [1000 * float(row["seconds/epoch"]) for row in rows[1:]]
@@ -58,13 +69,17 @@ def epoch_milliseconds(command: Flags) -> list[float]:
 def time_processes(
     case: str, commands: Mapping[str, Flags], repeats: int, images: int
 ) -> list[Timing]:
-    """Time each command in turns; the ratios refer to the first."""
+    """Time each command in turns, without those that fail; the ratios refer to the first."""
     spent: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(repeats):
-        for name, command in commands.items():
-            spent[name] += epoch_milliseconds(command)
+        for name in list(spent):
+            try:
+                spent[name] += epoch_milliseconds(commands[name])
+            except NotMeasuredError as error:
+                print(f"{case}, {name}: not measured: {error}", flush=True)
+                del spent[name]
     medians = {name: statistics.median(times) for name, times in spent.items()}
-    reference = next(iter(medians.values()))
+    reference = medians.get(next(iter(commands)), math.nan)
     for name, median in medians.items():
         print(f"{case}, {name}: {1000 * images / median:.0f} images/s", flush=True)
     return [
@@ -99,14 +114,17 @@ def main() -> None:
     device = choose_device(flags)
     variants = TABLE if flags.table else {"plain": PLAIN, "fast": flags.fast.split()}
     images = len(list_images(load_dataset(flags.data).train))
-    timings = []
+    timings, asked = [], 0
     for model in flags.models or (TABLE_MODELS if flags.table else ("n",)):
         for batch in flags.batch or (TABLE_BATCHES if flags.table else (16,)):
             shared = common_flags(flags, device, model, batch)
             commands = {name: [*shared, *variant] for name, variant in variants.items()}
             case = f"{model}, {batch} x {flags.img} px"
             timings += time_processes(case, commands, flags.repeats, images)
+            asked += len(commands)
     finish(flags, timings, device)
+    if len(timings) < asked:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import os
 import statistics
 import sys
@@ -29,7 +30,7 @@ class Timing:
     fastest: float
     slowest: float
     runs: int
-    ratio: float  # of the median to the reference's
+    ratio: float  # of the median to the reference's; NaN where that has none
 
 
 def new_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
@@ -98,7 +99,10 @@ def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) ->
         )
     if flags.json is None:
         return
-    rows = [asdict(timing) for timing in timings]
+    rows = [
+        {**asdict(timing), "ratio": None if math.isnan(timing.ratio) else timing.ratio}
+        for timing in timings
+    ]
     document = {"machine": machine(device), "command": sys.argv, "timings": rows}
     with atomic_text_file(flags.json) as file:
         json.dump(document, file, indent=1)

@@ -44,16 +44,21 @@ def test_a_validation_that_measures_something_else_is_not_timed():
         val.require_equal_figures(*figures[1:])
 
 
-def fake_training(monkeypatch, seconds):
-    """train.py whose epochs take these seconds; returns the commands that were run."""
+def fake_training(monkeypatch, seconds, failing=()):
+    """train.py whose epochs take these seconds; returns the commands that were run.
+
+    One that has a flag out of `failing` ends as for want of memory.
+    """
     commands = []
 
     def run_train(command, **_):
         commands.append(command)
-        folder = command[command.index("--project") + 1]
-        (tmp := epoch.Path(folder) / "epoch").mkdir()
+        if set(failing) & set(command):
+            return SimpleNamespace(returncode=1, stderr="out of memory\n")
+        folder = epoch.Path(command[command.index("--project") + 1]) / "epoch"
+        folder.mkdir()
         lines = ["seconds/epoch", *map(str, seconds[len(commands) - 1])]
-        (tmp / "results.csv").write_text("\n".join(lines))
+        (folder / "results.csv").write_text("\n".join(lines))
         return SimpleNamespace(returncode=0, stderr="")
 
     monkeypatch.setattr(epoch.subprocess, "run", run_train)
@@ -91,11 +96,38 @@ def test_the_table_has_a_run_for_every_combination(monkeypatch, tmp_path):
     assert ("models/yolov5m.yaml", "64", "bf16", True) in pairs
 
 
-def test_a_training_that_fails_ends_with_what_it_said(monkeypatch, tmp_path):
+def test_what_cannot_be_trained_is_named_and_the_rest_is_measured(monkeypatch, tmp_path, capsys):
+    data, path = write_small_dataset(tmp_path), tmp_path / "table.json"
+    commands = fake_training(monkeypatch, [(2, 1)] * 24, failing=("bf16",))
+    flags = ("--table", "--models", "m", "--batch", 16, 64, "--repeats", 2, "--epochs", 2)
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, epoch, *flags, "--data", data, "--device", "cpu", "--json", path)
+    assert ended.value.code == 1
+    measured = [timing["name"] for timing in json.loads(path.read_text())["timings"]]
+    assert measured == ["float32, eager", "float32, compiled"] * 2
+    assert len(commands) == 2 * (2 * 2 + 2)  # of each batch, and what fails is not tried again
+    printed = capsys.readouterr().out
+    assert printed.count("not measured: ") == 4
+    assert "m, 64 x 320 px, bfloat16, eager: not measured: " in printed
+    assert printed.count("ended with 1: out of memory") == 4
+
+
+def test_without_the_reference_the_others_have_times_and_no_ratio(monkeypatch, tmp_path):
+    data, path = write_small_dataset(tmp_path), tmp_path / "epoch.json"
+    fake_training(monkeypatch, [(2, 1)] * 2, failing=("contiguous",))
+    with pytest.raises(SystemExit):
+        run(monkeypatch, epoch, "--data", data, "--device", "cpu", "--json", path)
+    (fast,) = json.loads(path.read_text())["timings"]
+    assert (fast["name"], fast["median"], fast["ratio"]) == ("fast", 1e3, None)
+
+
+def test_a_training_that_fails_is_told_with_what_it_said(monkeypatch, tmp_path, capsys):
     data = write_small_dataset(tmp_path)
     flags = ("--data", data, "--device", "cpu", "--img", 100, "--epochs", 2, "--models", "n")
-    with pytest.raises(UserError, match="--img 100 is no multiple"):
+    with pytest.raises(SystemExit) as ended:
         run(monkeypatch, epoch, *flags)
+    assert ended.value.code == 1
+    assert capsys.readouterr().out.count("--img 100 is no multiple") == 2
     with pytest.raises(UserError, match="2 are needed"):
         run(monkeypatch, epoch, "--epochs", 1)
 
