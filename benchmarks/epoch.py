@@ -6,19 +6,22 @@
 Each candidate is train.py with other flags, run as a process of its own, in turns; the first epoch
 of each process warms up and is left out. All see the same batches from the same seed. --table runs
 YOLOv5n, s and m at batch 16 and 64 in float32 and bfloat16, eager and compiled. A candidate that
-fails is named with its reason and has no figure; the others run all the same, the exit code is 1.
+fails, or did other work by its work.json than the first of its case, is named with its reason and
+has no figure; the others run all the same, and the exit code is 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 import math
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
@@ -36,6 +39,8 @@ TABLE: Mapping[str, Flags] = {
     "float32, compiled": ("--amp", "off", "--compile", *FAST),
     "bfloat16, compiled": ("--amp", "bf16", "--compile", *FAST),
 }
+# Of work.json: what all candidates of a case must have done alike.
+WORK = ("batches_sha1", "optimizer_steps", "parameters")
 TABLE_MODELS, TABLE_BATCHES = ("n", "s", "m"), (16, 64)
 
 
@@ -43,11 +48,19 @@ class NotMeasuredError(Exception):
     """Why a candidate has no figure."""
 
 
-def epoch_milliseconds(command: Flags) -> list[float]:
-    """Run train.py and return what its epochs took, without the first.
+@dataclass(frozen=True)
+class Trained:
+    """One process of train.py: milliseconds of its epochs without the first, and its work."""
+
+    milliseconds: list[float]
+    work: dict[str, object]
+
+
+def train(command: Flags) -> Trained:
+    """Run train.py.
 
     Raises:
-        NotMeasuredError: train.py ended with another exit code than 0.
+        NotMeasuredError: it ended with another exit code than 0.
     """
     with tempfile.TemporaryDirectory() as folder:
         place = ("--project", folder, "--name", "epoch")
@@ -63,28 +76,50 @@ def epoch_milliseconds(command: Flags) -> list[float]:
             raise NotMeasuredError(f"{ended}: {done.stderr.strip()}")
         with open(Path(folder) / "epoch" / "results.csv", newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-    return [1000 * float(row["seconds/epoch"]) for row in rows[1:]]
+        document = json.loads((Path(folder) / "epoch" / "work.json").read_text(encoding="utf-8"))
+    milliseconds = [1000 * float(row["seconds/epoch"]) for row in rows[1:]]
+    return Trained(milliseconds, {name: document["work"][name] for name in WORK})
+
+
+def require_equal_work(found: Mapping[str, object], wanted: Mapping[str, object]) -> None:
+    """NotMeasuredError if two runs of one case did not do the same."""
+    for name in WORK:
+        if found[name] != wanted[name]:
+            raise NotMeasuredError(f"unequal work, {name} is {found[name]} beside {wanted[name]}")
 
 
 def time_processes(
     case: str, commands: Mapping[str, Flags], repeats: int, images: int
 ) -> list[Timing]:
-    """Time each command in turns, without those that fail; the ratios refer to the first."""
+    """Time each command in turns; the ratios refer to the first.
+
+    Those that fail, or do other work than the first that does not, are named and left out.
+    """
     spent: dict[str, list[float]] = {name: [] for name in commands}
+    wanted: dict[str, object] = {}
     for _ in range(repeats):
         for name in list(spent):
             try:
-                spent[name] += epoch_milliseconds(commands[name])
+                trained = train(commands[name])
+                wanted = wanted or trained.work
+                require_equal_work(trained.work, wanted)
+                spent[name] += trained.milliseconds
             except NotMeasuredError as error:
                 print(f"{case}, {name}: not measured: {error}", flush=True)
                 del spent[name]
+    return summarize(case, spent, next(iter(commands)), images)
+
+
+def summarize(
+    case: str, spent: Mapping[str, Sequence[float]], reference: str, images: int
+) -> list[Timing]:
+    """A row for each that was measured, and a line with its images a second."""
     medians = {name: statistics.median(times) for name, times in spent.items()}
-    reference = medians.get(next(iter(commands)), math.nan)
     for name, median in medians.items():
         print(f"{case}, {name}: {1000 * images / median:.0f} images/s", flush=True)
     return [
         Timing(case, name, medians[name], min(times), max(times), len(times),
-            ratio=medians[name] / reference)
+            ratio=medians[name] / medians.get(reference, math.nan))
         for name, times in spent.items()
     ]  # fmt: skip
 

@@ -44,10 +44,11 @@ def test_a_validation_that_measures_something_else_is_not_timed():
         val.require_equal_figures(*figures[1:])
 
 
-def fake_training(monkeypatch, seconds, failing=()):
+def fake_training(monkeypatch, seconds, failing=(), work=None):
     """train.py whose epochs take these seconds; returns the commands that were run.
 
-    One that has a flag out of `failing` ends as for want of memory.
+    One that has a flag out of `failing` ends as for want of memory; `work` changes what one that
+    has a certain flag did.
     """
     commands = []
 
@@ -59,6 +60,15 @@ def fake_training(monkeypatch, seconds, failing=()):
         folder.mkdir()
         lines = ["seconds/epoch", *map(str, seconds[len(commands) - 1])]
         (folder / "results.csv").write_text("\n".join(lines))
+        done = {
+            "batches_sha1": "ab",
+            "optimizer_steps": 6,
+            "parameters": 9,
+            "layout": len(commands),
+        }
+        for flag, changes in (work or {}).items():
+            done.update(changes if flag in command else {})
+        (folder / "work.json").write_text(json.dumps({"work": done}))
         return SimpleNamespace(returncode=0, stderr="")
 
     monkeypatch.setattr(epoch.subprocess, "run", run_train)
@@ -110,6 +120,27 @@ def test_what_cannot_be_trained_is_named_and_the_rest_is_measured(monkeypatch, t
     assert printed.count("not measured: ") == 4
     assert "m, 64 x 320 px, bfloat16, eager: not measured: " in printed
     assert printed.count("ended with 1: out of memory") == 4
+
+
+@pytest.mark.parametrize(
+    "changed", [{"batches_sha1": "cd"}, {"optimizer_steps": 5}, {"parameters": 10}]
+)
+def test_epochs_of_other_work_have_no_figure(monkeypatch, tmp_path, capsys, changed):
+    data, path = write_small_dataset(tmp_path), tmp_path / "epoch.json"
+    fake_training(monkeypatch, [(2, 1)] * 2, work={"--cache": changed})
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, epoch, "--data", data, "--device", "cpu", "--json", path)
+    assert ended.value.code == 1
+    assert [timing["name"] for timing in json.loads(path.read_text())["timings"]] == ["plain"]
+    (name,) = changed
+    told = f"fast: not measured: unequal work, {name} is {changed[name]} "
+    assert told in capsys.readouterr().out
+
+
+def test_another_batch_size_may_do_other_work(monkeypatch, tmp_path):
+    fake_training(monkeypatch, [(2, 1)] * 8, work={"64": {"optimizer_steps": 2}})
+    flags = ("--table", "--models", "n", "--epochs", 2, "--device", "cpu")
+    run(monkeypatch, epoch, *flags, "--data", write_small_dataset(tmp_path))
 
 
 def test_without_the_reference_the_others_have_times_and_no_ratio(monkeypatch, tmp_path):
