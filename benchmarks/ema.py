@@ -17,6 +17,7 @@ import numpy as np
 
 from backend import autograd, multi_tensor, nn, ops
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from utils.command import run_command
 
 TOLERANCE = 1e-5  # rounding of a few updates of float32 values up to 10
 
@@ -86,4 +87,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from utils.command import run_command
 from utils.metrics import DetectionEvaluator, GroundTruth
 from utils.nms import Detections
 
@@ -167,4 +168,4 @@ def compare(images: list[Image], num_classes: int, repeats: int, figures: list[f
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -17,6 +17,7 @@ import numpy as np
 
 from backend import autograd, multi_tensor, nn, ops, optim
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from utils.command import run_command
 from utils.config import OPTIMIZERS
 
 RATES, MOMENTUM, DECAY = (1e-4, 1e-4, 1e-4), 0.937, 5e-4
@@ -77,4 +78,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

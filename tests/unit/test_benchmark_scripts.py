@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import runpy
 import sys
 from types import SimpleNamespace
 
@@ -191,6 +192,27 @@ def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tm
 @pytest.mark.parametrize("name", every.names())
 def test_whatever_is_listed_is_a_command(name):
     assert callable(importlib.import_module(f"benchmarks.{name}").main)
+
+
+def told_on_exit_2(monkeypatch, capsys, name, *flags):
+    """What a script, run as a command, writes to stderr before it ends with exit code 2."""
+    monkeypatch.setattr("sys.argv", [name, *flags])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(every.FOLDER / f"{name}.py"), run_name="__main__")
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(set(every.names()) - every.NUMPY_ALONE))
+def test_a_device_that_is_none_ends_with_one_message(monkeypatch, capsys, name):
+    told = told_on_exit_2(monkeypatch, capsys, name, "--device", "toaster")
+    assert told.count("error: ") == 1 and "toaster" in told
+
+
+@pytest.mark.parametrize("name", ["epoch", "loader", "val"])
+def test_data_that_are_none_end_with_one_message(monkeypatch, capsys, name):
+    told = told_on_exit_2(monkeypatch, capsys, name, "--device", "cpu", "--data", "absent.yaml")
+    assert told.count("error: ") == 1 and "absent.yaml" in told
 
 
 def test_on_a_gpu_only_what_can_run_there_does(monkeypatch, tmp_path):
