@@ -27,7 +27,7 @@ SMALL: dict[str, Sequence[str]] = {
     "metric": ("--images", "500", "--repeats", "3"),
     "epoch": ("--epochs", "2", "--img", "160"),
 }
-NUMPY_ALONE = {"metric"}  # take no --backend, --device and --json
+NUMPY_ALONE = {"metric"}  # take no --backend and --device
 CPU_ALONE = {"loader"}  # refuse another device
 ONE_CORE = {"loader", "metric", "nms"}  # their figures are stated for one core
 TABLE = ("--table", "--epochs", "2", "--img", "640")
@@ -42,10 +42,9 @@ def names() -> list[str]:
 def command(name: str, flags: argparse.Namespace, device: str) -> list[str]:
     """One script with its flags."""
     line = [sys.executable, "-m", f"benchmarks.{name}", *SMALL.get(name, ())]
-    if name in NUMPY_ALONE:
-        return line
-    device = "cpu" if name in CPU_ALONE else device
-    return [*line, *shared(flags, device), "--json", str(flags.output / f"{name}.json")]
+    if name not in NUMPY_ALONE:
+        line += shared(flags, "cpu" if name in CPU_ALONE else device)
+    return [*line, "--json", str(flags.output / f"{name}.json")]
 
 
 def shared(flags: argparse.Namespace, device: str) -> list[str]:

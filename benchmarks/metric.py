@@ -9,16 +9,17 @@ the lists of annotations that it takes, reading and indexing them included, as a
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import io
+import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from benchmarks.side_by_side import Timing, bare_parser, host, write_json
 from utils.command import run_command
 from utils.metrics import DetectionEvaluator, GroundTruth
 from utils.nms import Detections
@@ -134,30 +135,46 @@ def print_row(name: str, seconds: list[float]) -> None:
     )
 
 
+def to_timings(case: str, spent: Mapping[str, Sequence[float]]) -> list[Timing]:
+    """Rows as the other benchmarks write them; the reference of the ratios is pycocotools."""
+    medians = {name: 1000 * statistics.median(seconds) for name, seconds in spent.items()}
+    reference = medians.get("pycocotools", math.nan)
+    return [
+        Timing(case, name, medians[name], 1000 * min(seconds), 1000 * max(seconds), len(seconds),
+            ratio=medians[name] / reference)
+        for name, seconds in spent.items()
+    ]  # fmt: skip
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Seconds to evaluate a large set of detections.")
+    parser = bare_parser("metric", "Seconds to evaluate a large set of detections.", repeats=5)
     parser.add_argument("--images", type=int, default=5000)
     parser.add_argument("--detections", type=int, default=300, help="of each image")
     parser.add_argument("--classes", type=int, default=80)
-    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--reference-repeats", type=int, default=1, help="0: no pycocotools")
     flags = parser.parse_args()
     images = draw_images(flags.images, flags.detections, flags.classes)
-    print(f"{flags.images} images x {flags.detections} detections, {flags.classes} classes")
+    case = f"{flags.images} images x {flags.detections} detections, {flags.classes} classes"
+    print(case)
     print(f"{'seconds':<14}{'median':>9}{'fastest':>9}{'slowest':>9}{'runs':>6}")
     figures, seconds = seconds_of(lambda: evaluate(images, flags.classes), flags.repeats)
     print_row("utils.metrics", seconds)
+    spent = {"utils.metrics": seconds}
     if flags.reference_repeats:
-        compare(images, flags.classes, flags.reference_repeats, figures)
+        spent |= compare(images, flags.classes, flags.reference_repeats, figures)
+    if flags.json is not None:
+        write_json(flags.json, host(), to_timings(case, spent))
 
 
-def compare(images: list[Image], num_classes: int, repeats: int, figures: list[float]) -> None:
-    """The row of pycocotools, and whether it finds the same figures."""
+def compare(
+    images: list[Image], num_classes: int, repeats: int, figures: list[float]
+) -> dict[str, list[float]]:
+    """The row of pycocotools, and whether it finds the same figures; its seconds by its name."""
     try:
         import pycocotools  # noqa: F401
     except ImportError:
         print("pycocotools     not installed: pip install pycocotools")
-        return
+        return {}
     dataset, results = to_coco(images, num_classes)
     expected, seconds = seconds_of(lambda: evaluate_by_pycocotools(dataset, results), repeats)
     print_row("pycocotools", seconds)
@@ -165,6 +182,7 @@ def compare(images: list[Image], num_classes: int, repeats: int, figures: list[f
     print(f"largest difference of COCO's 12 figures: {difference:.1e}")
     if difference > TOLERANCE:
         raise SystemExit(f"they differ by more than {TOLERANCE}: the times compare unequal work")
+    return {"pycocotools": seconds}
 
 
 if __name__ == "__main__":

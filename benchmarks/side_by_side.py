@@ -33,14 +33,21 @@ class Timing:
     ratio: float  # of the median to the reference's; NaN where that has none
 
 
-def new_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
-    """The flags that all benchmarks share."""
+def bare_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
+    """The flags of a benchmark that needs no framework."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{module}", description=description)
+    add = parser.add_argument
+    add("--repeats", type=int, default=repeats, metavar="N", help="timed runs of each candidate")
+    add("--json", type=Path, metavar="F", help="write the table as JSON too")
+    return parser
+
+
+def new_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
+    """The flags that all other benchmarks share."""
+    parser = bare_parser(module, description, repeats)
     add = parser.add_argument
     add("--backend", choices=("torch", "oneflow"))
     add("--device", default="", help="cpu, 0, cuda:0; default: the first GPU, else the CPU")
-    add("--repeats", type=int, default=repeats, metavar="N", help="timed runs of each candidate")
-    add("--json", type=Path, metavar="F", help="write the table as JSON too")
     return parser
 
 
@@ -55,7 +62,11 @@ def choose_device(flags: argparse.Namespace) -> str:
 
 def machine(device: str) -> str:
     """Framework, device and processor in one line."""
-    return f"{backend.device.describe(device)}, {processor()}, {os.cpu_count()} cores"
+    return f"{backend.device.describe(device)}, {host()}"
+
+
+def host() -> str:
+    return f"{processor()}, {os.cpu_count()} cores"
 
 
 def time_in_turns(
@@ -97,12 +108,16 @@ def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) ->
             f"{timing.case:<32} {timing.name:<21}{timing.median:>10.3f}{timing.fastest:>10.3f}"
             f"{timing.slowest:>10.3f}{timing.runs:>6}{timing.ratio:>7.2f}"
         )
-    if flags.json is None:
-        return
+    if flags.json is not None:
+        write_json(flags.json, machine(device), timings)
+
+
+def write_json(path: Path, where: str, timings: Sequence[Timing]) -> None:
+    """The table with its machine and command."""
     rows = [
         {**asdict(timing), "ratio": None if math.isnan(timing.ratio) else timing.ratio}
         for timing in timings
     ]
-    document = {"machine": machine(device), "command": sys.argv, "timings": rows}
-    with atomic_text_file(flags.json) as file:
+    document = {"machine": where, "command": sys.argv, "timings": rows}
+    with atomic_text_file(path) as file:
         json.dump(document, file, indent=1)

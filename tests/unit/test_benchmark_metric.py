@@ -1,5 +1,7 @@
 """benchmarks/metric.py on a small set: what it prints, and that it compares equal work only."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,30 @@ def test_both_sides_are_timed_and_agree(monkeypatch, capsys):
     assert lines[0] == "20 images x 30 detections, 4 classes"
     assert [line.split()[0] for line in lines[2:4]] == ["utils.metrics", "pycocotools"]
     assert lines[4].startswith("largest difference")
+
+
+def test_the_table_is_written_in_milliseconds_as_the_others_do(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "metric.json"
+    flags = f"metric.py --images 20 --detections 30 --classes 4 --repeats 2 --json {path}"
+    monkeypatch.setattr("sys.argv", flags.split())
+    monkeypatch.setattr(metric, "seconds_of", lambda run, repeats: (run(), [0.25, 0.75][:repeats]))
+    metric.main()
+    document = json.loads(path.read_text())
+    ours, reference = document["timings"]
+    assert (ours["name"], reference["name"]) == ("utils.metrics", "pycocotools")
+    assert (ours["median"], ours["fastest"], ours["slowest"], ours["runs"]) == (500, 250, 750, 2)
+    assert (ours["ratio"], reference["median"], reference["ratio"]) == (2, 250, 1)
+    assert ours["case"] == "20 images x 30 detections, 4 classes"
+    assert document["command"] == flags.split() and document["machine"]
+
+
+def test_without_pycocotools_there_is_no_ratio(monkeypatch, tmp_path):
+    path = tmp_path / "metric.json"
+    flags = f"metric.py --images 5 --detections 9 --reference-repeats 0 --repeats 1 --json {path}"
+    monkeypatch.setattr("sys.argv", flags.split())
+    metric.main()
+    (ours,) = json.loads(path.read_text())["timings"]
+    assert ours["ratio"] is None and ours["fastest"] > 0
 
 
 def test_figures_that_differ_end_the_comparison():

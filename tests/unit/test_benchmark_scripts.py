@@ -185,6 +185,8 @@ def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tm
     scripts = [line[2].removeprefix("benchmarks.") for line in lines]
     assert {"metric", "nms", "val", "epoch"} <= set(scripts)
     assert not every.NO_BENCHMARK & set(scripts)
+    assert all(f"{tmp_path / 'bench' / name}.json" in line
+               for name, line in zip(scripts, lines, strict=True))  # fmt: skip
     assert all(line[0] == sys.executable for line in lines)
     assert (tmp_path / "bench").is_dir()
 
