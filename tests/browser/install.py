@@ -6,6 +6,8 @@ Debian's chromium package needs root and 300 MB of libraries, and Playwright loa
 a server of its own. The npm package @sparticuz/chromium holds the headless shell with the libraries
 and fonts that a bare machine lacks, in 70 MB; npm fetches it, its hash is checked here, nothing of
 it is run by npm. It lies in DUET_ENVIRONMENT_CACHE, else in .venv, as the other environments do.
+Without npm or node, or with its registry out of reach, the exit code is 3; after any other failure
+it is 1.
 
 Standard library only: it runs on the Python that the tests are started with.
 """
@@ -15,12 +17,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "@sparticuz/chromium"
@@ -28,6 +32,15 @@ VERSION = "149.0.0"
 # As the registry gave it when it was pinned.
 SHA512 = "2NECBVKlUA9xIUXb4fT8OoGKdAJs+I2tNYscO8FwcxCKCWA7FmpPI0fdVxGJoIJglrFZYn+4YEJqChq4rdrxQg=="
 ARCHIVES = ("al2023.tar", "fonts.tar")  # libraries; Open Sans
+OUT_OF_REACH = 3  # exit code
+# As npm names what keeps it from an answer of the registry, or from all of it.
+NO_ANSWER = frozenset(
+    "EAI_AGAIN ECONNREFUSED ECONNRESET EHOSTUNREACH ENETUNREACH ENOTFOUND ETIMEDOUT FETCH_ERROR "
+    "ECONNECTIONTIMEOUT EIDLETIMEOUT ERESPONSETIMEOUT ETRANSFERTIMEOUT ERR_SOCKET_TIMEOUT "
+    "E502 E503 E504".split()
+)
+NPM_SECONDS, UNPACK_SECONDS = 600, 300
+FETCH = ("--fetch-timeout", "30000", "--fetch-retries", "1")  # milliseconds
 # Brotli is not in Python's standard library; Node, which npm brings, has it.
 UNPACK = "const z=require('zlib'),f=require('fs');for(const n of process.argv.slice(1))" \
     "f.writeFileSync(n,z.brotliDecompressSync(f.readFileSync(n+'.br')))"  # fmt: skip
@@ -43,14 +56,15 @@ def install() -> Path:
     """Install unless it is there; returns its folder.
 
     Raises:
-        SystemExit: npm or node is absent, the package cannot be had, or it is not the pinned one.
+        SystemExit: the package cannot be had, with OUT_OF_REACH where that is no fault of it, or
+            it is not the pinned one.
     """
     target = folder()
     if target.exists():
         return target
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
-        sys.exit("error: npm and node are needed to install the tests' browser")
+        _end_out_of_reach("npm and node are needed to install the tests' browser")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         place = Path(temporary)
@@ -60,11 +74,26 @@ def install() -> Path:
     return target
 
 
+def _end_out_of_reach(reason: str) -> NoReturn:
+    print(f"error: {reason}", file=sys.stderr)
+    sys.exit(OUT_OF_REACH)
+
+
 def _download(npm: str, place: Path) -> Path:
+    print(f"fetching {PACKAGE}@{VERSION} by npm, 70 MB", flush=True)
     command = [npm, "pack", f"{PACKAGE}@{VERSION}", "--ignore-scripts", "--pack-destination", "."]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    command += FETCH
+    try:
+        done = subprocess.run(
+            command, cwd=place, capture_output=True, text=True, check=False, timeout=NPM_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        _end_out_of_reach(f"{' '.join(command)} did not end within {NPM_SECONDS} s")
     if done.returncode != 0:
-        sys.exit(f"error: {' '.join(command)}\n{done.stderr[-2000:]}")
+        told = f"{' '.join(command)}\n{done.stderr[-2000:]}"
+        if NO_ANSWER & set(re.findall(r"^npm (?:error|ERR!) code (\S+)", done.stderr, re.M)):
+            _end_out_of_reach(told)
+        sys.exit(f"error: {told}")
     (archive,) = place.glob("*.tgz")
     digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
     if digest != SHA512:
@@ -82,7 +111,7 @@ def _unpack(node: str, archive: Path, place: Path) -> None:
             assert member is not None
             with (browser / f"{name}.br").open("wb") as file:
                 shutil.copyfileobj(member, file)
-    subprocess.run([node, "-e", UNPACK, *names], cwd=browser, check=True)
+    subprocess.run([node, "-e", UNPACK, *names], cwd=browser, check=True, timeout=UNPACK_SECONDS)
     for name in ARCHIVES:
         _extract_files(browser / name)
         (browser / name).unlink()

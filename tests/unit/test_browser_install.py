@@ -1,0 +1,114 @@
+"""tests/browser and .ci/run: how an install of the browser may fail, and a browser that is mute."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.browser import install
+
+CI = Path(install.ROOT, ".ci", "run")
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    """An empty folder for the browser, and programs that are never run."""
+    monkeypatch.setenv("DUET_ENVIRONMENT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(install.shutil, "which", lambda name: f"/absent/{name}")
+    return tmp_path / "cache"
+
+
+def fake_npm(monkeypatch, run):
+    calls = []
+
+    def record(command, **options):
+        calls.append((command, options))
+        return run(command, **options)
+
+    monkeypatch.setattr(install.subprocess, "run", record)
+    return calls
+
+
+def refused(code):
+    text = f"npm error code {code}\nnpm error one line more\n"
+    return lambda command, **_: SimpleNamespace(returncode=1, stderr=text)
+
+
+def exit_code_of_install():
+    with pytest.raises(SystemExit) as ended:
+        install.install()
+    return ended.value.code
+
+
+@pytest.mark.parametrize("code", ["ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT", "E503"])
+def test_a_registry_out_of_reach_has_an_exit_code_of_its_own(monkeypatch, capsys, code):
+    fake_npm(monkeypatch, refused(code))
+    assert exit_code_of_install() == install.OUT_OF_REACH == 3
+    assert code in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", ["E404", "EINTEGRITY", "ENOSPC"])
+def test_another_failure_of_npm_is_fatal(monkeypatch, capsys, code):
+    fake_npm(monkeypatch, refused(code))
+    ended = exit_code_of_install()
+    assert isinstance(ended, str) and code in ended  # Python prints it and ends with 1
+
+
+def test_without_npm_the_exit_code_is_that_of_no_registry(monkeypatch, capsys):
+    monkeypatch.setattr(install.shutil, "which", lambda name: None)
+    assert exit_code_of_install() == install.OUT_OF_REACH
+    assert "npm and node are needed" in capsys.readouterr().err
+
+
+def test_npm_is_not_waited_for_without_end_and_its_fetch_is_told(monkeypatch, capsys):
+    def hang(command, timeout, **_):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    calls = fake_npm(monkeypatch, hang)
+    assert exit_code_of_install() == install.OUT_OF_REACH
+    ((command, options),) = calls
+    assert command[command.index("--fetch-timeout") + 1] == "30000"
+    assert command[command.index("--fetch-retries") + 1] == "1"
+    told = capsys.readouterr()
+    assert told.out.startswith(f"fetching {install.PACKAGE}@{install.VERSION}")
+    assert f"{options['timeout']} s" in told.err
+
+
+def test_another_package_than_the_pinned_one_is_fatal(monkeypatch):
+    def pack(command, cwd, **_):
+        Path(cwd, "chromium.tgz").write_bytes(b"something else")
+        return SimpleNamespace(returncode=0, stderr="")
+
+    fake_npm(monkeypatch, pack)
+    assert "expected" in exit_code_of_install()
+
+
+@pytest.mark.parametrize(
+    ("code", "ended", "made", "required"),
+    [(0, 0, ["setup", "lint", "test"], "1"), (3, 0, ["setup", "lint", "test"], "no"),
+     (1, 1, ["setup"], None), (2, 2, ["setup"], None)],
+)  # fmt: skip
+def test_continuous_integration_goes_on_without_a_browser_only_where_none_can_be_had(
+    tmp_path, code, ended, made, required
+):
+    (tmp_path / "repository" / ".ci").mkdir(parents=True)
+    script = shutil.copy(CI, tmp_path / "repository" / ".ci" / "run")
+    programs, log = tmp_path / "bin", tmp_path / "log"
+    programs.mkdir()
+    for name, text in (
+        ("make", f'echo "${{@: -1}} ${{REQUIRE_BROWSER:-no}}" >> {log}'),
+        ("python3", f"exit {code}"),
+    ):
+        (programs / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
+        (programs / name).chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name != "REQUIRE_BROWSER"}
+    environment |= {"PATH": f"{programs}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(["bash", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == ended, done.stderr
+    lines = [line.split() for line in log.read_text().splitlines()]
+    assert [target for target, _ in lines] == made
+    assert required in (None, lines[-1][1])
+    assert ("skipped" in done.stdout) == (code == 3)
