@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -89,6 +90,8 @@ class Page:
 
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
+            if not select.select([self._answers], [], [], SECONDS)[0]:
+                raise TimeoutError(f"no answer of the browser for {SECONDS} s")
             received = os.read(self._answers, 1 << 16)
             assert received, "the browser ended"
             self._buffer += received

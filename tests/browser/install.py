@@ -70,7 +70,11 @@ def install() -> Path:
         place = Path(temporary)
         archive = _download(npm, place)
         _unpack(node, archive, place)
-        os.rename(place / "browser", target)
+        try:
+            os.rename(place / "browser", target)
+        except OSError:
+            if not target.exists():  # else another install was sooner
+                raise
     return target
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.browser import install
+from tests.browser import chromium, install
 
 CI = Path(install.ROOT, ".ci", "run")
 
@@ -86,6 +86,40 @@ def test_another_package_than_the_pinned_one_is_fatal(monkeypatch):
     assert "expected" in exit_code_of_install()
 
 
+def fake_package(monkeypatch, meanwhile=lambda: None):
+    """The pinned package, unpacked in no time; `meanwhile` is what another install does."""
+
+    def unpack(node, archive, place):
+        browser = Path(place, "browser")
+        browser.mkdir()
+        (browser / "chromium").write_text("ours")
+        meanwhile()
+
+    monkeypatch.setattr(install, "_download", lambda npm, place: Path(place))
+    monkeypatch.setattr(install, "_unpack", unpack)
+
+
+def test_an_install_that_was_overtaken_takes_what_is_there(monkeypatch, cache):
+    def overtake():
+        install.folder().mkdir()
+        (install.folder() / "chromium").write_text("theirs")
+
+    fake_package(monkeypatch, overtake)
+    assert install.install() == install.folder()
+    assert (install.folder() / "chromium").read_text() == "theirs"
+    assert [path.name for path in cache.iterdir()] == [install.folder().name]
+
+
+def test_an_install_that_cannot_be_kept_is_fatal(monkeypatch):
+    def refuse(source, target):
+        raise PermissionError(13, "denied")
+
+    fake_package(monkeypatch)
+    monkeypatch.setattr(install.os, "rename", refuse)
+    with pytest.raises(PermissionError):
+        install.install()
+
+
 @pytest.mark.parametrize(
     ("code", "ended", "made", "required"),
     [(0, 0, ["setup", "lint", "test"], "1"), (3, 0, ["setup", "lint", "test"], "no"),
@@ -112,3 +146,16 @@ def test_continuous_integration_goes_on_without_a_browser_only_where_none_can_be
     assert [target for target, _ in lines] == made
     assert required in (None, lines[-1][1])
     assert ("skipped" in done.stdout) == (code == 3)
+
+
+def test_a_browser_that_does_not_answer_fails_the_test(monkeypatch):
+    monkeypatch.setattr(chromium, "SECONDS", 0.01)
+    commands, answers = os.pipe(), os.pipe()
+    try:
+        with pytest.raises(TimeoutError, match=r"no answer of the browser for 0.01 s"):
+            chromium.Page(commands[1], answers[0]).call("Page.enable")
+        os.write(answers[1], b'{"id": 1, "result": {"seen": true}}\0')
+        assert chromium.Page(commands[1], answers[0]).call("Page.enable") == {"seen": True}
+    finally:
+        for descriptor in (*commands, *answers):
+            os.close(descriptor)
