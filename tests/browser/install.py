@@ -35,9 +35,24 @@ ARCHIVES = ("al2023.tar", "fonts.tar")  # libraries; Open Sans
 OUT_OF_REACH = 3  # exit code
 # As npm names what keeps it from an answer of the registry, or from all of it.
 NO_ANSWER = frozenset(
-    "EAI_AGAIN ECONNREFUSED ECONNRESET EHOSTUNREACH ENETUNREACH ENOTFOUND ETIMEDOUT FETCH_ERROR "
-    "ECONNECTIONTIMEOUT EIDLETIMEOUT ERESPONSETIMEOUT ETRANSFERTIMEOUT ERR_SOCKET_TIMEOUT "
-    "E502 E503 E504".split()
+    [
+        "EAI_AGAIN",
+        "ECONNREFUSED",
+        "ECONNRESET",
+        "EHOSTUNREACH",
+        "ENETUNREACH",
+        "ENOTFOUND",
+        "ETIMEDOUT",
+        "FETCH_ERROR",
+        "ECONNECTIONTIMEOUT",
+        "EIDLETIMEOUT",
+        "ERESPONSETIMEOUT",
+        "ETRANSFERTIMEOUT",
+        "ERR_SOCKET_TIMEOUT",
+        "E502",
+        "E503",
+        "E504",
+    ]
 )
 NPM_SECONDS, UNPACK_SECONDS = 600, 300
 FETCH = ("--fetch-timeout", "30000", "--fetch-retries", "1")  # milliseconds
