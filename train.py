@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,6 +92,7 @@ class TrainState:
     forward: Callable[[Tensor], Sequence[Tensor]]  # the model and
     step_loss: Callable[[Any, Any], LossTerms]  # the loss, as a step runs them
     loss_scale: LossScale
+    means: Mapping[str, Any]  # that were chosen, for work.json
     watch: StepWatch = field(default_factory=StepWatch)
     batch_number: int = 0  # batches since the start of training
     last_update: int = -1  # number of the batch of the last optimizer step
@@ -135,7 +136,8 @@ def main() -> None:
             val_samples, size, 2 * batch, workers, model.stride, cache=cache
         ) as val_loader:
             validation = train(run, state, train_loader, val_loader, val_samples)
-    write_work(run, state, len(train_samples), len(val_samples))
+    cached = {"training": train_loader.cached, "validation": val_loader.cached}
+    write_work(run, state, len(train_samples), len(val_samples), cached)
     conclude_run(run, state, validation)
 
 
@@ -254,6 +256,7 @@ def build_state(
     execution = choose_execution(config, device, dtype)
     loss = DetectionLoss(model.head, gains, box_iou)
     loss_scale = LossScale.of_precision(execution.dtype)
+    box_iou_means = "plain" if box_iou is complete_iou else "fast"
     return TrainState(
         model=model,
         ema=ModelEMA(model, updates.average),
@@ -266,6 +269,7 @@ def build_state(
         forward=execution.forward_of(model),
         step_loss=loss_scale.scaled(execution.loss_of(loss)),
         loss_scale=loss_scale,
+        means={"compiled": execution.compiled, "box_iou": box_iou_means, **updates.means},
     )
 
 
@@ -347,7 +351,9 @@ def report_epoch(
     )
 
 
-def write_work(run: Run, state: TrainState, train_images: int, val_images: int) -> None:
+def write_work(
+    run: Run, state: TrainState, train_images: int, val_images: int, cached: Mapping[str, str]
+) -> None:
     """work.json: what another run must have done too for compare.py to compare their times."""
     from models.detector import count_parameters
 
@@ -361,14 +367,15 @@ def write_work(run: Run, state: TrainState, train_images: int, val_images: int) 
         "optimizer_steps": state.ema.updates,
         "parameters": count_parameters(state.model),
         "train_images": train_images,
+        "cached": dict(cached),
         "plotted_batches": PLOTTED_BATCHES,
         "validation": {"images": val_images, "every": 1, **asdict(DEFAULT_SUPPRESSION)},
         "hyperparameters": as_document(run.hyp),
         "settings": as_document(run.config),
     }
     framework = backend.device.describe(state.device)
-    losses = state.watch.first_losses
-    run.work.write(run.folder / "work.json", framework, state.device, work, losses)
+    path, losses = run.folder / "work.json", state.watch.first_losses
+    run.work.write(path, framework, state.device, work, state.means, losses)
 
 
 def conclude_run(run: Run, state: TrainState, validation: Validation) -> None:

@@ -38,6 +38,12 @@ class Updates(NamedTuple):
     optimizers: Optim
     average: Average
 
+    @property
+    def means(self) -> dict[str, str]:
+        """Which they are, "fast" or "plain", by name."""
+        plain = {"optimizer": self.optimizers is optim, "average": self.average is ops.ema_update_}
+        return {name: "plain" if is_plain else "fast" for name, is_plain in plain.items()}
+
 
 def choose_updates(config: TrainConfig, device: str, dtype: str) -> Updates:
     """The plain updates, or with the flag the fast ones that agree with them; one line says."""

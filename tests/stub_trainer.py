@@ -38,10 +38,11 @@ for name in ("bbox_iou_optim", "multi_tensor_optimizer"):
     work["settings"][name] = "--" + name in sys.argv
     if work["settings"][name]:
         print("--" + name + ": the plain path is used")
+means = {"compiled": "--compile" in sys.argv} | behaviour.get("means", {})
 losses = behaviour.get("losses", [[0.1, 0.2, 0.3], [0.1, 0.1, 0.2]])
 with open(os.path.join(folder, "work.json"), "w") as file:
     json.dump({"schema": 1, "framework": behaviour["framework"], "device": "cpu", "work": work,
-               "losses": losses}, file)
+               "means": means, "losses": losses}, file)
 """
 
 
@@ -50,9 +51,9 @@ def write_stub(folder: Path, name: str, seconds: list[float], **behaviour: Any) 
 
     Args:
         seconds: of the epochs, in turn.
-        behaviour: "work" replaces parts of work.json, "losses" those of the batches, "refuses" is
-            a message by flag, "sleeps" seconds before anything; under a batch size as text, the
-            same for runs of that size only.
+        behaviour: "work" and "means" replace parts of work.json, "losses" those of the batches,
+            "refuses" is a message by flag, "sleeps" seconds before anything; under a batch size as
+            text, the same for runs of that size only.
     """
     path = folder / f"{name}-python"
     path.write_text(f"#!{sys.executable}\n{BODY}", encoding="utf-8")

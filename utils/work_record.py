@@ -44,6 +44,7 @@ class WorkRecord:
         framework: str,
         device: str,
         work: Mapping[str, Any],
+        means: Mapping[str, Any],
         losses: Sequence[np.ndarray],
     ) -> None:
         """Write work.json.
@@ -53,6 +54,7 @@ class WorkRecord:
             framework: version and device in words.
             device: "cpu", "cuda:0".
             work: what must be the same in runs whose times are compared, by name.
+            means: by which it was done, by name; those of two backends may differ.
             losses: (3,) each, box, objectness and classification of the first batches; written
                 as null where not finite, for JSON has no such number.
         """
@@ -62,6 +64,7 @@ class WorkRecord:
             "framework": framework,
             "device": device,
             "work": {**batches, **work},
+            "means": dict(means),
             "losses": [[_rounded(loss) for loss in row] for row in losses],
         }
         with atomic_text_file(path) as file:

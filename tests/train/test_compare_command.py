@@ -97,6 +97,32 @@ def test_unequal_work_is_marked_in_every_report_where_it_is_allowed(run, tmp_pat
         assert "UNEQUAL WORK: oneflow-plain-b8 against torch-plain-b8: tf32" in text
 
 
+def test_means_that_differ_between_cells_are_told_and_not_refused(run, tmp_path):
+    stubs(tmp_path, oneflow={"means": {"compiled": False}})
+    code, printed, document = run("--variants", "plain,compile")
+    assert code == 0, printed
+    pairs = {f"{pair['candidate']}/{pair['reference']}": pair for pair in document["pairs"]}
+    across = pairs["oneflow-compile-b8/torch-compile-b8"]
+    assert (across["unequal"], across["verdict"]) == ([], "slower")
+    line = "compiled: True in torch-compile-b8 round 1, False in oneflow-compile-b8 round 1"
+    assert across["means"] == [line]
+    assert len(pairs["torch-compile-b8/torch-plain-b8"]["means"]) == 1
+    assert pairs["oneflow-compile-b8/oneflow-plain-b8"]["means"] == []
+    folder = tmp_path / "out" / "exp"
+    for text in (printed, *((folder / f"compare.{kind}").read_text() for kind in ("md", "html"))):
+        assert text.count(f"by other means: {line}") == 1
+
+
+def test_means_that_differ_between_the_rounds_of_a_cell_are_refused(run, tmp_path):
+    stubs(tmp_path)
+    run()
+    (tmp_path / "out" / "exp" / "runs" / "torch-plain-b8-round2.json").unlink()
+    stubs(tmp_path, torch={"means": {"compiled": True}})
+    code, printed, _ = run("--resume", tmp_path / "out" / "exp")
+    assert code == 2
+    assert "compiled: False in torch-plain-b8 round 1, True in torch-plain-b8 round 2" in printed
+
+
 def test_losses_that_diverge_are_told_first(run, tmp_path):
     stubs(tmp_path, oneflow={"losses": [[0.1, 0.2, 0.3], [0.1, 0.1, 0.3]]})
     _, printed, document = run()

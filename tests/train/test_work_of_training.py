@@ -1,6 +1,7 @@
 """train.py::write_work: what of a run makes its time comparable, as it really was."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,8 @@ from models.graph import read_model_yaml
 from tests.small import write_small_model
 from train import Run, build_state, write_work
 from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+
+CACHED = {"training": "part", "validation": "all"}
 
 
 @pytest.fixture
@@ -22,7 +25,7 @@ def record(tmp_path):
         model = Detector(read_model_yaml(cfg, 3))
         model.initialize(seed=0)
         state = build_state(config, hyp, model, batches=3, device="cpu")
-        write_work(Run(config, hyp, ("a", "b", "c"), tmp_path), state, 12, 6)
+        write_work(Run(config, hyp, ("a", "b", "c"), tmp_path), state, 12, 6, CACHED)
         return json.loads((tmp_path / "work.json").read_text())
 
     return record
@@ -30,3 +33,26 @@ def record(tmp_path):
 
 def test_the_kind_of_device_is_part_of_the_work(record):
     assert record()["work"]["device"] == "cpu"
+
+
+def test_how_much_of_the_images_the_caches_take_is_part_of_the_work(record):
+    assert record()["work"]["cached"] == CACHED
+
+
+@pytest.mark.parametrize(("problem", "chosen"), [("", "fast"), ("no kernel", "plain")])
+def test_the_means_are_those_that_were_chosen_not_those_that_were_asked_for(
+    record, monkeypatch, problem, chosen
+):
+    assert record()["means"] == {
+        "compiled": False, "box_iou": "plain", "optimizer": "plain", "average": "plain",
+    }  # fmt: skip
+    compiler = SimpleNamespace(
+        compile_problem=lambda device: problem or None, compiled=lambda function, *shapes: function
+    )
+    monkeypatch.setattr("models.execution.autograd", compiler)
+    monkeypatch.setattr("models.fused_iou.is_proved", lambda *arguments: not problem)
+    monkeypatch.setattr("models.multi_tensor.find_problem", lambda *arguments: problem)
+    asked = record("--compile", "--bbox_iou_optim", "--multi_tensor_optimizer")
+    assert asked["means"] == {
+        "compiled": not problem, "box_iou": chosen, "optimizer": chosen, "average": chosen,
+    }  # fmt: skip

@@ -47,7 +47,9 @@ def test_variants_may_differ_in_what_their_flags_change_and_backends_in_nothing(
     across = Pair(Cell("torch", "bf16", 8), Cell("oneflow", "bf16", 8))
     variant = Pair(Cell("torch", "plain", 8), Cell("torch", "bf16", 8))
     fused = Pair(Cell("torch", "plain", 8), Cell("torch", "fused", 8))
+    cache = Pair(Cell("torch", "plain", 8), Cell("torch", "cache", 8))
     assert across.by_design == set()
+    assert cache.by_design == {"settings.cache", "cached.training", "cached.validation"}
     assert variant.by_design == {"precision", "settings.amp"}
     assert fused.by_design == {"settings.bbox_iou_optim", "settings.multi_tensor_optimizer"}
 

@@ -39,10 +39,12 @@ def test_images_are_kept_up_to_the_limit_and_the_line_says_so(monkeypatch, caplo
     cache = create_cache("ram", SIZES, 0.5, "training")
     # A page of marks, then 45 and 42 bytes; the third image has no room.
     assert [cache.holds(number) for number in range(3)] == [True, True, False]
+    assert cache.extent == "part"
     assert "2 of 3 training images in memory" in caplog.text
     assert "the others are decoded each time" in caplog.text
     monkeypatch.setattr(image_cache, "free_memory", lambda: 2 * (4096 + 135))
-    assert create_cache("ram", SIZES, 0.5, "training").holds(2)
+    whole = create_cache("ram", SIZES, 0.5, "training")
+    assert whole.holds(2) and whole.extent == "all"
     assert "3 of 3 training images" in caplog.text
 
 
@@ -61,6 +63,7 @@ def test_no_space_for_any_image_is_a_line_and_no_cache(monkeypatch, caplog):
     monkeypatch.setattr(image_cache, "free_memory", lambda: 0)
     cache = create_cache("ram", SIZES, 0.5, "validation")
     assert not any(cache.holds(number) for number in range(3))
+    assert cache.extent == "none"
     assert "0 of 3 validation images" in caplog.text
 
 

@@ -22,7 +22,7 @@ def written(path, *batches):
     for batch in batches:
         record.add_batch(batch)
     losses = [np.array([0.1, 0.2, number / 3]) for number in range(len(batches))]
-    record.write(path / "work.json", "PyTorch", "cpu", {"precision": "float32"}, losses)
+    record.write(path / "work.json", "PyTorch", "cpu", {"precision": "float32"}, {}, losses)
     return json.loads((path / "work.json").read_text())
 
 
@@ -46,7 +46,7 @@ def test_equal_batches_give_an_equal_record_and_the_losses_are_kept(tmp_path):
 
 def test_a_loss_that_is_not_finite_is_null(tmp_path):
     path = tmp_path / "work.json"
-    WorkRecord().write(path, "PyTorch", "cpu", {}, [np.array([0.5, np.nan, np.inf])])
+    WorkRecord().write(path, "PyTorch", "cpu", {}, {}, [np.array([0.5, np.nan, np.inf])])
     assert json.loads(path.read_text(), parse_constant=pytest.fail)["losses"] == [[0.5, None, None]]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from utils.comparison.equality import differences, loss_gap, unequal_rounds
+from utils.comparison.equality import differences, loss_gap, other_means, unequal_rounds
 from utils.comparison.measured import Document
 from utils.comparison.plan import Cell, Pair, make_cells, make_pairs
 from utils.comparison.settings import Settings
@@ -131,6 +131,7 @@ def describe_pair(pair: Pair, records: Records, settings: Settings) -> Document 
         "checked": checked,
         "unequal": unequal,
         "by_design": sorted(pair.by_design),
+        "means": other_means(reference[0], candidate[0]) if checked else [],
         "losses": None,
         "measure": None,
         "ratios": [],

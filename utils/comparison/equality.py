@@ -43,11 +43,29 @@ def differences(reference: Document, candidate: Document, by_design: Set[str]) -
     left, right = (
         flatten({"framework": run["framework"], **run["work"]}) for run in (reference, candidate)
     )
-    names = [name for name in {**left, **right} if name not in by_design | IDENTITY]
+    allowed = by_design | IDENTITY
     return [
-        f"{name}: {left.get(name, 'absent')} in {_who(reference)}, "
-        f"{right.get(name, 'absent')} in {_who(candidate)}"
-        for name in names
+        line for name, line in _unlike(left, right, reference, candidate) if name not in allowed
+    ]
+
+
+def other_means(reference: Document, candidate: Document) -> list[str]:
+    """By which other means the candidate did its work, a line each."""
+    left, right = (flatten(run.get("means", {})) for run in (reference, candidate))
+    return [line for _, line in _unlike(left, right, reference, candidate)]
+
+
+def _unlike(
+    left: Mapping[str, Any], right: Mapping[str, Any], reference: Document, candidate: Document
+) -> list[tuple[str, str]]:
+    """Names whose values differ, with a line each."""
+    return [
+        (
+            name,
+            f"{name}: {left.get(name, 'absent')} in {_who(reference)}, "
+            f"{right.get(name, 'absent')} in {_who(candidate)}",
+        )
+        for name in {**left, **right}
         if (name in left, left.get(name)) != (name in right, right.get(name))
     ]
 
@@ -94,5 +112,9 @@ def _relative(reference: float, value: float) -> float:
 
 
 def unequal_rounds(runs: Sequence[Document]) -> list[str]:
-    """What later rounds of one cell did otherwise than its first."""
-    return [line for run in runs[1:] for line in differences(runs[0], run, set())]
+    """What later rounds of one cell did otherwise than its first, or by other means."""
+    return [
+        line
+        for run in runs[1:]
+        for line in (*differences(runs[0], run, set()), *other_means(runs[0], run))
+    ]

@@ -108,7 +108,7 @@ def add_what_train_wrote(run: Document, turn: Turn, folder: Path, warm_up: int, 
     except (OSError, KeyError, ValueError) as error:
         run["failure"] = f"its files cannot be read: {error!r}"
         return
-    for name in ("framework", "device", "work", "losses"):
+    for name in ("framework", "device", "work", "means", "losses"):
         run[name] = written[name]
     if run["device"] == "cpu":
         run["peak_device_mib"] = None

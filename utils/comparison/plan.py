@@ -52,7 +52,7 @@ VARIANTS = {
         # Its loss scale may skip a step.
         Variant("fp16", ("--amp", "fp16"), ("precision", "optimizer_steps")),
         Variant("channels-last", ("--layout", "channels-last"), ("layout",)),
-        Variant("cache", ("--cache", "ram")),
+        Variant("cache", ("--cache", "ram"), ("cached.training", "cached.validation")),
         Variant("no-loader-processes", ("--workers", "0")),
     )
 }

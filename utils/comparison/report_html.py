@@ -18,6 +18,7 @@ from utils.comparison.tables import (
     number,
     outcomes,
     pair_losses,
+    pair_means,
     ratio_range,
     split,
     times,
@@ -87,6 +88,8 @@ def _pair(pair: Document) -> str:
     if losses := pair_losses(pair):
         bad = ' class="bad"' if pair["losses"]["diverged"] else ""
         details.append(f"<span{bad}>{escape(losses)}</span>")
+    if means := pair_means(pair):
+        details.append(escape(means))
     if not pair["checked"]:
         details.append('<span class="bad">not checked for equal work</span>')
     if pair["unequal"]:

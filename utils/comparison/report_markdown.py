@@ -9,7 +9,7 @@ import shlex
 
 from utils.comparison.document import warnings
 from utils.comparison.measured import Document
-from utils.comparison.tables import Table, outcomes, pair_losses, sentence, split, times
+from utils.comparison.tables import Table, outcomes, pair_losses, pair_means, sentence, split, times
 
 
 def markdown(document: Document) -> str:
@@ -32,8 +32,8 @@ def markdown(document: Document) -> str:
         "",
     ]
     for pair in document["pairs"]:
-        losses = pair_losses(pair)
-        lines.append(f"- {_escaped(sentence(pair))}{'; ' + losses if losses else ''}")
+        parts = (sentence(pair), pair_losses(pair), pair_means(pair))
+        lines.append(f"- {_escaped('; '.join(part for part in parts if part))}")
     lines += ["", "## Where the seconds went", "", *_table(split(document))]
     lines += ["## What training reached", "", *_table(outcomes(document))]
     lines += ["## Commands", "", "```", *commands(document), "```", *_notes(document)]

@@ -136,6 +136,11 @@ def ratio_range(pair: Document) -> str:
     return f"{number(ratio['min'])} to {number(ratio['max'])} in {ratio['count']} {pairs} of {of}"
 
 
+def pair_means(pair: Document) -> str:
+    """By which other means the candidate did the same work, in words; "" for none."""
+    return f"by other means: {'; '.join(pair['means'])}" if pair["means"] else ""
+
+
 def pair_losses(pair: Document) -> str:
     """How far the losses are apart, in words; "" for none."""
     gap = pair["losses"]

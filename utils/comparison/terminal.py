@@ -21,6 +21,7 @@ from utils.comparison.tables import (
     number,
     outcomes,
     pair_losses,
+    pair_means,
     sentence,
     split,
     times,
@@ -87,6 +88,8 @@ class Terminal:
             self._line(sentence(pair), RED if pair["unequal"] else "")
             if losses := pair_losses(pair):
                 self._line(f"    {losses}", RED if pair["losses"]["diverged"] else "")
+            if means := pair_means(pair):
+                self._line(f"    {means}")
         self._line(f"\n{folder / 'compare.html'} is the page; compare.md and .json lie beside it")
 
     def interrupted(self, folder: Path) -> None:

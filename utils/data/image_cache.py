@@ -48,6 +48,12 @@ class ImageCache:
     def __del__(self) -> None:
         os.close(self._descriptor)
 
+    @property
+    def extent(self) -> str:
+        """How many of the samples' images lie within the limit: "all", "part" or "none"."""
+        held = self._starts >= 0
+        return "all" if held.all() else "part" if held.any() else "none"
+
     def holds(self, index: int) -> bool:
         """Whether a sample's image lies within the limit."""
         return bool(self._starts[index] >= 0)

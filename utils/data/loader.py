@@ -14,7 +14,7 @@ import numpy as np
 
 from utils.data.augment import AugmentConfig
 from utils.data.batch import Batch, Targets
-from utils.data.batches import BatchSource, TrainBatches, ValBatches
+from utils.data.batches import TrainBatches, ValBatches
 from utils.data.image_cache import create_cache
 from utils.data.labels import Sample
 from utils.data.letterbox import Letterbox
@@ -28,10 +28,15 @@ __all__ = ["Batch", "Letterbox", "LoaderError", "Targets", "TrainLoader", "ValLo
 
 
 class _Loader:
-    """A source of batches, with or without workers."""
+    """A source of batches, with or without workers.
 
-    def __init__(self, source: BatchSource, workers: int):
+    Attributes:
+        cached: how many of its images a cache takes: "all", "part" or "none".
+    """
+
+    def __init__(self, source: TrainBatches | ValBatches, workers: int):
         assert workers >= 0
+        self.cached = source.cache.extent if source.cache else "none"
         self._source = source
         self._pool = WorkerPool(source, workers) if workers else None
 
