@@ -147,6 +147,34 @@ def test_tiny_and_thin_pictures_are_drawn_too(kind, monkeypatch):
     assert np.mean(unequal) < 0.01
 
 
+@pytest.mark.parametrize("kind", ["public", "rotated", "perspective", "single"])
+def test_a_zoom_near_nothing_needs_little_memory(kind, monkeypatch):
+    largest, plain_border = [0], cv2.copyMakeBorder
+
+    def copy_border(image, *arguments):
+        height, width = image.shape[:2]
+        top, bottom, left, right = arguments[:4]
+        largest.append((top + height + bottom) * (left + width + right))
+        # At a scale of 1/64, 32 output pixels and those of the speck are so many of the picture.
+        assert largest[-1] < (64 * 36) ** 2
+        return plain_border(image, *arguments)
+
+    monkeypatch.setattr(cv2, "copyMakeBorder", copy_border)
+    images = items(32)
+    for zoom in (1 / 50, 1e-3, 1e-4, 1e-6, 2.0**-53, 0.0):  # scale: 1.0 may draw all of these
+        for number in range(NUM_DRAWS):
+            draw = draw_augmentation(KINDS[kind], sample_generator(0, 1, number), number % 5, 5)
+            # The centre lies on a pixel's, so that the speck is seen.
+            warp = dataclasses.replace(draw.warp, zoom=zoom, centre_xy=(0.5, 0.5))
+            draw = dataclasses.replace(draw, warp=warp)
+            reader = Reader(images, 64)
+            found = augment(draw, [reader.picture(index) for index in draw.tiles], 64)
+            if zoom <= 1e-3 and kind in ("public", "single"):
+                assert (found.image != 114).any(axis=2).sum() <= 4
+                assert len(found.boxes_xyxy) == 0
+    assert max(largest) > 0
+
+
 def test_what_is_hidden_is_not_decoded():
     images, asked, hidden = items(32), [], 0
     for number in range(60):

@@ -21,6 +21,7 @@ from utils.data.mosaic import Canvas, Tile
 
 _MARGIN = 2  # pixels around the part of a picture that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32
+_SMALLEST_SCALE = 1 / 64  # below it, the pixels before a view are many more than those of a picture
 _ROUNDING = 1e-6  # far above that of float64 here, far below a pixel that could be seen
 
 
@@ -126,10 +127,11 @@ def _resize_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> bool
 
     `cv2.resize` lets the edges of its first source and output pixel fall together. So it starts
     some pixels before the view, at a place where edges do: within a 32nd of a pixel, the step in
-    which `cv2.warpAffine` places pixels. False where there is none, or for another matrix.
+    which `cv2.warpAffine` places pixels. False where there is none, for a scale near 0, or for
+    another matrix.
     """
     (scale_x, shear_x, shift_x), (shear_y, scale_y, shift_y), _ = matrix.tolist()
-    if shear_x or shear_y or not _is_affine(matrix):
+    if shear_x or shear_y or not _is_affine(matrix) or min(scale_x, scale_y) < _SMALLEST_SCALE:
         return False
     columns = _start(scale_x, shift_x, into.shape[1])
     rows = _start(scale_y, shift_y, into.shape[0])
