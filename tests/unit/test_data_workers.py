@@ -1,5 +1,6 @@
 """Worker processes: how they start, fail and end."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -15,6 +16,7 @@ from tests.unit.batch_digest import EVERYTHING, digest
 from utils.data.labels import scan_samples
 from utils.data.loader import LoaderError, TrainLoader
 from utils.data.shapes import ShapesConfig, draw_dataset
+from utils.data.shared_slots import SharedSlots
 from utils.data.sources import list_images, load_dataset
 
 
@@ -122,6 +124,18 @@ def test_a_killed_worker_is_an_error_that_names_it_and_no_hang(loader):
         list(batches)
     assert worker_ids() == []
     assert len(list(loader.epoch(1))) == 10  # by new workers
+
+
+def test_memory_that_cannot_be_had_is_one_error_and_no_open_descriptor(monkeypatch):
+    def refuse(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "ftruncate", refuse)
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="No space left"):
+        SharedSlots(4096)
+    gc.collect()  # what is raised in __del__ would be a warning, and so a failure
+    assert set(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_worker_that_died_between_epochs_is_an_error(loader):

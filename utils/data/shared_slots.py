@@ -24,12 +24,12 @@ class SharedSlots:
     """
 
     def __init__(self, slot_bytes: int, descriptor: int | None = None):
+        # First, since __del__ closes it whatever fails below.
+        self._descriptor = os.memfd_create("loader-slots") if descriptor is None else descriptor
         if descriptor is None:
-            descriptor = os.memfd_create("loader-slots")
-            os.ftruncate(descriptor, SLOTS_PER_WORKER * slot_bytes)
-        self._descriptor = descriptor
+            os.ftruncate(self._descriptor, SLOTS_PER_WORKER * slot_bytes)
         self._slot_bytes = slot_bytes
-        self._memory = mmap.mmap(descriptor, SLOTS_PER_WORKER * slot_bytes)
+        self._memory = mmap.mmap(self._descriptor, SLOTS_PER_WORKER * slot_bytes)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_slots, (self._slot_bytes, reduction.DupFd(self._descriptor))
