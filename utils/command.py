@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from backend import BackendError
+from utils.data.errors import LoaderError
 from utils.errors import UserError
 
+EXIT_LOADER_ERROR = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
@@ -43,7 +45,10 @@ def add_common_flags(parser: argparse.ArgumentParser, batch_size: int, project: 
 
 
 def run_command(main: Callable[[], None]) -> None:
-    """Run a command's main; a user's mistake ends it with one message and exit code 2."""
+    """Run a command's main; a user's mistake ends it with one message and exit code 2.
+
+    So does a loader worker's failure, with exit code 1.
+    """
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
     try:
         main()
@@ -53,6 +58,9 @@ def run_command(main: Callable[[], None]) -> None:
     except OSError as error:  # a full disk, a folder without permission, a closed pipe
         print(f"error: {error}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
+    except LoaderError as error:  # a worker died, or its text holds the worker's own traceback
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_LOADER_ERROR)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)

@@ -7,3 +7,7 @@ from utils.errors import UserError
 
 class DatasetError(UserError):
     """A dataset that cannot be used as it is; the text says what to change."""
+
+
+class LoaderError(RuntimeError):
+    """A worker of the loader failed or died; the text says which and how."""

@@ -15,11 +15,12 @@ import numpy as np
 from utils.data.augment import AugmentConfig
 from utils.data.batch import Batch, Targets
 from utils.data.batches import TrainBatches, ValBatches
+from utils.data.errors import LoaderError
 from utils.data.image_cache import create_cache
 from utils.data.labels import Sample
 from utils.data.letterbox import Letterbox
 from utils.data.sample_table import SampleTable
-from utils.data.workers import LoaderError, WorkerPool
+from utils.data.workers import WorkerPool
 
 # Of what is free when the loader is made; both caches, the model and the workers must fit.
 TRAIN_CACHE_SHARE, VAL_CACHE_SHARE = 0.5, 0.2

@@ -22,12 +22,8 @@ import cv2
 
 from utils.data.batch import Batch
 from utils.data.batches import BatchSource
-from utils.data.image_files import DatasetError
+from utils.data.errors import DatasetError, LoaderError
 from utils.data.shared_slots import SLOTS_PER_WORKER, SharedSlots
-
-
-class LoaderError(RuntimeError):
-    """A worker failed or died."""
 
 
 class _Failure(NamedTuple):
