@@ -28,7 +28,9 @@ def test_both_backends_do_equal_work_and_are_compared(tmp_path):
     assert torch["work"]["batches_sha1"] == oneflow["work"]["batches_sha1"]
     assert "PyTorch" in torch["framework"] and "OneFlow" in oneflow["framework"]
     (pair,) = document["pairs"]
-    assert pair["unequal"] == [] and pair["ratio"]["median"] > 0
+    assert torch["means"].keys() == {"compiled", "box_iou", "optimizer", "average"}
+    assert torch["work"]["device"] == "cpu" and torch["work"]["cached"]["training"] == "none"
+    assert pair["unequal"] == pair["means"] == [] and pair["ratio"]["median"] > 0
     assert pair["losses"]["batches"] == 6 and not pair["losses"]["diverged"]
     assert all(run["peak_host_mib"] > 100 for run in (torch, oneflow))
     assert "<svg" in (tmp_path / "exp" / "compare.html").read_text()
