@@ -141,6 +141,7 @@ def test_an_image_given_as_list_is_an_error(tmp_path):
     ("keys", "part"),
     [
         ({"names": ["a", "a"]}, "['a'] more than once"),
+        ({"names": [1, "1"]}, "['1'] more than once"),
         ({"names": {0: "a", 2: "b"}}, "class numbers [0, 2]; 0 to 1 are needed"),
         ({"names": {-1: "a", 0: "b"}}, "class numbers [-1, 0]"),
         ({"names": {"0": "a"}}, "class numbers ['0']"),

@@ -116,7 +116,8 @@ class _DatasetYaml:
             # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing.
             if isinstance(name, bool) or not isinstance(name, (str, int, float)):
                 raise self._error("names", f"holds {name!r}, which is not text; put it in quotes")
-        repeated = sorted({str(name) for name in names if names.count(name) > 1})
+        texts = [str(name) for name in names]
+        repeated = sorted({text for text in texts if texts.count(text) > 1})
         if repeated:
             raise self._error("names", f"holds {repeated} more than once; each must differ")
 
