@@ -156,6 +156,17 @@ def test_wrong_values_are_named(dataset, keys, part):
     assert part in error_of(write_yaml(dataset / "cells.yaml", **keys))
 
 
+@pytest.mark.parametrize("key", ["path", "train", "val", "test"])
+@pytest.mark.parametrize(("value", "reason"), [("a\0b", "null byte"), ("a" * 300, "too long")])
+def test_a_path_that_cannot_be_looked_up_is_named(dataset, key, value, reason):
+    path = write_yaml(dataset / "cells.yaml", **{key: value})
+    text = error_of(path, splits=("train", "val", "test") if key == "test" else ("train", "val"))
+    assert text.startswith(
+        f"{path}: key '{key}' has the value {value!r}, which cannot be looked up: "
+    )
+    assert reason in text
+
+
 @pytest.mark.parametrize(
     ("text", "part"),
     [

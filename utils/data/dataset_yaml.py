@@ -5,6 +5,7 @@ Before: `sources.load_dataset` finds the file. After: `image_files.list_images`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,10 +64,24 @@ class _DatasetYaml:
         if not isinstance(value, str):
             raise self._error("path", f"has the value {value!r}; the path of a folder is needed")
         candidates = [self.path.parent / value, Path(value)]
-        roots = [root for root in candidates if root.is_dir()]
+        roots = [root for root in candidates if self._exists("path", value, root) and root.is_dir()]
         if not roots:
             raise self._not_found("path", value, candidates)
         return roots
+
+    def _exists(self, key: str, value: str, path: Path) -> bool:
+        """`path.exists()`, with an error that names the key where the system refuses the path."""
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except (OSError, ValueError) as error:  # too long, not permitted, or holds a null byte
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise self._error(
+                key,
+                f"has the value {value!r}, which cannot be looked up: {reason}; correct the path",
+            ) from error
+        return True
 
     def _not_found(self, key: str, value: str, candidates: Sequence[Path]) -> DatasetError:
         places = dict.fromkeys(str(path.resolve()) for path in candidates)
@@ -86,7 +101,7 @@ class _DatasetYaml:
         if not isinstance(value, str):
             raise self._error(key, f"has the value {value!r}; a path or a list of paths is needed")
         candidates = [root / value for root in roots]
-        existing = [path for path in candidates if path.exists()]
+        existing = [path for path in candidates if self._exists(key, value, path)]
         if not required:
             return (existing or candidates)[0]
         if not existing:
