@@ -3,9 +3,10 @@
     python -m benchmarks --device cpu
     python -m benchmarks --device 0
 
-Sizes are those of SMALL, so that all end within about ten minutes on two cores. On a GPU the table
-of epochs by model, batch, precision and compilation follows. A script that fails is named at the
-end, with exit code 1; the others run all the same.
+Sizes are those of SMALL, so that all end within about ten minutes on two cores. With a GPU those of
+CPU_ALONE run on the CPU all the same, and the table of epochs by model, batch, precision and
+compilation follows. A script that fails is named at the end, with exit code 1; the others run all
+the same.
 """
 
 from __future__ import annotations

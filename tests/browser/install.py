@@ -34,26 +34,11 @@ SHA512 = "2NECBVKlUA9xIUXb4fT8OoGKdAJs+I2tNYscO8FwcxCKCWA7FmpPI0fdVxGJoIJglrFZYn
 ARCHIVES = ("al2023.tar", "fonts.tar")  # libraries; Open Sans
 OUT_OF_REACH = 3  # exit code
 # As npm names what keeps it from an answer of the registry, or from all of it.
-NO_ANSWER = frozenset(
-    [
-        "EAI_AGAIN",
-        "ECONNREFUSED",
-        "ECONNRESET",
-        "EHOSTUNREACH",
-        "ENETUNREACH",
-        "ENOTFOUND",
-        "ETIMEDOUT",
-        "FETCH_ERROR",
-        "ECONNECTIONTIMEOUT",
-        "EIDLETIMEOUT",
-        "ERESPONSETIMEOUT",
-        "ETRANSFERTIMEOUT",
-        "ERR_SOCKET_TIMEOUT",
-        "E502",
-        "E503",
-        "E504",
-    ]
-)
+NO_ANSWER = {
+    "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND",
+    "ETIMEDOUT", "ECONNECTIONTIMEOUT", "EIDLETIMEOUT", "ERESPONSETIMEOUT", "ETRANSFERTIMEOUT",
+    "ERR_SOCKET_TIMEOUT", "FETCH_ERROR", "E502", "E503", "E504",
+}  # fmt: skip
 NPM_SECONDS, UNPACK_SECONDS = 600, 300
 FETCH = ("--fetch-timeout", "30000", "--fetch-retries", "1")  # milliseconds
 # Brotli is not in Python's standard library; Node, which npm brings, has it.
