@@ -1,7 +1,8 @@
 """Keep freed memory for the next step instead of handing it back to the system.
 
 A training step on a CPU frees and asks for hundreds of megabytes. glibc returns large blocks to
-the system at once, and each page of the next one then costs a page fault: measured 12 % of a step.
+the system at once, and each page of the next one then costs a page fault: 5 to 7 % of the processor
+time of a YOLOv5n step at 16 x 320 px.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The error of everything between the dataset YAML and a batch."""
+"""The errors of everything between the dataset YAML and a batch."""
 
 from __future__ import annotations
 
