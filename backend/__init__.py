@@ -22,6 +22,7 @@ fused = cast("contract.Fused", Namespace("fused"))
 multi_tensor = cast("contract.MultiTensor", Namespace("multi_tensor"))
 autograd = cast("contract.Autograd", Namespace("autograd"))
 amp = cast("contract.Amp", Namespace("amp"))
+dist = cast("contract.Dist", Namespace("dist"))
 device = cast("contract.Device", Namespace("device"))
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "amp",
     "autograd",
     "device",
+    "dist",
     "fused",
     "multi_tensor",
     "nn",

@@ -340,6 +340,10 @@ class NN(Protocol):
         """Whether these parameters require a gradient; one that was there goes when not."""
 
     @staticmethod
+    def synchronize_batch_norm(module: Any) -> None:
+        """Make its BatchNorm layers use the statistics of all ranks' images, from now on."""
+
+    @staticmethod
     def frozen_copy(module: Any) -> Any:
         """An independent copy in evaluation mode of which nothing requires a gradient."""
 
@@ -535,6 +539,58 @@ class Amp(Protocol):
         """Multiply the gradients that are there, in place."""
 
 
+class Dist(Protocol):
+    """Several processes that train together; `backend.processes` says which one this is.
+
+    Every rank calls the same functions in the same order. With one process they change nothing.
+    """
+
+    def start(self, device: str, timeout_s: float) -> None:
+        """Join the other processes; comes before the other functions.
+
+        Args:
+            device: of this process's tensors, as `Device.resolve` returns it.
+            timeout_s: after which waiting for another rank is an error, where the framework has
+                such a limit.
+        """
+
+    def stop(self) -> None:
+        """Leave the other processes; all of them have done what they began."""
+
+    def sum_(self, x: Tensor) -> None:
+        """x = the sum of the ranks' x, in place; no gradient."""
+
+    def broadcast_(self, x: Tensor) -> None:
+        """x = that of rank 0, in place; no gradient."""
+
+    def all_gather(self, array: np.ndarray) -> list[np.ndarray]:
+        """The array (N, ...) of each rank, in their order; only N may differ.
+
+        Raises:
+            ValueError: a 0-d array, or none of float32, float64, int64 and uint8.
+        """
+
+    def data_parallel(self, module: Any, half_gradients: bool = False) -> Any:
+        """The module for training on several ranks: called as the module, with its parameters.
+
+        Gradients add up from backward pass to backward pass; `averaging` says after which one
+        they become the mean over the ranks.
+
+        Args:
+            half_gradients: send them as bfloat16, half the bytes.
+
+        Raises:
+            ValueError: half_gradients where `Device.supports("half_gradients")` is False.
+        """
+
+    def averaging(self, module: Any, last: bool) -> AbstractContextManager[Any]:
+        """A context around a forward and backward pass of what `data_parallel` returned.
+
+        When it is left after the last of the accumulated passes, the gradients are averaged.
+        PyTorch exchanges them while the backward pass goes on, OneFlow after it.
+        """
+
+
 class Device(Protocol):
     """The devices that this process can use."""
 
@@ -578,6 +634,7 @@ class Device(Protocol):
 
 CAPABILITIES: dict[str, str] = {
     "cuda": "training and validation on a CUDA device that this process can see",
+    "half_gradients": "gradients sent from process to process as bfloat16",
     "channels_last": "feature maps with the channels of a pixel side by side in memory",
 }
 
@@ -589,6 +646,7 @@ MODULES: dict[str, type] = {
     "multi_tensor": MultiTensor,
     "autograd": Autograd,
     "amp": Amp,
+    "dist": Dist,
     "device": Device,
 }
 

@@ -78,7 +78,6 @@ def use(name: str | None = None) -> str:
         _check_known(name, "--backend")
     if _bound is None:
         chosen = choose(name)
-        _refuse_several_processes()
         _import_backend(chosen)
         _bound = chosen
     elif name is not None and name != _bound:
@@ -111,15 +110,6 @@ def _first_installed() -> str:
         if problem is None:
             return name
     raise BackendError("; ".join(problem for problem in problems.values() if problem))
-
-
-def _refuse_several_processes() -> None:
-    processes = os.environ.get("WORLD_SIZE") or "1"
-    if processes != "1":
-        raise BackendError(
-            f"started as one of {processes} processes, but running on several is not built yet; "
-            "start without a launcher, or with --nproc_per_node 1"
-        )
 
 
 def _backend_of_launcher() -> str | None:

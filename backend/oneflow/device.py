@@ -71,7 +71,7 @@ def rounds_to_tf32(device: str) -> bool:
 
 
 def supports(capability: str) -> bool:
-    answers = {"cuda": _usable() != [CPU], "channels_last": False}
+    answers = {"cuda": _usable() != [CPU], "half_gradients": False, "channels_last": False}
     checks.known_capability(capability, answers)
     return answers[capability]
 

@@ -9,8 +9,8 @@ import numpy as np
 import oneflow
 from oneflow import Tensor
 
-from backend import checks
-from backend.oneflow import multi_tensor, ops
+from backend import checks, sync_batch_norm
+from backend.oneflow import dist, multi_tensor, ops
 from backend.oneflow.device import resolve
 
 Module = oneflow.nn.Module
@@ -61,6 +61,8 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
     running mean is given back what it missed.
     """
 
+    over_ranks = False  # whether its statistics are those of all ranks
+
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__(num_features, checks.as_float32(eps), checks.as_float32(momentum))
 
@@ -68,9 +70,25 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
         checks.one_dtype(map(ops.dtype_of, (x, self.weight)))
         if not self.training:
             return super().forward(x)
+        if self.over_ranks:
+            return self._normalize_over_ranks(x)
+        if x.shape[0] == 0:
+            return x * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1)
         shift = x.detach().mean((0, 2, 3), keepdim=True)
         y = super().forward(x - shift)
         self.running_mean.add_(shift.reshape(-1) * self.momentum)
+        return y
+
+    def _normalize_over_ranks(self, x: Tensor) -> Tensor:
+        y, mean, variance = sync_batch_norm.normalize(
+            x,
+            self,
+            lambda count: ops.full((count,), 1.0, ops.dtype_of(x), ops.device_of(x)),
+            dist.SumOverRanks.apply,
+        )
+        self.running_mean.add_((mean - self.running_mean) * self.momentum)
+        self.running_var.add_((variance - self.running_var) * self.momentum)
+        self.num_batches_tracked.add_(1)
         return y
 
 
@@ -127,6 +145,12 @@ def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
         parameter.requires_grad = trainable
         if not trainable:
             parameter.grad = None
+
+
+def synchronize_batch_norm(module: Module) -> None:
+    for part in module.modules():
+        if isinstance(part, BatchNorm2d):
+            part.over_ranks = True
 
 
 def frozen_copy(module: Module) -> Module:

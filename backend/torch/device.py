@@ -76,7 +76,7 @@ def rounds_to_tf32(device: str) -> bool:
 
 
 def supports(capability: str) -> bool:
-    answers = {"cuda": torch.cuda.is_available(), "channels_last": True}
+    answers = {"cuda": torch.cuda.is_available(), "half_gradients": True, "channels_last": True}
     checks.known_capability(capability, answers)
     return answers[capability]
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backend import checks
-from backend.torch import ops
+from backend import checks, sync_batch_norm
+from backend.torch import dist, ops
 from backend.torch.device import resolve
 
 Module = torch.nn.Module
@@ -39,8 +39,27 @@ class Conv2d(torch.nn.Conv2d):
 class BatchNorm2d(torch.nn.BatchNorm2d):
     """`torch.nn.BatchNorm2d` with the arguments of the contract."""
 
+    over_ranks = False  # whether its statistics are those of all ranks
+
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__(num_features, checks.as_float32(eps), checks.as_float32(momentum))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and self.over_ranks:
+            return self._normalize_over_ranks(x)
+        if self.training and x.shape[0] == 0:  # PyTorch would make the running statistics NaN
+            return x * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1)
+        return super().forward(x)
+
+    def _normalize_over_ranks(self, x: Tensor) -> Tensor:
+        full = x.to(self.weight.dtype)  # half precision would not hold the sums
+        y, mean, variance = sync_batch_norm.normalize(
+            full, self, full.new_ones, dist.SumOverRanks.apply
+        )
+        self.running_mean.lerp_(mean, self.momentum)
+        self.running_var.lerp_(variance, self.momentum)
+        self.num_batches_tracked.add_(1)
+        return y.to(x.dtype)
 
 
 class MaxPool2d(torch.nn.MaxPool2d):
@@ -95,6 +114,15 @@ def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
         parameter.requires_grad = trainable
         if not trainable:
             parameter.grad = None
+
+
+def synchronize_batch_norm(module: Module) -> None:
+    # PyTorch's own is for GPUs alone; it takes the place of the layers inside the module.
+    if all(parameter.is_cuda for parameter in module.parameters()):
+        torch.nn.SyncBatchNorm.convert_sync_batchnorm(module)
+    for part in module.modules():
+        if isinstance(part, BatchNorm2d):
+            part.over_ranks = True
 
 
 def frozen_copy(module: Module) -> Module:

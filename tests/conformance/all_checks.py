@@ -7,6 +7,7 @@ from tests.conformance import (  # noqa: F401
     checks_boundary,
     checks_detection,
     checks_device,
+    checks_dist,
     checks_elementwise,
     checks_fused,
     checks_layers,

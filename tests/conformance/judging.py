@@ -70,6 +70,7 @@ class Backend:
         self.multi_tensor: Any = backend.multi_tensor
         self.autograd: Any = backend.autograd
         self.amp: Any = backend.amp
+        self.dist: Any = backend.dist
         self.device: Any = backend.device
         self.tensor: Any = Overlay(None, "_methods", TENSOR_METHODS)
         for name, method in TENSOR_METHODS.items():

@@ -11,6 +11,7 @@ from tests.conformance.wrong import (  # noqa: F401
     wrong_adam,
     wrong_amp,
     wrong_detection,
+    wrong_dist,
     wrong_fused,
     wrong_multi_tensor,
     wrong_nn,

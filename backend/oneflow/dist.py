@@ -1,0 +1,108 @@
+"""Several processes under OneFlow; `contract.Dist` says what each function promises.
+
+OneFlow joins the processes when it is imported. Its own data parallelism is not used: it averages
+at every backward pass instead of once for all that are accumulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import oneflow
+from oneflow import Tensor
+
+from backend import row_exchange
+from backend.oneflow import ops
+from backend.processes import processes
+
+BUCKET = 2**22  # numbers that travel together: 16 MiB of float32
+NO_HALF_GRADIENTS = "OneFlow 0.9 cannot sum half-precision gradients over processes"
+
+
+def start(device: str, timeout_s: float) -> None:
+    pass
+
+
+def stop() -> None:
+    pass
+
+
+def sum_(x: Tensor) -> None:
+    if processes().world_size > 1:
+        oneflow.comm.all_reduce(x.detach())
+
+
+def broadcast_(x: Tensor) -> None:
+    if processes().world_size > 1:
+        oneflow.comm.broadcast(x.detach(), 0)
+
+
+def all_gather(array: np.ndarray) -> list[np.ndarray]:
+    return row_exchange.all_gather(array, processes().world_size, _gather_equal)
+
+
+def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
+    """The arrays of all ranks, which have one shape."""
+    mine = ops.tensor(array)
+    found = [oneflow.zeros_like(mine) for _ in range(processes().world_size)]
+    oneflow.comm.all_gather(found, mine)
+    return [ops.to_numpy(x) for x in found]
+
+
+def data_parallel(module: oneflow.nn.Module, half_gradients: bool = False) -> oneflow.nn.Module:
+    if half_gradients:
+        raise ValueError(NO_HALF_GRADIENTS)
+    return module
+
+
+def averaging(module: oneflow.nn.Module, last: bool) -> AbstractContextManager[Any]:
+    if not last or processes().world_size == 1:
+        return nullcontext()
+    return _averaging_after(module)
+
+
+@contextmanager
+def _averaging_after(module: oneflow.nn.Module) -> Iterator[None]:
+    yield
+    with oneflow.no_grad():
+        for bucket in _buckets([x.grad for x in module.parameters() if x.grad is not None]):
+            joined = oneflow.cat([gradient.reshape(-1) for gradient in bucket])
+            oneflow.comm.all_reduce(joined)
+            joined = joined / float(processes().world_size)
+            start = 0
+            for gradient in bucket:
+                end = start + gradient.numel()
+                gradient.copy_(joined[start:end].reshape(gradient.shape))
+                start = end
+
+
+def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
+    """Consecutive gradients of one dtype, about BUCKET numbers together."""
+    bucket: list[Tensor] = []
+    for gradient in gradients:
+        full = sum(x.numel() for x in bucket) + gradient.numel() > BUCKET
+        if bucket and (full or bucket[0].dtype != gradient.dtype):
+            yield bucket
+            bucket = []
+        bucket.append(gradient)
+    if bucket:
+        yield bucket
+
+
+class SumOverRanks(oneflow.autograd.Function):
+    """The sum over the ranks, whose gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.clone()
+        sum_(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        total = gradient.clone()
+        sum_(total)
+        return total

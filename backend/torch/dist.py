@@ -1,0 +1,95 @@
+"""Several processes under PyTorch; `contract.Dist` says what each function promises."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from backend import row_exchange
+from backend.checks import CPU
+from backend.processes import processes
+from backend.torch import ops
+
+
+def start(device: str, timeout_s: float) -> None:
+    if processes().world_size == 1:
+        return
+    # Arrays of the host travel by gloo, beside tensors on a GPU by NCCL.
+    engines = "gloo" if device == CPU else "cpu:gloo,cuda:nccl"
+    if device != CPU:
+        torch.cuda.set_device(device)
+    distributed.init_process_group(engines, timeout=timedelta(seconds=timeout_s))
+
+
+def stop() -> None:
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def sum_(x: Tensor) -> None:
+    if processes().world_size > 1:
+        distributed.all_reduce(x.detach())
+
+
+def broadcast_(x: Tensor) -> None:
+    if processes().world_size > 1:
+        distributed.broadcast(x.detach(), 0)
+
+
+def all_gather(array: np.ndarray) -> list[np.ndarray]:
+    return row_exchange.all_gather(array, processes().world_size, _gather_equal)
+
+
+def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
+    """The arrays of all ranks, which have one shape."""
+    mine = ops.tensor(array)
+    found = [torch.empty_like(mine) for _ in range(processes().world_size)]
+    distributed.all_gather(found, mine)
+    return [ops.to_numpy(x) for x in found]
+
+
+def data_parallel(module: torch.nn.Module, half_gradients: bool = False) -> torch.nn.Module:
+    trained = any(parameter.requires_grad for parameter in module.parameters())
+    if processes().world_size == 1 or not trained:
+        return module
+    parallel = DistributedDataParallel(module, forward_sync_buffers=False)
+    if half_gradients:
+        parallel.register_comm_hook(None, _average_in_half)
+    return parallel
+
+
+# Without annotations: PyTorch compares them with its own types, and these would be strings.
+def _average_in_half(_, bucket):
+    """As PyTorch's own `bf16_compress_hook`, which refuses a CPU."""
+    half = bucket.buffer().to(torch.bfloat16).div_(processes().world_size)
+    work = distributed.all_reduce(half, async_op=True)
+    assert work is not None
+    return work.get_future().then(lambda sums: bucket.buffer().copy_(sums.value()[0]))
+
+
+def averaging(module: torch.nn.Module, last: bool) -> AbstractContextManager[Any]:
+    if last or not isinstance(module, DistributedDataParallel):
+        return nullcontext()
+    return module.no_sync()
+
+
+class SumOverRanks(torch.autograd.Function):
+    """The sum over the ranks, whose gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.clone()
+        sum_(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        total = gradient.clone()
+        sum_(total)
+        return total

@@ -1,0 +1,34 @@
+"""One rank of those that run the conformance checks of `dist`; writes what failed as JSON.
+
+`python -m tests.distributed.checking_worker FOLDER` under a launcher.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import backend
+from backend.processes import processes
+from tests.conformance.checks_dist import network  # noqa: F401  registers its checks
+from tests.conformance.judging import CHECKS, Backend
+
+
+def main(folder: Path) -> None:
+    backend.use()
+    backend.dist.start("cpu", 60.0)
+    failures = {}
+    for check in CHECKS:
+        try:
+            check.run(Backend())
+        except AssertionError:
+            failures[check.label] = traceback.format_exc()
+    document = {"world_size": processes().world_size, "failures": failures}
+    (folder / f"rank{processes().rank}.json").write_text(json.dumps(document))
+    backend.dist.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

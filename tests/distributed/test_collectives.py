@@ -1,0 +1,33 @@
+"""The checks of `tests/conformance/checks_dist.py`, in two processes that work together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conformance.all_checks import CHECKS
+from tests.conformance.judging import Check
+from tests.distributed.ranks import run_ranks
+
+SHARED_CHECKS = [c for c in CHECKS if c.run.__module__ == "tests.conformance.checks_dist"]
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("ranks")
+    done = run_ranks(2, "-m", "tests.distributed.checking_worker", str(folder))
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("check", SHARED_CHECKS, ids=lambda check: check.label)
+def test_two_ranks_keep_the_promise(check: Check, reports: list[dict[str, Any]]) -> None:
+    for report in reports:
+        assert report["world_size"] == 2
+        assert check.label not in report["failures"], report["failures"][check.label]
+
+
+def test_there_are_checks_for_ranks() -> None:
+    assert len({check.name for check in SHARED_CHECKS}) == 8
