@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import backend
-from backend import autograd, nn
+from backend import autograd, dist, nn
 from backend.checks import CPU
 from backend.contract import Optimizer, Tensor
 from models.ema import ModelEMA
@@ -89,7 +89,8 @@ class TrainState:
     device: str
     dtype: str  # of weights and images
     execution: Execution
-    forward: Callable[[Tensor], Sequence[Tensor]]  # the model and
+    parallel: Any  # the model as several ranks train it together
+    forward: Callable[[Tensor], Sequence[Tensor]]  # that, and
     step_loss: Callable[[Any, Any], LossTerms]  # the loss, as a step runs them
     loss_scale: LossScale
     means: Mapping[str, Any]  # that were chosen, for work.json
@@ -154,6 +155,7 @@ def train(
         timer = StageTimer(state.device)
         losses = train_epoch(run, state, train_loader, timer)
         with timer("validation"):
+            state.ema.agree()
             validation = evaluate(
                 state.ema.model,
                 val_loader,
@@ -193,11 +195,13 @@ def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
     with stage("to_device"):
         layout = state.execution.channels_last
         images = images_to_tensor(batch.images, state.device, state.dtype, layout)
-    terms = autograd.value_and_backward(
-        state.forward, state.step_loss, images, batch.targets, stage
-    )
+    is_last = state.batch_number - state.last_update >= settings.accumulate
+    with dist.averaging(state.parallel, is_last):
+        terms = autograd.value_and_backward(
+            state.forward, state.step_loss, images, batch.targets, stage
+        )
     state.watch.add(name_batch(state, batch), terms)
-    if state.batch_number - state.last_update >= settings.accumulate:
+    if is_last:
         update_weights(state, settings, stage)
         state.last_update = state.batch_number
     state.batch_number += 1
@@ -243,10 +247,12 @@ def build_state(
     from models.fused_iou import choose_box_iou
     from models.heads.anchor.ciou import complete_iou
     from models.heads.anchor.loss import DetectionLoss, LossGains
+    from models.parallel import parallelize
 
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
     model = nn.place(model, device, dtype)
     freeze_layers(model, config.freeze)
+    parallel = parallelize(config, model)
     gains = LossGains.scaled(
         hyp, len(model.head.strides), model.spec.num_classes, config.image_size
     )
@@ -266,7 +272,8 @@ def build_state(
         device=device,
         dtype=dtype,
         execution=execution,
-        forward=execution.forward_of(model),
+        parallel=parallel,
+        forward=execution.forward_of(parallel),
         step_loss=loss_scale.scaled(execution.loss_of(loss)),
         loss_scale=loss_scale,
         means={"compiled": execution.compiled, "box_iou": box_iou_means, **updates.means},

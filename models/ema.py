@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend import nn, ops
+from backend import dist, nn, ops
 from backend.contract import Tensor
 
 if TYPE_CHECKING:
@@ -49,6 +49,13 @@ class ModelEMA:
             self._followed, self._values = model, nn.float_tensors(model)
         self.updates += 1
         self._average(self._averages(), self._values(), decay_after(self.updates))
+
+    def agree(self) -> None:
+        """Take rank 0's BatchNorm statistics: without --sync-bn each rank has gathered its own."""
+        trained = dict(nn.named_parameters(self.model))
+        for name, x in nn.state_tensors(self.model).items():
+            if name not in trained:
+                dist.broadcast_(x)
 
     def restore_statistics(self, model: Detector) -> None:
         """Put the average in place of BatchNorm statistics that are not finite, and say so.

@@ -18,7 +18,6 @@ from utils.errors import UserError
 from utils.images import choose_layout
 
 if TYPE_CHECKING:
-    from models.detector import Detector
     from models.heads.anchor.loss import DetectionLoss, LossTerms
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
@@ -48,8 +47,11 @@ class Execution:
         """Of feature maps in memory, in words."""
         return "channels-last" if self.channels_last else "contiguous"
 
-    def forward_of(self, model: Detector) -> Callable[[Tensor], Sequence[Tensor]]:
-        """The model's forward pass, from images to raw maps of the weights' dtype."""
+    def forward_of(self, model: Any) -> Callable[[Tensor], Sequence[Tensor]]:
+        """The forward pass of what `dist.data_parallel` returned: images to raw maps.
+
+        Raw maps have the weights' dtype.
+        """
         forward = autograd.compiled(model) if self.compiled else model
         if self.autocast_dtype == "float32":
             return forward

@@ -136,6 +136,8 @@ class TrainConfig(RunConfig):
     amp: str
     layout: str
     compile: bool
+    sync_bn: bool
+    half_gradients: bool
     replay: str  # EPOCH:STEP, or nothing
 
     def __post_init__(self) -> None:
@@ -227,6 +229,10 @@ def parse_train_flags(
     add("--layout", choices=LAYOUTS, default="auto",
         help="of feature maps in memory; auto takes what the device gains from")  # fmt: skip
     add("--compile", action="store_true", help="compile the training step where the backend can")
+    add("--sync-bn", action="store_true",
+        help="BatchNorm statistics of all ranks' images instead of each rank's own")  # fmt: skip
+    add("--half-gradients", action="store_true",
+        help="send gradients from rank to rank as bfloat16, half the bytes")  # fmt: skip
     add("--replay", type=str.strip, default="", metavar="EPOCH:STEP",
         help="run this one batch from --weights and show where numbers stop to be finite, with "
         "the run's other flags")  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from backend import ops
+from backend import dist, ops
 from backend.contract import Tensor
 from utils.errors import UserError
 
@@ -101,11 +101,14 @@ class StepWatch:
         return self._sums / self._batches if self._batches else np.full(3, np.nan)
 
     def _read(self, more: list[Tensor]) -> np.ndarray:
-        """Fetch all losses that are on the device, and what else is asked for."""
-        tensors = [*(term for _, terms in self._unread for term in terms), *more]
-        if not tensors:
+        """Fetch all losses that are on the device, of all ranks, and what else is asked for."""
+        tensors = [term for _, terms in self._unread for term in terms]
+        parts = [ops.stack(group, 0) for group in (tensors, more) if group]
+        if not parts:
             return np.zeros(0)
-        values = ops.to_numpy(ops.stack(tensors, 0)).astype(np.float64)
+        if tensors:
+            dist.sum_(parts[0])  # each rank has its part of the batch's losses
+        values = ops.to_numpy(ops.cat(parts, 0)).astype(np.float64)
         losses = values[: len(values) - len(more)].reshape(-1, 3)
         self._window += [(name, row) for (name, _), row in zip(self._unread, losses, strict=True)]
         self._unread = []

@@ -29,6 +29,7 @@ def start(device: str, timeout_s: float) -> None:
 
 def stop() -> None:
     if distributed.is_initialized():
+        distributed.barrier()
         distributed.destroy_process_group()
 
 

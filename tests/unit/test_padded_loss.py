@@ -95,9 +95,10 @@ def test_shapes_follow_the_size_and_not_the_targets():
     seen = set()
 
     def record(cost):
-        def run(raw, constants, *rest):
-            seen.add(tuple(tuple(x.shape) for x in (*raw, *constants, *rest)))
-            return cost(raw, constants, *rest)
+        def run(raw, constants, indices, numbers, shares):
+            assert shares is None  # of a process alone
+            seen.add(tuple(tuple(x.shape) for x in (*raw, *constants, indices, numbers)))
+            return cost(raw, constants, indices, numbers, shares)
 
         return run
 

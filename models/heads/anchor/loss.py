@@ -18,6 +18,7 @@ from backend.contract import Tensor
 from models.heads.anchor.assign import Assignment, assign_targets
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.head import BOX_CHANNELS, AnchorHead, decode_centres, decode_sizes
+from models.heads.anchor.shares import BatchShares, batch_shares
 from utils.config import Hyperparameters
 from utils.data.loader import Targets
 
@@ -32,7 +33,11 @@ BoxIou = Callable[[Tensor, Tensor], Tensor]
 
 
 class LossTerms(NamedTuple):
-    """Means over the batch, 0-d; `total` is their sum times the batch size."""
+    """Means over the batch, 0-d; `total` is their sum times the batch size.
+
+    On several ranks each has its part: the ranks' means add up to those of the whole batch, and
+    the mean of the gradients of their totals is the gradient of the whole batch's total.
+    """
 
     box: Tensor
     objectness: Tensor
@@ -98,20 +103,34 @@ class DetectionLoss:
         assignments = assign_targets(targets, self.anchors, grids, self.gains.max_side_ratio)
         positives = self._positives(raw, assignments)
         dtype, device = ops.dtype_of(raw[0]), ops.device_of(raw[0])
+        shares = batch_shares(raw[0].shape[0], [len(p.rows) for p in positives], dtype, device)
         box = objectness = classification = ops.zeros((), dtype, device)
-        for level, positive, balance in zip(raw, positives, self.balance, strict=True):
-            level_box, level_objectness, level_class = self._level_terms(level, positive)
-            box = box + level_box
-            objectness = objectness + level_objectness * balance
-            classification = classification + level_class
-        box = box * self.gains.box
-        objectness = objectness * self.gains.objectness
+        for index, (level, positive) in enumerate(zip(raw, positives, strict=True)):
+            terms = self._level_terms(level, positive)
+            if shares is not None:
+                factors = shares.positives[index], shares.images, shares.positives[index]
+                terms = [term * factor for term, factor in zip(terms, factors, strict=True)]
+            box = box + terms[0]
+            objectness = objectness + terms[1] * self.balance[index]
+            classification = classification + terms[2]
+        return self.weighted(box, objectness, classification, raw[0].shape[0], shares)
+
+    def weighted(
+        self,
+        box: Tensor,
+        objectness: Tensor,
+        classification: Tensor,
+        num_images: int,
+        shares: BatchShares | None,
+    ) -> LossTerms:
+        """The terms with their gains, and their total."""
+        box, objectness = box * self.gains.box, objectness * self.gains.objectness
         classification = classification * self.gains.classification
-        total = (box + objectness + classification) * raw[0].shape[0]
+        total = (box + objectness + classification) * (shares.total if shares else num_images)
         return LossTerms(box, objectness, classification, total)
 
-    def _level_terms(self, level: Tensor, positive: Positives) -> tuple[Tensor, Tensor, Tensor]:
-        """Unweighted (box, objectness, classification) of one level."""
+    def _level_terms(self, level: Tensor, positive: Positives) -> list[Tensor]:
+        """Unweighted [box, objectness, classification] of one level."""
         dtype, device = ops.dtype_of(level), ops.device_of(level)
         box = classification = ops.zeros((), dtype, device)
         truth = ops.zeros((int(np.prod(level.shape[:4])),), dtype, device)
@@ -120,10 +139,11 @@ class DetectionLoss:
             truth = put_last(truth, positive.rows, ops.clamp(positive.iou.detach(), low=0.0))
             if self.num_classes > 1:
                 classification = self._classification(positive.predicted, positive.class_index)
-        objectness = ops.bce_with_logits(
-            level[..., BOX_CHANNELS].reshape(-1), truth, self.gains.objectness_positive
-        )
-        return box, objectness, classification
+        logits = level[..., BOX_CHANNELS].reshape(-1)
+        if level.shape[0] == 0:  # a rank that the last batch left without images
+            return [box, ops.sum(logits), classification]
+        objectness = ops.bce_with_logits(logits, truth, self.gains.objectness_positive)
+        return [box, objectness, classification]
 
     def _positives(
         self, raw: Sequence[Tensor], assignments: Sequence[Assignment]

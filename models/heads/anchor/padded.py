@@ -17,6 +17,7 @@ from backend.contract import Tensor
 from models.heads.anchor.assign import Assignment, assign_targets
 from models.heads.anchor.head import BOX_CHANNELS, decode_centres, decode_sizes
 from models.heads.anchor.loss import DetectionLoss, LossTerms
+from models.heads.anchor.shares import BatchShares, batch_shares
 from utils.data.loader import Targets
 
 SMALLEST_SIZE = 256  # rows a level
@@ -24,7 +25,7 @@ SIZE_FACTOR = 4  # from one size to the next: each one may cost a compilation
 # Its binary cross-entropy against 0 is 0 in any float dtype, and so is its gradient.
 CERTAINLY_NOT = -1e4
 
-Cost = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor], LossTerms]
+Cost = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor, BatchShares | None], LossTerms]
 
 
 class PaddedLoss:
@@ -44,6 +45,8 @@ class PaddedLoss:
 
     def __call__(self, raw: Sequence[Tensor], targets: Targets) -> LossTerms:
         """Cost of a batch; arguments as those of `DetectionLoss`."""
+        if raw[0].shape[0] == 0:  # no cell that padding could stand for
+            return self.plain(raw, targets)
         grids = [(level.shape[2], level.shape[3]) for level in raw]
         assignments = assign_targets(
             targets, self.plain.anchors, grids, self.plain.gains.max_side_ratio
@@ -57,6 +60,7 @@ class PaddedLoss:
             (self._one_hot(dtype, device), *blanks),
             ops.tensor(indices, device),
             ops.tensor(numbers.astype(dtype), device),
+            batch_shares(raw[0].shape[0], [len(a.row) for a in assignments], dtype, device),
         )
 
     def _cost_of(
@@ -65,6 +69,7 @@ class PaddedLoss:
         constants: Sequence[Tensor],
         indices: Tensor,
         numbers: Tensor,
+        shares: BatchShares | None,
     ) -> LossTerms:
         """What `pad_assignments` made, and raw maps, to loss terms: shapes fixed throughout."""
         one_hot, *blanks = constants
@@ -72,8 +77,10 @@ class PaddedLoss:
         # In this order channels-last maps need no copy.
         flat = [level.permute(0, 2, 3, 1, 4).reshape(-1, level.shape[4]) for level in raw]
         predicted = [ops.take_rows(rows, indices[0, i]) for i, rows in enumerate(flat)]
-        numbers = numbers.reshape(-1, numbers.shape[2])
-        weights = numbers[:, 6]
+        weights = numbers[:, :, 6]
+        if shares is not None:
+            weights = weights * shares.positives.reshape(-1, 1)
+        weights, numbers = weights.reshape(-1), numbers.reshape(-1, numbers.shape[2])
         iou = self._iou_of(ops.cat(predicted, 0), numbers)
         box = ops.sum((1.0 - iou) * weights)
         claimed = ops.clamp(iou.detach(), low=0.0)
@@ -84,12 +91,13 @@ class PaddedLoss:
             mean = ops.bce_with_logits(
                 rows[:, BOX_CHANNELS], truth, self.plain.gains.objectness_positive
             )
+            mean = mean if shares is None else mean * shares.images
             objectness.append(mean * self.plain.balance[level])
             if self.plain.num_classes > 1:
                 wanted = ops.take_rows(one_hot, indices[2, level])
                 classification.append(self._classification(predicted[level], wanted, weights[here]))
         joined = [ops.sum(ops.stack(terms, 0)) for terms in (objectness, classification)]
-        return self._weighted(box, joined[0], joined[1], raw[0].shape[0])
+        return self.plain.weighted(box, joined[0], joined[1], raw[0].shape[0], shares)
 
     def _iou_of(self, predicted: Tensor, numbers: Tensor) -> Tensor:
         """IoU (K,) of predicted rows (K, 5 + C) with their targets, in cells."""
@@ -106,15 +114,6 @@ class PaddedLoss:
         logits = ops.where(counted, predicted[:, BOX_CHANNELS + 1 :], CERTAINLY_NOT)
         mean = ops.bce_with_logits(logits, wanted, self.plain.gains.classification_positive)
         return mean * (ops.amax(weights, 0) * float(size))
-
-    def _weighted(
-        self, box: Tensor, objectness: Tensor, classification: Tensor, batch_size: int
-    ) -> LossTerms:
-        gains = self.plain.gains
-        box, objectness = box * gains.box, objectness * gains.objectness
-        classification = classification * gains.classification
-        total = (box + objectness + classification) * batch_size
-        return LossTerms(box, objectness, classification, total)
 
     def _blank(self, size: int, dtype: str, device: str) -> Tensor:
         """(size,) zeros, kept: they are never written to."""

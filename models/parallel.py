@@ -1,0 +1,28 @@
+"""The model as several ranks train it; `train.py::build_state` before, `train_step` after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backend import device, dist, nn, use
+from utils.config import TrainConfig
+from utils.errors import UserError
+
+if TYPE_CHECKING:
+    from models.detector import Detector
+
+
+def parallelize(config: TrainConfig, model: Detector) -> Any:
+    """What is called in place of the model, whose layers --sync-bn has made to work together.
+
+    Raises:
+        UserError: --half-gradients on a backend that cannot send them.
+    """
+    if config.half_gradients and not device.supports("half_gradients"):
+        raise UserError(
+            f"--half-gradients: the {use()} backend cannot send bfloat16 gradients; leave it out, "
+            "or train with --backend torch"
+        )
+    if config.sync_bn:
+        nn.synchronize_batch_norm(model)
+    return dist.data_parallel(model, config.half_gradients)
