@@ -63,7 +63,7 @@ def plain_batch(samples: list[Sample], source: TrainBatches, number: int) -> Bat
     indices = source.indices(0, number)
     images = np.empty(source.shape(number), np.uint8)
     make = partial(plain_item, samples, source.image_size, source.augment, source.seed, 0)
-    return Batch(images, fill_images(images, indices, make), indices, ())
+    return Batch(images, fill_images(images, indices, make), indices, (), indices)
 
 
 def fast_batch(source: TrainBatches, number: int) -> Batch:

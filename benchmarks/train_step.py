@@ -90,6 +90,7 @@ def draw_batch(num_images: int, side: int, num_classes: int) -> Batch:
         ),
         np.arange(num_images),
         (),
+        np.arange(num_images),
     )
 
 

@@ -49,7 +49,8 @@ def test_the_loader_is_compared_on_the_same_samples(monkeypatch, capsys):
 
 def test_other_samples_end_the_comparison_of_loaders():
     targets = Targets(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones((1, 4), np.float32))
-    batch = Batch(np.zeros((1, 3, 8, 8), np.uint8), targets, np.zeros(1, np.int64), ())
+    index = np.zeros(1, np.int64)
+    batch = Batch(np.zeros((1, 3, 8, 8), np.uint8), targets, index, (), index)
     loader.require_equal_samples(batch, batch)
     moved = batch._replace(targets=targets._replace(boxes_cxcywh_norm=np.zeros((1, 4), "f4")))
     fewer = batch._replace(targets=Targets(*(array[:0] for array in targets)))

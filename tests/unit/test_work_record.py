@@ -14,7 +14,8 @@ def make_batch(seed=0, size=64, first_index=0):
     images = generator.integers(0, 256, (2, 3, size, size), np.uint8)
     boxes = generator.random((3, 4), np.float32)
     targets = Targets(np.array([0, 0, 1]), np.array([1, 2, 0]), boxes)
-    return Batch(images, targets, np.array([first_index, first_index + 1]), ())
+    indices = np.array([first_index, first_index + 1])
+    return Batch(images, targets, indices, (), indices)
 
 
 def written(path, *batches):

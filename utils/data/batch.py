@@ -28,12 +28,13 @@ class Targets(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a loader yields."""
+    """What a loader yields: a rank's share of a batch, which may be no image at all."""
 
     images: np.ndarray  # (B, 3, H, W) uint8, RGB
     targets: Targets
     sample_indices: np.ndarray  # (B,) int64
     letterboxes: tuple[Letterbox, ...]  # how to map boxes back; empty in training
+    global_indices: np.ndarray  # int64, the sample indices of the whole batch, over all ranks
 
 
 def fill_images(
@@ -43,13 +44,14 @@ def fill_images(
 
     Args:
         images: (B, 3, H, W) uint8, contiguous, overwritten.
-        sample_indices: (B,).
+        sample_indices: (B,); B may be 0.
         make_item: from a sample index to an image of size (H, W).
 
     Returns:
         The targets of all items together.
     """
-    image_index, class_index, boxes = [], [], []
+    image_index, class_index = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    boxes = [np.zeros((0, 4), np.float32)]
     for position, sample_index in enumerate(sample_indices.tolist()):
         item = make_item(sample_index)
         for channel in range(3):  # BGR to RGB; three times as fast as assigning a transposed view

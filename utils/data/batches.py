@@ -28,6 +28,7 @@ from utils.data.labels import Sample
 from utils.data.letterbox import Letterbox, fit_letterbox, resize
 from utils.data.randomness import epoch_order, sample_generator
 from utils.data.sample_table import SampleTable
+from utils.data.share import WHOLE, Share
 
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5
@@ -39,22 +40,26 @@ class BatchSource(Protocol):
     def __len__(self) -> int:
         """The number of batches in an epoch."""
 
+    def indices(self, epoch: int, batch_index: int) -> np.ndarray:
+        """The sample indices of a whole batch, over all ranks, int64."""
+
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
-        """The shape (B, 3, H, W) of a batch's images."""
+        """The shape (B, 3, H, W) of the images of this rank's share of a batch; B may be 0."""
 
     def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill `images`, uint8 of that shape, and return the batch around it."""
+        """Fill `images`, uint8 of that shape, and return the share of the batch around it."""
 
 
 @dataclass(frozen=True)
 class TrainBatches:
-    """Shuffled, augmented square batches; the last one may be smaller."""
+    """A rank's share of shuffled, augmented square batches; the last batch may be smaller."""
 
     samples: SampleTable
     image_size: int
-    batch_size: int
+    batch_size: int  # over all ranks
     augment: AugmentConfig
     seed: int
+    share: Share = WHOLE
     cache: ImageCache | None = None  # made for `image_sizes`
 
     def __len__(self) -> int:
@@ -63,15 +68,15 @@ class TrainBatches:
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
         num_before = batch_index * self.batch_size
         num_images = min(self.batch_size, len(self.samples) - num_before)
-        return num_images, 3, self.image_size, self.image_size
+        return len(self.share.of(range(num_images))), 3, self.image_size, self.image_size
 
     def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
-        indices = self.indices(epoch, batch_index)
+        global_indices = self.indices(epoch, batch_index)
+        indices = self.share.of(global_indices)
         targets = fill_images(images, indices, partial(self._item, epoch))
-        return Batch(images, targets, indices, ())
+        return Batch(images, targets, indices, (), global_indices)
 
     def indices(self, epoch: int, batch_index: int) -> np.ndarray:
-        """The sample indices of a batch, (B,) int64."""
         order = epoch_order(self.seed, epoch, len(self.samples))
         return order[batch_index * self.batch_size :][: self.batch_size]
 
@@ -108,38 +113,44 @@ class TrainBatches:
 
 @dataclass(frozen=True)
 class ValBatches:
-    """Letterboxed batches in a fixed order, each image with its long side at `image_size`.
+    """A rank's share of letterboxed batches in a fixed order, long sides at `image_size`.
 
     Rectangular batches hold images of similar aspect ratio, in the smallest multiple of `stride`
-    around them plus half a stride; square ones are a multiple of `stride` from `image_size` up.
+    around those of all ranks plus half a stride; square ones are a multiple of `stride` from
+    `image_size` up.
     """
 
     samples: SampleTable
     image_size: int
-    batch_size: int
+    batch_size: int  # over all ranks
     stride: int
     rectangular: bool
+    share: Share = WHOLE
     cache: ImageCache | None = None  # made for `image_sizes`
 
     def __len__(self) -> int:
         return math.ceil(len(self.samples) / self.batch_size)
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
-        indices = self._indices(batch_index)
+        indices = self.indices(0, batch_index)  # of all ranks, so that their images have one size
         sides = np.array([self.image_size, self.image_size]) / self.stride
         if self.rectangular:
             contents = [self._letterbox(index, (self.image_size,) * 2) for index in indices]
             largest = np.max([content.resized_size for content in contents], axis=0)
             sides = largest / self.stride + RECTANGLE_MARGIN
         height, width = (math.ceil(side) * self.stride for side in sides)
-        return len(indices), 3, height, width
+        return len(self.share.of(indices)), 3, height, width
 
     def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
-        indices = self._indices(batch_index)
+        global_indices = self.indices(0, batch_index)
+        indices = self.share.of(global_indices)
         input_size = images.shape[2], images.shape[3]
         letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
         targets = fill_images(images, indices, partial(self._item, input_size))
-        return Batch(images, targets, indices, letterboxes)
+        return Batch(images, targets, indices, letterboxes, global_indices)
+
+    def indices(self, epoch: int, batch_index: int) -> np.ndarray:
+        return self._order[batch_index * self.batch_size :][: self.batch_size]
 
     @cached_property
     def _order(self) -> np.ndarray:
@@ -147,9 +158,6 @@ class ValBatches:
             return np.arange(len(self.samples))
         height, width = self.samples.sizes.T
         return np.argsort(height / width, kind="stable")
-
-    def _indices(self, batch_index: int) -> np.ndarray:
-        return self._order[batch_index * self.batch_size :][: self.batch_size]
 
     def _letterbox(self, index: int, input_size: tuple[int, int]) -> Letterbox:
         height, width = self.samples.sizes[index].tolist()

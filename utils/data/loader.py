@@ -20,6 +20,7 @@ from utils.data.image_cache import create_cache
 from utils.data.labels import Sample
 from utils.data.letterbox import Letterbox
 from utils.data.sample_table import SampleTable
+from utils.data.share import WHOLE, Share
 from utils.data.workers import WorkerPool
 
 # Of what is free when the loader is made; both caches, the model and the workers must fit.
@@ -42,7 +43,7 @@ class _Loader:
         self._pool = WorkerPool(source, workers) if workers else None
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
+        """The number of batches in an epoch, the same for all ranks."""
         return len(self._source)
 
     def start(self) -> None:
@@ -96,11 +97,12 @@ class TrainLoader(_Loader):
     Args:
         samples: from `labels.scan_samples`; at least one.
         image_size: side of the square images, pixels.
-        batch_size: the last batch of an epoch may be smaller.
+        batch_size: over all ranks; the last batch of an epoch may be smaller.
         augment: strengths of the augmentation.
         seed: from 0 up.
         workers: processes; 0 builds in this process.
         cache: where decoded images are kept from epoch to epoch: "" nowhere, "ram" or "disk".
+        share: which part of every batch this rank builds.
     """
 
     def __init__(
@@ -112,8 +114,9 @@ class TrainLoader(_Loader):
         seed: int,
         workers: int,
         cache: str = "",
+        share: Share = WHOLE,
     ):
-        source = TrainBatches(SampleTable(samples), image_size, batch_size, augment, seed)
+        source = TrainBatches(SampleTable(samples), image_size, batch_size, augment, seed, share)
         super().__init__(_with_cache(source, cache, TRAIN_CACHE_SHARE, "training"), workers)
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
@@ -131,11 +134,12 @@ class ValLoader(_Loader):
     Args:
         samples: from `labels.scan_samples`; at least one.
         image_size: the long side of every image, pixels.
-        batch_size: the last batch may be smaller.
+        batch_size: over all ranks; the last batch may be smaller.
         workers: processes; 0 builds in this process.
         stride: sides of a batch's images are a multiple of it.
         rectangular: give each batch the smallest shape that holds its images.
         cache: where resized images are kept for the next validation: "" nowhere, "ram" or "disk".
+        share: which part of every batch this rank builds.
     """
 
     def __init__(
@@ -147,9 +151,10 @@ class ValLoader(_Loader):
         stride: int = 32,
         rectangular: bool = True,
         cache: str = "",
+        share: Share = WHOLE,
     ):
         table = SampleTable(samples)
-        source = ValBatches(table, image_size, batch_size, stride, rectangular)
+        source = ValBatches(table, image_size, batch_size, stride, rectangular, share)
         super().__init__(_with_cache(source, cache, VAL_CACHE_SHARE, "validation"), workers)
 
     def __iter__(self) -> Iterator[Batch]:

@@ -24,6 +24,7 @@ class SharedSlots:
     """
 
     def __init__(self, slot_bytes: int, descriptor: int | None = None):
+        slot_bytes = max(slot_bytes, 1)  # of a rank without any image; no memory is an error
         # First, since __del__ closes it whatever fails below.
         self._descriptor = os.memfd_create("loader-slots") if descriptor is None else descriptor
         if descriptor is None:

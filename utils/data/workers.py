@@ -109,7 +109,9 @@ class WorkerPool:
             next_index = batch_index + SLOTS_PER_WORKER * self._num_workers
             if next_index < len(self._source):
                 self._request(epoch, next_index)
-            yield Batch(images, *reply)
+            targets, sample_indices, letterboxes = reply
+            global_indices = self._source.indices(epoch, batch_index)
+            yield Batch(images, targets, sample_indices, letterboxes, global_indices)
 
     def _request(self, epoch: int, batch_index: int) -> None:
         number = batch_index % self._num_workers
@@ -168,7 +170,8 @@ def _reply(
 ) -> Any:
     images = slots.images(batch_index, workers, source.shape(batch_index))
     try:
-        return tuple(source.build(epoch, batch_index, images))[1:]
+        batch = source.build(epoch, batch_index, images)
+        return batch.targets, batch.sample_indices, batch.letterboxes
     except Exception as error:  # the parent raises it
         if isinstance(error, DatasetError):
             return _Failure(True, str(error))
