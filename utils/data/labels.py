@@ -60,6 +60,9 @@ class ImageFile:
         return read_label_bytes(self.label_path)
 
 
+ScanResult = tuple[Sample | None, str]  # of an image: None when left out; a problem, or ""
+
+
 class ScanReport(NamedTuple):
     """The usable samples, in the order of the images, and a line for each problem found."""
 
@@ -73,7 +76,11 @@ def scan_samples(images: Sequence[Path | RecordImage], num_classes: int) -> Scan
     Raises:
         DatasetError: no image is usable, or none of them has any object.
     """
-    report = scan_images(images, num_classes)
+    return require_labels(scan_images(images, num_classes))
+
+
+def require_labels(report: ScanReport) -> ScanReport:
+    """The report, when any image has an object; else DatasetError."""
     if not any(len(sample.class_index) for sample in report.samples):
         first = report.samples[0]
         raise DatasetError(
@@ -94,8 +101,19 @@ def scan_images(images: Sequence[Path | RecordImage], num_classes: int) -> ScanR
     Raises:
         DatasetError: no image is usable.
     """
+    return report_usable(images, scan_each(images, num_classes))
+
+
+def scan_each(images: Sequence[Path | RecordImage], num_classes: int) -> list[ScanResult]:
+    """The result of every image, of none as well."""
     with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
-        results = list(pool.map(lambda image: _scan_one(image, num_classes), images))
+        return list(pool.map(lambda image: _scan_one(image_of(image), num_classes), images))
+
+
+def report_usable(
+    images: Sequence[Path | RecordImage], results: Sequence[ScanResult]
+) -> ScanReport:
+    """What was found in these images; DatasetError when none is usable."""
     samples = [sample for sample, _ in results if sample is not None]
     problems = [problem for _, problem in results if problem]
     if not samples:
@@ -105,8 +123,12 @@ def scan_images(images: Sequence[Path | RecordImage], num_classes: int) -> ScanR
     return ScanReport(samples, problems)
 
 
-def _scan_one(source: Path | RecordImage, num_classes: int) -> tuple[Sample | None, str]:
-    image = source if isinstance(source, RecordImage) else ImageFile(source)
+def image_of(source: Path | RecordImage) -> ImageFile | RecordImage:
+    """An image in a file of its own, or out of a record file: both are read alike."""
+    return source if isinstance(source, RecordImage) else ImageFile(source)
+
+
+def _scan_one(image: ImageFile | RecordImage, num_classes: int) -> ScanResult:
     try:
         height, width = image.read_size()
         class_index, boxes, num_repeated = parse_labels(image.read_labels(), num_classes)
