@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 import backend
 from backend.checks import CPU
+from backend.processes import processes
 from utils.errors import UserError
 from utils.legacy_metric import LegacyResult
 from utils.metrics import EvaluationResult
@@ -161,13 +162,16 @@ def write_yaml(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def progress_bar(total: int, description: str) -> tqdm:
-    """A bar on one line of a terminal that leaves no trace; nothing where there is none."""
+    """A bar on one line of a terminal that leaves no trace; nothing where there is none.
+
+    Of several processes the first alone shows it.
+    """
     return tqdm(
         total=total,
         desc=description,
         leave=False,
         dynamic_ncols=True,
-        disable=not sys.stderr.isatty(),
+        disable=not (sys.stderr.isatty() and processes().is_main),
     )
 
 

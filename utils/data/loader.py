@@ -34,11 +34,13 @@ class _Loader:
 
     Attributes:
         cached: how many of its images a cache takes: "all", "part" or "none".
+        share: which part of every batch it yields.
     """
 
     def __init__(self, source: TrainBatches | ValBatches, workers: int):
         assert workers >= 0
         self.cached = source.cache.extent if source.cache else "none"
+        self.share = source.share
         self._source = source
         self._pool = WorkerPool(source, workers) if workers else None
 
