@@ -48,6 +48,33 @@ def test_batches_are_byte_identical_for_any_number_of_workers(samples, workers):
             assert digests(there.epoch(epoch)) == expected
 
 
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_an_epoch_that_starts_in_the_middle_has_the_rest_of_its_batches(samples, workers):
+    expected = digests(train_loader(samples).epoch(1))
+    with train_loader(samples, workers) as loader:
+        for first_batch in (0, 1, 4, 5, 6):
+            assert digests(loader.epoch(1, first_batch)) == expected[first_batch:]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_validation_that_starts_in_the_middle_has_the_rest_of_its_batches(samples, workers):
+    expected = digests(ValLoader(samples, 64, 4, workers=0))
+    with ValLoader(samples, 64, 4, workers) as loader:
+        for first_batch in (3, 0, 6):
+            assert digests(loader.batches(first_batch)) == expected[first_batch:]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_before_the_first_one_asked_for_are_not_read(samples, workers, tmp_path):
+    gone = [dataclasses.replace(sample, image_path=tmp_path / "gone.jpg") for sample in samples]
+    rest = ValLoader(samples, 64, 4, workers=0, rectangular=False)
+    mixed = [*gone[:12], *samples[12:]]
+    with ValLoader(mixed, 64, 4, workers, rectangular=False) as loader:
+        assert digests(loader.batches(3)) == digests(rest)[3:]
+        with pytest.raises(DatasetError, match="gone"):
+            next(loader.batches(2))
+
+
 @pytest.mark.parametrize("rectangular", [True, False])
 def test_validation_batches_are_byte_identical_for_any_number_of_workers(samples, rectangular):
     here = ValLoader(samples, 64, 4, workers=0, rectangular=rectangular)

@@ -141,9 +141,9 @@ def test_memory_that_cannot_be_had_is_one_error_and_no_open_descriptor(monkeypat
 def test_a_worker_that_died_between_epochs_is_an_error(loader):
     loader.start()
     victim = worker_ids()[0]
-    os.kill(victim, signal.SIGTERM)
+    os.kill(victim, signal.SIGKILL)
     wait_for_end([victim])
-    with pytest.raises(LoaderError, match="died: SIGTERM"):
+    with pytest.raises(LoaderError, match="died: SIGKILL"):
         list(loader.epoch(0))
 
 
@@ -157,7 +157,8 @@ loader.start()
 """
 INTERRUPT_WORKERS = """
 for process_id in worker_ids():
-    os.kill(process_id, signal.SIGINT)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        os.kill(process_id, number)
 """
 REPORT_WORKERS = """
 batches = loader.epoch(0)
@@ -184,7 +185,7 @@ def test_workers_end_with_a_killed_parent(dataset_yaml):
         wait_for_end(running)
 
 
-def test_workers_ignore_an_interrupt_from_the_keyboard(dataset_yaml):
+def test_workers_ignore_an_interrupt_from_the_keyboard_and_a_clusters_signals(dataset_yaml):
     script = PARENT + INTERRUPT_WORKERS + REPORT_WORKERS + INTERRUPT_WORKERS
     script += "print(len(list(batches)), signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
     with start_parent(dataset_yaml, script) as parent:

@@ -69,13 +69,13 @@ class _Loader:
     ) -> None:
         self.close()
 
-    def _run(self, epoch: int) -> Iterator[Batch]:
+    def _run(self, epoch: int, first_batch: int) -> Iterator[Batch]:
         if self._pool is not None:
-            return self._pool.run(epoch)
-        return self._build_here(epoch)
+            return self._pool.run(epoch, first_batch)
+        return self._build_here(epoch, first_batch)
 
-    def _build_here(self, epoch: int) -> Iterator[Batch]:
-        for batch_index in range(len(self._source)):
+    def _build_here(self, epoch: int, first_batch: int) -> Iterator[Batch]:
+        for batch_index in range(first_batch, len(self._source)):
             yield self._build(epoch, batch_index)
 
     def _build(self, epoch: int, batch_index: int) -> Batch:
@@ -121,9 +121,12 @@ class TrainLoader(_Loader):
         source = TrainBatches(SampleTable(samples), image_size, batch_size, augment, seed, share)
         super().__init__(_with_cache(source, cache, TRAIN_CACHE_SHARE, "training"), workers)
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
-        """The batches of an epoch; workers begin with the call. One epoch at a time."""
-        return self._run(epoch)
+    def epoch(self, epoch: int, first_batch: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from the first one asked for; those before are not built.
+
+        Workers begin with the call. One epoch at a time.
+        """
+        return self._run(epoch, first_batch)
 
     def batch(self, epoch: int, batch_index: int) -> Batch:
         """One batch of an epoch, built in this process."""
@@ -160,4 +163,8 @@ class ValLoader(_Loader):
         super().__init__(_with_cache(source, cache, VAL_CACHE_SHARE, "validation"), workers)
 
     def __iter__(self) -> Iterator[Batch]:
-        return self._run(epoch=0)
+        return self.batches()
+
+    def batches(self, first_batch: int = 0) -> Iterator[Batch]:
+        """The batches from the first one asked for; those before are not built."""
+        return self._run(0, first_batch)

@@ -9,9 +9,11 @@ that worker's own pipe, so that a process which dies on either side ends the oth
 
 from __future__ import annotations
 
+import atexit
 import math
 import signal
 import traceback
+import weakref
 from collections.abc import Iterator
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
@@ -24,6 +26,8 @@ from utils.data.batch import Batch
 from utils.data.batches import BatchSource
 from utils.data.errors import DatasetError, LoaderError
 from utils.data.shared_slots import SLOTS_PER_WORKER, SharedSlots
+
+PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
 
 
 class _Failure(NamedTuple):
@@ -55,16 +59,19 @@ class WorkerPool:
         if self._workers:
             return
         slot_bytes = max(math.prod(self._source.shape(i)) for i in range(len(self._source)))
-        # The workers inherit the blocked signal: Ctrl-C reaches all processes of a terminal, and it
-        # is for the parent to answer it. multiprocessing unblocks it when it starts its tracker.
+        # The workers inherit the blocked signals: Ctrl-C reaches all processes of a terminal, a
+        # cluster's signals those of a job, and they are for the parent to answer. multiprocessing
+        # unblocks them when it starts its tracker.
         resource_tracker.ensure_running()
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS_SIGNALS)
         try:
             for number in range(self._num_workers):
                 self._workers.append(self._start_one(number, slot_bytes))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._unread = [0] * self._num_workers
+        # Before multiprocessing's own end, which waits for what SIGTERM does not end.
+        atexit.register(_close_if_there, weakref.ref(self))
 
     def _start_one(self, number: int, slot_bytes: int) -> _Worker:
         context = get_context("spawn")
@@ -80,8 +87,8 @@ class WorkerPool:
         theirs.close()  # so that the worker's death is the end of the pipe
         return _Worker(process, ours, slots)
 
-    def run(self, epoch: int) -> Iterator[Batch]:
-        """Ask for the first batches of an epoch at once; iterate over the result for all of them.
+    def run(self, epoch: int, first_batch: int = 0) -> Iterator[Batch]:
+        """Ask for the next few batches of an epoch at once; iterate over the result for all.
 
         It ends an earlier run: its iterator raises LoaderError from then on.
         """
@@ -90,12 +97,13 @@ class WorkerPool:
         for number in range(self._num_workers):
             while self._unread[number]:  # of a run that was left in the middle
                 self._receive(number)
-        for batch_index in range(min(len(self._source), SLOTS_PER_WORKER * self._num_workers)):
+        ahead = first_batch + SLOTS_PER_WORKER * self._num_workers
+        for batch_index in range(first_batch, min(len(self._source), ahead)):
             self._request(epoch, batch_index)
-        return self._collect(epoch, self._run)
+        return self._collect(epoch, first_batch, self._run)
 
-    def _collect(self, epoch: int, run: int) -> Iterator[Batch]:
-        for batch_index in range(len(self._source)):
+    def _collect(self, epoch: int, first_batch: int, run: int) -> Iterator[Batch]:
+        for batch_index in range(first_batch, len(self._source)):
             if run != self._run:
                 raise LoaderError("this epoch was ended by the start of another or by close()")
             number = batch_index % self._num_workers
@@ -152,6 +160,12 @@ class WorkerPool:
             worker.process.close()
             worker.connection.close()
         self._workers = []
+
+
+def _close_if_there(pool: weakref.ref[WorkerPool]) -> None:
+    found = pool()
+    if found is not None:
+        found.close()
 
 
 def _serve(source: BatchSource, workers: int, connection: Connection, slots: SharedSlots) -> None:
