@@ -2,10 +2,15 @@
 
 import logging
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from backend.processes import Processes
+from tests.environments import ROOT
+from tests.ranks import run_ranks
 from utils.data import image_cache
 from utils.data.image_cache import create_cache, free_memory
 from utils.data.image_files import DatasetError
@@ -148,3 +153,94 @@ def test_a_container_that_does_not_see_its_own_path_still_sees_its_limit(groups,
         assert free_memory() == 1320000
     (tmp_path / "self").unlink()
     assert free_memory() == 1320000
+
+
+@pytest.mark.parametrize("kind", ["ram", "disk"])
+def test_the_ranks_of_each_machine_have_one_cache(kind, caplog):
+    caplog.set_level(logging.INFO)
+    local_ranks = (0, 1, 2, 0, 1)  # two machines
+
+    def make(share, all_gather):
+        place = Processes(share.rank, local_ranks[share.rank], share.world_size)
+        return create_cache(kind, SIZES, 0.5, "training", place, all_gather)
+
+    caches = run_ranks(5, make)
+    assert len(caplog.records) == 2
+    caches[2].get(0, lambda: image(0))
+    for cache in caches[:3]:
+        np.testing.assert_array_equal(cache.get(0, never), image(0))
+    np.testing.assert_array_equal(caches[4].get(0, lambda: image(0) + 1), image(0) + 1)
+    np.testing.assert_array_equal(caches[3].get(0, never), image(0) + 1)
+
+
+def test_the_limit_is_taken_once_by_the_first_of_a_machine(monkeypatch):
+    free = iter([2 * (4096 + 90)])
+    monkeypatch.setattr(image_cache, "free_memory", lambda: next(free))
+
+    def make_and_ask(share, all_gather):
+        place = Processes(share.rank, share.rank, share.world_size)
+        cache = create_cache("ram", SIZES, 0.5, "training", place, all_gather)
+        return [cache.holds(number) for number in range(3)]
+
+    assert run_ranks(3, make_and_ask) == [[True, True, False]] * 3
+
+
+# Rank and what the first told, if this is not the first. Prints what it tells and what it sees.
+RANK = """
+import sys
+import numpy as np
+from backend.processes import Processes
+from utils.data.image_cache import create_cache
+
+kind, rank, *told = sys.argv[1:]
+place = Processes(int(rank), int(rank), 2)
+
+def all_gather(mine):
+    print(*mine[0], flush=True)
+    first = np.array([[int(number) for number in told]], np.int64) if told else mine
+    return [first, mine]
+
+cache = create_cache(kind, [(3, 5), (7, 2)], 0.01, "training", place, all_gather)
+for line in sys.stdin:
+    seen = cache.get(int(line), lambda: np.full((3, 5, 3), 7 + place.rank, np.uint8))
+    print(seen.max(), flush=True)
+"""
+
+
+def start_rank(kind, rank, told, folder):
+    command = [sys.executable, "-c", RANK, kind, str(rank), *told]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env={**os.environ, "TMPDIR": str(folder)},
+    )  # fmt: skip
+
+
+def ask(process, number=0) -> int:
+    process.stdin.write(f"{number}\n")
+    process.stdin.flush()
+    return int(process.stdout.readline())
+
+
+@pytest.mark.parametrize("kind", ["ram", "disk"])
+def test_processes_share_a_cache_that_outlives_the_first_and_leaves_nothing(kind, tmp_path):
+    with start_rank(kind, 0, [], tmp_path) as first:
+        told = first.stdout.readline().split()
+        with start_rank(kind, 1, told, tmp_path) as second:
+            assert second.stdout.readline().split()[0] == "0"
+            assert ask(second) == 8
+            assert ask(first) == 8  # as the second one made it
+            first.kill()
+            first.wait()
+            assert ask(second) == 8
+            second.kill()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_opened_is_an_error_with_the_next_step(tmp_path):
+    with start_rank("ram", 0, [], tmp_path) as first:
+        told = first.stdout.readline().split()
+        told[-1] = str(int(told[-1]) + 1)  # another file: its process number was given anew
+        with start_rank("ram", 1, told, tmp_path) as second:
+            _, errors = second.communicate()
+        first.kill()
+    assert "process" in errors and "another file" in errors and "leave --cache out" in errors

@@ -1,4 +1,4 @@
-"""Decoded images in memory, or in a file, that all processes of a loader share.
+"""Decoded images in memory, or in a file, that all loaders' processes of a machine share.
 
 Before: `images.decode`, whose results it keeps. After: `batches`, which looks here first.
 """
@@ -17,8 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from backend.processes import Processes
 from utils.data.image_files import DatasetError
+from utils.data.share import AllGather, gather_alone
+from utils.data.told_file import open_told_file, tell_file
 
+ALONE = Processes()
 CACHE_KINDS = ("ram", "disk")
 _ABSENT, _PRESENT = b"\0", b"\1"
 _PAGE = 4096
@@ -96,31 +100,72 @@ def _attach(starts: np.ndarray, shapes: np.ndarray, kind: str, duplicate: Any) -
 
 
 def create_cache(
-    kind: str, sizes: Sequence[tuple[int, int]], share: float, split: str
+    kind: str,
+    sizes: Sequence[tuple[int, int]],
+    fraction: float,
+    split: str,
+    place: Processes = ALONE,
+    all_gather: AllGather = gather_alone,
 ) -> ImageCache:
     """An empty cache for images of these (height, width), and a line that says what it will hold.
 
+    The processes of a machine have one together: the first of them makes it.
+
     Args:
         kind: "ram", or "disk" for a file in the folder TMPDIR, by default /var/tmp.
-        sizes: of every sample's image as the loader needs it.
-        share: of the memory or disk space that is free now, at most so much is used.
+        sizes: of every sample's image as the loader needs it, the same in all processes.
+        fraction: of the memory or disk space that is free now, at most so much is used.
         split: what the images are, for the line.
+        place: of this process among those that call this together.
+        all_gather: over them.
     """
     assert kind in CACHE_KINDS
     shapes = np.array(sizes, np.int32).reshape(-1, 2)
-    num_bytes = shapes.astype(np.int64).prod(axis=1) * 3
+    limit = descriptor = 0
+    if place.local_rank == 0:
+        limit = int(fraction * (free_memory() if kind == "ram" else _free_disk()))
+        starts, size = _plan(shapes, limit)
+        log.info(_line(kind, split, shapes, starts, limit))
+        descriptor = _open(kind, size)
+    if place.world_size > 1:
+        limit, descriptor = _share(kind, limit, descriptor, place, all_gather)
+    starts, _ = _plan(shapes, limit)
+    return ImageCache(starts, shapes, kind, descriptor)
+
+
+def _share(
+    kind: str, limit: int, descriptor: int, place: Processes, all_gather: AllGather
+) -> tuple[int, int]:
+    """The limit and the file of the first process of a machine, for all that run there."""
+    is_first = place.local_rank == 0
+    where = tell_file(descriptor) if is_first else np.zeros(4, np.int64)
+    mine = np.concatenate([np.array([is_first, limit], np.int64), where])
+    told = np.concatenate(all_gather(mine[None]))
+    if not is_first:
+        # The ranks of a machine follow each other.
+        first_of_machine = np.flatnonzero(told[: place.rank, 0])[-1]
+        limit = int(told[first_of_machine, 1])
+        descriptor = _open_told(kind, told[first_of_machine, 2:])
+    all_gather(np.zeros(0, np.int64))  # the first one keeps its file until all have opened it
+    return limit, descriptor
+
+
+def _plan(shapes: np.ndarray, limit: int) -> tuple[np.ndarray, int]:
+    """Where each image starts, (S,) int64 bytes, -1 for nowhere; bytes of all."""
+    num_bytes = _num_bytes(shapes)
     first = -(-len(shapes) // _PAGE) * _PAGE  # a byte each says which images are there
-    limit = int(share * (free_memory() if kind == "ram" else _free_disk()))
     fits = first + num_bytes <= limit  # else one huge image would leave no room for all after it
     ends = first + np.cumsum(np.where(fits, num_bytes, 0))
     fits &= ends <= limit
-    log.info(_line(kind, split, num_bytes, fits, limit))
-    starts = np.where(fits, ends - num_bytes, -1)
-    size = int(ends[fits][-1]) if fits.any() else first
-    return ImageCache(starts, shapes, kind, _open(kind, size))
+    return np.where(fits, ends - num_bytes, -1), int(ends[fits][-1]) if fits.any() else first
 
 
-def _line(kind: str, split: str, num_bytes: np.ndarray, fits: np.ndarray, limit: int) -> str:
+def _num_bytes(shapes: np.ndarray) -> np.ndarray:
+    return shapes.astype(np.int64).prod(axis=1) * 3
+
+
+def _line(kind: str, split: str, shapes: np.ndarray, starts: np.ndarray, limit: int) -> str:
+    num_bytes, fits = _num_bytes(shapes), starts >= 0
     place = "memory" if kind == "ram" else f"a file in {_disk_folder()}"
     line = f"cache: {fits.sum()} of {len(fits)} {split} images in {place}"
     line += f", {num_bytes[fits].sum() / 1e9:.2f} GB when all were read"
@@ -128,6 +173,16 @@ def _line(kind: str, split: str, num_bytes: np.ndarray, fits: np.ndarray, limit:
         line += f"; all need {num_bytes.sum() / 1e9:.2f} GB, the limit is {limit / 1e9:.2f} GB of "
         line += "what is free: the others are decoded each time"
     return line
+
+
+def _open_told(kind: str, told: np.ndarray) -> int:
+    try:
+        return open_told_file(told)
+    except OSError as error:
+        raise DatasetError(
+            f"--cache {kind}: the images that process {told[0]} keeps for this machine cannot be "
+            f"shared: {error}; run all processes of a machine as one user, or leave --cache out"
+        ) from error
 
 
 def _open(kind: str, size: int) -> int:

@@ -12,19 +12,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from backend.processes import processes
 from utils.data.augment import AugmentConfig
 from utils.data.batch import Batch, Targets
 from utils.data.batches import TrainBatches, ValBatches
 from utils.data.errors import LoaderError
-from utils.data.image_cache import create_cache
+from utils.data.image_cache import ALONE, create_cache
 from utils.data.labels import Sample
 from utils.data.letterbox import Letterbox
 from utils.data.sample_table import SampleTable
-from utils.data.share import WHOLE, Share
+from utils.data.share import WHOLE, AllGather, Share, gather_alone
 from utils.data.workers import WorkerPool
 
 # Of what is free when the loader is made; both caches, the model and the workers must fit.
-TRAIN_CACHE_SHARE, VAL_CACHE_SHARE = 0.5, 0.2
+TRAIN_CACHE_FRACTION, VAL_CACHE_FRACTION = 0.5, 0.2
 
 __all__ = ["Batch", "Letterbox", "LoaderError", "Targets", "TrainLoader", "ValLoader"]
 
@@ -86,10 +87,13 @@ class _Loader:
 _Source = TypeVar("_Source", TrainBatches, ValBatches)
 
 
-def _with_cache(source: _Source, kind: str, share: float, split: str) -> _Source:
+def _with_cache(
+    source: _Source, kind: str, fraction: float, split: str, all_gather: AllGather
+) -> _Source:
     if not kind:
         return source
-    cache = create_cache(kind, source.image_sizes(), share, split)
+    place = processes() if source.share.world_size > 1 else ALONE
+    cache = create_cache(kind, source.image_sizes(), fraction, split, place, all_gather)
     return dataclasses.replace(source, cache=cache)
 
 
@@ -105,6 +109,7 @@ class TrainLoader(_Loader):
         workers: processes; 0 builds in this process.
         cache: where decoded images are kept from epoch to epoch: "" nowhere, "ram" or "disk".
         share: which part of every batch this rank builds.
+        all_gather: over the ranks, of which those of a machine share a cache.
     """
 
     def __init__(
@@ -117,9 +122,12 @@ class TrainLoader(_Loader):
         workers: int,
         cache: str = "",
         share: Share = WHOLE,
+        all_gather: AllGather = gather_alone,
     ):
         source = TrainBatches(SampleTable(samples), image_size, batch_size, augment, seed, share)
-        super().__init__(_with_cache(source, cache, TRAIN_CACHE_SHARE, "training"), workers)
+        super().__init__(
+            _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", all_gather), workers
+        )
 
     def epoch(self, epoch: int, first_batch: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from the first one asked for; those before are not built.
@@ -145,6 +153,7 @@ class ValLoader(_Loader):
         rectangular: give each batch the smallest shape that holds its images.
         cache: where resized images are kept for the next validation: "" nowhere, "ram" or "disk".
         share: which part of every batch this rank builds.
+        all_gather: over the ranks, of which those of a machine share a cache.
     """
 
     def __init__(
@@ -157,10 +166,13 @@ class ValLoader(_Loader):
         rectangular: bool = True,
         cache: str = "",
         share: Share = WHOLE,
+        all_gather: AllGather = gather_alone,
     ):
         table = SampleTable(samples)
         source = ValBatches(table, image_size, batch_size, stride, rectangular, share)
-        super().__init__(_with_cache(source, cache, VAL_CACHE_SHARE, "validation"), workers)
+        super().__init__(
+            _with_cache(source, cache, VAL_CACHE_FRACTION, "validation", all_gather), workers
+        )
 
     def __iter__(self) -> Iterator[Batch]:
         return self.batches()
