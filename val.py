@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,16 +17,26 @@ import numpy as np
 
 import backend
 from backend import autograd, ops
+from backend.contract import Tensor
 from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
 from utils.checkpoint import Checkpoint, load_weights, model_document
 from utils.coco_json import CocoResults
 from utils.command import run_command
 from utils.config import ValConfig, parse_val_flags
 from utils.data.coco_annotations import read_coco_annotations
-from utils.data.labels import Sample, scan_samples
-from utils.data.loader import Batch, ValLoader
+from utils.data.labels import Sample
+from utils.data.loader import Batch, Targets, ValLoader
+from utils.data.scan_shares import scan_shared
+from utils.data.share import WHOLE, AllGather, Share, gather_alone
 from utils.data.sources import DatasetSpec, list_images, load_dataset
 from utils.errors import UserError
+from utils.evaluation_progress import (
+    NOTHING_DONE,
+    Collector,
+    EvaluationProgress,
+    EvaluationSuspended,
+    FoundImage,
+)
 from utils.images import images_to_tensor
 from utils.legacy_metric import LegacyEvaluator
 from utils.metrics import DetectionEvaluator, DetectionSink, EvaluationResult, GroundTruth
@@ -112,47 +122,87 @@ def evaluate(
     sinks: Sequence[DetectionSink] = (),
     objects: Sequence[GroundTruth] | None = None,
     channels_last: bool | None = None,
+    all_gather: AllGather = gather_alone,
+    progress: EvaluationProgress = NOTHING_DONE,
+    should_stop: Callable[[], bool] | None = None,
 ) -> Validation:
     """Detect in every image of the loader and compare with its labels.
+
+    Each rank detects in its share of every batch; all of them return what a single process does.
 
     Args:
         model: in evaluation mode.
         samples: those that the loader was made from.
         suppression: which predictions become detections.
-        loss: adds the mean losses of the batches, as in training.
-        sinks: receive what the evaluator receives, each image under its place in samples.
+        loss: adds the mean losses of the batches, as in training; the sum of what it returns on
+            all ranks is a batch's.
+        sinks: receive what the evaluator receives, each image under its place in samples, on the
+            first rank alone.
         objects: of each sample, in pixels of its image, in place of its labels.
         channels_last: layout of the feature maps; None for the one that the device gains from.
+        all_gather: over the ranks among which the loader's batches are shared.
+        progress: what an earlier call had found when it was suspended; it goes on behind that.
+        should_stop: asked after every batch, on all ranks, which must agree on the answer.
+
+    Raises:
+        EvaluationSuspended: on all ranks, with what they found; should_stop wanted it.
     """
     evaluator = DetectionEvaluator(class_names)
-    losses = np.zeros(3)
     if objects is None:
         objects = [ground_truth(sample) for sample in samples]
-    finish = partial(_add_detections, (evaluator, *sinks), objects, suppression)
-    before: tuple[Batch, list[np.ndarray]] | None = None
-    with progress_bar(len(loader), "validating") as progress, autograd.no_grad():
-        for batch in loader:
-            raw = model(images_to_tensor(batch.images, device, channels_last=channels_last))
+    sinks = (evaluator, *sinks) if loader.share.rank == 0 else (evaluator,)
+    receive = partial(_hand_over, sinks, objects)
+    collector = Collector(progress, loader.share, all_gather, receive)
+    finish = partial(_add_detections, collector, suppression)
+    before: tuple[int, Batch, Sequence[np.ndarray]] | None = None
+    raw: tuple[Tensor, ...] = ()
+    first = progress.num_batches
+    with progress_bar(len(loader), "validating") as bar, autograd.no_grad():
+        bar.update(first)
+        for batch_index, batch in enumerate(loader.batches(first), first):
+            # Without an image, a rank still takes part in the loss, which asks all of them.
+            if len(batch.images) or loss is not None:
+                raw = model(images_to_tensor(batch.images, device, channels_last=channels_last))
             # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
             if before is not None:
                 finish(*before)
-            if loss is not None:
-                losses += [float(ops.to_numpy(term)) for term in loss(raw, batch.targets)[:3]]
-            before = batch, model.decode_above(raw, suppression.confidence_threshold)
-            progress.update()
+            collector.end_batch(_read_losses(loss, raw, batch.targets))
+            predictions: Sequence[np.ndarray] = ()
+            if len(batch.images):
+                predictions = model.decode_above(raw, suppression.confidence_threshold)
+            before = batch_index, batch, predictions
+            bar.update()
+            if should_stop is not None and should_stop():
+                finish(*before)
+                raise EvaluationSuspended(collector.progress())
         if before is not None:
             finish(*before)
-    return Validation(evaluator.result(), losses / len(loader))
+    losses = collector.finish()  # the evaluator has all images only then
+    return Validation(evaluator.result(), losses)
+
+
+def _read_losses(loss: DetectionLoss | None, raw: Sequence[Tensor], targets: Targets) -> np.ndarray:
+    """(3,) float64: box, objectness, classification; zeros without a loss."""
+    if loss is None:
+        return np.zeros(3)
+    return np.array([float(ops.to_numpy(term)) for term in loss(raw, targets)[:3]])
+
+
+def _hand_over(
+    sinks: Sequence[DetectionSink], objects: Sequence[GroundTruth], image: FoundImage
+) -> None:
+    for sink in sinks:
+        sink.add(image.image_index, image.detections, objects[image.image_index])
 
 
 def _add_detections(
-    sinks: Sequence[DetectionSink],
-    objects: Sequence[GroundTruth],
+    collector: Collector,
     suppression: SuppressionSettings,
+    batch_index: int,
     batch: Batch,
     predictions: Sequence[np.ndarray],
 ) -> None:
-    """Suppress, map back to the original images and hand over, image by image.
+    """Suppress, map back to the original images and collect, image by image.
 
     On the host alone: whatever asks the framework for a result waits for all that it has queued.
     """
@@ -161,14 +211,20 @@ def _add_detections(
     ):
         found = non_max_suppression(decoded, multi_label=True, **vars(suppression))
         found = found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
-        for sink in sinks:
-            sink.add(index, found, objects[index])
+        collector.add_image(FoundImage(batch_index, index, found))
 
 
-def load_split(dataset: DatasetSpec, split: str) -> list[Sample]:
-    """The usable samples of a split; what is left out is listed and counted on screen."""
+def load_split(
+    dataset: DatasetSpec, split: str, share: Share = WHOLE, all_gather: AllGather = gather_alone
+) -> list[Sample]:
+    """The usable samples of a split; what is left out is listed and counted on screen.
+
+    Each rank reads its share, and all of them return the same; the first one speaks for all.
+    """
     paths = list_images(getattr(dataset, split))
-    report = scan_samples(paths, len(dataset.class_names))
+    report = scan_shared(paths, len(dataset.class_names), share, all_gather)
+    if share.rank != 0:
+        return report.samples
     for problem in report.problems:
         log.warning("%s", problem)
     if report.problems:

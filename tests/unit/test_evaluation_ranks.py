@@ -1,0 +1,230 @@
+"""Validation shared by ranks, or stopped and continued: what one process finds in one go."""
+
+import threading
+
+import cv2
+import numpy as np
+import pytest
+
+import val
+from backend import ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from tests.ranks import run_ranks
+from tests.small import write_small_model
+from utils.data.labels import Sample
+from utils.data.loader import ValLoader
+from utils.data.share import WHOLE, gather_alone
+from utils.evaluation_progress import NOTHING_DONE, EvaluationProgress, EvaluationSuspended
+
+CLASS_NAMES = ("a", "b")
+SIZES = ((48, 80), (96, 64), (64, 64), (30, 96), (90, 70), (64, 60), (33, 44))  # (height, width)
+NUM_BATCHES = 3  # of three images; the last holds one, so that other ranks have none
+_ONE_AT_A_TIME = threading.Lock()  # ranks are threads here, and a framework's process is one rank
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    random = np.random.Generator(np.random.Philox(4))
+    found = []
+    for number, (height, width) in enumerate(SIZES):
+        path = folder / f"{number}.png"
+        coarse = random.integers(0, 256, (6, 6, 3), dtype=np.uint8)
+        cv2.imwrite(str(path), cv2.resize(coarse, (width, height)))
+        boxes = np.float32([[0.5, 0.5, 0.4, 0.4], [0.3, 0.6, 0.2, 0.3]])[: number % 3]
+        found.append(Sample(path, height, width, np.array([0, 1])[: number % 3], boxes))
+    return found
+
+
+class PerImage:
+    """A detector whose predictions depend on each image alone, to the bit; counts its calls."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, images):
+        self.calls += 1
+        return (images,)
+
+    def decode_above(self, raw, threshold):
+        with _ONE_AT_A_TIME:
+            return [self._predict(image) for image in ops.to_numpy(raw[0])]
+
+    def _predict(self, image):
+        seed = int((image * 255).astype(np.int64).sum())
+        random = np.random.Generator(np.random.Philox(seed))
+        height, width = image.shape[1:]
+        rows = random.random((seed % 5, 7)).astype(np.float32)  # none at all in some images
+        # Near the labels, some of them: the figures are not zero.
+        rows[:, :4] = np.float32([width / 2, height / 2, width / 3, height / 3]) + 9 * rows[:, :4]
+        return rows
+
+
+class CountedLoss:
+    """Terms that are a rank's part of a sum over the batch's images; counts its calls."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, raw, targets):
+        self.calls += 1
+        with _ONE_AT_A_TIME:
+            bright = (ops.to_numpy(raw[0]) > 0.5).sum()  # a whole number: exact in float32
+            terms = bright, len(targets.class_index), targets.class_index.sum()
+            return [ops.full((), float(term)) for term in terms]
+
+
+class Received:
+    """A sink that keeps what it receives, in order."""
+
+    def __init__(self):
+        self.images = []
+
+    def add(self, image_id, detections, ground_truth):
+        self.images.append((image_id, *detections, *ground_truth[:2]))
+
+
+@pytest.fixture(autouse=True)
+def one_thread_at_a_time(monkeypatch):
+    to_tensor = val.images_to_tensor
+
+    def locked(*arguments, **options):
+        with _ONE_AT_A_TIME:
+            return to_tensor(*arguments, **options)
+
+    monkeypatch.setattr(val, "images_to_tensor", locked)
+
+
+def evaluate(samples, share=WHOLE, all_gather=gather_alone, model=None, loss=None, **options):
+    sink = Received()
+    with ValLoader(samples, 96, 3, 0, 32, share=share) as loader:
+        assert len(loader) == NUM_BATCHES
+        validation = val.evaluate(
+            model or PerImage(), loader, samples, CLASS_NAMES, "cpu", sinks=[sink], loss=loss,
+            all_gather=all_gather, **options,
+        )  # fmt: skip
+    return validation, sink.images
+
+
+def assert_same_images(found, expected):
+    assert [image[0] for image in found] == [image[0] for image in expected]
+    for mine, theirs in zip(found, expected, strict=True):
+        for array, wanted in zip(mine[1:], theirs[1:], strict=True):
+            assert (array.dtype, array.shape) == (wanted.dtype, wanted.shape)
+            np.testing.assert_array_equal(array, wanted)
+
+
+def assert_same_figures(found, expected):
+    """To the bit."""
+    np.testing.assert_array_equal(found.losses, expected.losses)
+    assert found.result.num_images == expected.result.num_images == len(SIZES)
+    assert found.result.confidence == expected.result.confidence
+    for name in ("precision", "recall", "precision_curves", "num_ground_truth"):
+        np.testing.assert_array_equal(getattr(found.result, name), getattr(expected.result, name))
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 4])
+def test_all_ranks_return_what_a_single_process_returns(samples, world_size):
+    expected, images = evaluate(samples, loss=CountedLoss())
+    assert expected.result.map > 0 and expected.losses.all()
+
+    def work(share, all_gather):
+        return evaluate(samples, share, all_gather, loss=CountedLoss())
+
+    ranks = run_ranks(world_size, work)
+    for validation, _ in ranks:
+        assert_same_figures(validation, expected)
+    assert_same_images(ranks[0][1], images)
+    assert [received for _, received in ranks[1:]] == [[]] * (world_size - 1)
+
+
+def test_a_rank_without_an_image_computes_only_for_the_loss(samples):
+    def work(share, all_gather):
+        alone, with_loss, loss = PerImage(), PerImage(), CountedLoss()
+        evaluate(samples, share, all_gather, alone)
+        evaluate(samples, share, all_gather, with_loss, loss)
+        return alone.calls, with_loss.calls, loss.calls
+
+    everything = (NUM_BATCHES, NUM_BATCHES, NUM_BATCHES)
+    assert run_ranks(2, work) == [everything, (NUM_BATCHES - 1, *everything[1:])]
+    # With as many ranks as a batch has images twice over, some have none from the first batch on.
+    assert {calls[0] for calls in run_ranks(6, work)} == {0, NUM_BATCHES - 1, NUM_BATCHES}
+
+
+def suspended_after(samples, number, share, all_gather):
+    asked = []
+
+    def should_stop():
+        asked.append(None)
+        return len(asked) == number
+
+    with pytest.raises(EvaluationSuspended) as caught:
+        evaluate(samples, share, all_gather, loss=CountedLoss(), should_stop=should_stop)
+    assert len(asked) == number
+    return caught.value.progress
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize(("first_ranks", "then_ranks"), [(1, 1), (1, 2), (2, 1), (3, 2)])
+def test_a_suspended_validation_goes_on_to_the_same_end(samples, number, first_ranks, then_ranks):
+    expected, images = evaluate(samples, loss=CountedLoss())
+    progresses = run_ranks(first_ranks, lambda *place: suspended_after(samples, number, *place))
+    saved = [dict(progress._asdict()) for progress in progresses]
+    for arrays in saved:
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, saved[0][name])
+    progress = EvaluationProgress(**saved[0])
+    assert progress.num_batches == number
+
+    def go_on(share, all_gather):
+        model, loss = PerImage(), CountedLoss()
+        result = evaluate(samples, share, all_gather, model, loss, progress=progress)
+        assert model.calls == loss.calls == NUM_BATCHES - number
+        return result
+
+    ranks = run_ranks(then_ranks, go_on)
+    for validation, _ in ranks:
+        assert_same_figures(validation, expected)
+    assert_same_images(ranks[0][1], images)
+
+
+def test_nothing_done_is_where_every_validation_starts(samples):
+    expected, images = evaluate(samples)
+    validation, received = evaluate(samples, progress=NOTHING_DONE, should_stop=lambda: False)
+    assert_same_figures(validation, expected)
+    assert_same_images(received, images)
+    assert NOTHING_DONE.num_batches == 0 and NOTHING_DONE.found() == []
+
+
+class Locked:
+    """A real detector, computing for one thread at a time."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def __call__(self, images):
+        with _ONE_AT_A_TIME:
+            return self.model(images)
+
+    def decode_above(self, raw, threshold):
+        with _ONE_AT_A_TIME:
+            return self.model.decode_above(raw, threshold)
+
+
+def test_a_real_detector_finds_the_same_but_for_rounding(samples, tmp_path):
+    detector = Detector(read_model_yaml(write_small_model(tmp_path), 2))
+    detector.initialize(seed=3)
+    model = Locked(detector.eval())
+    _, expected = evaluate(samples, model=model)
+
+    def work(share, all_gather):
+        return evaluate(samples, share, all_gather, model)[1]
+
+    found = run_ranks(2, work)[0]
+    assert [image[0] for image in found] == [image[0] for image in expected]
+    for mine, theirs in zip(found, expected, strict=True):
+        assert len(theirs[2]) > 0
+        # Batches of other sizes may be convolved in another order: float32 sums of a network.
+        np.testing.assert_allclose(mine[2], theirs[2], rtol=1e-4)
+        np.testing.assert_allclose(mine[1], theirs[1], atol=96e-4)
