@@ -25,11 +25,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def read(folder: Path, case: str, rank: int) -> dict[str, np.ndarray]:
+    with np.load(folder / f"{case} {rank}.npz") as file:
+        return dict(file)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_two_ranks_learn_what_one_process_learns(case: str, folder: Path) -> None:
     wanted = learn(folder, case)
     for rank in range(2):
-        found = np.load(folder / f"{case} {rank}.npz")
+        found = read(folder, case, rank)
         assert set(found) == set(wanted)
         for name, array in wanted.items():
             loose = name.endswith(("running_mean", "running_var"))
@@ -42,7 +47,7 @@ def test_two_ranks_learn_what_one_process_learns(case: str, folder: Path) -> Non
 
 def test_the_steps_do_learn(folder: Path) -> None:
     for case in CASES:
-        found = np.load(folder / f"{case} 0.npz")
+        found = read(folder, case, 0)
         moved = [name for name in found if name.startswith("optimizer/") and found[name].any()]
         assert len(moved) > 20
         assert found["losses"].shape == (2, 3)
