@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,29 +19,27 @@ import numpy as np
 import backend
 from backend import autograd, dist, nn
 from backend.checks import CPU
-from backend.contract import Optimizer, Tensor
-from models.ema import ModelEMA
-from models.multi_tensor import choose_updates
-from models.optimizer import build_optimizer, parameter_groups
-from utils.checkpoint import Checkpoint, Header, load_weights, save_checkpoint
+from models.train_state import TrainState, build_state
+from utils.checkpoint import load_weights
 from utils.command import run_command
 from utils.config import (
     Hyperparameters,
     TrainConfig,
     as_document,
-    parse_train_flags,
     read_hyperparameters,
+    read_train_flags,
+    run_settings,
 )
 from utils.data.labels import Sample
 from utils.data.loader import Batch, TrainLoader, ValLoader
 from utils.data.sources import load_dataset
+from utils.evaluation_progress import NOTHING_DONE, EvaluationSuspended
 from utils.host_memory import keep_freed_memory
 from utils.images import images_to_tensor
-from utils.loss_scale import LossScale
 from utils.metrics import EvaluationResult
 from utils.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
 from utils.report import (
-    ResultsFile,
+    Results,
     StageTimer,
     create_run_folder,
     metrics_table,
@@ -49,16 +47,24 @@ from utils.report import (
     result_row,
     write_yaml,
 )
-from utils.schedule import Schedule, StepSettings
-from utils.step_watch import BatchName, StepWatch, format_losses
+from utils.resume import (
+    ResumePoint,
+    begin_in,
+    describe_samples,
+    find_resume_point,
+    require_equal_data,
+    resumed_config,
+)
+from utils.schedule import StepSettings
+from utils.state_files import StateFiles
+from utils.step_watch import BatchName, format_losses
+from utils.suspend import StopRequests, Suspended, listening
 from utils.work_record import WorkRecord
 from val import DEFAULT_SUPPRESSION, Validation, evaluate, load_split, loader_workers
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.
 if TYPE_CHECKING:
-    from models.detector import Detector
-    from models.execution import Execution
-    from models.heads.anchor.loss import DetectionLoss, LossTerms
+    from models.heads.anchor.loss import LossTerms
 
 GRADIENT_NORM_LIMIT = 10.0
 PLOTTED_BATCHES = 3
@@ -75,71 +81,95 @@ class Run:
     class_names: tuple[str, ...]
     folder: Path
     work: WorkRecord = field(default_factory=WorkRecord)
+    results: Results = field(default_factory=Results)
+    stop: StopRequests = field(default_factory=StopRequests)
+    data: Mapping[str, Any] = field(default_factory=dict)  # digests of its samples, by split
 
-
-@dataclass
-class TrainState:
-    """What a training step reads and changes."""
-
-    model: Detector
-    ema: ModelEMA
-    loss: DetectionLoss
-    optimizer: Optimizer
-    schedule: Schedule
-    device: str
-    dtype: str  # of weights and images
-    execution: Execution
-    parallel: Any  # the model as several ranks train it together
-    forward: Callable[[Tensor], Sequence[Tensor]]  # that, and
-    step_loss: Callable[[Any, Any], LossTerms]  # the loss, as a step runs them
-    loss_scale: LossScale
-    means: Mapping[str, Any]  # that were chosen, for work.json
-    watch: StepWatch = field(default_factory=StepWatch)
-    batch_number: int = 0  # batches since the start of training
-    last_update: int = -1  # number of the batch of the last optimizer step
-    epoch: int = 0  # finished epochs
-    best_fitness: float = -1.0
+    @property
+    def states(self) -> StateFiles:
+        """Where its states are kept."""
+        return StateFiles(self.folder, self.config.keep)
 
 
 def main() -> None:
-    config = parse_train_flags()
-    hyp = read_hyperparameters(config.hyp)
-    augment = hyp.augmentation()
-    start = load_weights(config.weights) if config.weights else None
+    values, given = read_train_flags()
+    with listening(values["suspend_file"], values["time_limit"]) as stop:
+        point = find_resume_point(values)
+        if point is None:
+            config = TrainConfig(**values)
+            hyp = read_hyperparameters(config.hyp)
+        elif point.is_finished:
+            return log.info("%s is finished, nothing is left to do", point.folder)
+        else:
+            config, hyp = resumed_config(values, given, point.checkpoint)
+        run_training(config, hyp, point, stop)
+
+
+def run_training(
+    config: TrainConfig, hyp: Hyperparameters, point: ResumePoint | None, stop: StopRequests
+) -> None:
+    """Build the parts and run: a new run, or the rest of one."""
+    start = load_weights(config.weights) if config.weights and point is None else None
     dataset = load_dataset(config.data)
     train_samples = load_split(dataset, "train")
     val_samples = load_split(dataset, "val")
+    data = {"train": describe_samples(train_samples), "val": describe_samples(val_samples)}
+    if point is not None:
+        require_equal_data(point.checkpoint, dataset.class_names, data)
     size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
     cache = config.cache
     if config.replay:
         workers, cache = 0, ""  # for one batch
     with TrainLoader(
-        train_samples, size, batch, augment, config.seed, workers, cache
+        train_samples, size, batch, hyp.augmentation(), config.seed, workers, cache
     ) as train_loader:
         train_loader.start()  # its processes start up while the framework is imported
         backend.use(config.backend)
+        stop.take_signals()  # a framework may have its own answers
         device = backend.device.resolve(config.device)
         if device == CPU:
             keep_freed_memory()
+        from models.run_state import rebuild_model, restore
         from models.start import build_model
 
-        model = build_model(config, start, dataset.class_names)
+        if point is None:
+            model = build_model(config, start, dataset.class_names)
+        else:
+            model = rebuild_model(point.checkpoint)
         state = build_state(config, hyp, model, len(train_loader), device)
         if config.replay:
             from models.replay import replay
 
             assert start is not None  # --replay needs --weights
             return replay(config, state, start, train_loader)
-        folder = create_run_folder(config.project, config.name, config.exist_ok)
-        run = Run(config, hyp, dataset.class_names, folder)
+        run = begin_run(config, hyp, dataset.class_names, point, stop, data)
         describe_run(run, state, train_samples)
+        if point is not None:
+            restore(run, state, point.checkpoint)
         with ValLoader(
             val_samples, size, 2 * batch, workers, model.stride, cache=cache
         ) as val_loader:
             validation = train(run, state, train_loader, val_loader, val_samples)
     cached = {"training": train_loader.cached, "validation": val_loader.cached}
-    write_work(run, state, len(train_samples), len(val_samples), cached)
     conclude_run(run, state, validation)
+    write_work(run, state, len(train_samples), len(val_samples), cached)
+
+
+def begin_run(
+    config: TrainConfig,
+    hyp: Hyperparameters,
+    class_names: tuple[str, ...],
+    point: ResumePoint | None,
+    stop: StopRequests,
+    data: Mapping[str, Any],
+) -> Run:
+    """A run in a folder of its own, or in that of the run which goes on."""
+    if point is not None:
+        folder = point.folder
+    else:
+        folder = create_run_folder(config.project, config.name, config.exist_ok)
+    begin_in(folder, config.keep, point)
+    return Run(config, hyp, class_names, folder, stop=stop, data=data)
 
 
 def train(
@@ -149,44 +179,95 @@ def train(
     val_loader: ValLoader,
     val_samples: Sequence[Sample],
 ) -> Validation:
-    """Train and validate epoch by epoch; returns the last validation."""
-    results = ResultsFile(run.folder / "results.csv")
-    for _ in range(run.config.epochs):
-        timer = StageTimer(state.device)
-        losses = train_epoch(run, state, train_loader, timer)
-        with timer("validation"):
+    """Train and validate epoch by epoch; returns the last validation.
+
+    Raises:
+        Suspended: the run was asked to stop; its state is saved.
+    """
+    run.results.write(run.folder / "results.csv")
+    state.timer = StageTimer(state.device, state.seconds_before)
+    validation = None
+    while state.epoch < run.config.epochs:
+        train_epoch(run, state, train_loader)
+        validation = validate(run, state, val_loader, val_samples)
+        end_epoch(run, state, validation)
+    # A run that was killed between its last state and its end is validated once more.
+    return validation or validate(run, state, val_loader, val_samples)
+
+
+def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
+    """The rest of the pass over the training images in which the state is."""
+    done = state.batch_number - state.epoch * len(loader)
+    title = f"epoch {state.epoch + 1}/{run.config.epochs}"
+    with progress_bar(len(loader), title, done) as progress:
+        for batch in state.timer.waiting(loader.epoch(state.epoch, done)):
+            if state.batch_number < PLOTTED_BATCHES:
+                picture = run.folder / f"train_batch{state.batch_number}.jpg"
+                plot_batch(batch.images, batch.targets, run.class_names, picture)
+            train_step(state, batch, state.timer)
+            run.work.add_batch(batch)
+            progress.set_postfix_str(format_losses(state.watch.means()), refresh=False)
+            progress.update()
+            between_batches(run, state)
+
+
+def validate(
+    run: Run, state: TrainState, loader: ValLoader, samples: Sequence[Sample]
+) -> Validation:
+    """The validation of the average, or the rest of it."""
+    try:
+        with state.timer("validation"):
             state.ema.agree()
-            validation = evaluate(
+            return evaluate(
                 state.ema.model,
-                val_loader,
-                val_samples,
+                loader,
+                samples,
                 run.class_names,
                 state.device,
                 loss=state.loss,
                 channels_last=state.execution.channels_last,
+                all_gather=dist.all_gather,
+                progress=state.evaluation,
+                should_stop=run.stop.asked,
             )
-        keep_weights(run, state, validation.result)
-        report_epoch(results, state, losses, validation, timer)
-    return validation
+    except EvaluationSuspended as stopped:
+        state.evaluation = stopped.progress
+        raise suspended(run, state) from None
 
 
-def train_epoch(run: Run, state: TrainState, loader: TrainLoader, timer: StageTimer) -> np.ndarray:
-    """One pass over the training images.
-
-    Returns:
-        (3,) float64: mean box, objectness and classification loss of the batches.
-    """
-    with progress_bar(len(loader), f"epoch {state.epoch + 1}/{run.config.epochs}") as progress:
-        for batch in timer.waiting(loader.epoch(state.epoch)):
-            if state.batch_number < PLOTTED_BATCHES:
-                picture = run.folder / f"train_batch{state.batch_number}.jpg"
-                plot_batch(batch.images, batch.targets, run.class_names, picture)
-            train_step(state, batch, timer)
-            run.work.add_batch(batch)
-            progress.set_postfix_str(format_losses(state.watch.means()), refresh=False)
-            progress.update()
+def end_epoch(run: Run, state: TrainState, validation: Validation) -> None:
+    """Count the epoch, report it, and keep the state."""
+    losses = state.watch.end_epoch()
     state.epoch += 1
-    return state.watch.end_epoch()
+    report_epoch(run, state, losses, validation)
+    # Saving the state counts in the seconds of the epoch after it.
+    state.timer, state.evaluation = StageTimer(state.device), NOTHING_DONE
+    keep_weights(run, state, validation.result)
+    run.results.write(run.folder / "results.csv")
+
+
+def between_batches(run: Run, state: TrainState) -> None:
+    """The one place between two training steps at which a run may stop or save."""
+    if run.stop.asked():
+        raise suspended(run, state)
+    if run.config.save_steps and state.batch_number % run.config.save_steps == 0:
+        save_state(run, state)
+
+
+def suspended(run: Run, state: TrainState) -> Suspended:
+    """Save the state of a run that was asked to stop; what then ends it."""
+    path = save_state(run, state)
+    return Suspended(
+        f"suspended after {state.batch_number} batches: {run.stop.cause}; state in {path}; go on "
+        f"with --resume {run.folder}"
+    )
+
+
+def save_state(run: Run, state: TrainState, is_best: bool = False) -> Path:
+    """Write everything that the rest of the run depends on; returns the file."""
+    from models.run_state import capture
+
+    return run.states.save(capture(run, state, is_best), is_best)
 
 
 def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
@@ -230,54 +311,7 @@ def update_weights(state: TrainState, settings: StepSettings, stage: StageTimer)
 def name_batch(state: TrainState, batch: Batch) -> BatchName:
     """What --replay needs to make the batch of this step again."""
     step = state.batch_number - state.epoch * state.schedule.batches_per_epoch + 1
-    return BatchName(state.epoch + 1, step, batch.sample_indices)
-
-
-def build_state(
-    config: TrainConfig,
-    hyp: Hyperparameters,
-    model: Detector,
-    batches: int,
-    device: str,
-    dtype: str = "float32",
-) -> TrainState:
-    """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
-    from models.execution import choose_execution
-    from models.freezing import freeze_layers
-    from models.fused_iou import choose_box_iou
-    from models.heads.anchor.ciou import complete_iou
-    from models.heads.anchor.loss import DetectionLoss, LossGains
-    from models.parallel import parallelize
-
-    schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
-    model = nn.place(model, device, dtype)
-    freeze_layers(model, config.freeze)
-    parallel = parallelize(config, model)
-    gains = LossGains.scaled(
-        hyp, len(model.head.strides), model.spec.num_classes, config.image_size
-    )
-    box_iou = choose_box_iou(device) if config.bbox_iou_optim else complete_iou
-    updates = choose_updates(config, device, dtype)
-    groups = parameter_groups(model, schedule.weight_decay)
-    execution = choose_execution(config, device, dtype)
-    loss = DetectionLoss(model.head, gains, box_iou)
-    loss_scale = LossScale.of_precision(execution.dtype)
-    box_iou_means = "plain" if box_iou is complete_iou else "fast"
-    return TrainState(
-        model=model,
-        ema=ModelEMA(model, updates.average),
-        loss=loss,
-        optimizer=build_optimizer(config, hyp, groups, updates.optimizers),
-        schedule=schedule,
-        device=device,
-        dtype=dtype,
-        execution=execution,
-        parallel=parallel,
-        forward=execution.forward_of(parallel),
-        step_loss=loss_scale.scaled(execution.loss_of(loss)),
-        loss_scale=loss_scale,
-        means={"compiled": execution.compiled, "box_iou": box_iou_means, **updates.means},
-    )
+    return BatchName(state.epoch + 1, step, batch.global_indices)
 
 
 def fitness(result: EvaluationResult) -> float:
@@ -286,39 +320,17 @@ def fitness(result: EvaluationResult) -> float:
 
 
 def keep_weights(run: Run, state: TrainState, result: EvaluationResult) -> None:
-    """Write weights/last.safetensors and, if nothing was better, best.safetensors."""
+    """Write the state as weights/last.safetensors and, if nothing was better, best.safetensors."""
     is_best = fitness(result) > state.best_fitness
     state.best_fitness = max(state.best_fitness, fitness(result))
-    header = Header(
-        model=state.model.spec.document,
-        class_names=run.class_names,
-        epoch=state.epoch,
-        batch_number=state.batch_number,
-        last_update=state.last_update,
-        ema_updates=state.ema.updates,
-        best_fitness=state.best_fitness,
-        hyperparameters=as_document(run.hyp),
-        settings=as_document(run.config),
-        backend=backend.use(),
-        loss_scale=state.loss_scale.value,
-    )
-    checkpoint = Checkpoint(
-        header,
-        model=nn.state_arrays(state.model),
-        ema=nn.state_arrays(state.ema.model),
-        optimizer=state.optimizer.state_arrays(),
-    )
-    folder = run.folder / "weights"
-    folder.mkdir(exist_ok=True)
-    for name in ("last", "best") if is_best else ("last",):
-        save_checkpoint(folder / f"{name}.safetensors", checkpoint)
+    save_state(run, state, is_best)
 
 
 def describe_run(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
     """Settings into the folder and, in two lines, on screen."""
     from models.detector import count_parameters
 
-    write_yaml(run.folder / "opt.yaml", as_document(run.config))
+    write_yaml(run.folder / "opt.yaml", run_settings(run.config))
     write_yaml(run.folder / "hyp.yaml", as_document(run.hyp))
     plot_labels(samples, run.class_names, run.folder / "labels.jpg")
     log.info(backend.device.describe(state.device))
@@ -331,19 +343,13 @@ def describe_run(run: Run, state: TrainState, samples: Sequence[Sample]) -> None
     )
 
 
-def report_epoch(
-    results: ResultsFile,
-    state: TrainState,
-    losses: np.ndarray,
-    validation: Validation,
-    timer: StageTimer,
-) -> None:
+def report_epoch(run: Run, state: TrainState, losses: np.ndarray, validation: Validation) -> None:
     """A row of results.csv and a line on screen."""
     settings = state.schedule.at(state.batch_number - 1)
     rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
     result = validation.result
-    row = result_row(state.epoch - 1, losses, result, validation.losses, rates, timer)
-    results.append(row)
+    row = result_row(state.epoch - 1, losses, result, validation.losses, rates, state.timer)
+    run.results.append(row)
     log.info(
         "epoch %d/%d  %s  P %.3f  R %.3f  mAP50 %.3f  mAP50-95 %.3f  %.1f s, data wait %.0f %%",
         state.epoch,
@@ -378,7 +384,7 @@ def write_work(
         "plotted_batches": PLOTTED_BATCHES,
         "validation": {"images": val_images, "every": 1, **asdict(DEFAULT_SUPPRESSION)},
         "hyperparameters": as_document(run.hyp),
-        "settings": as_document(run.config),
+        "settings": run_settings(run.config),
     }
     framework = backend.device.describe(state.device)
     path, losses = run.folder / "work.json", state.watch.first_losses

@@ -157,8 +157,7 @@ def evaluate(
     before: tuple[int, Batch, Sequence[np.ndarray]] | None = None
     raw: tuple[Tensor, ...] = ()
     first = progress.num_batches
-    with progress_bar(len(loader), "validating") as bar, autograd.no_grad():
-        bar.update(first)
+    with progress_bar(len(loader), "validating", first) as bar, autograd.no_grad():
         for batch_index, batch in enumerate(loader.batches(first), first):
             # Without an image, a rank still takes part in the loss, which asks all of them.
             if len(batch.images) or loss is not None:

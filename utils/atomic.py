@@ -21,3 +21,9 @@ def atomic_text_file(path: Path) -> Iterator[TextIO]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what writers that were killed left in a folder under temporary names."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)

@@ -1,18 +1,19 @@
 """Checkpoints: the full state of a run as arrays and one JSON header, in a safetensors file.
 
-Written to a temporary name, synced and renamed, so that a file of the final name is complete.
-Nothing in it is code. Both backends write and read the same arrays. `load_weights` also opens
-files of other programs; `python -m utils.checkpoint show FILE` prints what a file holds and
-`convert FILE OUT` writes it as one of ours.
+Written to a temporary name, synced and renamed, so that a file of the final name is complete; a
+checksum tells whether it still is. Nothing in it is code. Both backends write and read the same
+arrays. `load_weights` also opens files of other programs; `python -m utils.checkpoint show FILE`
+prints what a file holds and `convert FILE OUT` writes it as one of ours.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from utils.weights.yolov5 import ForeignWeights, read_yolov5
 FORMAT = "duet-checkpoint"
 VERSION = 1
 HEADER_KEY = "duet"  # of the safetensors metadata, which maps strings to strings
-SECTIONS = ("model", "ema", "optimizer")
+CHECKSUM_KEY = "sha256"  # likewise; absent from files written before there was one
+SECTIONS = ("model", "ema", "optimizer", "gradients", "evaluation")
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -50,16 +52,24 @@ class Header:
     settings: Mapping[str, Any]  # the flags of the run
     backend: str  # that wrote it, for the record
     loss_scale: float = 1.0  # of float16 training
+    progress: Mapping[str, Any] = field(default_factory=dict)  # of `models/run_state.py`
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run's state: arrays by parameter name in three sections."""
+    """A run's state: arrays in five sections, three of them by parameter name.
+
+    Attributes:
+        gradients: of batches since the last update, `RANK/PARAMETER`; empty after an update.
+        evaluation: of a validation in progress, the fields of `EvaluationProgress`.
+    """
 
     header: Header
     model: Arrays
     ema: Arrays
     optimizer: Arrays
+    gradients: Arrays = field(default_factory=dict)
+    evaluation: Arrays = field(default_factory=dict)
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -70,7 +80,8 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         for section in SECTIONS
         for name, array in getattr(checkpoint, section).items()
     }
-    data = save(arrays, metadata={HEADER_KEY: json.dumps(header)})
+    text = json.dumps(header)
+    data = save(arrays, metadata={HEADER_KEY: text, CHECKSUM_KEY: _checksum(text, arrays)})
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
@@ -81,6 +92,16 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
+
+
+def _checksum(header: str, arrays: Arrays) -> str:
+    """SHA-256 of the header and of every array with its name, type and shape."""
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.reshape(-1).data)
+    return digest.hexdigest()
 
 
 def load_weights(path: str | Path) -> Checkpoint:
@@ -143,6 +164,9 @@ def _read_own(path: Path) -> Checkpoint:
     except (SafetensorError, OSError) as error:
         raise UserError(f"--weights {path}: damaged or no safetensors file ({error})") from error
     header = _parse_header(path, metadata.get(HEADER_KEY))
+    stored = metadata.get(CHECKSUM_KEY)
+    if stored is not None and stored != _checksum(metadata[HEADER_KEY], arrays):
+        raise UserError(f"--weights {path}: damaged: its content does not fit its checksum")
     sections = {
         section: {
             name.removeprefix(f"{section}/"): array
@@ -185,8 +209,8 @@ def _from_foreign(weights: ForeignWeights) -> Checkpoint:
 
 def _parse_header(path: Path, text: str | None) -> Header:
     try:
-        # Files written before the loss scale was kept lack it.
-        document = {"loss_scale": 1.0, **json.loads(text or "")}
+        # Files written before the loss scale and the progress were kept lack them.
+        document = {"loss_scale": 1.0, "progress": {}, **json.loads(text or "")}
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise KeyError("format")
         fields = {field.name: document[field.name] for field in dataclasses.fields(Header)}

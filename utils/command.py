@@ -11,9 +11,11 @@ from pathlib import Path
 from backend import BackendError
 from utils.data.errors import LoaderError
 from utils.errors import UserError
+from utils.suspend import Suspended
 
 EXIT_LOADER_ERROR = 1
 EXIT_USER_ERROR = 2
+EXIT_SUSPENDED = 75  # EX_TEMPFAIL of sysexits.h: to be tried again
 EXIT_INTERRUPTED = 130
 
 
@@ -47,7 +49,7 @@ def add_common_flags(parser: argparse.ArgumentParser, batch_size: int, project: 
 def run_command(main: Callable[[], None]) -> None:
     """Run a command's main; a user's mistake ends it with one message and exit code 2.
 
-    So does a loader worker's failure, with exit code 1.
+    So does a loader worker's failure, with exit code 1. A suspended run ends with 75.
     """
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
     try:
@@ -61,6 +63,9 @@ def run_command(main: Callable[[], None]) -> None:
     except LoaderError as error:  # a worker died, or its text holds the worker's own traceback
         print(f"error: {error}", file=sys.stderr)
         sys.exit(EXIT_LOADER_ERROR)
+    except Suspended as suspended:
+        print(suspended)
+        sys.exit(EXIT_SUSPENDED)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -20,6 +21,10 @@ MAX_SEED = 2**63 - 1
 PRECISIONS = ("off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
+NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
+# Settings of one process, not of the run that it begins or goes on with.
+PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit"}
+_NOT_GIVEN = object()
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,11 @@ class TrainConfig(RunConfig):
     sync_bn: bool
     half_gradients: bool
     replay: str  # EPOCH:STEP, or nothing
+    resume: str  # "", NEWEST, AUTO, a run's folder or a state's file
+    suspend_file: str
+    time_limit: float | None  # minutes
+    keep: int
+    save_steps: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,7 +163,13 @@ class TrainConfig(RunConfig):
             )
         if self.remap_classes and not self.weights:
             raise UserError("--remap-classes takes over classes of --weights; give both")
+        require_from("--keep", self.keep, 1)
+        require_from("--save-steps", self.save_steps, 0)
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise UserError(f"--time-limit {self.time_limit:g}; minutes above 0 are needed")
         if self.replay:
+            if self.resume:
+                raise UserError("--replay runs one batch and --resume a run; give one of them")
             self.replayed()
             if not self.weights:
                 raise UserError("--replay needs --weights with a checkpoint of that run")
@@ -206,6 +222,23 @@ def parse_train_flags(
     arguments: Sequence[str] | None = None, program: str = "train.py"
 ) -> TrainConfig:
     """train.py's command line, by default sys.argv; exits with code 2 on an unknown flag."""
+    return TrainConfig(**read_train_flags(arguments, program)[0])
+
+
+def read_train_flags(
+    arguments: Sequence[str] | None = None, program: str = "train.py"
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of a command line by name: all of them, and those that it names."""
+    parser = train_parser(program)
+    values = vars(parser.parse_args(arguments))
+    parser.set_defaults(**dict.fromkeys(values, _NOT_GIVEN))
+    found = vars(parser.parse_args(arguments))
+    values["freeze"] = tuple(values["freeze"])
+    return values, {name: values[name] for name, x in found.items() if x is not _NOT_GIVEN}
+
+
+def train_parser(program: str) -> argparse.ArgumentParser:
+    """The flags of train.py."""
     parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.")
     add_common_flags(parser, batch_size=16, project="runs/train")
     add = parser.add_argument
@@ -236,9 +269,15 @@ def parse_train_flags(
     add("--replay", type=str.strip, default="", metavar="EPOCH:STEP",
         help="run this one batch from --weights and show where numbers stop to be finite, with "
         "the run's other flags")  # fmt: skip
-    flags = parser.parse_args(arguments)
-    flags.freeze = tuple(flags.freeze)
-    return TrainConfig(**vars(flags))
+    add("--resume", nargs="?", const=NEWEST, default="", metavar="R",
+        help="go on with a run: the newest of --project and --name, a folder or a state's file; "
+        "auto: the newest, or a new run where there is none")  # fmt: skip
+    add("--suspend-file", default="", metavar="F", help="save the state and end once F is there")
+    add("--time-limit", type=float, metavar="MIN", help="save the state and end after so long")
+    add("--keep", type=int, default=2, metavar="N", help="states that stay on disk")
+    add("--save-steps", type=int, default=0, metavar="N",
+        help="save the state every N batches too; 0: after epochs only")  # fmt: skip
+    return parser
 
 
 def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
@@ -264,6 +303,11 @@ def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
     flags = parser.parse_args(arguments)
     flags.classes = tuple(flags.classes) if flags.classes else None
     return ValConfig(**vars(flags))
+
+
+def run_settings(config: TrainConfig) -> dict[str, Any]:
+    """Those that hold for a run, however often it was interrupted, as plain values."""
+    return {k: v for k, v in as_document(config).items() if k not in PROCESS_SETTINGS}
 
 
 def as_document(config: Any) -> dict[str, Any]:

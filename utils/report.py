@@ -18,6 +18,7 @@ from tqdm import tqdm
 import backend
 from backend.checks import CPU
 from backend.processes import processes
+from utils.atomic import atomic_text_file
 from utils.errors import UserError
 from utils.legacy_metric import LegacyResult
 from utils.metrics import EvaluationResult
@@ -63,11 +64,15 @@ class StageTimer:
     work. Its marks are read much later, so that timing does not make the host wait.
     """
 
-    def __init__(self, device: str = CPU) -> None:
+    def __init__(self, device: str = CPU, spent: Mapping[str, float] | None = None) -> None:
+        """A timer that starts now or, of a resumed epoch, goes on from a `state()`."""
         self._device = device
         self._seconds = dict.fromkeys(STAGES, 0.0)
         self._unread: deque[tuple[str, Any, Any]] = deque()
         self._start = time.perf_counter()
+        if spent is not None:
+            self._seconds = {stage: spent[stage] for stage in STAGES}
+            self._start -= spent["total"]
 
     @contextlib.contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -83,6 +88,10 @@ class StageTimer:
         while self._unread:
             self._read_oldest()
         return self._seconds
+
+    def state(self) -> dict[str, float]:
+        """The seconds of each stage, and "total"."""
+        return {**self.seconds, "total": self.total()}
 
     def _read_oldest(self) -> None:
         stage, start, end = self._unread.popleft()
@@ -126,20 +135,25 @@ def result_row(
     return dict(zip(RESULT_COLUMNS, values, strict=True))
 
 
-class ResultsFile:
-    """results.csv: a row an epoch, on disk when `append` returns."""
+class Results:
+    """The rows of results.csv, one an epoch; the file is written whole, so that it is never torn.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerow(RESULT_COLUMNS)
+    Attributes:
+        rows: of cells as text.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[list[str]] = []
 
     def append(self, row: Mapping[str, float]) -> None:
         """Add a row that has a value for every column."""
         assert set(row) == set(RESULT_COLUMNS), set(row) ^ set(RESULT_COLUMNS)
-        with open(self.path, "a", newline="", encoding="utf-8") as file:
-            values = [f"{row[name]:.6g}" for name in RESULT_COLUMNS]
-            csv.writer(file).writerow(values)
+        self.rows.append([f"{row[name]:.6g}" for name in RESULT_COLUMNS])
+
+    def write(self, path: Path) -> None:
+        """Write the columns' names and all rows."""
+        with atomic_text_file(path) as file:
+            csv.writer(file).writerows([RESULT_COLUMNS, *self.rows])
 
 
 def create_run_folder(project: Path, name: str, exist_ok: bool) -> Path:
@@ -161,13 +175,14 @@ def write_yaml(path: Path, document: Mapping[str, Any]) -> None:
     path.write_text(yaml.safe_dump(dict(document), sort_keys=False), encoding="utf-8")
 
 
-def progress_bar(total: int, description: str) -> tqdm:
+def progress_bar(total: int, description: str, done: int = 0) -> tqdm:
     """A bar on one line of a terminal that leaves no trace; nothing where there is none.
 
     Of several processes the first alone shows it.
     """
     return tqdm(
         total=total,
+        initial=done,
         desc=description,
         leave=False,
         dynamic_ncols=True,

@@ -8,7 +8,8 @@ that the host queues work ahead between updates.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -100,6 +101,38 @@ class StepWatch:
         """(3,) float64: those of the batches read so far in this epoch; NaN of none."""
         return self._sums / self._batches if self._batches else np.full(3, np.nan)
 
+    def state(self) -> dict[str, Any]:
+        """Everything as JSON values, after reading all losses; `restore` takes it."""
+        self._read([])
+        window = [
+            {"epoch": name.epoch, "step": name.step, "losses": losses.tolist(),
+             "sample_indices": name.sample_indices.tolist()}
+            for name, losses in self._window
+        ]  # fmt: skip
+        return {
+            "skipped": self.skipped,
+            "first_losses": [losses.tolist() for losses in self.first_losses],
+            "in_a_row": self._in_a_row,
+            "sums": self._sums.tolist(),
+            "batches": self._batches,
+            "lost": self._lost,
+            "window": window,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state()`."""
+        self.skipped, self._in_a_row = state["skipped"], state["in_a_row"]
+        self.first_losses = [np.array(losses) for losses in state["first_losses"]]
+        self._sums, self._batches = np.array(state["sums"]), state["batches"]
+        self._lost, self._unread = state["lost"], []
+        self._window = [
+            (
+                BatchName(row["epoch"], row["step"], np.array(row["sample_indices"], np.int64)),
+                np.array(row["losses"]),
+            )
+            for row in state["window"]
+        ]
+
     def _read(self, more: list[Tensor]) -> np.ndarray:
         """Fetch all losses that are on the device, of all ranks, and what else is asked for."""
         tensors = [term for _, terms in self._unread for term in terms]
@@ -114,7 +147,9 @@ class StepWatch:
         self._unread = []
         self.first_losses.extend(losses[: MAX_FIRST_LOSSES - len(self.first_losses)])
         finite = losses[np.isfinite(losses).all(axis=1)]
-        self._sums, self._batches = self._sums + finite.sum(axis=0), self._batches + len(finite)
+        for row in finite:  # one by one: a read at another moment gives the same sums
+            self._sums = self._sums + row
+        self._batches += len(finite)
         self._lost += len(losses) - len(finite)
         return values[len(values) - len(more) :]
 

@@ -24,19 +24,32 @@ PIXEL_STRIDE = 1021
 
 
 class WorkRecord:
-    """A hash of the batches in their order."""
+    """A hash of the batches in their order.
+
+    Each hash is of the one before and the next batch, so that a run that resumes needs it alone.
+    """
 
     def __init__(self) -> None:
-        self._hash = hashlib.sha1(usedforsecurity=False)
+        self._hash = ""
         self._batches = 0
 
     def add_batch(self, batch: Batch) -> None:
         """Take in a batch that was trained on."""
         self._batches += 1
-        self._hash.update(repr(batch.images.shape).encode())
+        digest = hashlib.sha1(self._hash.encode(), usedforsecurity=False)
+        digest.update(repr(batch.images.shape).encode())
         for array in (batch.images.reshape(-1)[::PIXEL_STRIDE], batch.sample_indices,
                       *batch.targets):  # fmt: skip
-            self._hash.update(array.tobytes())
+            digest.update(array.tobytes())
+        self._hash = digest.hexdigest()
+
+    def state(self) -> dict[str, Any]:
+        """As JSON values; `restore` takes it."""
+        return {"batches": self._batches, "sha1": self._hash}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state()`."""
+        self._batches, self._hash = state["batches"], state["sha1"]
 
     def write(
         self,
@@ -58,7 +71,7 @@ class WorkRecord:
             losses: (3,) each, box, objectness and classification of the first batches; written
                 as null where not finite, for JSON has no such number.
         """
-        batches = {"batches": self._batches, "batches_sha1": self._hash.hexdigest()}
+        batches = {"batches": self._batches, "batches_sha1": self._hash}
         document = {
             "schema": SCHEMA,
             "framework": framework,

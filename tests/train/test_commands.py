@@ -65,6 +65,8 @@ def test_training_leaves_weights_results_settings_and_plots(trained):
     assert names == {
         "weights/last.safetensors",
         "weights/best.safetensors",
+        "weights/state-00000003.safetensors",
+        "weights/state-00000006.safetensors",
         "results.csv",
         "results.png",
         "PR_curve.png",

@@ -1,0 +1,170 @@
+"""The whole state of a run as a checkpoint, and a run put back into it.
+
+`capture` and `restore` mirror each other: what one writes, the other reads. Before: `train.py`,
+between two batches. After: `utils/state_files.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import backend
+from backend import autograd, nn, ops
+from backend.contract import Tensor
+from backend.processes import processes
+from models.detector import Detector
+from models.graph import parse_model
+from utils.checkpoint import Arrays, Checkpoint, Header, model_document
+from utils.config import as_document, run_settings
+from utils.errors import UserError
+from utils.evaluation_progress import NOTHING_DONE, EvaluationProgress
+
+if TYPE_CHECKING:
+    from models.train_state import TrainState
+    from train import Run
+
+log = logging.getLogger("train")
+
+
+def capture(run: Run, state: TrainState, is_best: bool = False) -> Checkpoint:
+    """Everything that the rest of the run depends on, between two batches.
+
+    is_best: whether it holds the best weights so far.
+    """
+    header = Header(
+        model=state.model.spec.document,
+        class_names=run.class_names,
+        epoch=state.epoch,
+        batch_number=state.batch_number,
+        last_update=state.last_update,
+        ema_updates=state.ema.updates,
+        best_fitness=state.best_fitness,
+        hyperparameters=as_document(run.hyp),
+        settings=run_settings(run.config),
+        backend=backend.use(),
+        loss_scale=state.loss_scale.value,
+        progress={
+            "is_best": is_best,
+            "finite_updates": state.loss_scale.finite_updates,
+            "watch": state.watch.state(),
+            "seconds": state.timer.state(),
+            "work": run.work.state(),
+            "results": run.results.rows,
+            "data": dict(run.data),
+            "world_size": processes().world_size,
+        },
+    )
+    return Checkpoint(
+        header,
+        model=nn.state_arrays(state.model),
+        ema=nn.state_arrays(state.ema.model),
+        optimizer=state.optimizer.state_arrays(),
+        gradients=pending_gradients(state),
+        evaluation=state.evaluation._asdict() if state.evaluation.num_batches else {},
+    )
+
+
+def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
+    """Put a run that was just built into the state that `capture` saw.
+
+    Raises:
+        UserError: arrays of another model or optimizer.
+    """
+    header, progress = checkpoint.header, checkpoint.header.progress
+    try:
+        nn.load_state_arrays(state.model, checkpoint.model)
+        nn.load_state_arrays(state.ema.model, checkpoint.ema)
+        state.optimizer.load_state_arrays(checkpoint.optimizer)
+    except ValueError as error:
+        raise UserError(f"--resume: the state does not fit this model: {error}") from error
+    state.epoch, state.batch_number = header.epoch, header.batch_number
+    state.last_update, state.best_fitness = header.last_update, header.best_fitness
+    state.ema.updates = header.ema_updates
+    if state.loss_scale.adapts:
+        state.loss_scale.value = header.loss_scale
+        state.loss_scale.finite_updates = progress["finite_updates"]
+    state.watch.restore(progress["watch"])
+    state.seconds_before = progress["seconds"]
+    state.evaluation = EvaluationProgress(**(checkpoint.evaluation or NOTHING_DONE._asdict()))
+    run.work.restore(progress["work"])
+    run.results.rows = progress["results"]
+    if state.batch_number:
+        restore_gradients(state, checkpoint.gradients)
+    present = backend.use()
+    log.info(
+        "resumed after %d batches, in epoch %d of %d%s",
+        state.batch_number,
+        min(state.epoch + 1, run.config.epochs),
+        run.config.epochs,
+        ""
+        if header.backend == present
+        else f"; {header.backend} wrote the state, {present} rounds otherwise",
+    )
+
+
+def rebuild_model(checkpoint: Checkpoint) -> Detector:
+    """The model of a state, with its weights."""
+    try:
+        model = Detector(parse_model(model_document(checkpoint)))
+        nn.load_state_arrays(model, checkpoint.model)
+    except ValueError as error:
+        raise UserError(f"--resume: the model cannot be built here: {error}") from error
+    return model
+
+
+def pending_gradients(state: TrainState) -> dict[str, np.ndarray]:
+    """Those accumulated since the last update, by rank and parameter; none just after one."""
+    if state.batch_number - 1 == state.last_update:
+        return {}
+    return {
+        f"{processes().rank}/{name}": ops.to_numpy(x.grad)
+        for name, x in nn.named_parameters(state.model)
+        if x.grad is not None
+    }
+
+
+def restore_gradients(state: TrainState, stored: Arrays) -> None:
+    """Give each trained parameter the gradient of its rank, zero where none was pending.
+
+    On another number of ranks, each takes the mean over those that were: what counts is the mean.
+    """
+    by_rank: dict[int, dict[str, np.ndarray]] = {}
+    for name, array in stored.items():
+        rank, _, parameter = name.partition("/")
+        by_rank.setdefault(int(rank), {})[parameter] = array
+    place = processes()
+    own = by_rank[place.rank] if len(by_rank) == place.world_size else _mean(by_rank)
+    parameters = {name: x for name, x in nn.named_parameters(state.model) if x.requires_grad}
+    set_gradients(parameters, own)
+
+
+def set_gradients(parameters: Mapping[str, Tensor], arrays: Arrays) -> None:
+    """Make these the gradients of parameters that have none yet, bit for bit; zero if missing.
+
+    By the backward pass of a sum that has them as its derivatives: the one way to a gradient that
+    every backend has.
+    """
+    terms = []
+    for name, x in parameters.items():
+        array = arrays.get(name, np.zeros(x.shape, np.float32))
+        terms.append(ops.sum(x * ops.cast(ops.tensor(array, ops.device_of(x)), ops.dtype_of(x))))
+    total = ops.sum(ops.stack(terms))
+    autograd.value_and_backward(
+        lambda images: images,
+        lambda predictions, targets: SimpleNamespace(total=total),
+        total,
+        None,
+        lambda stage: nullcontext(),
+    )
+
+
+def _mean(by_rank: Mapping[int, Arrays]) -> dict[str, np.ndarray]:
+    ranks = list(by_rank.values())
+    names = ranks[0] if ranks else {}
+    return {name: np.mean([arrays[name] for arrays in ranks], axis=0) for name in names}

@@ -1,0 +1,102 @@
+"""What a training step reads and changes, built from flags and a model.
+
+Before: `models/start.py`, or `run_state.py` for a run that goes on. After: `train.py::train_step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from backend import nn
+from backend.contract import Optimizer, Tensor
+from models.ema import ModelEMA
+from models.multi_tensor import choose_updates
+from models.optimizer import build_optimizer, parameter_groups
+from utils.config import Hyperparameters, TrainConfig
+from utils.evaluation_progress import NOTHING_DONE, EvaluationProgress
+from utils.loss_scale import LossScale
+from utils.report import StageTimer
+from utils.schedule import Schedule
+from utils.step_watch import StepWatch
+
+# The model's classes derive from the framework's own Module: imported once it is chosen.
+if TYPE_CHECKING:
+    from models.detector import Detector
+    from models.execution import Execution
+    from models.heads.anchor.loss import DetectionLoss, LossTerms
+
+
+@dataclass
+class TrainState:
+    """What a training step reads and changes."""
+
+    model: Detector
+    ema: ModelEMA
+    loss: DetectionLoss
+    optimizer: Optimizer
+    schedule: Schedule
+    device: str
+    dtype: str  # of weights and images
+    execution: Execution
+    parallel: Any  # the model as several ranks train it together
+    forward: Callable[[Tensor], Sequence[Tensor]]  # that, and
+    step_loss: Callable[[Any, Any], LossTerms]  # the loss, as a step runs them
+    loss_scale: LossScale
+    means: Mapping[str, Any]  # that were chosen, for work.json
+    watch: StepWatch = field(default_factory=StepWatch)
+    timer: StageTimer = field(default_factory=StageTimer)  # of the epoch
+    seconds_before: Mapping[str, float] | None = None  # that it took before a resumption
+    evaluation: EvaluationProgress = NOTHING_DONE  # at its end
+    batch_number: int = 0  # batches since the start of training
+    last_update: int = -1  # number of the batch of the last optimizer step
+    epoch: int = 0  # finished epochs
+    best_fitness: float = -1.0
+
+
+def build_state(
+    config: TrainConfig,
+    hyp: Hyperparameters,
+    model: Detector,
+    batches: int,
+    device: str,
+    dtype: str = "float32",
+) -> TrainState:
+    """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
+    from models.execution import choose_execution
+    from models.freezing import freeze_layers
+    from models.fused_iou import choose_box_iou
+    from models.heads.anchor.ciou import complete_iou
+    from models.heads.anchor.loss import DetectionLoss, LossGains
+    from models.parallel import parallelize
+
+    schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
+    model = nn.place(model, device, dtype)
+    freeze_layers(model, config.freeze)
+    parallel = parallelize(config, model)
+    gains = LossGains.scaled(
+        hyp, len(model.head.strides), model.spec.num_classes, config.image_size
+    )
+    box_iou = choose_box_iou(device) if config.bbox_iou_optim else complete_iou
+    updates = choose_updates(config, device, dtype)
+    groups = parameter_groups(model, schedule.weight_decay)
+    execution = choose_execution(config, device, dtype)
+    loss = DetectionLoss(model.head, gains, box_iou)
+    loss_scale = LossScale.of_precision(execution.dtype)
+    box_iou_means = "plain" if box_iou is complete_iou else "fast"
+    return TrainState(
+        model=model,
+        ema=ModelEMA(model, updates.average),
+        loss=loss,
+        optimizer=build_optimizer(config, hyp, groups, updates.optimizers),
+        schedule=schedule,
+        device=device,
+        dtype=dtype,
+        execution=execution,
+        parallel=parallel,
+        forward=execution.forward_of(parallel),
+        step_loss=loss_scale.scaled(execution.loss_of(loss)),
+        loss_scale=loss_scale,
+        means={"compiled": execution.compiled, "box_iou": box_iou_means, **updates.means},
+    )

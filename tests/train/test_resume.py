@@ -1,0 +1,286 @@
+"""A run that was interrupted, however and wherever, ends where an uninterrupted one ends."""
+
+import csv
+import dataclasses
+import itertools
+import json
+import os
+import stat
+
+import numpy as np
+import pytest
+
+import backend
+import train
+from models.run_state import capture
+from tests.small import write_small_dataset, write_small_model
+from utils.checkpoint import load_checkpoint
+from utils.config import TrainConfig, read_hyperparameters, read_train_flags
+from utils.errors import UserError
+from utils.report import RESULT_COLUMNS
+from utils.resume import find_resume_point, resumed_config
+from utils.state_files import StateFiles
+from utils.suspend import StopRequests, Suspended
+
+EPOCHS, TRAIN_BATCHES, VAL_BATCHES = 3, 6, 2
+BOUNDARIES = EPOCHS * (TRAIN_BATCHES + VAL_BATCHES)
+STOPS = {"torch": 50, "oneflow": 12}  # OneFlow computes a batch ten times as long
+# OneFlow was found to repeat itself bit for bit too (the same CPU kernels, one thread).
+SECTIONS = ("model", "ema", "optimizer", "gradients")
+
+
+class Killed(BaseException):
+    """Ends a run as a kill does: nothing catches it, nothing is saved."""
+
+
+class StopAt(StopRequests):
+    """Asks for a stop, or kills, at the so-manieth time that the run asks."""
+
+    def __init__(self, count=None, kill=False):
+        super().__init__()
+        self.count, self.kill, self.asked = count, kill, 0
+
+    def cause(self):
+        self.asked += 1
+        if self.asked != self.count:
+            return None
+        if self.kill:
+            raise Killed
+        return "the test asks"
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory):
+    """train.py's flags for runs with 6 batches an epoch and 2 a validation."""
+    folder = tmp_path_factory.mktemp("inputs")
+    data, cfg = write_small_dataset(folder), write_small_model(folder)
+    return [
+        "--data", str(data), "--cfg", str(cfg), "--img", "64", "--batch", "2", "--workers", "0",
+        "--device", "cpu", "--epochs", str(EPOCHS), "--project", str(folder),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures():
+    """Drawing takes longer than training these."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("plot_batch", "plot_labels", "plot_results", "plot_precision_recall"):
+            patch.setattr(train, name, lambda *arguments: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(flags):
+    """The folder of a run without interruption."""
+    stop = StopAt()
+    start([*flags, "--name", "whole"], stop)
+    assert stop.asked == BOUNDARIES
+    return find_folder(flags, "whole")
+
+
+def find_folder(flags, name):
+    return TrainConfig(**read_train_flags(flags)[0]).project / name
+
+
+def start(arguments, stop=None):
+    """What `train.main` does with these flags, but for the signals."""
+    values, given = read_train_flags(arguments)
+    point = find_resume_point(values)
+    if point is None:
+        config = TrainConfig(**values)
+        hyp = read_hyperparameters(config.hyp)
+    else:
+        config, hyp = resumed_config(values, given, point.checkpoint)
+    train.run_training(config, hyp, point, stop or StopAt())
+
+
+def assert_equal_runs(folder, reference):
+    for name in ("last", "best"):
+        found, expected = (
+            load_checkpoint(run / "weights" / f"{name}.safetensors") for run in (folder, reference)
+        )
+        for section in SECTIONS:
+            left, right = getattr(found, section), getattr(expected, section)
+            assert left.keys() == right.keys()
+            for key, array in left.items():
+                np.testing.assert_array_equal(array, right[key], f"{name}: {section} {key}")
+        assert timeless(found.header) == timeless(expected.header)
+    assert rows(folder) == rows(reference)
+    works = [json.loads((run / "work.json").read_text()) for run in (folder, reference)]
+    for work in works:
+        del work["work"]["settings"]
+    assert works[0] == works[1]
+
+
+def timeless(header):
+    document = dataclasses.asdict(header)
+    del document["progress"]["seconds"], document["settings"]
+    columns = len(RESULT_COLUMNS) - sum(name.startswith("seconds/") for name in RESULT_COLUMNS)
+    document["progress"]["results"] = [row[:columns] for row in document["progress"]["results"]]
+    return document
+
+
+def rows(folder):
+    with open(folder / "results.csv", newline="", encoding="utf-8") as file:
+        return [
+            {name: value for name, value in row.items() if not name.startswith("seconds/")}
+            for row in csv.DictReader(file)
+        ]
+
+
+def test_two_runs_are_equal_bit_for_bit(flags, whole):
+    start([*flags, "--name", "again"])
+    assert_equal_runs(find_folder(flags, "again"), whole)
+
+
+def test_runs_interrupted_at_random_moments_end_as_the_uninterrupted_one(flags, whole):
+    generator = np.random.default_rng(0)
+    stops = {"suspended": 0, "killed": 0, "killed while writing": 0}
+    for number in itertools.count():
+        if sum(stops.values()) >= STOPS[backend.use()]:
+            break
+        run = [*flags, "--name", f"cut-{'x' * number}", "--resume", "auto", "--save-steps", "2"]
+        finished = False
+        while not finished:
+            kind = str(generator.choice(list(stops), p=(0.6, 0.2, 0.2)))
+            finished = interrupt(run, kind, int(generator.integers(1, 6)))
+            stops[kind] += not finished
+        folder = find_folder(flags, f"cut-{'x' * number}")
+        assert_equal_runs(folder, whole)
+        assert not list(folder.glob("weights/.*"))
+    assert min(stops.values()) > 0
+
+
+def interrupt(arguments, kind, count):
+    """Run until the so-manieth boundary, or write; whether the run ended before that."""
+    with pytest.MonkeyPatch.context() as patch:
+        if kind == "killed while writing":
+            kill_in_write(patch, count)
+        count = None if kind == "killed while writing" else count
+        try:
+            start(arguments, StopAt(count, kill=kind == "killed"))
+        except Suspended as suspended:
+            assert "the test asks" in str(suspended) and "--resume" in str(suspended)
+            return False
+        except Killed:
+            return False
+    return True
+
+
+def kill_in_write(patch, count):
+    """Die at the so-manieth write, which may have renamed already or leaves part of a file."""
+    writes = itertools.count(1)
+    fsync = os.fsync
+
+    def dying(descriptor):
+        fsync(descriptor)
+        if next(writes) >= count:
+            patch.setattr("pathlib.Path.unlink", lambda *arguments, **options: None)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):  # not the folder, after the renaming
+                os.truncate(descriptor, 1000)
+            raise Killed
+
+    patch.setattr(os, "fsync", dying)
+
+
+@pytest.mark.parametrize("boundary", [2, TRAIN_BATCHES, TRAIN_BATCHES + 1, TRAIN_BATCHES + 2])
+def test_a_state_holds_what_is_pending_and_nothing_else(flags, tmp_path, boundary):
+    run = [*flags, "--project", str(tmp_path)]
+    with pytest.raises(Suspended):
+        start(run, StopAt(boundary))
+    (path,) = (tmp_path / "exp" / "weights").glob("state-*")
+    state = load_checkpoint(path)
+    assert state.header.epoch == 0
+    assert state.header.batch_number == min(boundary, TRAIN_BATCHES)
+    pending = state.header.batch_number - 1 - state.header.last_update
+    assert bool(state.gradients) == bool(pending)
+    # A validation batch counts once its detections are there, which the next one waits for.
+    images = len(state.evaluation.get("images", ()))
+    assert images == (4 if boundary == TRAIN_BATCHES + 2 else 0)
+
+
+def test_restoring_a_state_gives_that_state(flags, tmp_path, monkeypatch):
+    run = [*flags, "--project", str(tmp_path)]
+    with pytest.raises(Suspended):
+        start(run, StopAt(5))
+    (path,) = (tmp_path / "exp" / "weights").glob("state-*")
+    seen = []
+    monkeypatch.setattr(train, "train", lambda run, state, *loaders: seen.append((run, state)))
+    monkeypatch.setattr(train, "conclude_run", lambda *arguments: None)
+    start([*run, "--resume"])
+    again, stored = capture(*seen[0]), load_checkpoint(path)
+    assert stored.gradients
+    assert timeless(again.header) == timeless(stored.header)
+    for section in SECTIONS:
+        for name, array in getattr(stored, section).items():
+            np.testing.assert_array_equal(getattr(again, section)[name], array)
+
+
+def test_a_damaged_newest_state_is_passed_over_with_a_line(flags, whole, tmp_path, caplog):
+    run = [*flags, "--project", str(tmp_path)]
+    with pytest.raises(Suspended):
+        start([*run, "--save-steps", "3"], StopAt(4))
+    newest, older = StateFiles(tmp_path / "exp", 2).newest_first()
+    content = bytearray(newest.read_bytes())
+    content[-100] ^= 1
+    newest.write_bytes(content)  # also `last`, which is the same file
+    start([*run, "--resume"])
+    assert f"{newest}: damaged: its content does not fit its checksum" in caplog.text
+    assert "trying the state before it" in caplog.text
+    assert_equal_runs(tmp_path / "exp", whole)
+
+
+@pytest.mark.parametrize("failure", ["fsync", "replace"])
+def test_a_state_that_cannot_be_written_ends_the_run_and_the_last_one_stays(
+    flags, whole, tmp_path, monkeypatch, failure
+):
+    run = [*flags, "--project", str(tmp_path)]
+    with pytest.raises(Suspended):
+        start(run, StopAt(3))
+    weights = tmp_path / "exp" / "weights"
+    before = {path.name: path.read_bytes() for path in weights.iterdir()}
+    with monkeypatch.context() as patch:
+
+        def refuse(*arguments):
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(os, failure, refuse)
+        with pytest.raises((UserError, OSError), match="No space left"):
+            start([*run, "--resume"], StopAt(2))
+    assert {path.name: path.read_bytes() for path in weights.iterdir()} == before
+    start([*run, "--resume"])
+    assert_equal_runs(tmp_path / "exp", whole)
+
+
+def test_a_run_killed_after_its_last_state_is_concluded_by_a_resumption(
+    flags, whole, tmp_path, monkeypatch
+):
+    run = [*flags, "--project", str(tmp_path)]
+
+    def die(*arguments):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "conclude_run", die)
+        with pytest.raises(Killed):
+            start(run)
+    start([*run, "--resume"])
+    assert_equal_runs(tmp_path / "exp", whole)
+
+
+def test_another_number_of_images_or_another_label_is_refused(flags, tmp_path, monkeypatch):
+    run = [*flags, "--project", str(tmp_path)]
+    with pytest.raises(Suspended):
+        start(run, StopAt(1))
+    load_split = train.load_split
+    monkeypatch.setattr(train, "load_split", lambda *arguments: load_split(*arguments)[1:])
+    with pytest.raises(UserError, match="11 images now, 12 then"):
+        start([*run, "--resume"])
+    monkeypatch.setattr(train, "load_split", lambda *arguments: relabelled(load_split(*arguments)))
+    with pytest.raises(UserError, match="images or labels"):
+        start([*run, "--resume"])
+
+
+def relabelled(samples):
+    first = dataclasses.replace(samples[0], class_index=samples[0].class_index + 1)
+    return [first, *samples[1:]]

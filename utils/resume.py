@@ -1,0 +1,206 @@
+"""Where a run goes on: the state that --resume means, and the settings that hold for the rest.
+
+Before: the flags, and the states that `utils/state_files.py` keeps. After: `models/run_state.py`
+restores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from utils.atomic import remove_unfinished
+from utils.checkpoint import Checkpoint, load_checkpoint
+from utils.config import (
+    AUTO,
+    NEWEST,
+    PROCESS_SETTINGS,
+    Hyperparameters,
+    TrainConfig,
+    as_document,
+    read_hyperparameters,
+)
+from utils.data.labels import Sample
+from utils.errors import UserError
+from utils.state_files import StateFiles
+
+# Settings that may change in the middle of a run. `data` may move: `require_equal_data` looks at
+# what is in it.
+FREE = PROCESS_SETTINGS | {
+    "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
+    "save_steps",
+}  # fmt: skip
+
+log = logging.getLogger("train")
+
+
+class ResumePoint(NamedTuple):
+    """A run and the state from which it goes on."""
+
+    folder: Path
+    path: Path  # of the state
+    checkpoint: Checkpoint
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to do; work.json is the last file that a run writes."""
+        header = self.checkpoint.header
+        return header.epoch >= header.settings["epochs"] and (self.folder / "work.json").exists()
+
+
+def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
+    """The state that --resume asks for; None for a new run.
+
+    Args:
+        config: the flags' values by name.
+
+    Raises:
+        UserError: nothing to resume, save for --resume auto; only damaged states.
+    """
+    asked = config["resume"]
+    if not asked:
+        return None
+    if asked in (NEWEST, AUTO):
+        folder = newest_run(config["project"], config["name"])
+        if folder is None:
+            text = f"no run with a state in {config['project']} named {config['name']}"
+            if asked == AUTO:
+                log.info("--resume auto: %s; starting anew", text)
+                return None
+            raise UserError(f"--resume: {text}; give its folder, or leave --resume out")
+        point = read_newest(folder)
+    elif Path(asked).is_dir():
+        point = read_newest(Path(asked))
+    else:
+        path = Path(asked)
+        point = ResumePoint(path.parent.parent, path, load_state(path))
+    if point.is_finished and asked != AUTO:
+        raise UserError(f"--resume: {point.folder} is finished, nothing is left to resume")
+    return point
+
+
+def newest_run(project: Path, name: str) -> Path | None:
+    """The run of this name, or name2, name3, ..., whose last state is the latest."""
+    found = []
+    for folder in project.glob("*"):
+        suffix = folder.name.removeprefix(name)
+        if folder.name.startswith(name) and (not suffix or suffix.isdecimal()):
+            times = [path.stat().st_mtime_ns for path in _states(folder)]
+            found += [(max(times), folder)] if times else []
+    return max(found)[1] if found else None
+
+
+def read_newest(folder: Path) -> ResumePoint:
+    """The newest whole state of a run, with a line for each newer one that is damaged."""
+    paths = _states(folder)
+    for path in paths:
+        try:
+            return ResumePoint(folder, path, load_state(path))
+        except UserError as error:
+            log.warning("%s; trying the state before it", error)
+    if paths:
+        raise UserError(f"--resume {folder}: none of its {len(paths)} states can be used")
+    raise UserError(f"--resume {folder}: no states in its folder weights")
+
+
+def load_state(path: Path) -> Checkpoint:
+    """A state of a run; UserError for a damaged one and for weights without their run."""
+    try:
+        checkpoint = load_checkpoint(path)
+    except UserError as error:
+        raise UserError(str(error).replace("--weights", "--resume", 1)) from error
+    if not checkpoint.header.progress:
+        raise UserError(
+            f"--resume {path}: it holds no state of a run, as it was written by an earlier "
+            "version or by the convert command; --weights starts a new run from it"
+        )
+    return checkpoint
+
+
+def resumed_config(
+    values: Mapping[str, Any], given: Mapping[str, Any], checkpoint: Checkpoint
+) -> tuple[TrainConfig, Hyperparameters]:
+    """The run's own settings, with what the command line may change of them.
+
+    Args:
+        values: of all flags, by name.
+        given: of those that the command line has.
+
+    Raises:
+        UserError: flags that would change what the run computes, all listed.
+    """
+    header = checkpoint.header
+    hyp = Hyperparameters(**header.hyperparameters)
+    problems = list(_changes(given, header.settings, hyp))
+    if problems:
+        raise UserError(
+            f"--resume goes on with the run's own settings, but {'; '.join(problems)}; leave "
+            "these flags out, or start a new run from its weights"
+        )
+    settings = {**header.settings, "freeze": tuple(header.settings["freeze"])}
+    settings |= {name: Path(settings[name]) for name in ("hyp", "project")}
+    free = {name: value for name, value in given.items() if name in FREE}
+    return TrainConfig(**{**values, **settings, **free}), hyp
+
+
+def _changes(
+    given: Mapping[str, Any], settings: Mapping[str, Any], hyp: Hyperparameters
+) -> Iterator[str]:
+    for name, value in given.items():
+        stored = settings.get(name)
+        if name == "hyp":
+            asked = as_document(read_hyperparameters(value))
+            unlike = [key for key, number in as_document(hyp).items() if number != asked[key]]
+            if unlike:
+                yield f"--hyp {value} has another {', '.join(unlike)}"
+        elif name not in FREE and _plain(value) != _plain(stored):
+            yield f"{name} is {_plain(value)}, in the run {_plain(stored)}"
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def begin_in(folder: Path, keep: int, point: ResumePoint | None) -> None:
+    """Put in order what the folder of a run that begins or goes on holds from before."""
+    states = StateFiles(folder, keep)
+    remove_unfinished(states.folder)
+    (folder / "work.json").unlink(missing_ok=True)
+    if point is None:
+        states.remove_all()
+    else:  # a run that was killed may have had no time for it
+        states.give_names(point.path, point.checkpoint.header.progress["is_best"])
+
+
+def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Number and digest of samples: names, sizes and labels in their order, not where they lie."""
+    digest = hashlib.sha256()
+    for sample in samples:
+        digest.update(f"{sample.image_path.name} {sample.height} {sample.width}\n".encode())
+        digest.update(sample.class_index.tobytes() + sample.boxes_cxcywh_norm.tobytes())
+    return {"images": len(samples), "sha256": digest.hexdigest()}
+
+
+def require_equal_data(
+    checkpoint: Checkpoint, class_names: Sequence[str], data: Mapping[str, Any]
+) -> None:
+    """UserError unless classes, images and labels are those on which the run began."""
+    if tuple(class_names) != checkpoint.header.class_names:
+        raise UserError("--resume: --data has other classes than the run began with")
+    for split, stored in checkpoint.header.progress["data"].items():
+        if data[split] != stored:
+            raise UserError(
+                f"--resume: the {split} images or labels of --data are not those that the run "
+                f"began with ({data[split]['images']} images now, {stored['images']} then); "
+                "restore them, or start a new run from its weights"
+            )
+
+
+def _states(folder: Path) -> list[Path]:
+    """The newest state first; the last weights count where there is no state."""
+    states = StateFiles(folder, keep=1).newest_first()
+    last = folder / "weights" / "last.safetensors"
+    return states or ([last] if last.exists() else [])

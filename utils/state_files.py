@@ -1,0 +1,92 @@
+"""The states of a run on disk: the last few, and the names last and best for two of them.
+
+Before: `models/run_state.py` captures a state. After: `utils/resume.py` finds the newest whole one.
+A state appears whole under its name or not at all, and the one before goes only afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from utils.checkpoint import Checkpoint, save_checkpoint
+from utils.errors import UserError
+
+PATTERN = "state-*.safetensors"
+
+
+class StateFiles:
+    """The folder `weights` of a run, in which the newest `keep` states stay."""
+
+    def __init__(self, run_folder: Path, keep: int) -> None:
+        self.folder = run_folder / "weights"
+        self._keep = keep
+
+    def newest_first(self) -> list[Path]:
+        """The states, by the number of the batch before which each was taken."""
+        return sorted(self.folder.glob(PATTERN), key=_number, reverse=True)
+
+    def save(self, checkpoint: Checkpoint, is_best: bool) -> Path:
+        """Write a state; it becomes `last` and, where it is, `best`.
+
+        Raises:
+            UserError: it cannot be written, on a full disk for instance; the states before it
+                are as they were.
+        """
+        number = checkpoint.header.batch_number
+        path = self.folder / f"state-{number:08d}.safetensors"
+        try:
+            self.folder.mkdir(exist_ok=True)
+            save_checkpoint(path, checkpoint)
+            self.give_names(path, is_best)
+            self._remove_others(number)
+        except OSError as error:
+            kept = next(iter(self.newest_first()), None)
+            remedy = f"; make room or give permission, then --resume {self.folder.parent}"
+            raise UserError(
+                f"{self.folder}: the state after {number} batches could not be written "
+                f"({error.strerror}); "
+                + (f"{kept.name} is whole{remedy}" if kept else "there is no earlier one")
+            ) from error
+        return path
+
+    def give_names(self, path: Path, is_best: bool) -> None:
+        """Make a state `last` and, where it is, `best`."""
+        for name in ("last", "best") if is_best else ("last",):
+            _give_name(path, self.folder / f"{name}.safetensors")
+
+    def remove_all(self) -> None:
+        """Forget the states of an earlier run in this folder; its last and best stay."""
+        for path in self.newest_first():
+            path.unlink(missing_ok=True)
+
+    def _remove_others(self, number: int) -> None:
+        """Those too old, and those of a future that a run which went back has left."""
+        states = self.newest_first()
+        left = [path for path in states if _number(path) > number]
+        for path in [*left, *states[len(left) :][self._keep :]]:
+            path.unlink(missing_ok=True)
+
+
+def _number(path: Path) -> int:
+    digits = path.stem.removeprefix("state-")
+    return int(digits) if digits.isdecimal() else -1
+
+
+def _give_name(path: Path, name: Path) -> None:
+    """Make a second name of a file, in one step; a copy where a folder has no hard links."""
+    temporary = name.with_name(f".{name.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        try:
+            os.link(path, temporary)
+        except OSError:
+            shutil.copyfile(path, temporary)
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+        os.replace(temporary, name)
+    finally:
+        temporary.unlink(
+            missing_ok=True
+        )  # renaming onto another name of the same file does nothing

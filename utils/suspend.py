@@ -1,0 +1,89 @@
+"""What asks a run to stop and keep its state: signals, a file, the time that it was given.
+
+Before: `train.py::main` listens. After: between two batches the run asks `cause`, saves its state
+and raises `Suspended`, with which `utils/command.py` ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+FILE_VARIABLE = "DUET_SUSPEND_FILE"  # a further file, set by a launcher
+
+
+class Suspended(Exception):
+    """The run has saved its state and ends; its text says why, and how to go on."""
+
+
+class StopRequests:
+    """Collects the requests to stop.
+
+    Attributes:
+        cause: what asked, in words; "" until something has.
+
+    Args:
+        files: any of them asks by being there.
+        minutes: after which to stop, from now on; None for no limit.
+        agree: whether any rank has a request, from whether this one has; called by all ranks at
+            the same moments.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path] = (),
+        minutes: float | None = None,
+        agree: Callable[[bool], bool] = bool,
+    ) -> None:
+        self.agree = agree
+        self.cause = ""
+        self._files = files
+        self._minutes = minutes
+        self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
+        self._signal = ""
+
+    def asked(self) -> bool:
+        """Whether any rank has been asked to stop; all ranks ask at the same moments."""
+        found = self._own_cause()
+        if not self.agree(found is not None):
+            return False
+        self.cause = found or "another rank was asked to"
+        return True
+
+    def _own_cause(self) -> str | None:
+        if self._signal:
+            return self._signal
+        for path in self._files:
+            if path.exists():
+                return f"{path} is there; remove it before going on"
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            return f"--time-limit {self._minutes:g} minutes"
+        return None
+
+    def take_signals(self) -> None:
+        """Answer the signals from now on; again after an import that installs its own answers."""
+        for number in SIGNALS:
+            signal.signal(number, self._notice)
+
+    def _notice(self, number: int, frame: FrameType | None) -> None:
+        self._signal = signal.Signals(number).name
+
+
+@contextmanager
+def listening(suspend_file: str, minutes: float | None) -> Iterator[StopRequests]:
+    """The requests to this process while the block runs; afterwards signals act as before."""
+    names = (suspend_file, os.environ.get(FILE_VARIABLE, ""))
+    requests = StopRequests([Path(name) for name in names if name], minutes)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    requests.take_signals()
+    try:
+        yield requests
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
