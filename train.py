@@ -215,6 +215,13 @@ def validate(
     run: Run, state: TrainState, loader: ValLoader, samples: Sequence[Sample]
 ) -> Validation:
     """The validation of the average, or the rest of it."""
+    cause = None
+
+    def should_stop() -> bool:
+        nonlocal cause
+        cause = run.stop.cause()
+        return cause is not None
+
     try:
         with state.timer("validation"):
             state.ema.agree()
@@ -228,11 +235,11 @@ def validate(
                 channels_last=state.execution.channels_last,
                 all_gather=dist.all_gather,
                 progress=state.evaluation,
-                should_stop=run.stop.asked,
+                should_stop=should_stop,
             )
     except EvaluationSuspended as stopped:
         state.evaluation = stopped.progress
-        raise suspended(run, state) from None
+        raise suspended(run, state, cause) from None
 
 
 def end_epoch(run: Run, state: TrainState, validation: Validation) -> None:
@@ -248,17 +255,18 @@ def end_epoch(run: Run, state: TrainState, validation: Validation) -> None:
 
 def between_batches(run: Run, state: TrainState) -> None:
     """The one place between two training steps at which a run may stop or save."""
-    if run.stop.asked():
-        raise suspended(run, state)
+    cause = run.stop.cause()
+    if cause is not None:
+        raise suspended(run, state, cause)
     if run.config.save_steps and state.batch_number % run.config.save_steps == 0:
         save_state(run, state)
 
 
-def suspended(run: Run, state: TrainState) -> Suspended:
+def suspended(run: Run, state: TrainState, cause: str | None) -> Suspended:
     """Save the state of a run that was asked to stop; what then ends it."""
     path = save_state(run, state)
     return Suspended(
-        f"suspended after {state.batch_number} batches: {run.stop.cause}; state in {path}; go on "
+        f"suspended after {state.batch_number} batches: {cause}; state in {path}; go on "
         f"with --resume {run.folder}"
     )
 

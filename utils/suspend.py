@@ -25,9 +25,6 @@ class Suspended(Exception):
 class StopRequests:
     """Collects the requests to stop.
 
-    Attributes:
-        cause: what asked, in words; "" until something has.
-
     Args:
         files: any of them asks by being there.
         minutes: after which to stop, from now on; None for no limit.
@@ -42,19 +39,17 @@ class StopRequests:
         agree: Callable[[bool], bool] = bool,
     ) -> None:
         self.agree = agree
-        self.cause = ""
         self._files = files
         self._minutes = minutes
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self._signal = ""
 
-    def asked(self) -> bool:
-        """Whether any rank has been asked to stop; all ranks ask at the same moments."""
+    def cause(self) -> str | None:
+        """What asks for a stop, in words; None when no rank has been asked."""
         found = self._own_cause()
-        if not self.agree(found is not None):
-            return False
-        self.cause = found or "another rank was asked to"
-        return True
+        if self.agree(found is not None):
+            return found or "another rank was asked to"
+        return None
 
     def _own_cause(self) -> str | None:
         if self._signal:
