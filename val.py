@@ -18,11 +18,12 @@ import numpy as np
 import backend
 from backend import autograd, ops
 from backend.contract import Tensor
+from backend.processes import processes
 from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
 from utils.checkpoint import Checkpoint, load_weights, model_document
 from utils.coco_json import CocoResults
 from utils.command import run_command
-from utils.config import ValConfig, parse_val_flags
+from utils.config import RunConfig, ValConfig, parse_val_flags
 from utils.data.coco_annotations import read_coco_annotations
 from utils.data.labels import Sample
 from utils.data.loader import Batch, Targets, ValLoader
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from models.heads.anchor.loss import DetectionLoss
 
 DEFAULT_SUPPRESSION = SuppressionSettings()
+WAIT_SECONDS = 600.0  # for another rank
 
 log = logging.getLogger("val")
 
@@ -61,8 +63,9 @@ class Validation(NamedTuple):
 
 def main() -> None:
     config = parse_val_flags()
+    share, all_gather = join_ranks(config)
     dataset = load_dataset(config.data, splits=(config.task,))
-    samples = load_split(dataset, config.task)
+    samples = load_split(dataset, config.task, share, all_gather)
     samples = only_classes(samples, config.classes, len(dataset.class_names))
     checkpoint = load_weights(config.weights)
     backend.use(config.backend)
@@ -73,7 +76,7 @@ def main() -> None:
             f"--data {config.data} has {len(dataset.class_names)} classes, "
             f"--weights {config.weights} {model.spec.num_classes}; they must be equal"
         )
-    if dataset.class_names != checkpoint.header.class_names:
+    if share.rank == 0 and dataset.class_names != checkpoint.header.class_names:
         trained = ", ".join(checkpoint.header.class_names)
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
@@ -94,6 +97,7 @@ def main() -> None:
         loader_workers(config.workers),
         model.stride,
         rectangular=not config.square,
+        share=share,
     ) as loader:
         validation = evaluate(
             model,
@@ -104,11 +108,28 @@ def main() -> None:
             suppression_settings(config),
             sinks=sinks,
             objects=objects,
+            all_gather=all_gather,
         )
-    print(metrics_table(validation.result))
-    if config.legacy_metric:
-        print(legacy_table(legacy.result()))
-    write_results(config, validation.result, coco_results)
+    if share.rank == 0:
+        print(metrics_table(validation.result))
+        if config.legacy_metric:
+            print(legacy_table(legacy.result()))
+        write_results(config, validation.result, coco_results)
+    all_gather(np.zeros(0, np.int64))  # none leaves before everything is written
+    backend.dist.stop()
+
+
+def join_ranks(config: RunConfig) -> tuple[Share, AllGather]:
+    """This process's share of the work, and the way to the other ranks; alone without a launcher.
+
+    Of several processes each imports the framework here, before any work is shared.
+    """
+    place = processes()
+    if place.world_size == 1:
+        return WHOLE, gather_alone
+    backend.use(config.backend)
+    backend.dist.start(backend.device.resolve(config.device), WAIT_SECONDS)
+    return Share(place.rank, place.world_size), backend.dist.all_gather
 
 
 def evaluate(

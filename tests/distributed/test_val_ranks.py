@@ -1,0 +1,78 @@
+"""val.py under the backends' own launchers finds and writes what it does alone."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import val
+from backend import nn
+from models.detector import Detector
+from models.graph import read_model_yaml
+from tests.distributed.ranks import run_ranks
+from tests.distributed.val_worker import digest_training
+from tests.small import write_small_dataset, write_small_model
+from utils.checkpoint import Checkpoint, Header, save_checkpoint
+from utils.data.share import WHOLE, gather_alone
+from utils.data.sources import load_dataset
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Weights and a dataset, of which one image is broken."""
+    folder = tmp_path_factory.mktemp("inputs")
+    dataset = load_dataset(write_small_dataset(folder))
+    model = Detector(read_model_yaml(write_small_model(folder), len(dataset.class_names)))
+    model.initialize(seed=0)
+    header = Header(
+        model=model.spec.document, class_names=dataset.class_names, epoch=1, batch_number=1,
+        last_update=0, ema_updates=1, best_fitness=0.0, hyperparameters={}, settings={},
+        backend="torch",
+    )  # fmt: skip
+    arrays = nn.state_arrays(model)
+    save_checkpoint(folder / "weights.safetensors", Checkpoint(header, arrays, arrays, {}))
+    (folder / "shapes/images/val/zzz.jpg").write_bytes(b"no picture")
+    return folder
+
+
+def flags(folder, name):
+    command = ("--weights", folder / "weights.safetensors", "--img", 64, "--conf", 0.0001)
+    command += ("--data", folder / "shapes/shapes.yaml", "--batch", 5, "--workers", 1)
+    command += ("--device", "cpu", "--project", folder, "--name", name, "--save-json")
+    return [*map(str, command), "--legacy-metric"]
+
+
+def predictions(folder, name):
+    rows = json.loads((folder / name / "predictions.json").read_text())
+    keys = [(row["image_id"], row["category_id"]) for row in rows]
+    return keys, [row["score"] for row in rows], np.array([row["bbox"] for row in rows])
+
+
+def test_two_ranks_print_and_write_what_one_process_does(folder, monkeypatch, capsys, caplog):
+    monkeypatch.setattr("sys.argv", ["val.py", *flags(folder, "alone")])
+    val.main()
+    alone = capsys.readouterr().out
+    done = run_ranks(2, "-m", "tests.distributed.val_worker", str(folder), *flags(folder, "ranks"))
+    assert done.returncode == 0, done.stderr
+
+    table = [line for line in alone.splitlines() if "results in" not in line]
+    printed = done.stdout.splitlines()
+    # Figures have three digits: rounding of the network's sums does not show.
+    assert [line for line in printed if line in table] == table
+    assert sum("zzz.jpg: left out" in line for line in printed) == 1
+    assert sum("results in" in line for line in printed) == 1
+    assert [path.name for path in folder.glob("ranks*") if path.is_dir()] == ["ranks"]
+
+    expected, found = predictions(folder, "alone"), predictions(folder, "ranks")
+    assert len(expected[0]) > 6 and found[0] == expected[0]
+    # Batches of five are computed as three and two: float32 sums of a network in another order.
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
+    np.testing.assert_allclose(found[2], expected[2], atol=64e-4)
+
+    samples = val.load_split(load_dataset(folder / "shapes/shapes.yaml"), "val")
+    batches = digest_training(samples, WHOLE, gather_alone, cache="")
+    for rank in range(2):
+        assert (folder / f"rank{rank}.txt").read_text().split() == batches
+    assert sum("training images in memory" in line for line in printed) == 1

@@ -1,0 +1,52 @@
+"""val.py as one of several ranks; before it validates, training batches come from a shared cache.
+
+`python -m tests.distributed.val_worker FOLDER, and the flags of val.py` under a launcher.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import val
+from backend.processes import processes
+from tests.unit.batch_digest import EVERYTHING
+from utils.command import run_command
+from utils.data.loader import TrainLoader
+from utils.data.share import Share
+
+
+def digest_training(samples: Any, share: Share, all_gather: Any, cache: str) -> list[str]:
+    """The images of every batch of two epochs, of all ranks together."""
+    digests = []
+    with TrainLoader(
+        samples, 64, 3, EVERYTHING, 0, 1, cache, share=share, all_gather=all_gather
+    ) as loader:
+        for epoch in range(2):
+            for batch in loader.epoch(epoch):
+                images = np.concatenate(all_gather(batch.images))
+                digests.append(hashlib.sha256(images.tobytes()).hexdigest())
+    return digests
+
+
+def main() -> None:
+    folder = Path(sys.argv.pop(1))
+    evaluate = val.evaluate
+
+    def train_first(model: Any, loader: Any, samples: Any, *others: Any, **options: Any) -> Any:
+        digests = digest_training(samples, loader.share, options["all_gather"], "ram")
+        (folder / f"rank{processes().rank}.txt").write_text("\n".join(digests))
+        return evaluate(model, loader, samples, *others, **options)
+
+    val.evaluate = train_first
+    val.main()
+
+
+if __name__ == "__main__":
+    assert os.environ["YOLO_BACKEND"]
+    run_command(main)
