@@ -25,7 +25,8 @@ class FoundImage(NamedTuple):
 class EvaluationProgress(NamedTuple):
     """All that is known after the first batches of a validation, N of them, over all ranks.
 
-    Arrays alone: `_asdict` names them, and the fields in any other order make it again.
+    All fields are arrays, so that `_asdict` is what to save and `EvaluationProgress(**saved)` what
+    to go on with, on any number of ranks, with batches of the same size.
     """
 
     losses: np.ndarray  # (N, 3) float64: box, objectness, classification; zeros without a loss

@@ -10,7 +10,7 @@ import pytest
 
 from backend.processes import Processes
 from tests.environments import ROOT
-from tests.ranks import run_ranks
+from tests.rank_threads import run_rank_threads
 from utils.data import image_cache
 from utils.data.image_cache import create_cache, free_memory
 from utils.data.image_files import DatasetError
@@ -164,7 +164,7 @@ def test_the_ranks_of_each_machine_have_one_cache(kind, caplog):
         place = Processes(share.rank, local_ranks[share.rank], share.world_size)
         return create_cache(kind, SIZES, 0.5, "training", place, all_gather)
 
-    caches = run_ranks(5, make)
+    caches = run_rank_threads(5, make)
     assert len(caplog.records) == 2
     caches[2].get(0, lambda: image(0))
     for cache in caches[:3]:
@@ -182,7 +182,7 @@ def test_the_limit_is_taken_once_by_the_first_of_a_machine(monkeypatch):
         cache = create_cache("ram", SIZES, 0.5, "training", place, all_gather)
         return [cache.holds(number) for number in range(3)]
 
-    assert run_ranks(3, make_and_ask) == [[True, True, False]] * 3
+    assert run_rank_threads(3, make_and_ask) == [[True, True, False]] * 3
 
 
 # Rank and what the first told, if this is not the first. Prints what it tells and what it sees.

@@ -10,7 +10,7 @@ import val
 from backend import ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from tests.ranks import run_ranks
+from tests.rank_threads import run_rank_threads
 from tests.small import write_small_model
 from utils.data.labels import Sample
 from utils.data.loader import ValLoader
@@ -132,7 +132,7 @@ def test_all_ranks_return_what_a_single_process_returns(samples, world_size):
     def work(share, all_gather):
         return evaluate(samples, share, all_gather, loss=CountedLoss())
 
-    ranks = run_ranks(world_size, work)
+    ranks = run_rank_threads(world_size, work)
     for validation, _ in ranks:
         assert_same_figures(validation, expected)
     assert_same_images(ranks[0][1], images)
@@ -147,9 +147,9 @@ def test_a_rank_without_an_image_computes_only_for_the_loss(samples):
         return alone.calls, with_loss.calls, loss.calls
 
     everything = (NUM_BATCHES, NUM_BATCHES, NUM_BATCHES)
-    assert run_ranks(2, work) == [everything, (NUM_BATCHES - 1, *everything[1:])]
+    assert run_rank_threads(2, work) == [everything, (NUM_BATCHES - 1, *everything[1:])]
     # With as many ranks as a batch has images twice over, some have none from the first batch on.
-    assert {calls[0] for calls in run_ranks(6, work)} == {0, NUM_BATCHES - 1, NUM_BATCHES}
+    assert {calls[0] for calls in run_rank_threads(6, work)} == {0, NUM_BATCHES - 1, NUM_BATCHES}
 
 
 def suspended_after(samples, number, share, all_gather):
@@ -169,7 +169,9 @@ def suspended_after(samples, number, share, all_gather):
 @pytest.mark.parametrize(("first_ranks", "then_ranks"), [(1, 1), (1, 2), (2, 1), (3, 2)])
 def test_a_suspended_validation_goes_on_to_the_same_end(samples, number, first_ranks, then_ranks):
     expected, images = evaluate(samples, loss=CountedLoss())
-    progresses = run_ranks(first_ranks, lambda *place: suspended_after(samples, number, *place))
+    progresses = run_rank_threads(
+        first_ranks, lambda *place: suspended_after(samples, number, *place)
+    )
     saved = [dict(progress._asdict()) for progress in progresses]
     for arrays in saved:
         for name, array in arrays.items():
@@ -183,7 +185,7 @@ def test_a_suspended_validation_goes_on_to_the_same_end(samples, number, first_r
         assert model.calls == loss.calls == NUM_BATCHES - number
         return result
 
-    ranks = run_ranks(then_ranks, go_on)
+    ranks = run_rank_threads(then_ranks, go_on)
     for validation, _ in ranks:
         assert_same_figures(validation, expected)
     assert_same_images(ranks[0][1], images)
@@ -221,7 +223,7 @@ def test_a_real_detector_finds_the_same_but_for_rounding(samples, tmp_path):
     def work(share, all_gather):
         return evaluate(samples, share, all_gather, model)[1]
 
-    found = run_ranks(2, work)[0]
+    found = run_rank_threads(2, work)[0]
     assert [image[0] for image in found] == [image[0] for image in expected]
     for mine, theirs in zip(found, expected, strict=True):
         assert len(theirs[2]) > 0

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.ranks import RankFailures, run_ranks
+from tests.rank_threads import RankFailures, run_rank_threads
 from utils.data import labels
 from utils.data.errors import DatasetError
 from utils.data.image_files import list_images
@@ -53,7 +53,7 @@ def test_every_rank_has_the_report_of_a_single_process(images, world_size):
     def scan(share, all_gather):
         return scan_shared(images, 3, share, all_gather)
 
-    for report in run_ranks(world_size, scan):
+    for report in run_rank_threads(world_size, scan):
         assert_same_report(report, expected)
 
 
@@ -65,7 +65,7 @@ def test_each_image_is_read_by_one_rank_alone(images, monkeypatch):
         return read_image_size(path)
 
     monkeypatch.setattr(labels, "read_image_size", counting)
-    run_ranks(3, lambda share, all_gather: scan_shared(images, 3, share, all_gather))
+    run_rank_threads(3, lambda share, all_gather: scan_shared(images, 3, share, all_gather))
     assert sorted(read) == sorted(images)
 
 
@@ -83,7 +83,7 @@ def test_what_a_single_process_refuses_all_ranks_refuse_alike(images, chosen):
     with pytest.raises(DatasetError) as single:
         scan_samples(few, 3)
     with pytest.raises(RankFailures) as caught:
-        run_ranks(2, lambda share, all_gather: scan_shared(few, 3, share, all_gather))
+        run_rank_threads(2, lambda share, all_gather: scan_shared(few, 3, share, all_gather))
     assert [str(error) for error in caught.value.errors] == [str(single.value)] * 2
 
 
@@ -93,7 +93,7 @@ def test_ranks_with_different_images_are_an_error(images, other):
         return scan_shared(images[other] if share.rank else images, 3, share, all_gather)
 
     with pytest.raises(RankFailures) as caught:
-        run_ranks(2, scan)
+        run_rank_threads(2, scan)
     for error in caught.value.errors:
         assert isinstance(error, DatasetError)
         assert "processes found different images" in str(error)

@@ -63,7 +63,7 @@ class _Meeting:
             self._changed.notify_all()
 
 
-def run_ranks(world_size: int, work: Callable[[Share, AllGather], Any]) -> list[Any]:
+def run_rank_threads(world_size: int, work: Callable[[Share, AllGather], Any]) -> list[Any]:
     """The results of all ranks; RankFailures when any of them raised."""
     meeting = _Meeting(world_size)
 
