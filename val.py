@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +23,7 @@ from utils.checkpoint import Checkpoint, load_weights, model_document
 from utils.coco_json import CocoResults
 from utils.command import run_command
 from utils.config import RunConfig, ValConfig, parse_val_flags
+from utils.cores import core_share
 from utils.data.coco_annotations import read_coco_annotations
 from utils.data.labels import Sample
 from utils.data.loader import Batch, Targets, ValLoader
@@ -321,8 +321,8 @@ def load_detector(checkpoint: Checkpoint, device: str) -> Detector:
 
 
 def loader_workers(asked: int) -> int:
-    """Loader processes: as many as asked for, at most one for each core that may be used."""
-    return min(asked, len(os.sched_getaffinity(0)))
+    """Loader processes: as many as asked for, at most one for each core of this rank's share."""
+    return min(asked, core_share())
 
 
 def write_results(config: ValConfig, result: EvaluationResult, coco_results: CocoResults) -> None:

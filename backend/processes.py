@@ -28,3 +28,12 @@ def processes() -> Processes:
     if not all(os.environ.get(name, "").isdecimal() for name in names):
         return Processes()
     return Processes(*(int(os.environ[name]) for name in names))
+
+
+def local_world_size() -> int:
+    """How many of the processes run on this machine.
+
+    OneFlow's launcher does not say: all of them then, which is right for one machine.
+    """
+    size = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return int(size) if size.isdecimal() and int(size) else processes().world_size

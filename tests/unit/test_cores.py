@@ -1,0 +1,37 @@
+"""The cores of a machine are shared by its ranks, and so are loader workers."""
+
+import os
+
+import pytest
+
+from utils.cores import core_share
+from val import loader_workers
+
+
+@pytest.mark.parametrize(
+    ("own", "launchers", "ranks", "share"),
+    [
+        (16, 16, 1, 16),
+        (16, 16, 4, 4),  # not bound
+        (8, 16, 4, 4),  # bound to one of two nodes
+        (2, 16, 4, 2),  # bound to less than its share
+        (2, 2, 4, 1),
+    ],
+)
+def test_a_rank_has_its_share_of_the_launchers_cores(monkeypatch, own, launchers, ranks, share):
+    of_process = {0: own, os.getppid(): launchers}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(of_process[process])))
+    for name, value in (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", ranks)):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
+    assert core_share() == share
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")  # as OneFlow's launcher leaves it
+    assert core_share() == share
+
+
+def test_only_the_ranks_of_this_machine_share_its_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
+    for name, value in (("RANK", 9), ("LOCAL_RANK", 1), ("WORLD_SIZE", 16)):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert (core_share(), loader_workers(8), loader_workers(0)) == (2, 2, 0)
