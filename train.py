@@ -37,6 +37,7 @@ from utils.evaluation_progress import NOTHING_DONE, EvaluationSuspended
 from utils.host_memory import keep_freed_memory
 from utils.images import images_to_tensor
 from utils.metrics import EvaluationResult
+from utils.numa.binding import bind_numa
 from utils.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
 from utils.report import (
     Results,
@@ -93,6 +94,8 @@ class Run:
 
 def main() -> None:
     values, given = read_train_flags()
+    if values["bind_numa"]:
+        log.info(bind_numa(values["device"]))
     with listening(values["suspend_file"], values["time_limit"]) as stop:
         point = find_resume_point(values)
         if point is None:

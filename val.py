@@ -42,6 +42,7 @@ from utils.images import images_to_tensor
 from utils.legacy_metric import LegacyEvaluator
 from utils.metrics import DetectionEvaluator, DetectionSink, EvaluationResult, GroundTruth
 from utils.nms import SuppressionSettings, non_max_suppression
+from utils.numa.binding import bind_numa
 from utils.report import create_run_folder, legacy_table, metrics_table, progress_bar
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Validation(NamedTuple):
 
 def main() -> None:
     config = parse_val_flags()
+    if config.bind_numa:
+        log.info(bind_numa(config.device))
     share, all_gather = join_ranks(config)
     dataset = load_dataset(config.data, splits=(config.task,))
     samples = load_split(dataset, config.task, share, all_gather)

@@ -43,6 +43,8 @@ def add_common_flags(parser: argparse.ArgumentParser, batch_size: int, project: 
     add("--workers", type=int, default=8, metavar="N", help="loader processes, at most the cores")
     add("--project", type=Path, default=Path(project), metavar="P", help="folder of the runs")
     add("--name", default="exp", metavar="N", help="folder of this run inside the project")
+    add("--bind-numa", action="store_true",
+        help="keep each process, its loader and memory on the NUMA node of its device")  # fmt: skip
     add("--exist-ok", action="store_true", help="write into the folder when it exists already")
 
 

@@ -112,6 +112,7 @@ class RunConfig:
     project: Path
     name: str
     exist_ok: bool
+    bind_numa: bool
 
     def __post_init__(self) -> None:
         require_from("--img", self.image_size, 32)

@@ -31,7 +31,7 @@ from utils.state_files import StateFiles
 # what is in it.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
-    "save_steps",
+    "save_steps", "bind_numa",
 }  # fmt: skip
 
 log = logging.getLogger("train")

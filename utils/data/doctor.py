@@ -17,6 +17,7 @@ from utils.command import run_command
 from utils.config import TrainConfig, parse_train_flags, read_hyperparameters
 from utils.data.labels import Sample
 from utils.data.loader import Batch, TrainLoader
+from utils.numa.binding import bind_numa
 
 DEFAULT_MODEL = "models/yolov5n.yaml"
 SECONDS = 4.0  # of each measurement, after its warm-up
@@ -43,6 +44,8 @@ def main() -> None:
         arguments += ["--cfg", DEFAULT_MODEL]
         print(f"no --cfg and no --weights: measured with {DEFAULT_MODEL}")
     config = parse_train_flags(arguments, program="python -m utils.data.doctor")
+    if config.bind_numa:
+        print(bind_numa(config.device))
     model_speed, samples, on_cpu = measure_model(config)
     print(f"model: {model_speed:.1f} images/s in training steps of {config.batch_size}")
     speeds = [measure_loader(config, samples, *choice) for choice in choices(config)]

@@ -1,0 +1,63 @@
+"""The NUMA node of a GPU, before a framework is imported. After: `binding`.
+
+The loader's workers start before the framework and inherit what their parent is bound to, so the
+question cannot wait for it. CUDA's driver numbers the GPUs as both frameworks do, after
+CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, and names the place of each on the PCI bus; sysfs has
+the node of that place. Asking the driver makes no context and takes no memory of a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+DRIVER_LIBRARY = "libcuda.so.1"
+PCI_ADDRESS_BYTES = 32
+
+
+class UnknownNode(Exception):
+    """The node of a device cannot be told; the text says why."""
+
+
+def gpu_node(index: int, system: Path) -> int:
+    """The number of the node of a GPU.
+
+    Args:
+        index: as in "cuda:0".
+        system: the folder in which sysfs is mounted.
+
+    Raises:
+        UnknownNode: no such GPU, no driver, or a system that does not say.
+    """
+    driver = load_driver()
+    if driver is None:
+        raise UnknownNode(f"{DRIVER_LIBRARY} cannot be loaded, which knows where a GPU is")
+    path = system / "bus" / "pci" / "devices" / pci_address(driver, index) / "numa_node"
+    try:
+        node = int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError) as error:
+        raise UnknownNode(f"the node of GPU {index} cannot be read: {error}") from error
+    if node < 0:
+        raise UnknownNode(f"the system does not say on which node GPU {index} is: {path}")
+    return node
+
+
+def load_driver() -> Any:
+    """CUDA's driver library, ready to be asked; None where there is none, or no GPU."""
+    try:
+        driver = ctypes.CDLL(DRIVER_LIBRARY)
+    except OSError:
+        return None
+    return driver if driver.cuInit(0) == 0 else None
+
+
+def pci_address(driver: Any, index: int) -> str:
+    """A GPU's name in /sys/bus/pci/devices, such as 0000:3b:00.0; UnknownNode without one."""
+    device, text = ctypes.c_int(), ctypes.create_string_buffer(PCI_ADDRESS_BYTES)
+    if driver.cuDeviceGet(ctypes.byref(device), index) != 0:
+        raise UnknownNode(f"this process sees no GPU {index}")
+    if driver.cuDeviceGetPCIBusId(text, PCI_ADDRESS_BYTES, device) != 0:
+        raise UnknownNode(f"the driver does not say where GPU {index} is")
+    domain, _, place = text.value.decode("ascii").lower().partition(":")
+    return f"{int(domain, 16):04x}:{place}"  # some drivers write eight digits of the domain
