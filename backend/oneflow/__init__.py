@@ -5,13 +5,34 @@ Importing it imports oneflow 0.9.0 with the environment and signal handling that
 
 import os
 import signal
+import socket
 import threading
+import time
 from typing import Any
+
+from backend.processes import processes
+
+LISTENING_SECONDS = 60.0
+
+
+def _wait_until_rank_0_listens() -> None:
+    """What imports oneflow before rank 0 does would try again after ten seconds only."""
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    deadline = time.monotonic() + LISTENING_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            return socket.create_connection(address, LISTENING_SECONDS).close()
+        except OSError:
+            time.sleep(0.05)
+
 
 # One thread instead of two for queueing and computing: half the CPU use at the same speed.
 os.environ.setdefault("ONEFLOW_VM_COMPUTE_ON_WORKER_THREAD", "0")
 # Warnings of the C++ side, of a missing CUDA driver for instance, are not for our users.
 os.environ.setdefault("GLOG_minloglevel", "2")
+
+if processes().rank > 0 and {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+    _wait_until_rank_0_listens()
 
 _interrupt_handler = signal.getsignal(signal.SIGINT)
 
