@@ -601,8 +601,12 @@ class Device(Protocol):
     def resolve(self, name: str) -> str:
         """What the user wrote: "cpu"; "0" or "cuda:0"; "" for the first GPU, else the CPU.
 
+        Of several processes on a machine each takes the GPU at the place of its local rank, from
+        a list such as "0,1" or, for "", from all that are there.
+
         Raises:
-            BackendError: a device that is not there, naming those that are.
+            BackendError: a device that is not there, naming those that are; more processes than
+                devices; a list for one process.
         """
 
     def synchronize(self, device: str) -> None:

@@ -11,7 +11,7 @@ import oneflow
 
 from backend import checks
 from backend.checks import CPU
-from backend.select import BackendError
+from backend.own_device import own_device
 
 # The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8
@@ -20,15 +20,7 @@ TF32_VARIABLE = "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"  # on where it is not se
 
 
 def resolve(name: str) -> str:
-    devices = _usable()
-    if name == "":
-        return devices[0]
-    wanted = f"cuda:{name}" if name.isdecimal() else name
-    if wanted not in devices:
-        raise BackendError(
-            f"--device {name!r} is not there; this process has: {', '.join(devices)}"
-        )
-    return wanted
+    return own_device(name, _usable())
 
 
 def synchronize(device: str) -> None:

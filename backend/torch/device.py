@@ -10,21 +10,13 @@ import torch
 
 from backend import checks
 from backend.checks import CPU
-from backend.select import BackendError
+from backend.own_device import own_device
 
 FIRST_MAJOR_WITH_TF32 = 8
 
 
 def resolve(name: str) -> str:
-    devices = _usable()
-    if name == "":
-        return devices[0]
-    wanted = f"cuda:{name}" if name.isdecimal() else name
-    if wanted not in devices:
-        raise BackendError(
-            f"--device {name!r} is not there; this process has: {', '.join(devices)}"
-        )
-    return wanted
+    return own_device(name, _usable())
 
 
 def synchronize(device: str) -> None:
