@@ -4,24 +4,47 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
+import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from backend import BackendError
+from backend.processes import processes
+from utils import watchdog
 from utils.data.errors import LoaderError
 from utils.errors import UserError
+from utils.exit_status import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_SUSPENDED,
+    EXIT_USER_ERROR,
+    end_process,
+    note_status,
+)
+from utils.process_family import end_as_orphan
 from utils.suspend import Suspended
 
-EXIT_LOADER_ERROR = 1
-EXIT_USER_ERROR = 2
-EXIT_SUSPENDED = 75  # EX_TEMPFAIL of sysexits.h: to be tried again
-EXIT_INTERRUPTED = 130
+CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
+PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after rank 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """One that does not print the same error once a process."""
+
+    def error(self, message: str) -> NoReturn:
+        if processes().is_main:
+            super().error(message)
+        raise UserError(message)
 
 
 def new_parser(program: str, description: str) -> argparse.ArgumentParser:
     """An argument parser that accepts no abbreviations and shows every default."""
-    return argparse.ArgumentParser(
+    return _Parser(
         prog=program,
         description=description,
         allow_abbrev=False,
@@ -48,26 +71,93 @@ def add_common_flags(parser: argparse.ArgumentParser, batch_size: int, project: 
     add("--exist-ok", action="store_true", help="write into the folder when it exists already")
 
 
-def run_command(main: Callable[[], None]) -> None:
+def run_command(main: Callable[[], None], several: bool = False) -> None:
     """Run a command's main; a user's mistake ends it with one message and exit code 2.
 
-    So does a loader worker's failure, with exit code 1. A suspended run ends with 75.
+    A loader worker's failure is a message too, with exit code 1, and a suspended run one with 75.
+    Under a launcher rank 0 speaks
+    for all, except for what another rank alone has to say; the end of one ends the others.
+
+    Args:
+        main: ends by returning, by an exception or by `sys.exit`.
+        several: whether it may run in several processes, under a launcher.
     """
-    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
+    place = processes()
+    logging.basicConfig(
+        format=_speaker() + "%(message)s",
+        level=logging.INFO if place.is_main else logging.WARNING,
+        stream=sys.stdout,
+    )
+    if place.world_size == 1:
+        code = _run(main)
+        watchdog.leave(code)
+        note_status(code)
+        if code != EXIT_DONE:
+            sys.exit(code)
+        return
+    end_as_orphan()
+    code = _run(main if several else _refuse_several)
+    watchdog.leave(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    end_process(code)  # OneFlow's own end takes ten seconds, and more than that beside a dead rank
+
+
+def _run(main: Callable[[], None]) -> int:
+    """The exit code; a defect of a single process stays an exception."""
     try:
         main()
-    except (UserError, BackendError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(EXIT_USER_ERROR)
-    except OSError as error:  # a full disk, a folder without permission, a closed pipe
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(EXIT_USER_ERROR)
+    except SystemExit as end:
+        return _code_of(end)
+    except (UserError, BackendError, OSError) as error:  # OSError: a full disk, a closed pipe
+        _wait_for_rank_0()
+        _say(f"error: {error}")
+        return EXIT_USER_ERROR
     except LoaderError as error:  # a worker died, or its text holds the worker's own traceback
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(EXIT_LOADER_ERROR)
+        _say(f"error: {error}")
+        return EXIT_FAILED
     except Suspended as suspended:
-        print(suspended)
-        sys.exit(EXIT_SUSPENDED)
+        if processes().is_main:
+            print(suspended)
+        return EXIT_SUSPENDED
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
+        if processes().is_main:
+            _say("interrupted")
+        return EXIT_INTERRUPTED
+    except Exception:
+        if processes().world_size == 1:
+            watchdog.leave(EXIT_FAILED)
+            raise
+        time.sleep(CAUSE_SECONDS)
+        _say(traceback.format_exc())
+        return EXIT_FAILED
+    return EXIT_DONE
+
+
+def _code_of(end: SystemExit) -> int:
+    if isinstance(end.code, str):
+        _say(end.code)
+        return EXIT_FAILED
+    return end.code or EXIT_DONE
+
+
+def _wait_for_rank_0() -> None:
+    """Give rank 0, which makes most mistakes too, the time to print the message and end all."""
+    if not processes().is_main:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which a launcher ends the others
+        time.sleep(PATIENCE_SECONDS)
+
+
+def _refuse_several() -> None:
+    raise UserError(
+        f"{sys.argv[0]} runs in one process, but was started as {processes().world_size}; "
+        "start it without a launcher"
+    )
+
+
+def _say(text: str) -> None:
+    print(_speaker() + text, file=sys.stderr)
+
+
+def _speaker() -> str:
+    return "" if processes().is_main else f"rank {processes().rank}: "

@@ -2,9 +2,10 @@
 
 import pytest
 
-from utils.command import EXIT_INTERRUPTED, EXIT_LOADER_ERROR, EXIT_USER_ERROR, run_command
+from utils.command import run_command
 from utils.data.loader import LoaderError
 from utils.errors import UserError
+from utils.exit_status import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 
 BUG = "a.jpg: ValueError: 3\nin a loader worker:\nTraceback (most recent call last):\n  there"
 
@@ -14,8 +15,8 @@ BUG = "a.jpg: ValueError: 3\nin a loader worker:\nTraceback (most recent call la
     [
         (UserError("--img 3: a multiple of 32 is needed"), EXIT_USER_ERROR, "error: --img 3"),
         (OSError(28, "No space left on device"), EXIT_USER_ERROR, "error: [Errno 28] No space"),
-        (LoaderError("loader worker 0 died: SIGKILL"), EXIT_LOADER_ERROR, "error: loader worker"),
-        (LoaderError(BUG), EXIT_LOADER_ERROR, f"error: {BUG}\n"),
+        (LoaderError("loader worker 0 died: SIGKILL"), EXIT_FAILED, "error: loader worker"),
+        (LoaderError(BUG), EXIT_FAILED, f"error: {BUG}\n"),
         (KeyboardInterrupt(), EXIT_INTERRUPTED, "interrupted\n"),
     ],
 )

@@ -1,0 +1,40 @@
+"""How a process of a job ends, and how `launch.py` learns it: launchers turn codes into 1."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+from backend.processes import processes
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_USER_ERROR = 2
+EXIT_SUSPENDED = 75  # EX_TEMPFAIL of sysexits.h: to be continued
+EXIT_INTERRUPTED = 130  # as shells say of Ctrl-C
+
+STATUS_FILE = "DUET_STATUS_FILE"  # of `launch.py`, which reads rank 0's exit code from it
+ORDERLY_ENDS = (EXIT_SUSPENDED, EXIT_INTERRUPTED)
+
+
+def end_process(code: int) -> NoReturn:
+    """End now, with all threads and without cleaning up.
+
+    An exception in one OneFlow process would leave the others waiting for ever.
+    """
+    os._exit(note_status(code))
+
+
+def note_status(code: int) -> int:
+    """Write down the job's exit code on rank 0; returns that of the process.
+
+    Where it is written down, an end that all ranks share is 0 for the launcher, which would
+    report a failure otherwise.
+    """
+    path = os.environ.get(STATUS_FILE)
+    if path is None:
+        return code
+    if processes().is_main:
+        Path(path).write_text(str(code))
+    return 0 if code in ORDERLY_ENDS else code
