@@ -23,16 +23,20 @@ class Framework(NamedTuple):
     """What must be known of a framework before it is imported."""
 
     package: str
-    launcher: str
+    launcher: str  # as its users write it
+    launcher_module: str
+    launcher_options: tuple[str, ...]  # for processes on one machine alone; {port}: a free one
     required_version: str | None  # None: any
     startup_noise: tuple[str, ...]  # lines on stderr that contain one of these mean nothing
 
 
 FRAMEWORKS: dict[str, Framework] = {
-    "torch": Framework("torch", "torchrun", None, ()),
+    "torch": Framework("torch", "torchrun", "torch.distributed.run", ("--standalone",), None, ()),
     "oneflow": Framework(
         "oneflow",
         "python -m oneflow.distributed.launch",
+        "oneflow.distributed.launch",
+        ("--master_port", "{port}"),
         "0.9.0",
         ("libibverbs not available", "CUDA driver version is insufficient"),
     ),
@@ -91,7 +95,7 @@ def use(name: str | None = None) -> str:
 def choose(name: str | None) -> str:
     """The backend that `use(name)` would bind; imports nothing. Errors as in `use`."""
     asked = name or os.environ.get(ENVIRONMENT_VARIABLE) or None
-    launched = _backend_of_launcher()
+    launched = backend_of_launcher()
     if asked is not None:
         _check_known(asked, "--backend" if name else ENVIRONMENT_VARIABLE)
         _check_launcher(asked, launched)
@@ -112,7 +116,7 @@ def _first_installed() -> str:
     raise BackendError("; ".join(problem for problem in problems.values() if problem))
 
 
-def _backend_of_launcher() -> str | None:
+def backend_of_launcher() -> str | None:
     """The framework whose launcher set this process's environment, None without one."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return "torch"

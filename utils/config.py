@@ -129,6 +129,7 @@ class TrainConfig(RunConfig):
     """The settings of one training run."""
 
     cfg: str
+    nproc: int  # 0: a process for each of device
     hyp: Path
     epochs: int
     seed: int
@@ -155,6 +156,7 @@ class TrainConfig(RunConfig):
         super().__post_init__()
         require_from("--epochs", self.epochs, 1)
         require_from("--seed", self.seed, 0)
+        require_from("--nproc", self.nproc, 0)
         if self.seed > MAX_SEED:
             raise UserError(f"--seed {self.seed}; at most {MAX_SEED} is accepted")
         if not self.cfg and not self.weights:
@@ -244,6 +246,8 @@ def train_parser(program: str) -> argparse.ArgumentParser:
     add_common_flags(parser, batch_size=16, project="runs/train")
     add = parser.add_argument
     add("--cfg", type=str.strip, default="", metavar="F", help="model YAML, to start from scratch")
+    add("--nproc", type=int, default=0, metavar="N",
+        help="processes that train together; 0: one for each of --device")  # fmt: skip
     add("--hyp", type=Path, default=DEFAULT_HYPERPARAMETERS, help="hyper-parameter YAML")
     add("--epochs", "--epoch", type=int, default=100, metavar="N", help="passes over the images")
     add("--cache", nargs="?", const="ram", default="", choices=CACHE_KINDS,

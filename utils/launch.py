@@ -1,0 +1,196 @@
+"""Starts the backend's own launcher when one command asks for several processes.
+
+Before: `config.py` parsed the flags. After: each process that is started reads the same command
+line, and comes back here to check it. No framework is imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from backend import select
+from backend.checks import CPU
+from backend.processes import processes
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.exit_status import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, STATUS_FILE
+from utils.process_family import (
+    ORPHAN_SECONDS,
+    adopt_orphans,
+    ask_for_signal_when_parent_ends,
+    descendants,
+    kill_descendants,
+    send,
+    wait_for_descendants,
+)
+
+SUSPEND_FILE = "DUET_SUSPEND_FILE"  # names the file whose appearance asks the ranks to suspend
+SECONDS_TO_END = 10
+
+log = logging.getLogger("launch")
+
+
+def launch(config: TrainConfig, launcher_options: Sequence[str] = ()) -> None:
+    """Return in a process that is to train; start several, and end with their exit code, if asked.
+
+    Args:
+        launcher_options: for the launcher, before the script.
+
+    Raises:
+        UserError: flags that several processes cannot honour.
+        SystemExit: after the processes that were started here have ended.
+    """
+    wanted = wanted_processes(config)
+    started = processes().world_size
+    if select.backend_of_launcher() is not None:
+        _check_launched(config, wanted, started)
+        wanted = started
+    _check_flags(config, wanted)
+    if wanted == started:
+        return
+    name = select.choose(config.backend)
+    program = select.FRAMEWORKS[name].launcher
+    places = "" if config.device in ("", CPU) else ", one a device, in place of DataParallel"
+    log.info("starting %d processes with %s%s", wanted, program, places)
+    command = [sys.executable, *launcher_command(name, wanted), *launcher_options]
+    command += _without_nproc(sys.argv)
+    sys.exit(run_launcher(command, thread_count(wanted)))
+
+
+def wanted_processes(config: TrainConfig) -> int:
+    """How many the flags ask for: --nproc, else one for each of --device."""
+    devices = config.device.split(",")
+    if len(set(devices)) < len(devices) or (len(devices) > 1 and CPU in devices):
+        raise UserError(
+            f"--device {config.device}: give different GPUs, such as 0,1; several processes on "
+            "the CPU are --nproc 2 --device cpu"
+        )
+    nproc = config.nproc or len(devices)
+    if config.device not in ("", CPU) and nproc != len(devices):
+        raise UserError(
+            f"--nproc {nproc} with --device {config.device}: {nproc} processes need {nproc} "
+            f"devices, not {len(devices)}; leave --nproc out for a process a device"
+        )
+    return nproc
+
+
+def _check_launched(config: TrainConfig, wanted: int, started: int) -> None:
+    """The launcher decides how many there are; flags may say the same."""
+    if config.nproc and config.nproc != started:
+        raise UserError(
+            f"--nproc {config.nproc}, but a launcher started {started} processes; give the number "
+            "to the launcher alone"
+        )
+    if wanted > started:
+        raise UserError(
+            f"--device {config.device} names {wanted} devices, but a launcher started "
+            f"{started} processes; start one a device, or leave the launcher out"
+        )
+
+
+def _check_flags(config: TrainConfig, number: int) -> None:
+    """UserError for what cannot be divided among so many processes."""
+    if config.batch_size % number:
+        lower = config.batch_size // number * number
+        fitting = [str(size) for size in (lower, lower + number) if size]
+        raise UserError(
+            f"--batch-size {config.batch_size} is the number of images of all {number} processes "
+            f"together and must be divisible by it; use {' or '.join(fitting)}"
+        )
+    if config.replay and number > 1:
+        raise UserError(f"--replay runs in one process, not in {number}; name one device")
+
+
+def launcher_command(name: str, number: int) -> list[str]:
+    """Arguments of Python that run a backend's launcher for processes on this machine."""
+    framework = select.FRAMEWORKS[name]
+    options = [option.format(port=_free_port()) for option in framework.launcher_options]
+    return ["-m", framework.launcher_module, *options, "--nproc_per_node", str(number)]
+
+
+def _without_nproc(arguments: Sequence[str]) -> list[str]:
+    """The command line without --nproc, which torchrun would take for one of its own."""
+    places = {i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--nproc"}
+    places |= {place + 1 for place in places if arguments[place] == "--nproc"}
+    return [argument for i, argument in enumerate(arguments) if i not in places]
+
+
+def thread_count(number: int) -> Mapping[str, str]:
+    """The environment that divides the cores among processes, unless the user did."""
+    share = max(1, len(os.sched_getaffinity(0)) // number)
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(share)}
+
+
+def run_launcher(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a launcher to its end; returns the exit code of rank 0, 1 if there is none.
+
+    SIGTERM and SIGUSR1 ask the ranks to suspend. However this ends, no process is left.
+    """
+    adopt_orphans()
+    with tempfile.TemporaryDirectory(prefix="duet-") as folder, _suspending(Path(folder)) as files:
+        try:
+            launcher = subprocess.Popen(
+                command,
+                env={**os.environ, **environment, **{k: str(v) for k, v in files.items()}},
+                start_new_session=True,  # Ctrl-C is answered here
+                preexec_fn=ask_for_signal_when_parent_ends,
+            )
+            returned = _wait(launcher)
+        finally:
+            kill_descendants()
+        return _job_code(files[STATUS_FILE], returned)
+
+
+def _wait(launcher: subprocess.Popen[bytes]) -> int:
+    """Its exit code, once the ranks have ended too, or EXIT_INTERRUPTED."""
+    try:
+        returned = launcher.wait()
+        wait_for_descendants(ORPHAN_SECONDS)
+        return returned
+    except KeyboardInterrupt:
+        # Not the launcher itself, which would report a failure. One without ranks is killed.
+        ranks = descendants(launcher.pid)
+        send(ranks, signal.SIGINT)
+        wait_for_descendants(SECONDS_TO_END if ranks else 0)
+        launcher.poll()
+        return EXIT_INTERRUPTED
+
+
+@contextmanager
+def _suspending(folder: Path) -> Iterator[dict[str, Path]]:
+    """Files between this process and the ranks, by the variables that name them."""
+    files = {SUSPEND_FILE: folder / "suspend", STATUS_FILE: folder / "status"}
+
+    def suspend(number: int, frame: Any) -> None:
+        files[SUSPEND_FILE].touch()
+
+    numbers = (signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.signal(number, suspend) for number in numbers]
+    try:
+        yield files
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _job_code(status: Path, returned: int) -> int:
+    """Rank 0's exit code, unless that was 0 and another rank failed."""
+    noted = int(status.read_text()) if status.exists() else EXIT_DONE
+    if EXIT_INTERRUPTED in (noted, returned):
+        return EXIT_INTERRUPTED
+    return noted or (EXIT_FAILED if returned else EXIT_DONE)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
