@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from utils.yaml_file import PROJECT
+
 
 class Report(NamedTuple):
     """What a rank tells of itself."""
@@ -18,7 +20,7 @@ class Report(NamedTuple):
     step: int  # signs of progress in this phase
     total: int  # and since the start
     idle_s: float  # since the last one
-    waiting: bool  # for other ranks, as far as can be seen
+    may_wait: bool  # for other ranks
 
     def __str__(self) -> str:
         return f"in {self.phase}" + (f", step {self.step}" if self.step else "")
@@ -54,15 +56,15 @@ class Activity:
 
     def report(self) -> Report:
         idle = time.monotonic() - self._last
-        return Report(*self._phases[-1], self._total, idle, _main_thread_waits_for_others())
+        return Report(*self._phases[-1], self._total, idle, _main_thread_may_wait_for_others())
 
 
-def _main_thread_waits_for_others() -> bool:
-    """Whether a function of a backend's `dist.py` is being called."""
+def _main_thread_may_wait_for_others() -> bool:
+    """Whether it is in a call of a backend: where ranks meet, and where a device is waited for."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if path.name == "dist.py" and path.parent.parent.name == "backend":
-            return True
+        if path.is_relative_to(PROJECT) and path.relative_to(PROJECT).parts[0] != ".venv":
+            return path.parent.parent == PROJECT / "backend"
         frame = frame.f_back
     return False

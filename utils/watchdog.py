@@ -329,10 +329,10 @@ class _Hub(_Watcher):
             ranks.append((0, _name(0, socket.gethostname()), _activity.report()))
         if max((report.idle_s for _, _, report in ranks), default=0) <= self.timeout_s:
             return
-        # The others stand still too, but in a call that waits for it, or a step further.
+        # The others stand still too, but in a call that may wait for it, or further on.
         rank, name, report = min(
             ((r, n, x) for r, n, x in ranks if x.idle_s > self.timeout_s / 2),
-            key=lambda entry: (entry[2].waiting, entry[2].total, -entry[2].idle_s),
+            key=lambda entry: (entry[2].may_wait, entry[2].total, -entry[2].idle_s),
         )
         text = f"{name}: {self.standstill(report)}; the job ends"
         self.end_job(text, EXIT_FAILED, rank)
