@@ -19,7 +19,9 @@ import numpy as np
 import backend
 from backend import autograd, dist, nn
 from backend.checks import CPU
+from backend.processes import processes
 from models.train_state import TrainState, build_state
+from utils import watchdog
 from utils.checkpoint import load_weights
 from utils.command import run_command
 from utils.config import (
@@ -36,9 +38,11 @@ from utils.data.sources import load_dataset
 from utils.evaluation_progress import NOTHING_DONE, EvaluationSuspended
 from utils.host_memory import keep_freed_memory
 from utils.images import images_to_tensor
+from utils.launch import launch
 from utils.metrics import EvaluationResult
 from utils.numa.binding import bind_numa
 from utils.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
+from utils.ranks import ALONE, Ranks, joined, on_main
 from utils.report import (
     Results,
     StageTimer,
@@ -54,6 +58,7 @@ from utils.resume import (
     describe_samples,
     find_resume_point,
     require_equal_data,
+    require_same_point,
     resumed_config,
 )
 from utils.schedule import StepSettings
@@ -94,8 +99,6 @@ class Run:
 
 def main() -> None:
     values, given = read_train_flags()
-    if values["bind_numa"]:
-        log.info(bind_numa(values["device"]))
     with listening(values["suspend_file"], values["time_limit"]) as stop:
         point = find_resume_point(values)
         if point is None:
@@ -105,17 +108,28 @@ def main() -> None:
             return log.info("%s is finished, nothing is left to do", point.folder)
         else:
             config, hyp = resumed_config(values, given, point.checkpoint)
-        run_training(config, hyp, point, stop)
+        launch(config)
+        if config.bind_numa:
+            log.info(bind_numa(config.device))
+        with joined(config) as ranks:
+            stop.take_signals()  # a framework may have its own answers
+            stop.agree = ranks.any
+            require_same_point(point, ranks)
+            run_training(config, hyp, point, stop, ranks)
 
 
 def run_training(
-    config: TrainConfig, hyp: Hyperparameters, point: ResumePoint | None, stop: StopRequests
+    config: TrainConfig,
+    hyp: Hyperparameters,
+    point: ResumePoint | None,
+    stop: StopRequests,
+    ranks: Ranks = ALONE,
 ) -> None:
     """Build the parts and run: a new run, or the rest of one."""
     start = load_weights(config.weights) if config.weights and point is None else None
     dataset = load_dataset(config.data)
-    train_samples = load_split(dataset, "train")
-    val_samples = load_split(dataset, "val")
+    train_samples = load_split(dataset, "train", *ranks)
+    val_samples = load_split(dataset, "val", *ranks)
     data = {"train": describe_samples(train_samples), "val": describe_samples(val_samples)}
     if point is not None:
         require_equal_data(point.checkpoint, dataset.class_names, data)
@@ -124,11 +138,11 @@ def run_training(
     if config.replay:
         workers, cache = 0, ""  # for one batch
     with TrainLoader(
-        train_samples, size, batch, hyp.augmentation(), config.seed, workers, cache
+        train_samples, size, batch, hyp.augmentation(), config.seed, workers, cache, *ranks
     ) as train_loader:
         train_loader.start()  # its processes start up while the framework is imported
         backend.use(config.backend)
-        stop.take_signals()  # a framework may have its own answers
+        stop.take_signals()
         device = backend.device.resolve(config.device)
         if device == CPU:
             keep_freed_memory()
@@ -145,12 +159,13 @@ def run_training(
 
             assert start is not None  # --replay needs --weights
             return replay(config, state, start, train_loader)
-        run = begin_run(config, hyp, dataset.class_names, point, stop, data)
+        folder = Path(ranks.of_main(str(begin_folder(config, point))))
+        run = Run(config, hyp, dataset.class_names, folder, stop=stop, data=data)
         describe_run(run, state, train_samples)
         if point is not None:
             restore(run, state, point.checkpoint)
         with ValLoader(
-            val_samples, size, 2 * batch, workers, model.stride, cache=cache
+            val_samples, size, 2 * batch, workers, model.stride, True, cache, *ranks
         ) as val_loader:
             validation = train(run, state, train_loader, val_loader, val_samples)
     cached = {"training": train_loader.cached, "validation": val_loader.cached}
@@ -158,21 +173,16 @@ def run_training(
     write_work(run, state, len(train_samples), len(val_samples), cached)
 
 
-def begin_run(
-    config: TrainConfig,
-    hyp: Hyperparameters,
-    class_names: tuple[str, ...],
-    point: ResumePoint | None,
-    stop: StopRequests,
-    data: Mapping[str, Any],
-) -> Run:
-    """A run in a folder of its own, or in that of the run which goes on."""
+def begin_folder(config: TrainConfig, point: ResumePoint | None) -> Path | None:
+    """The folder of a new run, or that of the run which goes on; made by the first rank alone."""
+    if not processes().is_main:
+        return None
     if point is not None:
         folder = point.folder
     else:
         folder = create_run_folder(config.project, config.name, config.exist_ok)
     begin_in(folder, config.keep, point)
-    return Run(config, hyp, class_names, folder, stop=stop, data=data)
+    return folder
 
 
 def train(
@@ -187,12 +197,14 @@ def train(
     Raises:
         Suspended: the run was asked to stop; its state is saved.
     """
-    run.results.write(run.folder / "results.csv")
+    write_results(run)
     state.timer = StageTimer(state.device, state.seconds_before)
     validation = None
     while state.epoch < run.config.epochs:
-        train_epoch(run, state, train_loader)
-        validation = validate(run, state, val_loader, val_samples)
+        with watchdog.phase("training"):
+            train_epoch(run, state, train_loader)
+        with watchdog.phase("validation"):
+            validation = validate(run, state, val_loader, val_samples)
         end_epoch(run, state, validation)
     # A run that was killed between its last state and its end is validated once more.
     return validation or validate(run, state, val_loader, val_samples)
@@ -205,12 +217,12 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
     with progress_bar(len(loader), title, done) as progress:
         for batch in state.timer.waiting(loader.epoch(state.epoch, done)):
             if state.batch_number < PLOTTED_BATCHES:
-                picture = run.folder / f"train_batch{state.batch_number}.jpg"
-                plot_batch(batch.images, batch.targets, run.class_names, picture)
+                plot_trained_batch(run, state, batch)
             train_step(state, batch, state.timer)
             run.work.add_batch(batch)
             progress.set_postfix_str(format_losses(state.watch.means()), refresh=False)
             progress.update()
+            watchdog.progress()
             between_batches(run, state)
 
 
@@ -253,7 +265,7 @@ def end_epoch(run: Run, state: TrainState, validation: Validation) -> None:
     # Saving the state counts in the seconds of the epoch after it.
     state.timer, state.evaluation = StageTimer(state.device), NOTHING_DONE
     keep_weights(run, state, validation.result)
-    run.results.write(run.folder / "results.csv")
+    write_results(run)
 
 
 def between_batches(run: Run, state: TrainState) -> None:
@@ -267,18 +279,20 @@ def between_batches(run: Run, state: TrainState) -> None:
 
 def suspended(run: Run, state: TrainState, cause: str | None) -> Suspended:
     """Save the state of a run that was asked to stop; what then ends it."""
-    path = save_state(run, state)
+    save_state(run, state)
     return Suspended(
-        f"suspended after {state.batch_number} batches: {cause}; state in {path}; go on "
-        f"with --resume {run.folder}"
+        f"suspended after {state.batch_number} batches: {cause}; go on with --resume {run.folder}"
     )
 
 
-def save_state(run: Run, state: TrainState, is_best: bool = False) -> Path:
-    """Write everything that the rest of the run depends on; returns the file."""
+def save_state(run: Run, state: TrainState, is_best: bool = False) -> None:
+    """Write everything that the rest of the run depends on."""
     from models.run_state import capture
 
-    return run.states.save(capture(run, state, is_best), is_best)
+    with watchdog.phase("saving"):
+        checkpoint = capture(run, state, is_best)
+        if processes().is_main:
+            run.states.save(checkpoint, is_best)
 
 
 def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
@@ -337,6 +351,20 @@ def keep_weights(run: Run, state: TrainState, result: EvaluationResult) -> None:
     save_state(run, state, is_best)
 
 
+@on_main
+def plot_trained_batch(run: Run, state: TrainState, batch: Batch) -> None:
+    """A picture of the first rank's share of a batch, with its boxes."""
+    picture = run.folder / f"train_batch{state.batch_number}.jpg"
+    plot_batch(batch.images, batch.targets, run.class_names, picture)
+
+
+@on_main
+def write_results(run: Run) -> None:
+    """results.csv, as far as the run has come."""
+    run.results.write(run.folder / "results.csv")
+
+
+@on_main
 def describe_run(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
     """Settings into the folder and, in two lines, on screen."""
     from models.detector import count_parameters
@@ -375,6 +403,7 @@ def report_epoch(run: Run, state: TrainState, losses: np.ndarray, validation: Va
     )
 
 
+@on_main
 def write_work(
     run: Run, state: TrainState, train_images: int, val_images: int, cached: Mapping[str, str]
 ) -> None:
@@ -383,6 +412,7 @@ def write_work(
 
     work = {
         "device": state.device.partition(":")[0],  # "cpu" or "cuda"
+        "processes": processes().world_size,
         "precision": state.execution.dtype,
         "tf32": backend.device.rounds_to_tf32(state.device),
         "layout": state.execution.layout,
@@ -402,6 +432,7 @@ def write_work(
     run.work.write(path, framework, state.device, work, state.means, losses)
 
 
+@on_main
 def conclude_run(run: Run, state: TrainState, validation: Validation) -> None:
     """Curves, the last validation's table, and where everything lies."""
     plot_results(run.folder / "results.csv", run.folder / "results.png")
@@ -416,4 +447,4 @@ def conclude_run(run: Run, state: TrainState, validation: Validation) -> None:
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_command(main, several=True)

@@ -17,12 +17,12 @@ import numpy as np
 import backend
 from backend import autograd, ops
 from backend.contract import Tensor
-from backend.processes import processes
+from utils import watchdog
 from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
 from utils.checkpoint import Checkpoint, load_weights, model_document
 from utils.coco_json import CocoResults
 from utils.command import run_command
-from utils.config import RunConfig, ValConfig, parse_val_flags
+from utils.config import ValConfig, parse_val_flags
 from utils.cores import core_share
 from utils.data.coco_annotations import read_coco_annotations
 from utils.data.labels import Sample
@@ -43,6 +43,7 @@ from utils.legacy_metric import LegacyEvaluator
 from utils.metrics import DetectionEvaluator, DetectionSink, EvaluationResult, GroundTruth
 from utils.nms import SuppressionSettings, non_max_suppression
 from utils.numa.binding import bind_numa
+from utils.ranks import Ranks, joined
 from utils.report import create_run_folder, legacy_table, metrics_table, progress_bar
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from models.heads.anchor.loss import DetectionLoss
 
 DEFAULT_SUPPRESSION = SuppressionSettings()
-WAIT_SECONDS = 600.0  # for another rank
 
 log = logging.getLogger("val")
 
@@ -66,7 +66,13 @@ def main() -> None:
     config = parse_val_flags()
     if config.bind_numa:
         log.info(bind_numa(config.device))
-    share, all_gather = join_ranks(config)
+    with joined(config) as ranks:
+        run_validation(config, ranks)
+
+
+def run_validation(config: ValConfig, ranks: Ranks) -> None:
+    """Build the parts, evaluate, and show what was found."""
+    share, all_gather = ranks
     dataset = load_dataset(config.data, splits=(config.task,))
     samples = load_split(dataset, config.task, share, all_gather)
     samples = only_classes(samples, config.classes, len(dataset.class_names))
@@ -118,21 +124,6 @@ def main() -> None:
         if config.legacy_metric:
             print(legacy_table(legacy.result()))
         write_results(config, validation.result, coco_results)
-    all_gather(np.zeros(0, np.int64))  # none leaves before everything is written
-    backend.dist.stop()
-
-
-def join_ranks(config: RunConfig) -> tuple[Share, AllGather]:
-    """This process's share of the work, and the way to the other ranks; alone without a launcher.
-
-    Of several processes each imports the framework here, before any work is shared.
-    """
-    place = processes()
-    if place.world_size == 1:
-        return WHOLE, gather_alone
-    backend.use(config.backend)
-    backend.dist.start(backend.device.resolve(config.device), WAIT_SECONDS)
-    return Share(place.rank, place.world_size), backend.dist.all_gather
 
 
 def evaluate(
@@ -195,6 +186,7 @@ def evaluate(
                 predictions = model.decode_above(raw, suppression.confidence_threshold)
             before = batch_index, batch, predictions
             bar.update()
+            watchdog.progress()
             if should_stop is not None and should_stop():
                 finish(*before)
                 raise EvaluationSuspended(collector.progress())
@@ -245,7 +237,8 @@ def load_split(
     Each rank reads its share, and all of them return the same; the first one speaks for all.
     """
     paths = list_images(getattr(dataset, split))
-    report = scan_shared(paths, len(dataset.class_names), share, all_gather)
+    with watchdog.phase(f"reading the labels of {split}"):
+        report = scan_shared(paths, len(dataset.class_names), share, all_gather)
     if share.rank != 0:
         return report.samples
     for problem in report.problems:
@@ -340,4 +333,4 @@ def write_results(config: ValConfig, result: EvaluationResult, coco_results: Coc
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_command(main, several=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import backend
-from backend import autograd, nn, ops
+from backend import autograd, dist, nn, ops
 from backend.contract import Tensor
 from backend.processes import processes
 from models.detector import Detector
@@ -119,14 +119,24 @@ def rebuild_model(checkpoint: Checkpoint) -> Detector:
 
 
 def pending_gradients(state: TrainState) -> dict[str, np.ndarray]:
-    """Those accumulated since the last update, by rank and parameter; none just after one."""
+    """Those accumulated since the last update, by rank and parameter; none just after one.
+
+    All ranks call it: each has gradients of its own until the update.
+    """
     if state.batch_number - 1 == state.last_update:
         return {}
-    return {
-        f"{processes().rank}/{name}": ops.to_numpy(x.grad)
+    own = {
+        name: ops.to_numpy(gradient)
         for name, x in nn.named_parameters(state.model)
-        if x.grad is not None
+        if (gradient := x.grad) is not None
     }
+    ends = np.cumsum([array.size for array in own.values()])[:-1]
+    joined = np.concatenate([array.reshape(-1) for array in own.values()])
+    found = {}
+    for rank, numbers in enumerate(dist.all_gather(joined)):
+        for (name, array), part in zip(own.items(), np.split(numbers, ends), strict=True):
+            found[f"{rank}/{name}"] = part.reshape(array.shape)
+    return found
 
 
 def restore_gradients(state: TrainState, stored: Arrays) -> None:

@@ -113,8 +113,11 @@ class RunConfig:
     name: str
     exist_ok: bool
     bind_numa: bool
+    timeout: float
 
     def __post_init__(self) -> None:
+        if not self.timeout > 0:
+            raise UserError(f"--timeout {self.timeout:g}; a number of seconds above 0 is needed")
         require_from("--img", self.image_size, 32)
         require_from("--batch-size", self.batch_size, 1)
         require_from("--workers", self.workers, 0)

@@ -25,13 +25,14 @@ from utils.config import (
 )
 from utils.data.labels import Sample
 from utils.errors import UserError
+from utils.ranks import Ranks
 from utils.state_files import StateFiles
 
 # Settings that may change in the middle of a run. `data` may move: `require_equal_data` looks at
 # what is in it.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
-    "save_steps", "bind_numa",
+    "save_steps", "bind_numa", "nproc", "timeout",
 }  # fmt: skip
 
 log = logging.getLogger("train")
@@ -80,6 +81,16 @@ def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
     if point.is_finished and asked != AUTO:
         raise UserError(f"--resume: {point.folder} is finished, nothing is left to resume")
     return point
+
+
+def require_same_point(point: ResumePoint | None, ranks: Ranks) -> None:
+    """UserError unless all ranks found the same state, or none."""
+    found = "none" if point is None else f"{point.path.name} {point.checkpoint.header.batch_number}"
+    if not ranks.all_have(found):
+        raise UserError(
+            "--resume: the processes found different states; --project must be a folder that "
+            "all machines share"
+        )
 
 
 def newest_run(project: Path, name: str) -> Path | None:

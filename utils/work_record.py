@@ -38,7 +38,7 @@ class WorkRecord:
         self._batches += 1
         digest = hashlib.sha1(self._hash.encode(), usedforsecurity=False)
         digest.update(repr(batch.images.shape).encode())
-        for array in (batch.images.reshape(-1)[::PIXEL_STRIDE], batch.sample_indices,
+        for array in (batch.images.reshape(-1)[::PIXEL_STRIDE], batch.global_indices,
                       *batch.targets):  # fmt: skip
             digest.update(array.tobytes())
         self._hash = digest.hexdigest()

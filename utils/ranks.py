@@ -1,0 +1,74 @@
+"""The processes that run one command together: joining them, and what the first alone does.
+
+Before: a launcher started them. After: `train.py` and `val.py` share the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+
+import backend
+from backend.processes import processes
+from utils import watchdog
+from utils.config import RunConfig
+from utils.data.share import WHOLE, AllGather, Share, gather_alone
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class Ranks(NamedTuple):
+    """This process's share of the work, and the way to the others; by default it is alone."""
+
+    share: Share = WHOLE
+    all_gather: AllGather = gather_alone
+
+    def any(self, flag: bool) -> bool:
+        """Whether it holds on some rank; all of them ask at the same moments."""
+        return bool(np.concatenate(self.all_gather(np.array([flag], np.uint8))).any())
+
+    def of_main(self, text: str) -> str:
+        """The first rank's text, on all of them; what it did before is done when they have it."""
+        return self.all_gather(np.frombuffer(text.encode(), np.uint8))[0].tobytes().decode()
+
+    def all_have(self, text: str) -> bool:
+        """Whether all ranks have the same text."""
+        texts = self.all_gather(np.frombuffer(text.encode(), np.uint8))
+        return all(np.array_equal(other, texts[0]) for other in texts)
+
+
+ALONE = Ranks()
+
+
+@contextmanager
+def joined(config: RunConfig) -> Iterator[Ranks]:
+    """Work with the other ranks, which a watchdog watches; leave when all have come to the end.
+
+    Of several processes each imports its framework here, before any work is shared; one that is
+    alone does it when it needs it.
+    """
+    place = processes()
+    if place.world_size == 1:
+        yield ALONE
+        return
+    backend.use(config.backend)
+    backend.dist.start(backend.device.resolve(config.device), config.timeout)
+    watchdog.start(config.timeout, backend.dist.all_gather)
+    yield Ranks(Share(place.rank, place.world_size), backend.dist.all_gather)
+    backend.dist.stop()
+
+
+def on_main(function: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """A function that the first rank runs, and the others skip: it writes or prints."""
+
+    @wraps(function)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        if processes().is_main:
+            function(*args, **kwargs)
+
+    return run
