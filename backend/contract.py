@@ -336,6 +336,17 @@ class NN(Protocol):
         """Move the module to a device, its floating tensors to a dtype; returns the module."""
 
     @staticmethod
+    def pack(module: Any) -> None:
+        """Lay the floating parameters and buffers of the state side by side in one memory.
+
+        For `multi_tensor.ema_update_`, which takes two modules packed alike as one tensor each.
+        Nothing else shows: the tensors are the same objects, with their values, dtypes, shapes
+        and order of dimensions in memory, so an optimizer keeps them; integers stay where they
+        are. Copying or placing the module elsewhere undoes it. A backend without a gain by it,
+        and a module of several dtypes, may leave all as it is.
+        """
+
+    @staticmethod
     def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
         """Whether these parameters require a gradient; one that was there goes when not."""
 
@@ -451,7 +462,7 @@ class MultiTensor(Protocol):
         """As `Ops.ema_update_`.
 
         Moving the memory of a tensor that was given before (`tensor.data = ...`) is for
-        `nn.place` alone.
+        `nn.place` and `nn.pack` alone.
         """
 
     def describe(self, optimizer: str, device: str) -> str:

@@ -4,7 +4,9 @@
 
 The reference multiplies and adds tensor by tensor and collects them anew at each update, as a
 training loop without further thought does; `plain` is this project's update without
---multi_tensor_optimizer, which collects them once. All must give the same averages.
+--multi_tensor_optimizer, which collects them once, `multi_tensor` the one with it, model and
+average packed. Each has a model of its own, which the others push out of the processor's cache as
+a forward and backward pass would. All must give the same averages.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from backend import autograd, multi_tensor, nn, ops
+from backend import autograd, multi_tensor, nn, ops, optim
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.command import run_command
 
@@ -42,25 +44,28 @@ def loop(average: Any, model: Any, decay: Callable[[int], float]) -> Run:
 def build_candidates(cfg: Path, device: str) -> tuple[dict[str, Run], dict[str, Any]]:
     """The updates, and the averages that they change."""
     from models.detector import Detector
-    from models.ema import ModelEMA, decay_after
+    from models.ema import decay_after
     from models.graph import read_model_yaml
+    from models.multi_tensor import Updates
 
-    model = Detector(read_model_yaml(cfg, 80))
-    model.initialize(0)
-    nn.place(model, device, "float32")
-    plain, fast = ModelEMA(model), ModelEMA(model, multi_tensor.ema_update_)
-    looped = nn.frozen_copy(model)
+    models = [Detector(read_model_yaml(cfg, 80)) for _ in range(3)]
+    for model in models:
+        model.initialize(0)
+        nn.place(model, device, "float32")
+    plain = Updates(optim, ops.ema_update_).average_of(models[1])
+    fast = Updates(multi_tensor, multi_tensor.ema_update_).average_of(models[2])
+    looped = nn.frozen_copy(models[0])
     # Averages that differ from their values, by up to 1.
     changed = {
         name: array + 1 if array.dtype == np.float32 else array
-        for name, array in nn.state_arrays(model).items()
+        for name, array in nn.state_arrays(looped).items()
     }
     for average in (looped, plain.model, fast.model):
         nn.load_state_arrays(average, changed)
     runs: dict[str, Run] = {
-        "loop, collected anew": loop(looped, model, decay_after),
-        "plain": lambda: plain.update(model),
-        "multi_tensor": lambda: fast.update(model),
+        "loop, collected anew": loop(looped, models[0], decay_after),
+        "plain": lambda: plain.update(models[1]),
+        "multi_tensor": lambda: fast.update(models[2]),
     }
     return runs, dict(zip(runs, (looped, plain.model, fast.model), strict=True))
 

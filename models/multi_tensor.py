@@ -1,24 +1,27 @@
 """--multi_tensor_optimizer: the updates of many tensors together, used where they prove right.
 
 `train.py::build_state` asks `choose_updates`; each fast update is tried on a few small tensors on
-the device of the training, beside the plain one.
+the device of the training, beside the plain one. The model and its average are then packed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from backend import autograd, multi_tensor, ops, optim
+from backend import autograd, multi_tensor, nn, ops, optim
 from backend.contract import Optim, Tensor
-from models.ema import Average
+from models.ema import Average, ModelEMA
 from models.proof import find_problem
 from utils.config import TrainConfig
+
+if TYPE_CHECKING:
+    from models.detector import Detector
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -44,6 +47,14 @@ class Updates(NamedTuple):
         plain = {"optimizer": self.optimizers is optim, "average": self.average is ops.ema_update_}
         return {name: "plain" if is_plain else "fast" for name, is_plain in plain.items()}
 
+    def average_of(self, model: Detector) -> ModelEMA:
+        """The average of a model that is where it stays; both packed for a fast update."""
+        ema = ModelEMA(model, self.average)
+        if self.average is not ops.ema_update_:
+            nn.pack(model)
+            nn.pack(ema.model)
+        return ema
+
 
 def choose_updates(config: TrainConfig, device: str, dtype: str) -> Updates:
     """The plain updates, or with the flag the fast ones that agree with them; one line says."""
@@ -57,8 +68,8 @@ def choose_updates(config: TrainConfig, device: str, dtype: str) -> Updates:
         TOLERANCE[dtype],
     )
     average_problem = find_problem(
-        lambda: try_average(multi_tensor.ema_update_, device, dtype),
-        lambda: try_average(ops.ema_update_, device, dtype),
+        lambda: try_average(multi_tensor.ema_update_, nn.pack, device, dtype),
+        lambda: try_average(ops.ema_update_, lambda module: None, device, dtype),
         TOLERANCE[dtype],
     )
     for part, problem in ((name, step_problem), ("average of the weights", average_problem)):
@@ -85,17 +96,29 @@ def try_optimizer(optimizers: Optim, name: str, device: str, dtype: str) -> Arra
     return {n: ops.to_numpy(x) for n, x in weights.items()} | optimizer.state_arrays()
 
 
-def try_average(average: Average, device: str, dtype: str) -> Arrays:
-    """Averages after three updates, and how far some moved from values that they equal."""
-    averages, values, equal = (
-        [ops.tensor(array, device) for array in _arrays(dtype, seed).values()] for seed in (0, 1, 0)
-    )
-    kept = [ops.tensor(array, device) for array in _arrays(dtype, seed=0).values()]
-    for decay in (0.0005, 0.3, 0.9999):
-        average([*averages, *kept], [*values, *equal], decay)
-    moved = [ops.to_numpy(x - y) for x, y in zip(kept, equal, strict=True)]
-    found = {f"average {index}": ops.to_numpy(x) for index, x in enumerate(averages)}
-    return found | {f"equal average {index}": array for index, array in enumerate(moved)}
+def try_average(
+    average: Average, pack: Callable[[Any], None], device: str, dtype: str
+) -> dict[str, np.ndarray]:
+    """Averages after three updates, and how far some moved from values that they equal.
+
+    pack: lays out modules of which the same is found once more.
+    """
+    found = {}
+    for layout, lay_out in (("", lambda module: None), ("packed ", pack)):
+        averages, values, kept, equal = modules = [
+            _module(device, dtype, seed) for seed in (0, 1, 0, 0)
+        ]
+        for module in modules:
+            lay_out(module)
+        for decay in (0.0005, 0.3, 0.9999):
+            for changed, followed in ((averages, values), (kept, equal)):
+                average(nn.float_tensors(changed)(), nn.float_tensors(followed)(), decay)
+        wanted = nn.state_arrays(equal)
+        for name, array in nn.state_arrays(kept).items():
+            found[f"{layout}equal average of {name}"] = array - wanted[name]
+        for name, array in nn.state_arrays(averages).items():
+            found[f"{layout}average of {name}"] = array
+    return found
 
 
 def _arrays(dtype: str, seed: int) -> dict[str, np.ndarray]:
@@ -104,6 +127,14 @@ def _arrays(dtype: str, seed: int) -> dict[str, np.ndarray]:
         f"tensor {index}": np.asarray(random.uniform(-1, 1, shape)).astype(dtype)
         for index, shape in enumerate(SHAPES)
     }
+
+
+def _module(device: str, dtype: str, seed: int) -> Any:
+    """A module of which the tensors are buffers."""
+    module = nn.Module()
+    for name, array in _arrays(dtype, seed).items():
+        nn.register_buffer(module, name, array)
+    return nn.place(module, device, dtype)
 
 
 def _weights(device: str, dtype: str) -> dict[str, Tensor]:

@@ -74,12 +74,13 @@ def build_state(
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
     model = nn.place(model, device, dtype)
     freeze_layers(model, config.freeze)
+    updates = choose_updates(config, device, dtype)
+    ema = updates.average_of(model)
     parallel = parallelize(config, model)
     gains = LossGains.scaled(
         hyp, len(model.head.strides), model.spec.num_classes, config.image_size
     )
     box_iou = choose_box_iou(device) if config.bbox_iou_optim else complete_iou
-    updates = choose_updates(config, device, dtype)
     groups = parameter_groups(model, schedule.weight_decay)
     execution = choose_execution(config, device, dtype)
     loss = DetectionLoss(model.head, gains, box_iou)
@@ -87,7 +88,7 @@ def build_state(
     box_iou_means = "plain" if box_iou is complete_iou else "fast"
     return TrainState(
         model=model,
-        ema=ModelEMA(model, updates.average),
+        ema=ema,
         loss=loss,
         optimizer=build_optimizer(config, hyp, groups, updates.optimizers),
         schedule=schedule,

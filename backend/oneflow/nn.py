@@ -140,6 +140,10 @@ def place(module: Module, device: str, dtype: str) -> Module:
     return module.to(resolve(device), ops.dtype_named(dtype))
 
 
+def pack(module: Module) -> None:
+    """Nothing: NumPy updates averages in pieces that stay in the cache, wherever they lie."""
+
+
 def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
     for parameter in parameters:
         parameter.requires_grad = trainable

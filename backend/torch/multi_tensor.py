@@ -1,12 +1,13 @@
 """Updates of many tensors together under PyTorch; see `contract.MultiTensor`.
 
 By PyTorch's fused optimizers and lists of tensors: a launch or a few on a GPU, one pass over the
-memory on a CPU.
+memory on a CPU. Averages and values that `nn.pack` laid out alike are one tensor each.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -14,6 +15,34 @@ from torch import Tensor
 
 from backend import checks
 from backend.torch import optim
+
+
+class Spans:
+    """Averages and values as one flat tensor each, where they fill one piece of memory alike.
+
+    Asking each tensor where it lies takes half as long as the update, so it is done again for
+    other tensors only, or when a module has been placed or packed, which moves its tensors.
+    """
+
+    moved = 0  # how often a module was
+
+    def __init__(self) -> None:
+        self._moved = 0
+        self._tensors: list[Tensor] = []
+        self._pair: tuple[Tensor, Tensor] | None = None
+
+    def of(
+        self, averages: Sequence[Tensor], values: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor] | None:
+        """The two flat tensors, which share the memory of all; None where there are none."""
+        tensors = [*averages, *values]
+        if self._moved != Spans.moved or not _same(self._tensors, tensors):
+            self._tensors, self._moved = tensors, Spans.moved
+            self._pair = _spans(averages, values)
+        return self._pair
+
+
+_averaged = Spans()
 
 
 class Fused(optim.NamedState):
@@ -68,14 +97,59 @@ class AdamW(Adam):
 
 def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
     checks.equal_counts(len(values), len(averages), "values")
-    if averages:
-        with torch.no_grad():
+    if not averages:
+        return
+    spans = _averaged.of(averages, values)
+    with torch.no_grad():
+        if spans:
+            spans[0].lerp_(spans[1], 1.0 - decay)
+        else:
             torch._foreach_lerp_(list(averages), list(values), 1.0 - decay)
 
 
 def describe(optimizer: str, device: str) -> str:
     where = "CPU" if device == checks.CPU else device
-    return f"PyTorch's fused {optimizer} and its list of averages, on the {where}"
+    return f"PyTorch's fused {optimizer}, and averages in one piece of memory, on the {where}"
+
+
+def _spans(averages: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
+    average, value = _span(averages), _span(values)
+    if average is None or value is None or not _are_alike(average, value):
+        return None
+    pairs = zip(averages, values, strict=True)
+    alike = all(_are_alike(x, y) and _place(x, average) == _place(y, value) for x, y in pairs)
+    return (average, value) if alike else None
+
+
+def _span(tensors: Sequence[Tensor]) -> Tensor | None:
+    """One flat tensor of what these fill without gap or overlap; None where they do not."""
+    ordered = sorted(tensors, key=Tensor.data_ptr)
+    first = ordered[0].detach()
+    storage, end = first.untyped_storage().data_ptr(), first.data_ptr()
+    for x in ordered:
+        fits = x.dtype == first.dtype and x.untyped_storage().data_ptr() == storage
+        if not fits or x.data_ptr() != end or _order(x) != _order(_dense_like(x)):
+            return None
+        end += x.numel() * x.element_size()
+    return first.as_strided((sum(x.numel() for x in ordered),), (1,))
+
+
+def _place(x: Tensor, span: Tensor) -> int:
+    return x.data_ptr() - span.data_ptr()
+
+
+def _are_alike(x: Tensor, y: Tensor) -> bool:
+    same = x.dtype == y.dtype and x.device == y.device and x.shape == y.shape
+    return same and _order(x) == _order(y)
+
+
+def _dense_like(x: Tensor) -> Tensor:
+    """A tensor without values in the order of memory that x has, or would have without gaps."""
+    return torch.empty_like(x, device="meta")
+
+
+def _same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    return len(tensors) == len(others) and all(map(operator.is_, tensors, others))
 
 
 def _ordered_like(x: Tensor, y: Tensor) -> Tensor:

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from backend import checks, sync_batch_norm
-from backend.torch import dist, ops
+from backend.torch import dist, multi_tensor, ops
 from backend.torch.device import resolve
+
+ALIGNMENT = 16  # elements: 64 bytes of float32
 
 Module = torch.nn.Module
 ModuleList = torch.nn.ModuleList
@@ -106,7 +108,23 @@ def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
 
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
+    multi_tensor.Spans.moved += 1
     return module.to(resolve(device), ops.dtype_named(dtype))
+
+
+def pack(module: Module) -> None:
+    tensors = list({id(x): x for x in float_tensors(module)()}.values())
+    if len({(x.dtype, x.device) for x in tensors}) != 1:
+        return
+    # Odd sizes come last, so that what follows one another stays aligned to 64 bytes.
+    tensors.sort(key=lambda x: x.numel() % ALIGNMENT != 0)
+    packed = tensors[0].new_empty(sum(x.numel() for x in tensors))
+    start = 0
+    for x in tensors:
+        strides = torch.empty_like(x, device="meta").stride()  # without gaps
+        x.data = packed.as_strided(x.shape, strides, start).copy_(x.detach())
+        start += x.numel()
+    multi_tensor.Spans.moved += 1
 
 
 def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:

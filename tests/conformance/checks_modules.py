@@ -287,6 +287,56 @@ def a_frozen_layer_keeps_gathering_statistics(b: Backend) -> None:
         ), name
 
 
+@judges("nn.pack")
+def moves_memory_and_nothing_else(b: Backend) -> None:
+    network = b.nn.place(build(b), "cpu", "float32")
+    state = random_state(b, network)
+    b.nn.load_state_arrays(network, state)
+    b.nn.set_trainable([network.stem.bn.weight], False)
+    before = list(b.nn.named_parameters(network))
+    for _ in range(2):
+        b.nn.pack(network)
+        assert_state(b, network, state)
+        after = list(b.nn.named_parameters(network))
+        assert tuple(name for name, _ in after) == NAMES
+        for (name, parameter), (_, earlier) in zip(after, before, strict=True):
+            assert parameter is earlier
+            assert parameter.requires_grad is (name != "stem.bn.weight")
+        state = {name: array + 1 for name, array in state.items()}
+        b.nn.load_state_arrays(network, state)
+    b.nn.pack(build(b))  # of two dtypes
+    b.nn.pack(b.nn.MaxPool2d(2, 2))  # of nothing
+
+
+@judges("nn.pack")
+def a_packed_module_learns_and_is_copied(b: Backend) -> None:
+    networks = [b.nn.place(build(b), "cpu", "float32") for _ in range(2)]
+    state = random_state(b, networks[0])
+    found = []
+    for network, pack in zip(networks, (lambda module: None, b.nn.pack), strict=True):
+        b.nn.load_state_arrays(network, state)
+        optimizer = b.optim.SGD([(dict(b.nn.named_parameters(network)), 0.01)])
+        pack(network)
+        (output,) = network(b.ops.tensor(uniform((2, 2, 3, 3), "float32", 5, 9)))
+        total = b.ops.mean(output * output)
+        b.autograd.value_and_backward(
+            lambda images, total=total: total,
+            lambda predictions, targets: SimpleNamespace(total=predictions),
+            output,
+            None,
+            lambda stage: nullcontext(),
+        )
+        optimizer.step([0.1], 0.9)
+        found.append(b.nn.state_arrays(network))
+        frozen = b.nn.frozen_copy(network)
+        b.nn.load_state_arrays(network, state)
+        assert_state(b, frozen, found[-1])
+    assert not np.array_equal(found[0]["heads.0.weight"], state["heads.0.weight"])
+    for name, array in found[0].items():
+        # The same kernels on other addresses.
+        assert_equal(found[1][name], array, 1e-5)
+
+
 @judges("nn.frozen_copy")
 def independent_and_without_gradient(b: Backend) -> None:
     network = build(b)

@@ -104,6 +104,28 @@ def averages_what_was_placed_again(b: Backend) -> None:
     assert_equal(b.nn.state_arrays(average)["weight"], (0.75 * weights).astype("float32"))
 
 
+@judges("multi_tensor.ema_update_")
+def averages_what_was_packed_since(b: Backend) -> None:
+    """Modules that were averaged before, then packed; then one of their tensors replaced."""
+    module = b.nn.Conv2d(2, 3, 1)
+    average = b.nn.frozen_copy(module)
+    b.nn.load_state_arrays(average, {n: x * 0 for n, x in b.nn.state_arrays(module).items()})
+    values, averages = b.nn.float_tensors(module), b.nn.float_tensors(average)
+    b.multi_tensor.ema_update_(averages(), values(), 0.5)
+    for packed in (module, average):
+        b.nn.pack(packed)
+        b.multi_tensor.ema_update_(averages(), values(), 0.5)
+    arrays = b.nn.state_arrays(module)
+    for name, array in b.nn.state_arrays(average).items():
+        assert_equal(array, (0.875 * arrays[name]).astype("float32"), 1e-6)
+    weight, bias = averages()
+    other = b.ops.tensor(b.ops.to_numpy(bias))
+    b.multi_tensor.ema_update_([weight, other], values(), 0.5)
+    assert_equal(b.ops.to_numpy(bias), (0.875 * arrays["bias"]).astype("float32"), 1e-6)
+    assert_equal(b.ops.to_numpy(other), (0.9375 * arrays["bias"]).astype("float32"), 1e-6)
+    assert_equal(b.ops.to_numpy(weight), (0.9375 * arrays["weight"]).astype("float32"), 1e-6)
+
+
 @judges("multi_tensor.describe")
 def one_line_that_names_optimizer_and_device(b: Backend) -> None:
     for name in OPTIMIZERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any
 
@@ -137,6 +138,39 @@ def frozen_copy_of_the_original(b: Backend) -> Any:
     return frozen_copy
 
 
+def pack_that_thaws(b: Backend) -> Any:
+    def pack(module: Any) -> None:
+        b.nn.pack(module)
+        b.nn.set_trainable([x for _, x in b.nn.named_parameters(module)], True)
+
+    return pack
+
+
+def pack_that_replaces(b: Backend) -> Any:
+    """Makes parameters that the optimizer does not know."""
+
+    def pack(module: Any) -> None:
+        for part in module.modules():
+            if getattr(part, "weight", None) is not None:
+                part.weight = copy.deepcopy(part.weight)
+
+    return pack
+
+
+def pack_that_forgets(b: Backend) -> Any:
+    """Gives tensors new memory without what they held."""
+
+    def pack(module: Any) -> None:
+        arrays = b.nn.state_arrays(module)
+        b.nn.load_state_arrays(module, {name: array * 0 for name, array in arrays.items()})
+
+    return pack
+
+
+def pack_that_casts(b: Backend) -> Any:
+    return lambda module: b.nn.place(module, "cpu", "float64")
+
+
 def set_trainable_to(chosen: Any) -> Any:
     """Another choice than the one that was asked for."""
 
@@ -224,6 +258,10 @@ register(
             ),
         ),
         ("nn.place", "casts integers too", place_that_casts_everything),
+        ("nn.pack", "thaws", pack_that_thaws),
+        ("nn.pack", "replaces parameters", pack_that_replaces),
+        ("nn.pack", "forgets values", pack_that_forgets),
+        ("nn.pack", "casts to another dtype", pack_that_casts),
         ("nn.set_trainable", "only ever freezes", set_trainable_to(lambda trainable: False)),
         ("nn.set_trainable", "does nothing", lambda b: lambda parameters, trainable: None),
         ("nn.set_trainable", "keeps gradients", set_trainable_that_keeps_gradients),
