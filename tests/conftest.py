@@ -14,8 +14,11 @@ COMPARISONS = [
 ]
 
 
-# They run both backends in processes of their own, so one of the two suites is enough.
-collect_ignore = [] if os.environ.get(ENVIRONMENT_VARIABLE) == "torch" else COMPARISONS
+LINTED = ["unit/test_example_schemas.py"]
+
+# The first run both backends in processes of their own, so one of the two suites is enough; what
+# the second need is in .venv/torch alone.
+collect_ignore = [] if os.environ.get(ENVIRONMENT_VARIABLE) == "torch" else [*COMPARISONS, *LINTED]
 
 
 def pytest_configure(config: pytest.Config) -> None:
