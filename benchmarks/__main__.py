@@ -22,7 +22,9 @@ import backend
 from utils.command import run_command
 
 FOLDER = Path(__file__).parent
-NO_BENCHMARK = {"__init__", "__main__", "paste_and_warp", "side_by_side"}
+# `scaling` writes tables of the documentation; its own parts are beside it.
+SCALING = {"scaling", "scaling_measure", "scaling_model", "scaling_rank", "scaling_tables"}
+NO_BENCHMARK = {"__init__", "__main__", "paste_and_warp", "side_by_side", *SCALING}
 # Flags that make a script end sooner than its defaults.
 SMALL: dict[str, Sequence[str]] = {
     "metric": ("--images", "500", "--repeats", "3"),

@@ -1,0 +1,91 @@
+"""Tables of docs/scaling.md: what training on many devices moves, keeps and writes.
+
+    .venv/torch/bin/python -m benchmarks.scaling --measure --backend torch
+    .venv/oneflow/bin/python -m benchmarks.scaling --measure --backend oneflow
+    .venv/torch/bin/python -m benchmarks.scaling
+
+--measure takes the constants of one backend anew, with one rank and with two on this machine, some
+minutes, into docs/scaling-constants.json; as root also the bytes that the ranks exchange. Each form
+then writes the tables into the page from the stored constants.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks import scaling_tables as tables
+from benchmarks.scaling_model import Network
+from utils.atomic import atomic_text_file
+from utils.command import new_parser, run_command
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, CONSTANTS = DOCS / "scaling.md", DOCS / "scaling-constants.json"
+REFERENCE = "torch"  # whose activations and disk the tables take
+
+
+def render(document: Mapping[str, Any]) -> dict[str, str]:
+    """Each table by its name in the page."""
+    networks = {name: Network(**sizes) for name, sizes in document["networks"].items()}
+    constants = document["backends"]
+    reference = constants[REFERENCE]
+    factor = tables.fitted(networks, reference).activation_factor
+    return {
+        "bytes": tables.bytes_moved(networks),
+        "times": tables.exchange_times(networks),
+        "other": tables.other_traffic(networks),
+        "memory": tables.memory_of_a_rank(networks, factor),
+        "checkpoints": tables.checkpoints(networks, reference),
+        "comparison": tables.comparison(networks, constants),
+    }
+
+
+def fill(page: str, texts: Mapping[str, str]) -> str:
+    """The page with each table between its two marks; ValueError if one is missing."""
+    for name, text in texts.items():
+        begin, end = f"<!-- table {name} -->\n", "<!-- end -->"
+        before, after = page.split(begin)
+        page = f"{before}{begin}\n{text}\n{end}{after.partition(end)[2]}"
+    return page
+
+
+def measure_anew(name: str) -> None:
+    """Replace one backend's constants, and the sizes of the models."""
+    import backend
+    from benchmarks import scaling_measure as measuring
+    from benchmarks.side_by_side import machine
+
+    backend.use(name)
+    networks = {
+        model: measuring.count_network(measuring.model_yaml(model)) for model in measuring.MODELS
+    }
+    with tempfile.TemporaryDirectory(dir=DOCS.parent) as folder:  # the disk that holds the runs
+        found = measuring.measure(Path(folder))
+    document = json.loads(CONSTANTS.read_text()) if CONSTANTS.exists() else {"backends": {}}
+    document["networks"] = {model: asdict(network) for model, network in networks.items()}
+    document["backends"][backend.use()] = {"machine": machine("cpu"), **found}
+    write(CONSTANTS, json.dumps(document, indent=1) + "\n")
+
+
+def write(path: Path, text: str) -> None:
+    with atomic_text_file(path) as file:
+        file.write(text)
+
+
+def main() -> None:
+    parser = new_parser("python -m benchmarks.scaling", "Write the tables of docs/scaling.md.")
+    parser.add_argument("--measure", action="store_true", help="take the constants anew")
+    parser.add_argument("--backend", choices=("torch", "oneflow"), help="whose constants")
+    flags = parser.parse_args()
+    if flags.measure:
+        measure_anew(flags.backend)
+    write(PAGE, fill(PAGE.read_text(), render(json.loads(CONSTANTS.read_text()))))
+    print(f"wrote the tables of {PAGE}")
+
+
+if __name__ == "__main__":
+    run_command(main)

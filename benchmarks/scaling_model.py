@@ -1,0 +1,159 @@
+"""Bytes, seconds and memory of training on many devices, by arithmetic: `scaling.py` prints it.
+
+What is assumed: gradients are summed by a ring of the devices of a machine, then a ring of the
+machines, each device exchanging its share of the sum (Patarasuk and Yuan 2009: a ring moves the
+least bytes). A message takes latency + bytes / bandwidth. Exchange and computation are not
+overlapped, which is the worst case. Not modelled: devices that are slower than others, traffic of
+other jobs, congestion, reading of the dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+FLOAT = 4  # bytes
+# Sums over all ranks that synchronised BatchNorm takes for a layer: count, mean and variance
+# forward, the gradients of mean and variance backward (backend/sync_batch_norm.py).
+SYNC_SUMS = 5
+# The most that a validated image leaves: 300 boxes of six numbers.
+BYTES_A_VALIDATED_IMAGE = 300 * 6 * FLOAT
+
+
+@dataclass(frozen=True)
+class Network:
+    """Sizes of a model."""
+
+    parameters: int  # trained numbers
+    state_bytes: int  # parameters and buffers, as a checkpoint holds them
+    norm_layers: int
+    norm_channels: int  # of all BatchNorm layers together
+    convolution_outputs: float  # numbers that the convolutions give, for one pixel of the image
+
+
+@dataclass(frozen=True)
+class Link:
+    """Of one device or machine to the next; both directions at once."""
+
+    latency: float  # seconds a message
+    bandwidth: float  # bytes a second, each way
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Of one sum over all devices: bytes that each link carries each way, and the time."""
+
+    inside: float  # of a device, to its neighbour in the machine
+    between: float  # of a machine, to the next
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Of a machine and a framework."""
+
+    link: Link  # between two ranks
+    activation_factor: float  # numbers kept for the backward pass, for each of a convolution
+    process: float  # bytes that a process needs beside what `memory` counts
+    joined: float  # and that it needs more when it works with others
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of one rank."""
+
+    trained: int  # weights, average, gradients, momentum
+    buckets: int  # in which gradients travel; none with one rank
+    activations: float
+
+    @property
+    def total(self) -> float:
+        return self.trained + self.buckets + self.activations
+
+
+def ring_bytes(size: float, members: int) -> float:
+    """That each member of a ring sends, and receives, to sum `size` bytes."""
+    return 2 * (members - 1) / members * size
+
+
+def ring_seconds(size: float, members: int, link: Link) -> float:
+    """For such a sum: 2 (members - 1) messages, one after the other."""
+    return 2 * (members - 1) * link.latency + ring_bytes(size, members) / link.bandwidth
+
+
+def sum_over(size: float, devices: int, a_machine: int, inside: Link, between: Link) -> Traffic:
+    """Sum `size` bytes over devices; a machine has `a_machine` or, if less, all."""
+    near = min(devices, a_machine)
+    machines = devices // near
+    seconds = ring_seconds(size, near, inside) + ring_seconds(size, machines, between)
+    return Traffic(ring_bytes(size, near), ring_bytes(size, machines), seconds)
+
+
+def gradient_bytes(network: Network) -> int:
+    """That are summed once an update, however many batches it accumulates."""
+    return FLOAT * network.parameters
+
+
+def sync_batch_norm_bytes(network: Network) -> int:
+    """That --sync-bn sums in addition, each batch."""
+    return SYNC_SUMS * FLOAT * network.norm_channels
+
+
+def sync_batch_norm_seconds(
+    network: Network, devices: int, a_machine: int, inside: Link, between: Link
+) -> float:
+    """For the --sync-bn sums of a batch: many small ones, each of which waits for the last."""
+    sums = SYNC_SUMS * network.norm_layers
+    size = sync_batch_norm_bytes(network) / sums
+    return sums * sum_over(size, devices, a_machine, inside, between).seconds
+
+
+def validation_bytes(images: int, devices: int) -> float:
+    """That each rank receives at most, once a validation."""
+    return images * BYTES_A_VALIDATED_IMAGE * (devices - 1) / devices
+
+
+def memory(
+    network: Network,
+    images: int,
+    side: int,
+    devices: int,
+    activation_factor: float,
+    momenta: int = 1,
+) -> Memory:
+    """Of a rank that trains on `images` a batch in float32.
+
+    Args:
+        side: of the square images, pixels.
+        activation_factor: as in `Constants`.
+        momenta: of the optimizer, for each parameter: 1 of SGD, 2 of Adam.
+    """
+    gradients = gradient_bytes(network)
+    kept = activation_factor * network.convolution_outputs * side * side * images
+    return Memory(
+        trained=2 * network.state_bytes + (1 + momenta) * gradients,
+        buckets=gradients if devices > 1 else 0,
+        activations=FLOAT * kept,
+    )
+
+
+def checkpoint_bytes(network: Network, momenta: int = 1) -> int:
+    """Weights, their average and the optimizer's momenta; the header's kilobytes are left out."""
+    return 2 * network.state_bytes + momenta * FLOAT * network.parameters
+
+
+def fit(network: Network, trainings: Sequence[Mapping[str, Any]]) -> Constants:
+    """From trainings of one network: with one rank on some images, on twice as many, two ranks."""
+    one, two, pair = trainings
+    images, side = one["images"], one["img"]
+    factor = (two["memory"] - one["memory"]) / memory(network, images, side, 1, 1.0).activations
+    small, *_, large = pair["sums"]
+    seconds = large["seconds"] - small["seconds"]
+    alone = one["memory"] - memory(network, images, side, 1, factor).total
+    return Constants(
+        Link(small["seconds"] / 2, ring_bytes(large["bytes"] - small["bytes"], 2) / seconds),
+        factor,
+        alone,
+        pair["memory"] - memory(network, images, side, 2, factor).total - alone,
+    )

@@ -1,0 +1,152 @@
+"""Measures training steps, sums and memory in one rank or several: `scaling_measure.py` starts it.
+
+    python -m benchmarks.scaling_rank --ranks 2 --cfg models/yolov5n.yaml --json F
+
+starts as many processes of itself and sets what a launcher sets, so that both frameworks are
+started alike; rank 0 writes the figures. Where it may, run it in a network of its own (`unshare
+--net`), and the loopback's counter says how many bytes the ranks exchange.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import backend
+from backend import autograd, device, dist, nn, ops
+from backend.checks import CPU
+from backend.processes import processes
+from utils.atomic import atomic_text_file
+from utils.command import run_command
+from utils.host_memory import keep_freed_memory
+from utils.images import images_to_tensor
+from utils.report import StageTimer
+
+SUM_BYTES = (2**12, 2**18, 2**22, 2**25)
+SUM_REPEATS, WARM_UP = 17, 2
+LIMIT_SECONDS = 600.0
+PORT = 29577
+
+
+def start_ranks(count: int) -> int:
+    """Run this command in so many processes; returns the highest of their exit codes."""
+    if ip := shutil.which("ip"):  # a new network's loopback is down
+        subprocess.run([ip, "link", "set", "lo", "up"], check=False, capture_output=True)
+    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT)}
+    command = [sys.executable, "-m", "benchmarks.scaling_rank", *sys.argv[1:]]
+    ranks = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, **shared, "GLOO_SOCKET_IFNAME": "lo", "RANK": place,
+                "LOCAL_RANK": place},
+        )
+        for place in map(str, range(count))
+    ]  # fmt: skip
+    try:
+        return max(abs(rank.wait(LIMIT_SECONDS)) for rank in ranks)
+    finally:
+        for rank in ranks:
+            rank.kill()
+
+
+def new_step(flags: argparse.Namespace) -> Callable[[], object]:
+    """A training step of the plain path on `flags.images` images of this rank."""
+    from benchmarks.train_step import CANDIDATES, PLAIN, draw_batch, start
+    from train import GRADIENT_NORM_LIMIT
+
+    flags.batch = flags.images * processes().world_size
+    state = start(PLAIN, CANDIDATES[PLAIN], flags, CPU)
+    batch = draw_batch(flags.images, flags.img, num_classes=80)
+    parallel = dist.data_parallel(state.model)
+    parameters = [parameter for _, parameter in nn.named_parameters(state.model)]
+    rates, stage = (1e-4, 1e-4, 1e-4), StageTimer(CPU)
+
+    def step() -> None:
+        images = images_to_tensor(batch.images, CPU, state.dtype, False)
+        with dist.averaging(parallel, last=True):
+            autograd.value_and_backward(parallel, state.step_loss, images, batch.targets, stage)
+        ops.to_numpy(autograd.clip_gradients(parameters, GRADIENT_NORM_LIMIT))
+        state.optimizer.step(rates, 0.9)
+        state.optimizer.zero_grad()
+        state.ema.update(state.model)
+
+    return step
+
+
+def time_sums() -> list[dict[str, float]]:
+    """Median seconds of sums over the ranks, by their size."""
+    rows = []
+    for size in SUM_BYTES:
+        x = ops.tensor(np.zeros(size // 4, np.float32))
+        spent = [device.milliseconds(lambda x=x: dist.sum_(x), CPU) for _ in range(SUM_REPEATS)]
+        rows.append({"bytes": size, "seconds": statistics.median(spent[WARM_UP:]) / 1000})
+    return rows
+
+
+def loopback_bytes() -> int:
+    """That passed this network's loopback since it is up."""
+    lines = Path("/proc/net/dev").read_text().splitlines()
+    (line,) = (line for line in lines if line.strip().startswith("lo:"))
+    return int(line.partition(":")[2].split()[0])
+
+
+def status_bytes(name: str) -> int:
+    """Of this process; the peak that `resource` tells may be its parent's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
+
+
+def measure(flags: argparse.Namespace) -> dict[str, object]:
+    resident = status_bytes("VmRSS")
+    step = new_step(flags)
+    for _ in range(WARM_UP):
+        step()
+    before = loopback_bytes()
+    seconds = [device.milliseconds(step, CPU) / 1000 for _ in range(flags.steps)]
+    passed = (loopback_bytes() - before) / flags.steps / processes().world_size
+    return {
+        "ranks": processes().world_size,
+        "images": flags.images,
+        "img": flags.img,
+        "seconds": statistics.median(seconds),
+        "memory": status_bytes("VmHWM") - resident,
+        "exchanged": passed,
+        "sums": time_sums() if processes().world_size > 1 else [],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling_rank")
+    add = parser.add_argument
+    add("--backend", choices=("torch", "oneflow"))
+    add("--ranks", type=int, default=1, metavar="N")
+    add("--cfg", type=Path, default=Path("models/yolov5n.yaml"))
+    add("--img", type=int, default=320, metavar="PX")
+    add("--images", type=int, default=4, metavar="N", help="of each rank, a step")
+    add("--steps", type=int, default=5, metavar="N")
+    add("--json", type=Path, required=True, metavar="F")
+    flags = parser.parse_args()
+    if flags.ranks > 1 and processes().world_size == 1:
+        sys.exit(start_ranks(flags.ranks))
+    backend.use(flags.backend)
+    keep_freed_memory()
+    dist.start(CPU, LIMIT_SECONDS)
+    figures = measure(flags)
+    if processes().is_main:
+        with atomic_text_file(flags.json) as file:
+            json.dump(figures, file)
+    dist.stop()
+
+
+if __name__ == "__main__":
+    run_command(main)
