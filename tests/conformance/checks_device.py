@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -11,6 +14,18 @@ import backend
 from backend.contract import CAPABILITIES
 from backend.select import FRAMEWORKS
 from tests.conformance.judging import Backend, assert_raises, judges
+
+
+@contextmanager
+def environment(**variables: str) -> Iterator[None]:
+    """These variables, as a launcher sets them."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 @judges("device.resolve")
@@ -22,6 +37,11 @@ def resolves_to_what_is_there(b: Backend) -> None:
         assert b.device.resolve("") == "cpu"
         assert_raises(ValueError, lambda: b.device.resolve("0"), "cpu")
         assert_raises(ValueError, lambda: b.device.resolve("cuda:0"), "cpu")
+    with environment(RANK="1", LOCAL_RANK="1", WORLD_SIZE="2"):
+        assert b.device.resolve("cpu") == "cpu"
+        assert_raises(ValueError, lambda: b.device.resolve("0"), "'0'")  # one for two ranks
+        if not b.device.supports("cuda"):
+            assert b.device.resolve("") == "cpu"
     for name in ("99", "cuda:99", "gpu", "cuda", "CPU", "0,1", "-1"):
         assert_raises(ValueError, lambda name=name: b.device.resolve(name), repr(name))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.processes import processes
 from tests.conformance.judging import Backend
 from tests.conformance.wrong.registry import register
 
@@ -168,6 +169,16 @@ def accepted_device(b: Backend) -> Any:
     return lambda name: "cpu" if name in ("", "cpu") else "cuda:0"
 
 
+def device_of_rank(b: Backend) -> Any:
+    """OneFlow's own name of a rank's CPU."""
+
+    def resolve(name: str) -> str:
+        own = b.device.resolve(name)
+        return own if processes().rank == 0 else f"{own}:{processes().rank}"
+
+    return resolve
+
+
 def shared_variable(b: Backend) -> Any:
     def variable(array: np.ndarray, device: str = "cpu") -> Any:
         return b.ops.tensor(array, device)
@@ -192,6 +203,7 @@ register(
         ("autograd.clip_gradients", "clips each alone", clip_each),
         ("autograd.clip_gradients", "returns the norm after", clip_and_forget),
         ("device.resolve", "takes any GPU on trust", accepted_device),
+        ("device.resolve", "numbers a rank's CPU", device_of_rank),
         ("device.synchronize", "knows GPUs only", failing("invalid device cpu")),
         ("device.milliseconds", "are seconds", seconds),
         ("device.describe", "is several lines", lambda b: lambda device: "CPU\n2.13.0\n0.9.0"),

@@ -1,0 +1,133 @@
+"""How many processes a command line asks for, and which requests are refused."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import backend
+from backend.own_device import own_device
+from utils import launch
+from utils.config import parse_train_flags
+from utils.errors import UserError
+
+LAUNCHERS = {
+    "torch": {"TORCHELASTIC_RUN_ID": "1"},
+    "oneflow": {"MASTER_ADDR": "127.0.0.1", "GLOG_log_dir": "log"},
+}
+
+
+@pytest.fixture
+def rank(monkeypatch):
+    """Makes this process one of a launcher's."""
+
+    def become(rank: int, world_size: int) -> None:
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)}
+        for name, value in {**place, **LAUNCHERS[backend.use()]}.items():
+            monkeypatch.setenv(name, value)
+
+    return become
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The commands that would be run."""
+    commands = []
+    monkeypatch.setattr(launch, "run_launcher", lambda *call: commands.append(call) or 75)
+    monkeypatch.setattr(sys, "argv", ["train.py", "--nproc", "2", "--device", "cpu", "--nproc=2"])
+    return commands
+
+
+def test_one_process_is_not_started_anew(started):
+    for flags in ([], ["--device", "cpu"], ["--device", "0"], ["--nproc", "1"]):
+        launch.launch(parse_train_flags(flags))
+    assert started == []
+
+
+def test_several_are_started_by_the_backends_own_launcher(started, monkeypatch, caplog):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    caplog.set_level("INFO")
+    with pytest.raises(SystemExit) as end:
+        launch.launch(parse_train_flags(["--nproc", "2", "--device", "cpu"]), ("--more",))
+    assert end.value.code == 75
+    (command, environment), *_ = started
+    module = {"torch": "torch.distributed.run", "oneflow": "oneflow.distributed.launch"}
+    assert command[:3] == [sys.executable, "-m", module[backend.use()]]
+    assert command[-6:] == ["--nproc_per_node", "2", "--more", "train.py", "--device", "cpu"]
+    assert environment == {"OMP_NUM_THREADS": "3"}
+    assert "starting 2 processes with" in caplog.text and "DataParallel" not in caplog.text
+
+
+def test_a_process_is_started_for_each_device(started, caplog):
+    caplog.set_level("INFO")
+    with pytest.raises(SystemExit):
+        launch.launch(parse_train_flags(["--device", "0,1", "--batch", "16"]))
+    assert "2" in started[0][0]
+    assert "one a device, in place of DataParallel" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--device", "0,0"], "--device 0,0: give different GPUs"),
+        (["--device", "cpu,0"], "--device cpu,0: give different GPUs"),
+        (["--device", "0", "--nproc", "2"], "2 processes need 2 devices, not 1"),
+        (["--device", "0,1,2", "--nproc", "2"], "2 processes need 2 devices, not 3"),
+        (["--nproc", "2", "--device", "cpu", "--batch", "5"], "use 4 or 6"),
+        (["--nproc", "4", "--batch", "2"], "use 4$"),
+        (["--nproc", "2", "--replay", "1:1", "--weights", "W"], "--replay runs in one process"),
+    ],
+)
+def test_what_several_processes_cannot_honour_is_refused(started, flags, message):
+    with pytest.raises(UserError, match=message):
+        launch.launch(parse_train_flags(flags))
+    assert started == []
+
+
+def test_a_process_of_a_launcher_starts_none(started, rank):
+    rank(1, 2)
+    for flags in ([], ["--device", "0,1"], ["--nproc", "2"]):
+        launch.launch(parse_train_flags(flags))
+    assert started == []
+
+
+@pytest.mark.parametrize(
+    ("world_size", "flags", "message"),
+    [
+        (1, ["--nproc", "2"], "--nproc 2, but a launcher started 1"),
+        (2, ["--device", "0,1,2"], "names 3 devices, but a launcher started 2"),
+        (2, ["--batch", "7"], "--batch-size 7 is the number of images of all 2"),
+        (2, ["--replay", "1:1", "--weights", "W"], "not in 2"),
+    ],
+)
+def test_flags_that_differ_from_the_launcher_are_refused(rank, world_size, flags, message):
+    rank(0, world_size)
+    with pytest.raises(UserError, match=message):
+        launch.launch(parse_train_flags(flags))
+
+
+GPUS = ["cuda:0", "cuda:1", "cpu"]
+
+
+def test_each_rank_takes_the_device_at_its_place(rank):
+    assert own_device("", GPUS) == own_device("0", GPUS) == "cuda:0"
+    rank(1, 2)
+    assert own_device("", GPUS) == own_device("0,1", GPUS) == "cuda:1"
+    assert own_device("cuda:1,cuda:0", GPUS) == "cuda:0"
+    assert own_device("cpu", GPUS) == own_device("", ["cpu"]) == "cpu"
+
+
+def test_more_ranks_than_devices_are_refused(rank):
+    rank(2, 4)
+    for name in ("", "0,1"):
+        with pytest.raises(backend.BackendError, match="3 processes or more.* gives 2: cuda:0"):
+            own_device(name, GPUS)
+    rank(1, 2)
+    with pytest.raises(backend.BackendError, match="2 processes or more.*'0' gives 1: cuda:0"):
+        own_device("0", GPUS)
+
+
+def test_several_devices_for_one_process_are_refused():
+    with pytest.raises(backend.BackendError, match="'0,1': 2 devices, but this is one process"):
+        own_device("0,1", GPUS)
