@@ -69,7 +69,7 @@ def add_common_flags(parser: argparse.ArgumentParser, batch_size: int, project: 
     add("--bind-numa", action="store_true",
         help="keep each process, its loader and memory on the NUMA node of its device")  # fmt: skip
     add("--timeout", type=float, default=600, metavar="S",
-        help="end a job of several processes when one makes no progress for so long")  # fmt: skip
+        help="end all processes when one makes no progress for so many seconds")  # fmt: skip
     add("--exist-ok", action="store_true", help="write into the folder when it exists already")
 
 

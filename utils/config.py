@@ -23,7 +23,7 @@ LAYOUTS = ("auto", "contiguous", "channels-last")
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
 # Settings of one process, not of the run that it begins or goes on with.
-PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit"}
+PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
 _NOT_GIVEN = object()
 
 
@@ -113,7 +113,7 @@ class RunConfig:
     name: str
     exist_ok: bool
     bind_numa: bool
-    timeout: float
+    timeout: float  # seconds
 
     def __post_init__(self) -> None:
         if not self.timeout > 0:
@@ -162,11 +162,6 @@ class TrainConfig(RunConfig):
         require_from("--nproc", self.nproc, 0)
         if self.seed > MAX_SEED:
             raise UserError(f"--seed {self.seed}; at most {MAX_SEED} is accepted")
-        if not self.cfg and not self.weights:
-            raise UserError(
-                "no model: give --cfg models/yolov5n.yaml to start from scratch, "
-                "or --weights with a file that docs/weights.md lists"
-            )
         if self.remap_classes and not self.weights:
             raise UserError("--remap-classes takes over classes of --weights; give both")
         require_from("--keep", self.keep, 1)
@@ -248,7 +243,8 @@ def train_parser(program: str) -> argparse.ArgumentParser:
     parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.")
     add_common_flags(parser, batch_size=16, project="runs/train")
     add = parser.add_argument
-    add("--cfg", type=str.strip, default="", metavar="F", help="model YAML, to start from scratch")
+    add("--cfg", type=str.strip, default="", metavar="F", help="model YAML, to start from scratch; "
+        "yolov5s without --weights")  # fmt: skip
     add("--nproc", type=int, default=0, metavar="N",
         help="processes that train together; 0: one for each of --device")  # fmt: skip
     add("--hyp", type=Path, default=DEFAULT_HYPERPARAMETERS, help="hyper-parameter YAML")

@@ -33,8 +33,8 @@ from utils.process_family import (
     send,
     wait_for_descendants,
 )
+from utils.suspend import FILE_VARIABLE
 
-SUSPEND_FILE = "DUET_SUSPEND_FILE"  # names the file whose appearance asks the ranks to suspend
 SECONDS_TO_END = 10
 
 log = logging.getLogger("launch")
@@ -169,10 +169,10 @@ def _wait(launcher: subprocess.Popen[bytes]) -> int:
 @contextmanager
 def _suspending(folder: Path) -> Iterator[dict[str, Path]]:
     """Files between this process and the ranks, by the variables that name them."""
-    files = {SUSPEND_FILE: folder / "suspend", STATUS_FILE: folder / "status"}
+    files = {FILE_VARIABLE: folder / "suspend", STATUS_FILE: folder / "status"}
 
     def suspend(number: int, frame: Any) -> None:
-        files[SUSPEND_FILE].touch()
+        files[FILE_VARIABLE].touch()
 
     numbers = (signal.SIGTERM, signal.SIGUSR1)
     before = [signal.signal(number, suspend) for number in numbers]

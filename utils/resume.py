@@ -32,7 +32,7 @@ from utils.state_files import StateFiles
 # what is in it.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
-    "save_steps", "bind_numa", "nproc", "timeout",
+    "save_steps", "bind_numa",
 }  # fmt: skip
 
 log = logging.getLogger("train")

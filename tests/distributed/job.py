@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
@@ -22,8 +21,8 @@ from utils import watchdog
 from utils.command import run_command
 from utils.config import parse_train_flags
 from utils.errors import UserError
-from utils.exit_status import EXIT_SUSPENDED
-from utils.launch import SUSPEND_FILE, launch
+from utils.launch import launch
+from utils.suspend import FILE_VARIABLE, Suspended
 
 PHASES = ("caching", "training", "validation", "saving")
 FAILING_STEP = 3
@@ -71,11 +70,11 @@ def go_wrong(how: str) -> None:
 
 def suspend_together() -> None:
     """What every step does: add up whether a rank has been asked to suspend."""
-    asked = Path(os.environ.get(SUSPEND_FILE, "/nowhere")).exists()
+    asked = Path(os.environ.get(FILE_VARIABLE, "/nowhere")).exists()
     votes = ops.tensor(np.array([asked], np.int64))
     dist.sum_(votes)
     if ops.to_numpy(votes)[0]:
-        sys.exit(EXIT_SUSPENDED)
+        raise Suspended("suspended")
 
 
 if __name__ == "__main__":
