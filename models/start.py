@@ -16,6 +16,8 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.weights.transfer import match_classes, transfer_arrays
 
+DEFAULT_MODEL = "models/yolov5s.yaml"  # that of the public commands
+
 log = logging.getLogger("train")
 
 
@@ -24,7 +26,9 @@ def build_model(
 ) -> Detector:
     """The model of --cfg or of --weights, drawn from the seed, with the weights that fit."""
     if config.cfg or start is None:
-        spec = read_model_yaml(config.cfg, len(class_names))
+        if not config.cfg:
+            log.info("no --weights and no --cfg: %s from scratch", DEFAULT_MODEL)
+        spec = read_model_yaml(config.cfg or DEFAULT_MODEL, len(class_names))
     else:
         spec = parse_model(model_document(start), len(class_names))
     model = Detector(spec)

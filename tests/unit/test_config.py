@@ -116,7 +116,6 @@ def test_the_figures_of_old_logs_are_measured_only_when_asked():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "no model: give --cfg"),
         ([*MODEL, "--img", "16"], "--img 16"),
         ([*MODEL, "--batch", "0"], "--batch-size 0"),
         ([*MODEL, "--epochs", "0"], "--epochs 0"),

@@ -84,7 +84,7 @@ def test_loader_and_model_are_measured_and_the_bottleneck_is_named(
     [
         (("--data", "nowhere"), "--data nowhere: no dataset YAML"),
         (("--data", "shapes", "--batch", "0"), "--batch-size 0"),
-        (("--data", "shapes", "--weights", ""), "no model"),
+        (("--data", "shapes", "--weights", "nowhere.pt"), "--weights nowhere.pt"),
     ],
 )
 def test_a_mistake_ends_it_with_a_message_and_code_2(flags, message):
