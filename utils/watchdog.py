@@ -141,6 +141,7 @@ class _Watcher:
             self.wait_for_others(self.leaving)
         else:
             self.end_others(self.leaving)
+        self.close()
 
     def tick(self) -> None:
         time.sleep(POLL_SECONDS)
@@ -154,6 +155,9 @@ class _Watcher:
         pass
 
     def end_others(self, code: int) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
     def standstill(self, report: Report) -> str:
@@ -218,6 +222,9 @@ class _Member(_Watcher):
         self._hub.send(goodbye=code, **_activity.report()._asdict())
         self._hub.finish()
         _drain([self._hub])
+
+    def close(self) -> None:
+        self._hub.socket.close()
 
 
 @dataclass
@@ -354,6 +361,11 @@ class _Hub(_Watcher):
         name = _name(0, socket.gethostname())
         text = f"{name} ended with exit code {code} {_activity.report()}; the job ends"
         self._tell_all(end=text, code=code, show_stack=None)
+
+    def close(self) -> None:
+        for connection in [self._listener, *(member.peer.socket for member in self._members)]:
+            connection.close()
+        self._selector.close()
 
     def _tell_all(self, **message: Any) -> None:
         """A last message; returns when all have heard it, or LINGER_SECONDS later."""
