@@ -102,3 +102,13 @@ def test_shares_differ_by_one_at_most_and_the_first_is_one_of_the_longest():
             assert sum(shares, []) == items
             assert max(map(len, shares)) - min(map(len, shares)) <= 1
             assert len(shares[0]) == math.ceil(count / world_size)
+
+
+def test_shares_from_a_later_batch_on_are_those_of_the_whole_epoch(samples):
+    whole = rectangular_batches(samples, Share(), workers=0)
+    ranks = []
+    for rank in range(2):
+        with ValLoader(samples, 64, 6, 0, 16, True, share=Share(rank, 2)) as loader:
+            ranks.append(list(loader.batches(first_batch=1)))
+    for batch, *shares in zip(whole[1:], *ranks, strict=True):
+        assert_shares_make(batch, shares)
