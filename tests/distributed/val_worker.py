@@ -49,4 +49,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     assert os.environ["YOLO_BACKEND"]
-    run_command(main)
+    run_command(main, several=True)
