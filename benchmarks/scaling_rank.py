@@ -149,4 +149,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_command(main, several=True)

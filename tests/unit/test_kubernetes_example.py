@@ -15,7 +15,7 @@ def container():
 
 
 @pytest.mark.skipif(
-    "suspend_file" not in TrainConfig.__dataclass_fields__, reason="train.py cannot be suspended"
+    "timeout" not in TrainConfig.__dataclass_fields__, reason="train.py has no --timeout"
 )
 def test_train_py_accepts_the_flags_of_the_job():
     config = parse_train_flags(container()["args"])

@@ -31,7 +31,9 @@ wait $one && exit $status
     ".venv/torch/bin/python": """
 printf '%s\\n' "$@" > "arguments$SLURM_NODEID"
 while [ ! -e code ] && [ ! -e runs/suspend-7 ]; do sleep 0.05; done
-exit "$(cat code 2> /dev/null || echo 1)"
+code=$(cat code 2> /dev/null || echo 75)
+[ "$SLURM_NODEID" = 1 ] || echo "$code" > "$DUET_STATUS_FILE"
+exit $((code == 75 ? 0 : code > 0))
 """,
 }
 
@@ -91,24 +93,43 @@ def test_a_signal_before_the_end_suspends_all_ranks_and_puts_the_job_back_into_t
         wait_for(cluster / f"arguments{machine}")
     job.send_signal(signal.SIGUSR1)
     output, _ = job.communicate(timeout=SECONDS)
-    assert job.returncode == 1, output
+    assert job.returncode == 75, output
     assert "suspended" in output
     assert asked_of_slurm(cluster) == ["requeue 7"]
 
 
-def test_a_job_that_comes_back_is_not_suspended_by_the_file_of_before(cluster):
+def test_a_job_whose_ranks_suspended_themselves_is_put_back_too(cluster):
+    (cluster / "code").write_text("75")
+    (job := submit(cluster)).communicate(timeout=SECONDS)
+    assert job.returncode == 75
+    assert asked_of_slurm(cluster) == ["requeue 7"]
+
+
+def test_a_job_that_comes_back_finds_nothing_of_before(cluster):
     (cluster / "runs").mkdir()
     (cluster / "runs" / "suspend-7").touch()
+    (cluster / "runs" / "status-7").write_text("75")
+    (cluster / "code").write_text("0")
+    (job := submit(cluster)).communicate(timeout=SECONDS)
+    assert job.returncode == 0
+    assert not (cluster / "runs" / "suspend-7").exists()
+    assert asked_of_slurm(cluster) == []
+
+
+def test_runs_of_other_jobs_are_not_taken_for_this_one(cluster):
+    # --resume looks for the name and for the name with a number after it.
     (cluster / "code").write_text("0")
     submit(cluster).communicate(timeout=SECONDS)
-    assert not (cluster / "runs" / "suspend-7").exists()
+    words = arguments_of(cluster, 0)
+    name = words[words.index("--name") + 1]
+    assert "7" in name and not name[-1].isdecimal()
 
 
 @pytest.mark.parametrize("code", [1, 2])
 def test_a_failure_is_not_put_back_into_the_queue(cluster, code):
     (cluster / "code").write_text(str(code))
     (job := submit(cluster)).communicate(timeout=SECONDS)
-    assert job.returncode == code
+    assert job.returncode == 1  # as the launchers have it
     assert asked_of_slurm(cluster) == []
 
 
@@ -120,7 +141,7 @@ def test_an_unknown_backend_is_refused_before_anything_starts(cluster):
 
 
 @pytest.mark.skipif(
-    "suspend_file" not in TrainConfig.__dataclass_fields__, reason="train.py cannot be suspended"
+    "timeout" not in TrainConfig.__dataclass_fields__, reason="train.py has no --timeout"
 )
 def test_train_py_accepts_the_flags_of_the_script(cluster):
     (cluster / "code").write_text("0")
