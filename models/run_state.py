@@ -176,5 +176,9 @@ def set_gradients(parameters: Mapping[str, Tensor], arrays: Arrays) -> None:
 
 def _mean(by_rank: Mapping[int, Arrays]) -> dict[str, np.ndarray]:
     ranks = list(by_rank.values())
-    names = ranks[0] if ranks else {}
-    return {name: np.mean([arrays[name] for arrays in ranks], axis=0) for name in names}
+    means = {}
+    with np.errstate(invalid="ignore"):  # infinities, which the next update finds
+        for name, first in (ranks[0] if ranks else {}).items():
+            mean = np.mean([arrays[name] for arrays in ranks], axis=0, dtype=np.float64)
+            means[name] = mean.astype(first.dtype)
+    return means

@@ -10,6 +10,20 @@ from utils.data.shapes import ShapesConfig, draw_dataset
 
 SMALL_SHAPES = ShapesConfig(num_train=12, num_val=6, image_side=64)
 
+TINY = """
+nc: 5
+depth_multiple: 1.0
+width_multiple: 1.0
+anchors: [[10, 13, 16, 30, 33, 23], [30, 61, 62, 45, 59, 119]]
+backbone:
+  - [-1, 1, Conv, [8, 6, 4, 2]]
+  - [-1, 1, Conv, [16, 3, 2]]
+  - [-1, 1, C3, [16]]
+  - [-1, 1, Conv, [16, 3, 2]]
+head:
+  - [[2, 3], 1, Detect, [nc, anchors]]
+"""
+
 
 def write_small_dataset(folder: Path) -> Path:
     """Draw a few small images of shapes; returns the dataset YAML."""
@@ -21,4 +35,11 @@ def write_small_model(folder: Path) -> Path:
     document = yaml.safe_load(Path("models/yolov5n.yaml").read_text(encoding="utf-8"))
     path = folder / "narrow.yaml"
     path.write_text(yaml.safe_dump({**document, "width_multiple": 0.125}), encoding="utf-8")
+    return path
+
+
+def write_tiny_model(folder: Path) -> Path:
+    """The smallest detector with every kind of tensor of a YOLOv5; returns its YAML."""
+    path = folder / "tiny.yaml"
+    path.write_text(TINY, encoding="utf-8")
     return path

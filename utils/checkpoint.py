@@ -165,7 +165,8 @@ def _read_own(path: Path) -> Checkpoint:
         raise UserError(f"--weights {path}: damaged or no safetensors file ({error})") from error
     header = _parse_header(path, metadata.get(HEADER_KEY))
     stored = metadata.get(CHECKSUM_KEY)
-    if stored is not None and stored != _checksum(metadata[HEADER_KEY], arrays):
+    must_have = stored is not None or header.progress
+    if must_have and stored != _checksum(metadata[HEADER_KEY], arrays):
         raise UserError(f"--weights {path}: damaged: its content does not fit its checksum")
     sections = {
         section: {

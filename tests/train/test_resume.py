@@ -1,9 +1,7 @@
 """A run that was interrupted, however and wherever, ends where an uninterrupted one ends."""
 
-import csv
 import dataclasses
 import itertools
-import json
 import os
 import stat
 
@@ -13,11 +11,11 @@ import pytest
 import backend
 import train
 from models.run_state import capture
-from tests.small import write_small_dataset
+from tests.equal_runs import SECTIONS, assert_equal_runs, timeless
+from tests.small import write_small_dataset, write_tiny_model
 from utils.checkpoint import load_checkpoint
 from utils.config import TrainConfig, read_hyperparameters, read_train_flags
 from utils.errors import UserError
-from utils.report import RESULT_COLUMNS
 from utils.resume import find_resume_point, resumed_config
 from utils.state_files import StateFiles
 from utils.suspend import StopRequests, Suspended
@@ -25,22 +23,6 @@ from utils.suspend import StopRequests, Suspended
 EPOCHS, TRAIN_BATCHES, VAL_BATCHES = 3, 6, 2
 BOUNDARIES = EPOCHS * (TRAIN_BATCHES + VAL_BATCHES)
 STOPS = {"torch": 50, "oneflow": 25}  # OneFlow computes a batch ten times as long
-# OneFlow was found to repeat itself bit for bit too (the same CPU kernels, one thread).
-# A state has all of its kinds of tensors with this model too, and is written 50 times as fast.
-TINY = """
-nc: 5
-depth_multiple: 1.0
-width_multiple: 1.0
-anchors: [[10, 13, 16, 30, 33, 23], [30, 61, 62, 45, 59, 119]]
-backbone:
-  - [-1, 1, Conv, [8, 6, 4, 2]]
-  - [-1, 1, Conv, [16, 3, 2]]
-  - [-1, 1, C3, [16]]
-  - [-1, 1, Conv, [16, 3, 2]]
-head:
-  - [[2, 3], 1, Detect, [nc, anchors]]
-"""
-SECTIONS = ("model", "ema", "optimizer", "gradients")
 
 
 class Killed(BaseException):
@@ -67,8 +49,7 @@ class StopAt(StopRequests):
 def flags(tmp_path_factory):
     """train.py's flags for runs with 6 batches an epoch and 2 a validation."""
     folder = tmp_path_factory.mktemp("inputs")
-    data, cfg = write_small_dataset(folder), folder / "tiny.yaml"
-    cfg.write_text(TINY, encoding="utf-8")
+    data, cfg = write_small_dataset(folder), write_tiny_model(folder)
     return [
         "--data", str(data), "--cfg", str(cfg), "--img", "64", "--batch", "2", "--workers", "0",
         "--device", "cpu", "--epochs", str(EPOCHS), "--project", str(folder),
@@ -107,40 +88,6 @@ def start(arguments, stop=None):
     else:
         config, hyp = resumed_config(values, given, point.checkpoint)
     train.run_training(config, hyp, point, stop or StopAt())
-
-
-def assert_equal_runs(folder, reference):
-    for name in ("last", "best"):
-        found, expected = (
-            load_checkpoint(run / "weights" / f"{name}.safetensors") for run in (folder, reference)
-        )
-        for section in SECTIONS:
-            left, right = getattr(found, section), getattr(expected, section)
-            assert left.keys() == right.keys()
-            for key, array in left.items():
-                np.testing.assert_array_equal(array, right[key], f"{name}: {section} {key}")
-        assert timeless(found.header) == timeless(expected.header)
-    assert rows(folder) == rows(reference)
-    works = [json.loads((run / "work.json").read_text()) for run in (folder, reference)]
-    for work in works:
-        del work["work"]["settings"]
-    assert works[0] == works[1]
-
-
-def timeless(header):
-    document = dataclasses.asdict(header)
-    del document["progress"]["seconds"], document["settings"]
-    columns = len(RESULT_COLUMNS) - sum(name.startswith("seconds/") for name in RESULT_COLUMNS)
-    document["progress"]["results"] = [row[:columns] for row in document["progress"]["results"]]
-    return document
-
-
-def rows(folder):
-    with open(folder / "results.csv", newline="", encoding="utf-8") as file:
-        return [
-            {name: value for name, value in row.items() if not name.startswith("seconds/")}
-            for row in csv.DictReader(file)
-        ]
 
 
 def test_two_runs_are_equal_bit_for_bit(flags, whole):

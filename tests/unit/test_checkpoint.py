@@ -32,7 +32,10 @@ def checkpoint():
         "model.0.bn.num_batches_tracked": np.array(7, np.int64),
     }
     momentum = {"model.0.conv.weight.momentum": np.ones((4, 3, 2, 2), np.float32)}
-    return Checkpoint(HEADER, weights, {k: v + 1 for k, v in weights.items()}, momentum)
+    average = {name: array + 1 for name, array in weights.items()}
+    gradients = {"0/model.0.conv.weight": -weights["model.0.conv.weight"]}
+    evaluation = {"batches": np.array(2), "images": np.zeros(0, np.int64)}
+    return Checkpoint(HEADER, weights, average, momentum, gradients, evaluation)
 
 
 def test_what_is_saved_comes_back_bit_for_bit(tmp_path, checkpoint):
@@ -40,7 +43,7 @@ def test_what_is_saved_comes_back_bit_for_bit(tmp_path, checkpoint):
     save_checkpoint(path, checkpoint)
     loaded = load_checkpoint(path)
     assert loaded.header == checkpoint.header
-    for section in ("model", "ema", "optimizer"):
+    for section in ("model", "ema", "optimizer", "gradients", "evaluation"):
         saved, read = getattr(checkpoint, section), getattr(loaded, section)
         assert set(saved) == set(read)
         for name in saved:
@@ -74,6 +77,33 @@ def test_a_pickle_is_refused_unopened(tmp_path):
     path.write_bytes(b"cos\nsystem\n(S'touch pwned'\ntR.")
     with pytest.raises(UserError, match=r"yolov5n.pt: only .safetensors files"):
         load_checkpoint(path)
+
+
+def test_a_changed_bit_is_found_wherever_it_is(tmp_path, checkpoint):
+    path = tmp_path / "last.safetensors"
+    header = dataclasses.replace(HEADER, progress={"world_size": 1})
+    save_checkpoint(path, dataclasses.replace(checkpoint, header=header))
+    content = path.read_bytes()
+    names_end = 8 + int.from_bytes(content[:8], "little")
+    generator = np.random.default_rng(0)
+    inside = generator.integers(names_end, len(content), 200).tolist()
+    for place in [*range(len(content[:names_end].rstrip(b" "))), *inside, len(content) - 1]:
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(generator.integers(8))
+        path.write_bytes(changed)
+        with pytest.raises(UserError):
+            load_checkpoint(path)
+
+
+def test_a_file_without_a_checksum_opens(tmp_path, checkpoint):
+    arrays = {f"model/{name}": array for name, array in checkpoint.model.items()}
+    old = dataclasses.asdict(HEADER)
+    del old["progress"], old["loss_scale"]
+    header = json.dumps({"format": "duet-checkpoint", "version": 1, **old})
+    save_file(arrays, tmp_path / "old.safetensors", metadata={"duet": header})
+    loaded = load_checkpoint(tmp_path / "old.safetensors")
+    assert loaded.header == HEADER and set(loaded.model) == set(checkpoint.model)
+    assert not loaded.gradients and not loaded.evaluation
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, -1])

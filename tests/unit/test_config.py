@@ -12,6 +12,7 @@ from utils.config import (
     parse_train_flags,
     parse_val_flags,
     read_hyperparameters,
+    read_train_flags,
 )
 from utils.errors import UserError
 
@@ -194,3 +195,26 @@ def test_a_missing_hyperparameter_is_named(tmp_path):
 @pytest.mark.parametrize("path", sorted(Path("data/hyps").glob("*.yaml")), ids=lambda p: p.name)
 def test_every_hyperparameter_yaml_that_ships_reads(path):
     assert isinstance(read_hyperparameters(path), Hyperparameters)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--keep", "0"], "--keep 0"),
+        (["--save-steps", "-1"], "--save-steps -1"),
+        (["--time-limit", "0"], "--time-limit 0; minutes above 0"),
+        (["--time-limit", "nan"], "--time-limit nan"),
+        (["--replay", "1:1", "--weights", "x", "--resume"], "give one of them"),
+    ],
+)
+def test_flags_of_suspension_are_checked(flags, message):
+    with pytest.raises(UserError, match=message):
+        parse_train_flags([*MODEL, *flags])
+
+
+def test_the_flags_that_were_given_are_told_from_defaults():
+    values, given = read_train_flags(["--epochs", "100", "--batch", "4", "--resume", "--cache"])
+    assert given == {"epochs": 100, "batch_size": 4, "resume": "newest", "cache": "ram"}
+    assert given.items() <= values.items()
+    assert read_train_flags([])[1] == {}
+    assert values["resume"] == "newest" and read_train_flags([])[0]["resume"] == ""

@@ -1,5 +1,7 @@
 """utils/step_watch.py: which losses are kept, and which count in the means."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -57,3 +59,30 @@ def test_overflows_count_as_a_lost_run_only_once_the_loss_scale_cannot_fall():
     add(watch, 0, (1, 1, 1))
     with pytest.raises(UserError, match="10 updates in a row"):
         watch.update_is_finite(overflow)
+
+
+def run_updates(restarts):
+    """Six batches, an update after each second one; the watch is stored and restored in between."""
+    watch, one = StepWatch(), ops.tensor(np.array(1, np.float32))
+    answers = []
+    for step in range(1, 7):
+        add(watch, step, (step / 3, np.nan if step == 3 else 0.1, 0.7))
+        if step in restarts:
+            stored = json.loads(json.dumps(watch.state()))
+            watch = StepWatch()
+            watch.restore(stored)
+        if step % 2 == 0:
+            answers.append(watch.update_is_finite(one))
+    return answers, watch.state(), watch.end_epoch().tolist()
+
+
+@pytest.mark.parametrize("restarts", [{1}, {3}, {1, 2, 3, 4, 5, 6}])
+def test_a_watch_that_was_stored_at_any_step_goes_on_as_if_it_had_not_been(restarts, caplog):
+    answers, state, means = run_updates(restarts)
+    again = [record.message for record in caplog.records]
+    caplog.clear()
+    expected = run_updates(set())
+    assert answers == expected[0] == [True, False, True]
+    assert str(state) == str(expected[1])  # NaN is not equal to itself
+    assert means == expected[2]
+    assert again == [record.message for record in caplog.records]

@@ -67,3 +67,16 @@ def test_any_other_work_gives_another_hash(tmp_path, change):
     one, two = make_batch(0), make_batch(1)
     reference = written(tmp_path, one, two)["work"]["batches_sha1"]
     assert written(tmp_path, *change(one, two))["work"]["batches_sha1"] != reference
+
+
+def test_a_record_that_was_stored_in_between_is_that_of_all_batches(tmp_path):
+    batches = make_batch(0), make_batch(1), make_batch(2)
+    first, second = WorkRecord(), WorkRecord()
+    first.add_batch(batches[0])
+    second.restore(json.loads(json.dumps(first.state())))
+    for batch in batches[1:]:
+        second.add_batch(batch)
+    second.write(tmp_path / "resumed.json", "PyTorch", "cpu", {}, {}, [])
+    found = json.loads((tmp_path / "resumed.json").read_text())["work"]
+    whole = written(tmp_path, *batches)["work"]
+    assert found == {name: whole[name] for name in ("batches", "batches_sha1")}

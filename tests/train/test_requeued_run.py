@@ -1,0 +1,108 @@
+"""One command line with --resume auto, started again and again as a cluster does it."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.equal_runs import assert_equal_runs
+from tests.small import write_small_dataset, write_tiny_model
+from utils.checkpoint import load_checkpoint
+
+EPOCHS = 20  # enough for three signals to arrive in between
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory):
+    """A function from further flags to the command line of the run."""
+    folder = tmp_path_factory.mktemp("inputs")
+    data, cfg = write_small_dataset(folder), write_tiny_model(folder)
+    flags = ["--data", data, "--cfg", cfg, "--img", 64, "--batch", 4, "--device", "cpu",
+             "--epochs", EPOCHS, "--project", folder / "runs"]  # fmt: skip
+    return lambda *more: [sys.executable, "train.py", *map(str, flags), *map(str, more)]
+
+
+def start(command, **options):
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True, **options,
+    )  # fmt: skip
+
+
+def finish(process):
+    printed, errors = process.communicate(timeout=200)
+    assert "Traceback" not in errors
+    return process.returncode, printed, errors
+
+
+def states(folder):
+    return sorted((folder / "weights").glob("state-*"))
+
+
+def wait_for_new_state(process, folder):
+    before, deadline = states(folder), time.monotonic() + 100
+    while states(folder) == before:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def no_large_files():
+    """As on a full disk: pictures of up to 72 kB fit, a state of 97 kB or more does not."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (85_000, 85_000))
+
+
+def test_a_requeued_run_ends_as_one_that_was_never_interrupted(command, tmp_path):
+    whole = tmp_path / "whole"
+    code, _, errors = finish(
+        start(command("--project", tmp_path, "--name", "whole", "--workers", 1))
+    )
+    assert code == 0, errors
+    folder, file = tmp_path / "job", tmp_path / "suspend"
+    job = ["--project", tmp_path, "--name", "job", "--resume", "auto", "--suspend-file", file]
+    file.touch()
+    code, printed, errors = finish(start(command(*job, "--workers", 0)))
+    assert (code, errors) == (75, "")
+    assert "starting anew" in printed
+    assert f"suspended after 1 batches: {file} is there" in printed
+    file.unlink()
+    for number, workers in ((signal.SIGTERM, 1), (signal.SIGKILL, 1), (signal.SIGUSR1, 2)):
+        process = start(command(*job, "--workers", workers, "--save-steps", 2))
+        wait_for_new_state(process, folder)
+        os.killpg(process.pid, number)  # the workers too, as a cluster does
+        code, printed, errors = finish(process)
+        assert code == (-9 if number == signal.SIGKILL else 75), errors
+        if code == 75:
+            assert f"batches: {number.name}; state in {states(folder)[-1]}" in printed
+    before = {path: path.read_bytes() for path in states(folder)}
+    code, printed, errors = finish(
+        start(command(*job, "--workers", 0, "--save-steps", 1), preexec_fn=no_large_files)
+    )
+    assert code == 2
+    assert "weights: the state after" in errors and "File too large" in errors
+    assert {path: path.read_bytes() for path in states(folder)} == before
+    code, _, errors = finish(start(command(*job, "--workers", 0)))
+    assert (code, errors) == (0, "")
+    assert_equal_runs(folder, whole)
+    code, printed, _ = finish(start(command(*job)))
+    assert code == 0 and printed.strip() == f"{folder} is finished, nothing is left to do"
+
+
+def test_resuming_what_cannot_be_resumed_is_a_users_mistake(command, tmp_path):
+    run = ["--project", tmp_path, "--workers", 0]
+    code, _, errors = finish(start(command(*run, "--resume")))
+    assert code == 2 and "no run with a state" in errors
+    assert not (tmp_path / "exp").exists()
+    code, printed, _ = finish(start(command(*run, "--time-limit", 0.0001)))
+    assert code == 75 and "suspended after 1 batches: --time-limit" in printed
+    code, _, errors = finish(start(command(*run, "--resume", "--batch", 2, "--img", 96)))
+    assert code == 2
+    assert "batch_size is 2, in the run 4" in errors and "image_size is 96" in errors
+    only = [sys.executable, "train.py", "--resume", str(tmp_path / "exp"), "--time-limit", "0.0001"]
+    assert finish(start(only))[0] == 75
+    (state,) = states(tmp_path / "exp")[-1:]
+    assert load_checkpoint(state).header.batch_number == 2

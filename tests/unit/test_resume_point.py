@@ -1,0 +1,175 @@
+"""utils/resume.py: which state --resume means, and what may change in the middle of a run."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.test_checkpoint import HEADER
+from utils.checkpoint import Checkpoint
+from utils.config import (
+    DEFAULT_HYPERPARAMETERS,
+    TrainConfig,
+    as_document,
+    read_hyperparameters,
+    read_train_flags,
+    run_settings,
+)
+from utils.errors import UserError
+from utils.resume import begin_in, find_resume_point, resumed_config
+from utils.state_files import StateFiles
+
+BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "--keep", "5"]
+
+
+def state(number=1, epoch=0, flags=BEGUN):
+    config = TrainConfig(**read_train_flags(flags)[0])
+    header = dataclasses.replace(
+        HEADER,
+        batch_number=number,
+        epoch=epoch,
+        settings=run_settings(config),
+        hyperparameters=as_document(read_hyperparameters(DEFAULT_HYPERPARAMETERS)),
+        progress={"is_best": False},
+    )
+    arrays = {"weight": np.full(3, number, np.float32)}
+    return Checkpoint(header, arrays, arrays, {})
+
+
+def write_run(folder, *numbers, time=0, **fields):
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in numbers:
+        path = StateFiles(folder, keep=9).save(state(number, **fields), is_best=False)
+        os.utime(path, ns=(time, time))
+
+
+def point(folder, asked, *flags):
+    return find_resume_point(
+        read_train_flags(["--project", str(folder), "--resume", asked, *flags])[0]
+    )
+
+
+def batch_number(found):
+    return found.checkpoint.header.batch_number
+
+
+def test_without_the_flag_nothing_is_looked_for(tmp_path):
+    write_run(tmp_path / "exp", 1)
+    assert find_resume_point(read_train_flags(["--project", str(tmp_path)])[0]) is None
+
+
+@pytest.mark.parametrize("asked", ["newest", "auto"])
+def test_the_newest_run_of_the_name_goes_on_from_its_newest_state(tmp_path, asked):
+    write_run(tmp_path / "exp", 7, 8, time=1)
+    write_run(tmp_path / "exp2", 3, 4, time=3)
+    write_run(tmp_path / "exp10", 5, time=2)
+    write_run(tmp_path / "experiment", 6, time=9)
+    (tmp_path / "exp3").mkdir()  # ended before its first state
+    found = point(tmp_path, asked)
+    assert (found.folder, batch_number(found)) == (tmp_path / "exp2", 4)
+    assert batch_number(point(tmp_path, asked, "--name", "experiment")) == 6
+
+
+def test_a_folder_and_a_file_can_be_named(tmp_path):
+    write_run(tmp_path / "exp", 7, 8)
+    assert batch_number(point(tmp_path, str(tmp_path / "exp"))) == 8
+    found = point(tmp_path, str(tmp_path / "exp/weights/state-00000007.safetensors"))
+    assert (found.folder, batch_number(found)) == (tmp_path / "exp", 7)
+
+
+def test_the_last_weights_serve_where_there_is_no_state(tmp_path):
+    write_run(tmp_path / "exp", 8)
+    StateFiles(tmp_path / "exp", keep=1).remove_all()
+    assert batch_number(point(tmp_path, str(tmp_path / "exp"))) == 8
+
+
+def test_where_there_is_nothing_auto_starts_anew_and_the_others_say_so(tmp_path):
+    assert point(tmp_path / "missing", "auto") is None
+    with pytest.raises(UserError, match="no run with a state in .* named exp"):
+        point(tmp_path, "newest")
+    with pytest.raises(UserError, match="no states"):
+        point(tmp_path, str(tmp_path))
+    with pytest.raises(UserError, match=r"--resume .*gone.safetensors: no such file"):
+        point(tmp_path, str(tmp_path / "gone.safetensors"))
+
+
+def test_a_finished_run_is_nothing_to_resume(tmp_path):
+    write_run(tmp_path / "exp", 9, epoch=3)
+    assert not point(tmp_path, "newest").is_finished  # it was killed before its last file
+    (tmp_path / "exp" / "work.json").touch()
+    assert point(tmp_path, "auto").is_finished
+    with pytest.raises(UserError, match="is finished, nothing is left to resume"):
+        point(tmp_path, "newest")
+
+
+@pytest.mark.parametrize("damage", ["cut", "bit", "empty"])
+def test_damaged_states_are_passed_over_and_without_a_whole_one_it_is_an_error(
+    tmp_path, damage, caplog
+):
+    write_run(tmp_path / "exp", 7, 8)
+    older, newest = sorted((tmp_path / "exp" / "weights").glob("state-*"))
+
+    def harm(path):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes({"cut": content[:-5], "bit": content, "empty": b""}[damage])
+
+    harm(newest)
+    assert batch_number(point(tmp_path, "auto")) == 7
+    assert f"--resume {newest}: damaged" in caplog.text
+    harm(older)
+    with pytest.raises(UserError, match="none of its 2 states can be used"):
+        point(tmp_path, "auto")
+
+
+def test_weights_without_their_run_are_no_state(tmp_path):
+    folder = tmp_path / "exp"
+    folder.mkdir()
+    header = dataclasses.replace(HEADER, progress={})
+    path = StateFiles(folder, 1).save(Checkpoint(header, {}, {}, {}), is_best=False)
+    with pytest.raises(UserError, match="it holds no state of a run"):
+        point(tmp_path, str(path))
+
+
+def test_a_new_run_in_an_old_folder_forgets_its_states_but_not_its_weights(tmp_path):
+    write_run(tmp_path / "exp", 7, 8)
+    begin_in(tmp_path / "exp", 2, None)
+    names = [path.name for path in (tmp_path / "exp" / "weights").iterdir()]
+    assert names == ["last.safetensors"]
+
+
+def resumed(*flags):
+    return resumed_config(*read_train_flags(["--resume", *flags]), state())
+
+
+def test_settings_are_the_runs_own_and_those_that_change_no_result_can_be_given():
+    config, hyp = resumed("--workers", "3", "--time-limit", "5", "--project", "elsewhere")
+    assert (config.cfg, config.epochs, config.freeze, config.batch_size) == ("x.yaml", 3, ("2",), 8)
+    assert (config.keep, config.save_steps, config.hyp) == (5, 0, DEFAULT_HYPERPARAMETERS)
+    assert (config.workers, config.time_limit) == (3, 5)
+    assert config.project == Path("elsewhere")
+    assert hyp == read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+
+
+def test_the_same_command_line_resumes_as_it_began():
+    config, _ = resumed(*BEGUN, "--hyp", str(DEFAULT_HYPERPARAMETERS))
+    assert run_settings(config) == state().header.settings
+
+
+def test_the_time_limit_of_the_first_part_does_not_hold_for_the_next():
+    config, _ = resumed_config(
+        *read_train_flags(["--resume"]), state(flags=[*BEGUN, "--time-limit", "3"])
+    )
+    assert config.time_limit is None
+
+
+def test_flags_that_would_change_the_result_are_refused_together(tmp_path):
+    hyp = tmp_path / "hyp.yaml"
+    hyp.write_text(DEFAULT_HYPERPARAMETERS.read_text().replace("lr0: 0.01", "lr0: 0.02"))
+    with pytest.raises(UserError) as error:
+        resumed("--batch", "16", "--seed", "1", "--epochs", "3", "--hyp", str(hyp))
+    for part in ("batch_size is 16, in the run 8", "seed is 1, in the run 0", "another lr0"):
+        assert part in str(error.value)
+    assert "epochs" not in str(error.value)

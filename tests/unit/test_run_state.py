@@ -1,0 +1,94 @@
+"""models/run_state.py: gradients that were pending, on as many processes or on others."""
+
+import os
+
+import numpy as np
+import pytest
+
+from backend import nn, ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from models.run_state import restore_gradients, set_gradients
+from models.train_state import build_state
+from tests.small import write_tiny_model
+from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+
+
+@pytest.fixture
+def state(tmp_path):
+    cfg = write_tiny_model(tmp_path)
+    config = parse_train_flags(["--cfg", str(cfg), "--freeze", "1", "--img", "64"])
+    model = Detector(read_model_yaml(cfg, 5))
+    model.initialize(seed=0)
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    return build_state(config, hyp, model, batches=3, device="cpu")
+
+
+def drawn(state, seed):
+    """A gradient for each trained parameter, with zeros of both signs and extremes in it."""
+    generator = np.random.default_rng(seed)
+    arrays = {}
+    for name, x in nn.named_parameters(state.model):
+        if x.requires_grad:
+            array = generator.standard_normal(x.shape).astype(np.float32)
+            array.reshape(-1)[:4] = (-0.0, 1e-42, 3e38, -1e-30)[: array.size]
+            arrays[name] = array
+    return arrays
+
+
+def gradients(state):
+    return {
+        name: ops.to_numpy(x.grad)
+        for name, x in nn.named_parameters(state.model)
+        if x.grad is not None
+    }
+
+
+def assert_same_bits(found, expected):
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert found[name].tobytes() == array.tobytes(), name
+
+
+def test_gradients_come_back_bit_for_bit_and_frozen_parameters_get_none(state):
+    expected = drawn(state, 0)
+    assert len(expected) < len(list(nn.named_parameters(state.model)))
+    restore_gradients(state, {f"0/{name}": array for name, array in expected.items()})
+    assert_same_bits(gradients(state), expected)
+
+
+def test_gradients_of_infinity_come_back_for_the_update_to_find(state):
+    (name, x), *_ = [pair for pair in nn.named_parameters(state.model) if pair[1].requires_grad]
+    array = np.full(x.shape, np.nan, np.float32)
+    array.reshape(-1)[0] = np.inf
+    set_gradients({name: x}, {name: array})
+    np.testing.assert_array_equal(ops.to_numpy(x.grad), array)
+
+
+def test_without_pending_gradients_they_are_zero_as_after_an_update(state):
+    restore_gradients(state, {})
+    found = gradients(state)
+    assert found.keys() == drawn(state, 0).keys()
+    assert not any(array.any() for array in found.values())
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_of_as_many_ranks_gets_its_own(state, monkeypatch, rank):
+    for variable, value in (("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", 2)):
+        monkeypatch.setitem(os.environ, variable, str(value))
+    both = [drawn(state, seed) for seed in (0, 1)]
+    restore_gradients(state, by_rank(both))
+    assert_same_bits(gradients(state), both[rank])
+
+
+def test_on_another_number_of_ranks_each_gets_the_mean(state):
+    both = [drawn(state, seed) for seed in (0, 1)]
+    restore_gradients(state, by_rank(both))
+    expected = {name: (both[0][name] / 2 + both[1][name] / 2) for name in both[0]}
+    for name, array in gradients(state).items():
+        assert array.dtype == np.float32
+        np.testing.assert_allclose(array, expected[name], rtol=1e-6, atol=1e-44)  # rounding
+
+
+def by_rank(ranks):
+    return {f"{rank}/{name}": x for rank, arrays in enumerate(ranks) for name, x in arrays.items()}

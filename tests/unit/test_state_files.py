@@ -1,0 +1,97 @@
+"""utils/state_files.py: which states stay, and what last and best are."""
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+
+from tests.unit.test_checkpoint import HEADER
+from utils.atomic import remove_unfinished
+from utils.checkpoint import Checkpoint, load_checkpoint
+from utils.errors import UserError
+from utils.state_files import StateFiles
+
+
+def state(number):
+    header = dataclasses.replace(HEADER, batch_number=number)
+    arrays = {"weight": np.full(3, number, np.float32)}
+    return Checkpoint(header, arrays, arrays, {})
+
+
+def numbers(folder):
+    found = {}
+    for path in sorted((folder / "weights").iterdir()):
+        found[path.name.removesuffix(".safetensors")] = load_checkpoint(path).header.batch_number
+    return found
+
+
+@pytest.fixture(params=["links", "copies"])
+def kind_of_folder(request, monkeypatch):
+    """Hard links, or a file system that refuses them."""
+
+    def refuse(*paths):
+        raise OSError(1, "Operation not permitted")
+
+    if request.param == "copies":
+        monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("kind_of_folder")
+def test_the_newest_states_stay_and_best_outlives_its_state(tmp_path):
+    files = StateFiles(tmp_path, keep=2)
+    for number in (1, 2, 3, 4):
+        files.save(state(number), is_best=number == 2)
+    assert numbers(tmp_path) == {"best": 2, "last": 4, "state-00000003": 3, "state-00000004": 4}
+    assert [path.name[6:14] for path in files.newest_first()] == ["00000004", "00000003"]
+
+
+@pytest.mark.usefixtures("kind_of_folder")
+def test_a_state_of_the_same_number_takes_the_place_of_the_one_before(tmp_path):
+    files = StateFiles(tmp_path, keep=2)
+    files.save(state(5), is_best=True)
+    later = dataclasses.replace(state(5), header=dataclasses.replace(HEADER, batch_number=5))
+    files.save(dataclasses.replace(later, evaluation={"images": np.arange(2)}), is_best=False)
+    found = {path.stem: load_checkpoint(path) for path in (tmp_path / "weights").iterdir()}
+    kept = {name: len(checkpoint.evaluation) for name, checkpoint in found.items()}
+    assert kept == {"best": 0, "last": 1, "state-00000005": 1}
+
+
+def test_names_can_be_given_again_to_the_same_file(tmp_path):
+    files = StateFiles(tmp_path, keep=2)
+    path = files.save(state(5), is_best=True)
+    files.give_names(path, is_best=True)
+    files.give_names(tmp_path / "weights" / "last.safetensors", is_best=False)
+    assert numbers(tmp_path) == {"best": 5, "last": 5, "state-00000005": 5}
+
+
+def test_states_of_a_future_that_was_left_go_once_there_is_a_new_one(tmp_path):
+    files = StateFiles(tmp_path, keep=2)
+    for number in (7, 8):
+        files.save(state(number), is_best=False)
+    files.save(state(3), is_best=False)
+    assert numbers(tmp_path) == {"last": 3, "state-00000003": 3}
+
+
+def test_a_state_that_cannot_be_written_names_the_folder_and_the_whole_one(tmp_path, monkeypatch):
+    files = StateFiles(tmp_path, keep=1)
+    files.save(state(1), is_best=True)
+
+    def refuse(*arguments):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("utils.checkpoint.os.replace", refuse)
+    with pytest.raises(UserError) as error:
+        files.save(state(2), is_best=True)
+    for part in (str(files.folder), "Read-only file system", "state-00000001", "--resume"):
+        assert part in str(error.value)
+    monkeypatch.undo()
+    assert numbers(tmp_path) == {"best": 1, "last": 1, "state-00000001": 1}
+
+
+def test_files_of_killed_writers_are_removed_and_no_others(tmp_path):
+    for name in (".last.safetensors.12.tmp", "last.safetensors", ".hidden", "a.tmp"):
+        (tmp_path / name).touch()
+    remove_unfinished(tmp_path)
+    remove_unfinished(tmp_path / "missing")
+    assert sorted(os.listdir(tmp_path)) == [".hidden", "a.tmp", "last.safetensors"]

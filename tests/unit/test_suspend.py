@@ -1,0 +1,74 @@
+"""utils/suspend.py: what asks a run to stop, and that nothing else does."""
+
+import os
+import signal
+
+import pytest
+
+from utils import suspend
+from utils.command import run_command
+from utils.suspend import FILE_VARIABLE, StopRequests, Suspended, listening
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_asks_until_the_end_and_handlers_come_back(number):
+    before = signal.getsignal(number)
+    with listening("", None) as stop:
+        assert stop.cause() is None
+        os.kill(os.getpid(), number)
+        assert stop.cause() == number.name
+        assert stop.cause() == number.name
+    assert signal.getsignal(number) is before
+
+
+def test_signals_are_taken_back_from_what_took_them():
+    with listening("", None) as stop:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        stop.take_signals()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.cause() == "SIGTERM"
+
+
+def test_a_file_asks_while_it_is_there_by_flag_or_by_the_launchers_variable(tmp_path, monkeypatch):
+    ours, launchers = tmp_path / "ours", tmp_path / "launcher's"
+    monkeypatch.setenv(FILE_VARIABLE, str(launchers))
+    with listening(str(ours), None) as stop:
+        for path in (ours, launchers):
+            assert stop.cause() is None
+            path.touch()
+            assert stop.cause() == f"{path} is there; remove it before going on"
+            path.unlink()
+
+
+def test_the_time_limit_counts_minutes_from_the_start(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(suspend.time, "monotonic", lambda: now[0])
+    stop = StopRequests(minutes=1.5)
+    now[0] += 89
+    assert stop.cause() is None
+    now[0] += 1
+    assert stop.cause() == "--time-limit 1.5 minutes"
+
+
+def test_a_rank_stops_when_any_rank_is_asked_and_goes_on_when_they_have_not_agreed(tmp_path):
+    asked = []
+
+    def another_rank(own):
+        asked.append(own)
+        return True
+
+    assert StopRequests(agree=another_rank).cause() == "asked for by another rank"
+    (tmp_path / "file").touch()
+    not_yet = StopRequests([tmp_path / "file"], agree=lambda own: asked.append(own))
+    assert not_yet.cause() is None
+    assert asked == [False, True]
+
+
+def test_a_suspended_command_ends_with_code_75_and_says_why(capsys):
+    def main():
+        raise Suspended("suspended: the reason")
+
+    with pytest.raises(SystemExit) as end:
+        run_command(main)
+    assert end.value.code == 75
+    assert capsys.readouterr().out == "suspended: the reason\n"
