@@ -10,9 +10,8 @@ import logging
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,9 +43,7 @@ from utils.numa.binding import bind_numa
 from utils.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
 from utils.ranks import ALONE, Ranks, joined, on_main
 from utils.report import (
-    Results,
     StageTimer,
-    create_run_folder,
     metrics_table,
     progress_bar,
     result_row,
@@ -54,18 +51,17 @@ from utils.report import (
 )
 from utils.resume import (
     ResumePoint,
-    begin_in,
     describe_samples,
     find_resume_point,
+    load_state,
     require_equal_data,
     require_same_point,
     resumed_config,
 )
+from utils.run import Run, begin_run
 from utils.schedule import StepSettings
-from utils.state_files import StateFiles
 from utils.step_watch import BatchName, format_losses
 from utils.suspend import StopRequests, Suspended, listening
-from utils.work_record import WorkRecord
 from val import DEFAULT_SUPPRESSION, Validation, evaluate, load_split, loader_workers
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.
@@ -78,25 +74,6 @@ PLOTTED_BATCHES = 3
 log = logging.getLogger("train")
 
 
-@dataclass(frozen=True)
-class Run:
-    """What stays as it is during a run."""
-
-    config: TrainConfig
-    hyp: Hyperparameters
-    class_names: tuple[str, ...]
-    folder: Path
-    work: WorkRecord = field(default_factory=WorkRecord)
-    results: Results = field(default_factory=Results)
-    stop: StopRequests = field(default_factory=StopRequests)
-    data: Mapping[str, Any] = field(default_factory=dict)  # digests of its samples, by split
-
-    @property
-    def states(self) -> StateFiles:
-        """Where its states are kept."""
-        return StateFiles(self.folder, self.config.keep)
-
-
 def main() -> None:
     values, given = read_train_flags()
     with listening(values["suspend_file"], values["time_limit"]) as stop:
@@ -107,7 +84,7 @@ def main() -> None:
         elif point.is_finished:
             return log.info("%s is finished, nothing is left to do", point.folder)
         else:
-            config, hyp = resumed_config(values, given, point.checkpoint)
+            config, hyp = resumed_config(values, given, point.header)
         launch(config)
         if config.bind_numa:
             log.info(bind_numa(config.device))
@@ -132,7 +109,7 @@ def run_training(
     val_samples = load_split(dataset, "val", *ranks)
     data = {"train": describe_samples(train_samples), "val": describe_samples(val_samples)}
     if point is not None:
-        require_equal_data(point.checkpoint, dataset.class_names, data)
+        require_equal_data(point.header, dataset.class_names, data)
     size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
     cache = config.cache
     if config.replay:
@@ -152,18 +129,17 @@ def run_training(
         if point is None:
             model = build_model(config, start, dataset.class_names)
         else:
-            model = rebuild_model(point.checkpoint)
+            model = rebuild_model(load_state(point.path))
         state = build_state(config, hyp, model, len(train_loader), device)
         if config.replay:
             from models.replay import replay
 
             assert start is not None  # --replay needs --weights
             return replay(config, state, start, train_loader)
-        folder = Path(ranks.of_main(str(begin_folder(config, point))))
-        run = Run(config, hyp, dataset.class_names, folder, stop=stop, data=data)
+        run = begin_run(config, hyp, dataset.class_names, point, stop, data, ranks)
         describe_run(run, state, train_samples)
         if point is not None:
-            restore(run, state, point.checkpoint)
+            restore(run, state, load_state(point.path))
         with ValLoader(
             val_samples, size, 2 * batch, workers, model.stride, True, cache, *ranks
         ) as val_loader:
@@ -171,18 +147,6 @@ def run_training(
     cached = {"training": train_loader.cached, "validation": val_loader.cached}
     conclude_run(run, state, validation)
     write_work(run, state, len(train_samples), len(val_samples), cached)
-
-
-def begin_folder(config: TrainConfig, point: ResumePoint | None) -> Path | None:
-    """The folder of a new run, or that of the run which goes on; made by the first rank alone."""
-    if not processes().is_main:
-        return None
-    if point is not None:
-        folder = point.folder
-    else:
-        folder = create_run_folder(config.project, config.name, config.exist_ok)
-    begin_in(folder, config.keep, point)
-    return folder
 
 
 def train(

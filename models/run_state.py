@@ -27,7 +27,7 @@ from utils.evaluation_progress import NOTHING_DONE, EvaluationProgress
 
 if TYPE_CHECKING:
     from models.train_state import TrainState
-    from train import Run
+    from utils.run import Run
 
 log = logging.getLogger("train")
 

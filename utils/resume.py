@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from utils.atomic import remove_unfinished
-from utils.checkpoint import Checkpoint, load_checkpoint
+from utils.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.config import (
     AUTO,
     NEWEST,
@@ -39,17 +39,17 @@ log = logging.getLogger("train")
 
 
 class ResumePoint(NamedTuple):
-    """A run and the state from which it goes on."""
+    """A run and the state from which it goes on; `load_state(path)` reads its arrays."""
 
     folder: Path
-    path: Path  # of the state
-    checkpoint: Checkpoint
+    path: Path
+    header: Header
 
     @property
     def is_finished(self) -> bool:
         """Whether nothing is left to do; work.json is the last file that a run writes."""
-        header = self.checkpoint.header
-        return header.epoch >= header.settings["epochs"] and (self.folder / "work.json").exists()
+        epochs = self.header.settings["epochs"]
+        return self.header.epoch >= epochs and (self.folder / "work.json").exists()
 
 
 def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
@@ -77,7 +77,7 @@ def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
         point = read_newest(Path(asked))
     else:
         path = Path(asked)
-        point = ResumePoint(path.parent.parent, path, load_state(path))
+        point = ResumePoint(path.parent.parent, path, load_state(path).header)
     if point.is_finished and asked != AUTO:
         raise UserError(f"--resume: {point.folder} is finished, nothing is left to resume")
     return point
@@ -85,7 +85,7 @@ def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
 
 def require_same_point(point: ResumePoint | None, ranks: Ranks) -> None:
     """UserError unless all ranks found the same state, or none."""
-    found = "none" if point is None else f"{point.path.name} {point.checkpoint.header.batch_number}"
+    found = "none" if point is None else f"{point.path.name} {point.header.batch_number}"
     if not ranks.all_have(found):
         raise UserError(
             "--resume: the processes found different states; --project must be a folder that "
@@ -109,7 +109,7 @@ def read_newest(folder: Path) -> ResumePoint:
     paths = _states(folder)
     for path in paths:
         try:
-            return ResumePoint(folder, path, load_state(path))
+            return ResumePoint(folder, path, load_state(path).header)
         except UserError as error:
             log.warning("%s; trying the state before it", error)
     if paths:
@@ -132,7 +132,7 @@ def load_state(path: Path) -> Checkpoint:
 
 
 def resumed_config(
-    values: Mapping[str, Any], given: Mapping[str, Any], checkpoint: Checkpoint
+    values: Mapping[str, Any], given: Mapping[str, Any], header: Header
 ) -> tuple[TrainConfig, Hyperparameters]:
     """The run's own settings, with what the command line may change of them.
 
@@ -143,7 +143,6 @@ def resumed_config(
     Raises:
         UserError: flags that would change what the run computes, all listed.
     """
-    header = checkpoint.header
     hyp = Hyperparameters(**header.hyperparameters)
     problems = list(_changes(given, header.settings, hyp))
     if problems:
@@ -183,7 +182,7 @@ def begin_in(folder: Path, keep: int, point: ResumePoint | None) -> None:
     if point is None:
         states.remove_all()
     else:  # a run that was killed may have had no time for it
-        states.give_names(point.path, point.checkpoint.header.progress["is_best"])
+        states.give_names(point.path, point.header.progress["is_best"])
 
 
 def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
@@ -195,13 +194,11 @@ def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
     return {"images": len(samples), "sha256": digest.hexdigest()}
 
 
-def require_equal_data(
-    checkpoint: Checkpoint, class_names: Sequence[str], data: Mapping[str, Any]
-) -> None:
+def require_equal_data(header: Header, class_names: Sequence[str], data: Mapping[str, Any]) -> None:
     """UserError unless classes, images and labels are those on which the run began."""
-    if tuple(class_names) != checkpoint.header.class_names:
+    if tuple(class_names) != header.class_names:
         raise UserError("--resume: --data has other classes than the run began with")
-    for split, stored in checkpoint.header.progress["data"].items():
+    for split, stored in header.progress["data"].items():
         if data[split] != stored:
             raise UserError(
                 f"--resume: the {split} images or labels of --data are not those that the run "

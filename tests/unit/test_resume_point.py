@@ -52,7 +52,7 @@ def point(folder, asked, *flags):
 
 
 def batch_number(found):
-    return found.checkpoint.header.batch_number
+    return found.header.batch_number
 
 
 def test_without_the_flag_nothing_is_looked_for(tmp_path):
@@ -141,7 +141,7 @@ def test_a_new_run_in_an_old_folder_forgets_its_states_but_not_its_weights(tmp_p
 
 
 def resumed(*flags):
-    return resumed_config(*read_train_flags(["--resume", *flags]), state())
+    return resumed_config(*read_train_flags(["--resume", *flags]), state().header)
 
 
 def test_settings_are_the_runs_own_and_those_that_change_no_result_can_be_given():
@@ -160,7 +160,7 @@ def test_the_same_command_line_resumes_as_it_began():
 
 def test_the_time_limit_of_the_first_part_does_not_hold_for_the_next():
     config, _ = resumed_config(
-        *read_train_flags(["--resume"]), state(flags=[*BEGUN, "--time-limit", "3"])
+        *read_train_flags(["--resume"]), state(flags=[*BEGUN, "--time-limit", "3"]).header
     )
     assert config.time_limit is None
 

@@ -1,0 +1,64 @@
+"""A run: its settings, its folder, and what it has recorded so far.
+
+Before: the flags, and `utils/resume.py`. After: `train.py` trains; `models/run_state.py` keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from backend.processes import processes
+from utils.config import Hyperparameters, TrainConfig
+from utils.ranks import Ranks
+from utils.report import Results, create_run_folder
+from utils.resume import ResumePoint, begin_in
+from utils.state_files import StateFiles
+from utils.suspend import StopRequests
+from utils.work_record import WorkRecord
+
+
+@dataclass(frozen=True)
+class Run:
+    """What stays as it is during a run."""
+
+    config: TrainConfig
+    hyp: Hyperparameters
+    class_names: tuple[str, ...]
+    folder: Path
+    work: WorkRecord = field(default_factory=WorkRecord)
+    results: Results = field(default_factory=Results)
+    stop: StopRequests = field(default_factory=StopRequests)
+    data: Mapping[str, Any] = field(default_factory=dict)  # digests of its samples, by split
+
+    @property
+    def states(self) -> StateFiles:
+        """Where its states are kept."""
+        return StateFiles(self.folder, self.config.keep)
+
+
+def begin_run(
+    config: TrainConfig,
+    hyp: Hyperparameters,
+    class_names: tuple[str, ...],
+    point: ResumePoint | None,
+    stop: StopRequests,
+    data: Mapping[str, Any],
+    ranks: Ranks,
+) -> Run:
+    """A run in a folder of its own, or in that of the run which goes on."""
+    folder = str(begin_folder(config, point)) if processes().is_main else ""
+    place = Path(ranks.of_main(folder))
+    return Run(config, hyp, class_names, place, stop=stop, data=data)
+
+
+def begin_folder(config: TrainConfig, point: ResumePoint | None) -> Path:
+    """The folder of a new run, or that of the run which goes on, in order."""
+    if point is not None:
+        folder = point.folder
+    else:
+        folder = create_run_folder(config.project, config.name, config.exist_ok)
+    begin_in(folder, config.keep, point)
+    return folder
