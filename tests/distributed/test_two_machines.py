@@ -16,7 +16,7 @@ from utils.config import TrainConfig
 
 WORKER = ("-m", "tests.distributed.collective_worker")
 START_SECONDS = 120.0  # a limit, not an expectation: OneFlow takes 12 s on a quiet machine
-TIMEOUT = "20"
+TIMEOUT = 20
 # From the cut to the last launcher's end: the timeout, then the launchers look and clean up.
 END_SECONDS = TIMEOUT + 30
 EPOCHS = 3
