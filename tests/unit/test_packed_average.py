@@ -184,6 +184,18 @@ def test_the_optimizer_goes_on_with_a_packed_model():
         np.testing.assert_allclose(packed[name], array, 1e-6, 1e-6, err_msg=name)
 
 
+def test_a_large_module_keeps_its_state_in_the_memory_that_it_is_given():
+    module = nn.Conv2d(256, 256, 3)  # 2.3 MB, more than a huge page
+    state = nn.state_arrays(module)
+    nn.pack(module)
+    average = nn.frozen_copy(module)
+    nn.pack(average)
+    nn.load_state_arrays(module, {name: 2 * array for name, array in state.items()})
+    multi_tensor.ema_update_(nn.float_tensors(average)(), nn.float_tensors(module)(), 0.5)
+    for name, array in nn.state_arrays(average).items():
+        np.testing.assert_allclose(array, 1.5 * state[name], rtol=1e-6)
+
+
 @pytest.mark.skipif(backend.use() != "torch", reason="only PyTorch's tensors are packed")
 def test_the_packed_model_and_its_average_are_one_tensor_each(models):
     (_, model), (_, average) = models
