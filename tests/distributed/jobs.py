@@ -62,10 +62,12 @@ class Job:
             assert time.monotonic() < deadline, f"no {name}:\n{self.text()}"
             time.sleep(0.02)
 
-    def end(self) -> tuple[int, str]:
-        """Exit code and output of the command, which must end soon, and whole."""
+    def end(self, after: str = "") -> tuple[int, str]:
+        """Exit code and output of the command, which must end whole, and soon after a phase."""
         try:
-            code = self.process.wait(SECONDS_TO_END)
+            if after:
+                self.wait_for(after)
+            code = self.process.wait(SECONDS_TO_END if after else SECONDS_TO_START)
             assert self.is_gone(), f"{self.processes()} are left:\n{self.text()}"
         except subprocess.TimeoutExpired:
             raise AssertionError(f"does not end:\n{self.text()}") from None
