@@ -52,7 +52,8 @@ def launch(config: TrainConfig, launcher_options: Sequence[str] = ()) -> None:
     """
     wanted = wanted_processes(config)
     started = processes().world_size
-    if select.backend_of_launcher() is not None:
+    # A cluster that sets a launcher's variables itself, as a Kubernetes job may, needs none.
+    if started > 1 or select.backend_of_launcher() is not None:
         _check_launched(config, wanted, started)
         wanted = started
     _check_flags(config, wanted)

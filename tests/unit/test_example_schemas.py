@@ -33,7 +33,7 @@ def test_kubernetes_knows_every_key_of_the_job_and_its_type(monkeypatch):
         (lambda spec: spec.update(completions="2"), "Job.spec.completions: '2' is no int"),
         (lambda spec: spec.pop("template"), "Job.spec: template is missing"),
         (lambda spec: spec["template"]["spec"]["containers"][0]["env"].append({"value": "1"}),
-         "Job.spec.template.spec.containers.0.env.5: name is missing"),
+         "Job.spec.template.spec.containers.0.env.6: name is missing"),
     ],
 )  # fmt: skip
 def test_the_schema_finds_mistakes(monkeypatch, change, told):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.environments import ROOT
 from tests.kubernetes_objects import documents
-from utils.config import TrainConfig, parse_train_flags
+from utils.config import parse_train_flags
 
 
 def container():
@@ -14,9 +12,6 @@ def container():
     return found
 
 
-@pytest.mark.skipif(
-    "timeout" not in TrainConfig.__dataclass_fields__, reason="train.py has no --timeout"
-)
 def test_train_py_accepts_the_flags_of_the_job():
     config = parse_train_flags(container()["args"])
     assert (config.resume, config.weights) == ("auto", "")

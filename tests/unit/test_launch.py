@@ -39,6 +39,15 @@ def started(monkeypatch):
     return commands
 
 
+def test_a_rank_that_a_cluster_started_without_a_launcher_is_not_started_anew(started, monkeypatch):
+    for name, value in {"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    launch.launch(parse_train_flags(["--batch", "4"]))
+    assert started == []
+    with pytest.raises(UserError, match="--batch-size 5 is the number of images of all 2"):
+        launch.launch(parse_train_flags(["--batch", "5"]))
+
+
 def test_one_process_is_not_started_anew(started):
     for flags in ([], ["--device", "cpu"], ["--device", "0"], ["--nproc", "1"]):
         launch.launch(parse_train_flags(flags))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.environments import ROOT
-from utils.config import TrainConfig, parse_train_flags
+from utils.config import parse_train_flags
 
 SCRIPT = ROOT / "docs" / "examples" / "train.sbatch"
 SECONDS = 30
@@ -140,9 +140,6 @@ def test_an_unknown_backend_is_refused_before_anything_starts(cluster):
     assert not (cluster / "scontrol.log").exists()
 
 
-@pytest.mark.skipif(
-    "timeout" not in TrainConfig.__dataclass_fields__, reason="train.py has no --timeout"
-)
 def test_train_py_accepts_the_flags_of_the_script(cluster):
     (cluster / "code").write_text("0")
     submit(cluster).communicate(timeout=SECONDS)
