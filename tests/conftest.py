@@ -10,6 +10,7 @@ from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 COMPARISONS = [
     "parity/test_backends_agree.py",
     "parity/test_parity_command.py",
+    "parity/test_resume_crosses.py",
     "train/test_compare_backends.py",
 ]
 
