@@ -177,7 +177,8 @@ def _plain(value: Any) -> Any:
 def begin_in(folder: Path, keep: int, point: ResumePoint | None) -> None:
     """Put in order what the folder of a run that begins or goes on holds from before."""
     states = StateFiles(folder, keep)
-    remove_unfinished(states.folder)
+    for place in (folder, states.folder):
+        remove_unfinished(place)
     (folder / "work.json").unlink(missing_ok=True)
     if point is None:
         states.remove_all()
