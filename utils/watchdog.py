@@ -35,6 +35,7 @@ from utils.process_family import delay_abort
 from utils.watchdog_link import Peer, connect, listen
 
 BEAT_SECONDS = 1.0
+STOPPED_SECONDS = 10.0  # between two looks, which are a fifth of a second apart
 POLL_SECONDS = 0.2
 LINGER_SECONDS = 2.0  # for the others to hear why the job ends
 JOIN_SECONDS = 60.0
@@ -64,7 +65,7 @@ def _tell() -> None:
 
 
 def start(timeout_s: float, all_gather: AllGather) -> None:
-    """Watch over this process and, with several, over the job.
+    """Watch over the job that several processes do.
 
     Args:
         timeout_s: after which a rank without a sign of progress ends the job.
@@ -77,13 +78,10 @@ def start(timeout_s: float, all_gather: AllGather) -> None:
     assert _watcher is None
     place = processes()
     _activity.touch()
-    if place.world_size == 1:
-        _watcher = _Watcher(timeout_s)
-    else:
-        delay_abort()
-        local_ranks = all_gather(np.array([place.local_rank], np.int64))
-        machines = sum(int(local_rank[0]) == 0 for local_rank in local_ranks)
-        _watcher = (_be_hub if place.is_main else _be_member)(timeout_s, machines, all_gather)
+    delay_abort()
+    local_ranks = all_gather(np.array([place.local_rank], np.int64))
+    machines = sum(int(local_rank[0]) == 0 for local_rank in local_ranks)
+    _watcher = (_be_hub if place.is_main else _be_member)(timeout_s, machines, all_gather)
 
 
 def leave(code: int) -> None:
@@ -126,11 +124,12 @@ def _name(rank: int, host: str) -> str:
 
 
 class _Watcher:
-    """Watches over this process alone; a thread calls `tick` again and again."""
+    """Watches over this process; a thread calls `tick` again and again."""
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         self.leaving: int | None = None  # the exit code, set by the main thread
+        self._looked = time.monotonic()
         self.thread = threading.Thread(target=self._run, daemon=True, name="watchdog")
         self.thread.start()
 
@@ -143,25 +142,28 @@ class _Watcher:
             self.end_others(self.leaving)
         self.close()
 
+    def was_stopped(self) -> bool:
+        """Whether this process stood still as a whole since the last look, as by SIGSTOP.
+
+        Slurm suspends jobs so. The time does not count.
+        """
+        before, self._looked = self._looked, time.monotonic()
+        stopped = self._looked - before > STOPPED_SECONDS
+        if stopped:
+            _activity.touch()
+        return stopped
+
     def tick(self) -> None:
-        time.sleep(POLL_SECONDS)
-        report = _activity.report()
-        if report.idle_s > self.timeout_s:
-            _say(f"{self.standstill(report)}; where it is:")
-            faulthandler.dump_traceback()
-            end_process(EXIT_FAILED)
+        raise NotImplementedError
 
     def wait_for_others(self, code: int) -> None:
-        pass
+        raise NotImplementedError
 
     def end_others(self, code: int) -> None:
-        pass
+        raise NotImplementedError
 
     def close(self) -> None:
-        pass
-
-    def standstill(self, report: Report) -> str:
-        return f"no progress for {report.idle_s:.0f} s {report} (--timeout {self.timeout_s:g})"
+        raise NotImplementedError
 
 
 class _Member(_Watcher):
@@ -181,6 +183,8 @@ class _Member(_Watcher):
                 self._listen()
         if time.monotonic() - self._told > BEAT_SECONDS:
             self.tell()
+        if self.was_stopped():
+            self._heard = time.monotonic()
         silence = time.monotonic() - self._heard
         if silence > self.timeout_s:
             self._end(f"{_name(0, self._host)} says nothing for {silence:.0f} s")
@@ -331,6 +335,9 @@ class _Hub(_Watcher):
         peer.socket.close()
 
     def _look_for_standstill(self) -> None:
+        if self.was_stopped():
+            for member in self._members:
+                member.heard, member.report = time.monotonic(), member.report._replace(idle_s=0)
         ranks = [(m.rank, str(m), m.now()) for m in self._members if not m.is_leaving]
         if self.leaving is None:
             ranks.append((0, _name(0, socket.gethostname()), _activity.report()))
@@ -341,8 +348,8 @@ class _Hub(_Watcher):
             ((r, n, x) for r, n, x in ranks if x.idle_s > self.timeout_s / 2),
             key=lambda entry: (entry[2].may_wait, entry[2].total, -entry[2].idle_s),
         )
-        text = f"{name}: {self.standstill(report)}; the job ends"
-        self.end_job(text, EXIT_FAILED, rank)
+        still = f"no progress for {report.idle_s:.0f} s {report} (--timeout {self.timeout_s:g})"
+        self.end_job(f"{name}: {still}; the job ends", EXIT_FAILED, rank)
 
     def end_job(self, text: str, code: int = EXIT_FAILED, show_stack: int | None = None) -> None:
         """Say why, tell all members to end, and end."""

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 import threading
+import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from utils import watchdog
 from utils.activity import Activity
 from utils.watchdog_link import MAX_LINE_BYTES, Peer
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def test_a_phase_inside_another_counts_its_own_steps():
@@ -106,19 +102,13 @@ def test_rank_0_admits_only_those_who_know_the_token(monkeypatch):
     assert heard == [b"", b"", b"", {"goodbye": 0}]  # strangers are left without an answer
 
 
-ALONE = """
-import time
-from utils import watchdog
-watchdog.start(0.5, None)
-with watchdog.phase("caching"):
-    watchdog.progress()
-    time.sleep(60)
-"""
-
-
-def test_one_process_that_stands_still_is_ended_too():
-    command = [sys.executable, "-c", ALONE]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=50)
-    assert done.returncode == 1
-    assert "no progress for" in done.stderr and "in caching, step 1" in done.stderr
-    assert 'File "<string>", line 7' in done.stderr
+def test_the_time_for_which_a_job_is_stopped_does_not_count(monkeypatch):
+    watcher = watchdog._Watcher.__new__(watchdog._Watcher)  # without its thread
+    long_ago = time.monotonic() - 2 * watchdog.STOPPED_SECONDS
+    monkeypatch.setattr(watchdog._activity, "_last", long_ago)
+    watcher._looked = long_ago
+    assert watcher.was_stopped()
+    assert watchdog._activity.report().idle_s < watchdog.STOPPED_SECONDS
+    monkeypatch.setattr(watchdog._activity, "_last", long_ago)
+    assert not watcher.was_stopped()  # looked just now: only the main thread stands still
+    assert watchdog._activity.report().idle_s > watchdog.STOPPED_SECONDS
