@@ -26,17 +26,21 @@ class Framework(NamedTuple):
     launcher: str  # as its users write it
     launcher_module: str
     launcher_options: tuple[str, ...]  # for processes on one machine alone; {port}: a free one
+    launcher_binds_numa: bool  # knows --numa-binding
     required_version: str | None  # None: any
     startup_noise: tuple[str, ...]  # lines on stderr that contain one of these mean nothing
 
 
 FRAMEWORKS: dict[str, Framework] = {
-    "torch": Framework("torch", "torchrun", "torch.distributed.run", ("--standalone",), None, ()),
+    "torch": Framework(
+        "torch", "torchrun", "torch.distributed.run", ("--standalone",), True, None, ()
+    ),
     "oneflow": Framework(
         "oneflow",
         "python -m oneflow.distributed.launch",
         "oneflow.distributed.launch",
         ("--master_port", "{port}"),
+        False,
         "0.9.0",
         ("libibverbs not available", "CUDA driver version is insufficient"),
     ),

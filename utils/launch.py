@@ -21,9 +21,11 @@ from typing import Any
 from backend import select
 from backend.checks import CPU
 from backend.processes import processes
+from utils.atomic import atomic_text_file
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.exit_status import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, STATUS_FILE
+from utils.numa.binding import torchrun_arguments
 from utils.process_family import (
     ORPHAN_SECONDS,
     adopt_orphans,
@@ -40,11 +42,8 @@ SECONDS_TO_END = 10
 log = logging.getLogger("launch")
 
 
-def launch(config: TrainConfig, launcher_options: Sequence[str] = ()) -> None:
+def launch(config: TrainConfig) -> None:
     """Return in a process that is to train; start several, and end with their exit code, if asked.
-
-    Args:
-        launcher_options: for the launcher, before the script.
 
     Raises:
         UserError: flags that several processes cannot honour.
@@ -63,7 +62,9 @@ def launch(config: TrainConfig, launcher_options: Sequence[str] = ()) -> None:
     program = select.FRAMEWORKS[name].launcher
     places = "" if config.device in ("", CPU) else ", one a device, in place of DataParallel"
     log.info("starting %d processes with %s%s", wanted, program, places)
-    command = [sys.executable, *launcher_command(name, wanted), *launcher_options]
+    command = [sys.executable, *launcher_command(name, wanted)]
+    if config.bind_numa and select.FRAMEWORKS[name].launcher_binds_numa:
+        command += torchrun_arguments(config.device, wanted)
     command += _without_nproc(sys.argv)
     sys.exit(run_launcher(command, thread_count(wanted)))
 
@@ -107,6 +108,11 @@ def _check_flags(config: TrainConfig, number: int) -> None:
         raise UserError(
             f"--batch-size {config.batch_size} is the number of images of all {number} processes "
             f"together and must be divisible by it; use {' or '.join(fitting)}"
+        )
+    if config.compile and config.sync_bn and number > 1:
+        raise UserError(
+            "--compile with --sync-bn: BatchNorm over several processes is not compiled; leave "
+            "one of them out"
         )
     if config.replay and number > 1:
         raise UserError(f"--replay runs in one process, not in {number}; name one device")
@@ -173,7 +179,8 @@ def _suspending(folder: Path) -> Iterator[dict[str, Path]]:
     files = {FILE_VARIABLE: folder / "suspend", STATUS_FILE: folder / "status"}
 
     def suspend(number: int, frame: Any) -> None:
-        files[FILE_VARIABLE].touch()
+        with atomic_text_file(files[FILE_VARIABLE]) as file:
+            file.write(signal.Signals(number).name)
 
     numbers = (signal.SIGTERM, signal.SIGUSR1)
     before = [signal.signal(number, suspend) for number in numbers]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-FILE_VARIABLE = "DUET_SUSPEND_FILE"  # a further file, set by a launcher
+FILE_VARIABLE = "DUET_SUSPEND_FILE"  # a further file, in which `launch.py` names the signal it got
 
 
 class Suspended(Exception):
@@ -26,7 +26,8 @@ class StopRequests:
     """Collects the requests to stop.
 
     Args:
-        files: any of them asks by being there.
+        file: asks by being there.
+        message: a file that asks likewise, and says why.
         minutes: after which to stop, from now on; None for no limit.
         agree: whether any rank has a request, from whether this one has; called by all ranks at
             the same moments.
@@ -34,12 +35,13 @@ class StopRequests:
 
     def __init__(
         self,
-        files: Sequence[Path] = (),
+        file: Path | None = None,
+        message: Path | None = None,
         minutes: float | None = None,
         agree: Callable[[bool], bool] = bool,
     ) -> None:
         self.agree = agree
-        self._files = files
+        self._file, self._message = file, message
         self._minutes = minutes
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self._signal = ""
@@ -48,15 +50,16 @@ class StopRequests:
         """What asks for a stop, in words; None when no rank has been asked."""
         found = self._own_cause()
         if self.agree(found is not None):
-            return found or "another rank was asked to"
+            return found or "asked for by another rank"
         return None
 
     def _own_cause(self) -> str | None:
         if self._signal:
             return self._signal
-        for path in self._files:
-            if path.exists():
-                return f"{path} is there; remove it before going on"
+        if self._message is not None and self._message.exists():
+            return self._message.read_text(encoding="utf-8")
+        if self._file is not None and self._file.exists():
+            return f"{self._file} is there; remove it before going on"
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return f"--time-limit {self._minutes:g} minutes"
         return None
@@ -74,7 +77,8 @@ class StopRequests:
 def listening(suspend_file: str, minutes: float | None) -> Iterator[StopRequests]:
     """The requests to this process while the block runs; afterwards signals act as before."""
     names = (suspend_file, os.environ.get(FILE_VARIABLE, ""))
-    requests = StopRequests([Path(name) for name in names if name], minutes)
+    file, message = (Path(name) if name else None for name in names)
+    requests = StopRequests(file, message, minutes)
     before = {number: signal.getsignal(number) for number in SIGNALS}
     requests.take_signals()
     try:

@@ -58,12 +58,12 @@ def test_several_are_started_by_the_backends_own_launcher(started, monkeypatch, 
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     caplog.set_level("INFO")
     with pytest.raises(SystemExit) as end:
-        launch.launch(parse_train_flags(["--nproc", "2", "--device", "cpu"]), ("--more",))
+        launch.launch(parse_train_flags(["--nproc", "2", "--device", "cpu"]))
     assert end.value.code == 75
     (command, environment), *_ = started
     module = {"torch": "torch.distributed.run", "oneflow": "oneflow.distributed.launch"}
     assert command[:3] == [sys.executable, "-m", module[backend.use()]]
-    assert command[-6:] == ["--nproc_per_node", "2", "--more", "train.py", "--device", "cpu"]
+    assert command[-5:] == ["--nproc_per_node", "2", "train.py", "--device", "cpu"]
     assert environment == {"OMP_NUM_THREADS": "3"}
     assert "starting 2 processes with" in caplog.text and "DataParallel" not in caplog.text
 
@@ -76,6 +76,15 @@ def test_a_process_is_started_for_each_device(started, caplog):
     assert "one a device, in place of DataParallel" in caplog.text
 
 
+def test_torchrun_is_asked_to_bind_where_it_can(started, monkeypatch):
+    asked = []
+    monkeypatch.setattr(launch, "torchrun_arguments", lambda *given: asked.append(given) or ["-x"])
+    with pytest.raises(SystemExit):
+        launch.launch(parse_train_flags(["--device", "0,1", "--batch", "16", "--bind-numa"]))
+    assert asked == ([("0,1", 2)] if backend.use() == "torch" else [])
+    assert ("-x" in started[0][0]) == bool(asked)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -85,6 +94,7 @@ def test_a_process_is_started_for_each_device(started, caplog):
         (["--device", "0,1,2", "--nproc", "2"], "2 processes need 2 devices, not 3"),
         (["--nproc", "2", "--device", "cpu", "--batch", "5"], "use 4 or 6"),
         (["--nproc", "4", "--batch", "2"], "use 4$"),
+        (["--nproc", "2", "--compile", "--sync-bn"], "leave one of them out"),
         (["--nproc", "2", "--replay", "1:1", "--weights", "W"], "--replay runs in one process"),
     ],
 )

@@ -29,15 +29,17 @@ def test_signals_are_taken_back_from_what_took_them():
         assert stop.cause() == "SIGTERM"
 
 
-def test_a_file_asks_while_it_is_there_by_flag_or_by_the_launchers_variable(tmp_path, monkeypatch):
+def test_a_file_asks_while_it_is_there_and_that_of_the_launcher_says_why(tmp_path, monkeypatch):
     ours, launchers = tmp_path / "ours", tmp_path / "launcher's"
     monkeypatch.setenv(FILE_VARIABLE, str(launchers))
     with listening(str(ours), None) as stop:
-        for path in (ours, launchers):
-            assert stop.cause() is None
-            path.touch()
-            assert stop.cause() == f"{path} is there; remove it before going on"
-            path.unlink()
+        assert stop.cause() is None
+        ours.touch()
+        assert stop.cause() == f"{ours} is there; remove it before going on"
+        ours.unlink()
+        assert stop.cause() is None
+        launchers.write_text("SIGTERM")
+        assert stop.cause() == "SIGTERM"
 
 
 def test_the_time_limit_counts_minutes_from_the_start(monkeypatch):
@@ -59,7 +61,7 @@ def test_a_rank_stops_when_any_rank_is_asked_and_goes_on_when_they_have_not_agre
 
     assert StopRequests(agree=another_rank).cause() == "asked for by another rank"
     (tmp_path / "file").touch()
-    not_yet = StopRequests([tmp_path / "file"], agree=lambda own: asked.append(own))
+    not_yet = StopRequests(tmp_path / "file", agree=lambda own: asked.append(own))
     assert not_yet.cause() is None
     assert asked == [False, True]
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from utils import watchdog
 from utils.data.errors import DatasetError
 from utils.data.image_header import BrokenImageError, read_image_size
 from utils.data.label_file import (
@@ -106,8 +107,13 @@ def scan_images(images: Sequence[Path | RecordImage], num_classes: int) -> ScanR
 
 def scan_each(images: Sequence[Path | RecordImage], num_classes: int) -> list[ScanResult]:
     """The result of every image, of none as well."""
+
+    def scan(image: Path | RecordImage) -> ScanResult:
+        watchdog.progress()
+        return _scan_one(image_of(image), num_classes)
+
     with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
-        return list(pool.map(lambda image: _scan_one(image_of(image), num_classes), images))
+        return list(pool.map(scan, images))
 
 
 def report_usable(
