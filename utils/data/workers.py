@@ -59,12 +59,13 @@ class WorkerPool:
         if self._workers:
             return
         slot_bytes = max(math.prod(self._source.shape(i)) for i in range(len(self._source)))
-        # The workers inherit the blocked signals: Ctrl-C reaches all processes of a terminal, a
-        # cluster's signals those of a job, and they are for the parent to answer. multiprocessing
-        # unblocks them when it starts its tracker.
-        resource_tracker.ensure_running()
+        # The workers and multiprocessing's tracker inherit the blocked signals: Ctrl-C reaches all
+        # processes of a terminal, a cluster's signals those of a job, and they are for the parent
+        # to answer. Starting the tracker unblocks some.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS_SIGNALS)
         try:
+            resource_tracker.ensure_running()
+            signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS_SIGNALS)
             for number in range(self._num_workers):
                 self._workers.append(self._start_one(number, slot_bytes))
         finally:
