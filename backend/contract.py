@@ -629,6 +629,12 @@ class Device(Protocol):
         On a GPU from the device's own events where the framework has them.
         """
 
+    def host_waits(self, run: Callable[[], object], device: str) -> int | None:
+        """How often the host waits for the device during a call; None where that is not told.
+
+        Each wait keeps it from queueing work ahead. A CPU is not waited for.
+        """
+
     def mark(self, device: str) -> Any:
         """A moment: when all work that is queued on the device by now is done.
 

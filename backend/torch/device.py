@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -13,6 +14,7 @@ from backend.checks import CPU
 from backend.own_device import own_device
 
 FIRST_MAJOR_WITH_TF32 = 8
+SYNCHRONIZING = "called a synchronizing CUDA operation"  # PyTorch's warning of a wait
 
 
 def resolve(name: str) -> str:
@@ -37,6 +39,21 @@ def milliseconds(run: Callable[[], object], device: str) -> float:
         after.record()
         torch.cuda.synchronize()
     return before.elapsed_time(after)
+
+
+def host_waits(run: Callable[[], object], device: str) -> int | None:
+    if device == CPU:
+        run()
+        return None
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run()
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+    return sum(SYNCHRONIZING in str(warning.message) for warning in caught)
 
 
 def mark(device: str) -> float | torch.cuda.Event:

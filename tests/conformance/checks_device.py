@@ -109,6 +109,13 @@ def one_line_with_the_version(b: Backend) -> None:
     assert "CPU" in line and "\n" not in line
 
 
+@judges("device.host_waits")
+def runs_the_call_and_tells_of_no_wait_on_a_cpu(b: Backend) -> None:
+    calls: list[int] = []
+    assert b.device.host_waits(lambda: calls.append(1), "cpu") is None
+    assert calls == [1]
+
+
 @judges("device.rounds_to_tf32")
 def says_whether_products_lose_bits(b: Backend) -> None:
     # 1 + 2^-12 needs 12 bits after the point, TF32 has 10: a product with 1 gives 1 under it.

@@ -206,6 +206,7 @@ register(
         ("device.resolve", "numbers a rank's CPU", device_of_rank),
         ("device.synchronize", "knows GPUs only", failing("invalid device cpu")),
         ("device.milliseconds", "are seconds", seconds),
+        ("device.host_waits", "counts without a call", lambda b: lambda run, device: None),
         ("device.describe", "is several lines", lambda b: lambda device: "CPU\n2.13.0\n0.9.0"),
         ("device.rounds_to_tf32", "takes a CPU for a GPU", lambda b: lambda device: True),
         ("device.supports", "denies what it does not know", lambda b: lambda capability: False),
