@@ -169,7 +169,7 @@ def evaluate(
     receive = partial(_hand_over, sinks, objects)
     collector = Collector(progress, loader.share, all_gather, receive)
     finish = partial(_add_detections, collector, suppression)
-    before: tuple[int, Batch, Sequence[np.ndarray]] | None = None
+    finish_last: Callable[[], None] = _nothing
     raw: tuple[Tensor, ...] = ()
     first = progress.num_batches
     with progress_bar(len(loader), "validating", first) as bar, autograd.no_grad():
@@ -178,22 +178,24 @@ def evaluate(
             if len(batch.images) or loss is not None:
                 raw = model(images_to_tensor(batch.images, device, channels_last=channels_last))
             # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
-            if before is not None:
-                finish(*before)
+            finish_last()
             collector.end_batch(_read_losses(loss, raw, batch.targets))
             predictions: Sequence[np.ndarray] = ()
             if len(batch.images):
                 predictions = model.decode_above(raw, suppression.confidence_threshold)
-            before = batch_index, batch, predictions
+            finish_last = partial(finish, batch_index, batch, predictions)
             bar.update()
             watchdog.progress()
             if should_stop is not None and should_stop():
-                finish(*before)
+                finish_last()
                 raise EvaluationSuspended(collector.progress())
-        if before is not None:
-            finish(*before)
+        finish_last()
     losses = collector.finish()  # the evaluator has all images only then
     return Validation(evaluator.result(), losses)
+
+
+def _nothing() -> None:
+    """What there is to finish before the first batch."""
 
 
 def _read_losses(loss: DetectionLoss | None, raw: Sequence[Tensor], targets: Targets) -> np.ndarray:
