@@ -123,14 +123,15 @@ def run_training(
         device = backend.device.resolve(config.device)
         if device == CPU:
             keep_freed_memory()
-        from models.run_state import rebuild_model, restore
-        from models.start import build_model
+        with watchdog.phase("building the model"):  # PyTorch imports much for it
+            from models.run_state import rebuild_model, restore
+            from models.start import build_model
 
-        if point is None:
-            model = build_model(config, start, dataset.class_names)
-        else:
-            model = rebuild_model(load_state(point.path))
-        state = build_state(config, hyp, model, len(train_loader), device)
+            if point is None:
+                model = build_model(config, start, dataset.class_names)
+            else:
+                model = rebuild_model(load_state(point.path))
+            state = build_state(config, hyp, model, len(train_loader), device)
         if config.replay:
             from models.replay import replay
 

@@ -14,7 +14,7 @@ from tests.small import write_small_dataset, write_small_model
 from utils.checkpoint import load_checkpoint
 
 START_SECONDS = 120.0  # a limit, not an expectation: OneFlow takes 12 s on a quiet machine
-TIMEOUT = 20  # seconds without progress before the job ends itself
+TIMEOUT = 12  # seconds without progress before the job ends itself
 # From the cut to the last launcher's end: the timeout, then the launchers look and clean up.
 END_SECONDS = TIMEOUT + 30
 EPOCHS = 6
