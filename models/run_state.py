@@ -7,7 +7,7 @@ between two batches. After: `utils/state_files.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -96,16 +96,24 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
     run.results.rows = progress["results"]
     if state.batch_number:
         restore_gradients(state, checkpoint.gradients)
-    present = backend.use()
     log.info(
         "resumed after %d batches, in epoch %d of %d%s",
         state.batch_number,
         min(state.epoch + 1, run.config.epochs),
         run.config.epochs,
-        ""
-        if header.backend == present
-        else f"; {header.backend} wrote the state, {present} rounds otherwise",
+        "".join(f"; {difference}" for difference in differences(header, run.config.sync_bn)),
     )
+
+
+def differences(header: Header, sync_bn: bool) -> Iterator[str]:
+    """Why what follows may differ from what would have followed where the state was written."""
+    writer, present = header.backend, backend.use()
+    if writer != present:
+        yield f"{writer} wrote the state, {present} rounds otherwise"
+    before, now = header.progress["world_size"], processes().world_size
+    if before != now:
+        effect = "sums round otherwise" if sync_bn else "without --sync-bn BatchNorm differs"
+        yield f"it ran as {before} process{'es' * (before > 1)}, now as {now}: {effect}"
 
 
 def rebuild_model(checkpoint: Checkpoint) -> Detector:

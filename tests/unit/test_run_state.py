@@ -1,14 +1,16 @@
-"""models/run_state.py: gradients that were pending, on as many processes or on others."""
+"""models/run_state.py: what goes on in as many processes as wrote the state, or in others."""
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import backend
 from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.run_state import restore_gradients, set_gradients
+from models.run_state import differences, restore_gradients, set_gradients
 from models.train_state import build_state
 from tests.small import write_tiny_model
 from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
@@ -88,6 +90,21 @@ def test_on_another_number_of_ranks_each_gets_the_mean(state):
     for name, array in gradients(state).items():
         assert array.dtype == np.float32
         np.testing.assert_allclose(array, expected[name], rtol=1e-6, atol=1e-44)  # rounding
+
+
+@pytest.mark.parametrize(
+    ("before", "flags", "told"),
+    [
+        (1, [], []),
+        (2, [], ["it ran as 2 processes, now as 1: without --sync-bn BatchNorm differs"]),
+        (2, ["--sync-bn"], ["it ran as 2 processes, now as 1: sums round otherwise"]),
+    ],
+)
+def test_a_run_that_goes_on_in_another_number_of_processes_says_what_that_changes(
+    before, flags, told
+):
+    header = SimpleNamespace(backend=backend.use(), progress={"world_size": before})
+    assert list(differences(header, parse_train_flags(flags).sync_bn)) == told
 
 
 def by_rank(ranks):
