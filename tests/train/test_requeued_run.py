@@ -78,7 +78,7 @@ def test_a_requeued_run_ends_as_one_that_was_never_interrupted(command, tmp_path
         assert code == (-9 if number == signal.SIGKILL else 75), errors
         if code == 75:
             assert errors == ""
-            assert f"batches: {number.name}; state in {states(folder)[-1]}" in printed
+            assert f"batches: {number.name}; go on with --resume {folder}" in printed
     before = {path: path.read_bytes() for path in states(folder)}
     code, printed, errors = finish(
         start(command(*job, "--workers", 0, "--save-steps", 1), preexec_fn=no_large_files)
