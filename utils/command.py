@@ -61,9 +61,11 @@ def add_common_flags(parser: argparse.ArgumentParser, batch_size: int, project: 
     add("--img", "--imgsz", "--img-size", dest="image_size", type=int, default=640, metavar="PX",
         help="long side of the images")  # fmt: skip
     add("--batch", "--batch-size", dest="batch_size", type=int, default=batch_size, metavar="N",
-        help="images a batch")  # fmt: skip
-    add("--device", default="", help="cpu, 0 for the first GPU; '' takes a GPU if there is one")
-    add("--workers", type=int, default=8, metavar="N", help="loader processes, at most the cores")
+        help="images a batch, of all processes together")  # fmt: skip
+    add("--device", default="", help="cpu, 0 for the first GPU, 0,1 for one a process; '' takes a "
+        "GPU if there is one")  # fmt: skip
+    add("--workers", type=int, default=8, metavar="N",
+        help="loader processes of each process, at most its share of the cores")  # fmt: skip
     add("--project", type=Path, default=Path(project), metavar="P", help="folder of the runs")
     add("--name", default="exp", metavar="N", help="folder of this run inside the project")
     add("--bind-numa", action="store_true",
