@@ -32,6 +32,7 @@ with open(os.path.join(folder, "results.csv"), "w", newline="") as file:
             row["seconds/" + stage] = row["seconds/epoch"] / 10
         writer.writerow(row[name] for name in columns)
 work = {"precision": "float32", "train_images": 100, "batches_sha1": flags["--batch"],
+        "processes": int(flags.get("--nproc", 1)),
         "settings": {"backend": flags["--backend"], "seed": int(flags["--seed"])}}
 work |= behaviour.get("work", {})
 for name in ("bbox_iou_optim", "multi_tensor_optimizer"):

@@ -25,12 +25,15 @@ def run(tmp_path, monkeypatch, capsys):
         if "--resume" not in arguments:
             arguments = [*common_flags(tmp_path), "--name", name, *arguments]
         monkeypatch.setattr("sys.argv", ["compare.py", *arguments])
-        with pytest.raises(SystemExit) as end:
+        code = 0
+        try:
             compare.run_command(compare.main)
+        except SystemExit as end:
+            code = end.code
         printed = capsys.readouterr()
         path = tmp_path / "out" / name / "compare.json"
         document = json.loads(path.read_text()) if path.exists() else None
-        return end.value.code, printed.out + printed.err, document
+        return code, printed.out + printed.err, document
 
     return run
 
@@ -82,6 +85,41 @@ def test_unequal_work_is_refused_with_the_list_of_differences(run, tmp_path):
     assert "batches_sha1: 8 in" in printed and "--allow-unequal" in printed
     assert document["status"] == "refused" and document["pairs"][0]["ratio"] is None
     assert len(document["cells"][0]["runs"]) == 1  # no further runs for nothing
+
+
+def test_several_processes_are_in_every_command_and_report(run, tmp_path):
+    stubs(tmp_path)
+    code, printed, document = run("--nproc", 2, "--variants", "plain,fused", "--device", "cpu")
+    assert code == 0, printed
+    assert document["settings"]["nproc"] == 2
+    assert [cell["processes"] for cell in document["cells"]] == [2] * 4
+    for cell in document["cells"]:
+        assert all("--device cpu --nproc 2" in " ".join(run["command"]) for run in cell["runs"])
+    # Those of all processes together, as in one.
+    assert document["cells"][0]["images_per_second"] == pytest.approx((100 / 0.9 + 100 / 0.99) / 2)
+    folder = tmp_path / "out" / "exp"
+    for text in (printed, *((folder / f"compare.{kind}").read_text() for kind in ("md", "html"))):
+        assert "of warm-up, in turns, 2 processes a run" in text or (
+            "of warm-up, 2 processes a run; " in text
+        )
+    for text in ((folder / f"compare.{kind}").read_text() for kind in ("md", "html")):
+        assert text.count("--nproc 2") == 4
+
+
+def test_different_numbers_of_processes_are_unequal_work(run, tmp_path):
+    stubs(tmp_path, oneflow={"work": {"processes": 1}})
+    code, printed, document = run("--nproc", 2)
+    assert code == 2
+    assert "processes: 2 in torch-plain-b8 round 1, 1 in oneflow-plain-b8 round 1" in printed
+    assert document["cells"][0]["processes"] == 2
+
+
+def test_a_batch_that_the_processes_cannot_share_stops_all_before_a_run(run, tmp_path):
+    stubs(tmp_path)
+    code, printed, document = run("--nproc", 3)
+    assert (code, document) == (2, None)
+    assert "error: --batch 8: the images of all 3 processes together" in printed
+    assert not (tmp_path / "out").exists()
 
 
 def test_unequal_work_is_marked_in_every_report_where_it_is_allowed(run, tmp_path):

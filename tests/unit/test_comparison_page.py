@@ -15,7 +15,7 @@ from utils.comparison.settings import External, Settings
 SETTINGS = Settings(
     data="shapes", cfg="models/yolov5n.yaml", weights="", hyp="", image_size=320, batches=(8, 16),
     epochs=2, warm_up_epochs=1, rounds=2, backends=("torch", "oneflow"), variants=("plain",),
-    device="", workers=2, seed=0, timeout_minutes=60, pythons={}, allow_unequal=True,
+    device="", nproc=2, workers=2, seed=0, timeout_minutes=60, pythons={}, allow_unequal=True,
     externals=(External("<b>mine|", ("tool",)),),
 )  # fmt: skip
 MACHINE = {

@@ -2,7 +2,8 @@
 
 import pytest
 
-from utils.comparison.plan import VARIANTS, Cell, Pair, make_cells, make_pairs, turns
+from utils.comparison.execution import devices_of, external_command, train_command
+from utils.comparison.plan import VARIANTS, Cell, Pair, Turn, make_cells, make_pairs, turns
 from utils.comparison.settings import load_settings, parse_flags
 from utils.errors import UserError
 
@@ -69,8 +70,36 @@ def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_pa
     assert parse_flags(["--resume", str(tmp_path)]) == (settings, tmp_path, tmp_path)
 
 
-def test_ablation_has_the_plain_run_and_each_option_alone(flags):
-    settings, _, _ = parse_flags([*flags[:2], "--backends", "torch", "--ablate"])
+@pytest.mark.parametrize(
+    ("wanted", "processes", "measured"),
+    [
+        ([], 1, "0"),
+        (["--device", "cpu"], 1, "cpu"),
+        (["--nproc", "2"], 2, "0,1"),
+        (["--nproc", "2", "--device", "cpu"], 2, "cpu"),
+        (["--device", "1,3"], 2, "1,3"),
+        (["--device", "1,3", "--nproc", "2"], 2, "1,3"),
+    ],
+)
+def test_processes_are_asked_for_by_their_number_or_by_their_devices(
+    flags, tmp_path, wanted, processes, measured
+):
+    tool = "mine=tool --ranks {nproc} --gpus '{device}'"
+    settings, _, _ = parse_flags([*flags, *wanted, "--batch", "4", "--external", tool])
+    assert (settings.nproc, devices_of(settings)) == (processes, measured)
+    turn = Turn(Cell("torch", "plain", 4), 1)
+    command = train_command(settings, turn, tmp_path)
+    given = command[command.index("--nproc") + 1] if "--nproc" in command else "1"
+    assert given == str(processes)
+    external = external_command(settings, settings.externals[0], turn, tmp_path)
+    assert external == ["tool", "--ranks", str(processes), "--gpus", settings.device]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_ablation_has_the_plain_run_and_each_option_alone(flags, processes):
+    wanted = ["--backends", "torch", "--ablate", "--nproc", str(processes)]
+    settings, _, _ = parse_flags([*flags[:2], *wanted])
+    assert settings.nproc == processes
     assert settings.variants[0] == "plain"
     assert set(settings.variants) == VARIANTS.keys() - {"fused"}
 
@@ -78,7 +107,11 @@ def test_ablation_has_the_plain_run_and_each_option_alone(flags):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["--nproc", "2"], "does not run in several processes yet"),
+        (["--nproc", "2", "--batch", "4,5,7"], "--batch 5, 7: the images of all 2 processes"),
+        (["--nproc", "-1"], "--nproc -1"),
+        (["--nproc", "2", "--device", "0"], "2 processes need 2 devices, not 1"),
+        (["--device", "0,1", "--batch", "3"], "--batch 3: the images of all 2 processes"),
+        (["--device", "cpu,0"], "--device cpu,0: give different GPUs"),
         (["--batch", "8,x"], "--batch 8,x"),
         (["--batch", "8,8"], "twice"),
         (["--batch", "0"], "--batch 0"),

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 from utils.comparison.measured import ArrivingRows
 from utils.comparison.runner import rise, run_process
 
-# Starts a process that would outlive it, and names both.
+# Starts a process that would outlive it, if wanted in a session of its own, and names it.
 PARENT = (
-    "import subprocess, sys, time; p = subprocess.Popen(['sleep', '100']); "
+    "import subprocess, sys, time; "
+    "p = subprocess.Popen(['sleep', '100'], start_new_session={session}); "
     "print(p.pid, flush=True); time.sleep({seconds}); sys.exit({code})"
 )
 
@@ -52,21 +54,44 @@ def test_output_exit_code_time_and_memory_are_known(tmp_path):
     assert outcome.peak_device_mib is None
 
 
+def test_the_memory_of_a_process_in_a_session_of_its_own_counts(tmp_path):
+    child = "import time; x = b'x' * (200 << 20); time.sleep(0.5)"
+    code = (
+        "import subprocess, sys; "
+        f"subprocess.run([sys.executable, '-c', {child!r}], start_new_session=True)"
+    )
+    assert 200 < run(tmp_path, code).peak_host_mib < 400
+
+
+@pytest.mark.parametrize("session", [False, True])
 @pytest.mark.parametrize(("seconds", "timeout"), [(0, 60), (100, 0.7)])
-def test_nothing_of_a_run_is_left_when_it_ends_or_takes_too_long(tmp_path, seconds, timeout):
-    outcome = run(tmp_path, PARENT.format(seconds=seconds, code=0), timeout)
+def test_nothing_of_a_run_is_left_when_it_ends_or_takes_too_long(
+    tmp_path, seconds, timeout, session
+):
+    code = PARENT.format(seconds=seconds, code=3, session=session)
+    outcome = run(tmp_path, code, timeout)
     assert outcome.timed_out is (timeout < 1)
+    assert outcome.exit_code == (-signal.SIGTERM if outcome.timed_out else 3)
     assert is_gone(int((tmp_path / "log").read_text()))
 
 
-def test_an_interrupt_ends_the_run_and_goes_on(tmp_path):
+@pytest.mark.parametrize("session", [False, True])
+def test_an_interrupt_ends_the_run_and_goes_on(tmp_path, session):
     def interrupt():
         if (tmp_path / "log").read_text().endswith("\n"):
             raise KeyboardInterrupt
 
+    code = PARENT.format(seconds=100, code=0, session=session)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, PARENT.format(seconds=100, code=0), watch=interrupt)
+        run(tmp_path, code, watch=interrupt)
     assert is_gone(int((tmp_path / "log").read_text().split()[0]))
+
+
+def test_what_was_there_before_a_run_outlives_it(tmp_path):
+    with subprocess.Popen(["sleep", "100"]) as other:
+        assert run(tmp_path, "").exit_code == 0
+        assert other.poll() is None
+        other.kill()
 
 
 def test_an_interrupt_right_after_the_start_ends_the_run_too(tmp_path, monkeypatch):
@@ -91,17 +116,27 @@ def test_a_program_that_is_absent_is_an_error_at_once(tmp_path):
         run_process(["/absent"], tmp_path / "log", 60, "cpu")
 
 
-def test_device_memory_is_the_rise_that_nvidia_smi_sees(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("devices", "asked", "lines", "mib"),
+    [
+        ("cuda:1", "-i 5 ", "100 1700 900", 1600),
+        ("0,1", "-i 3,5 ", "100 2000 400 2500 300 2600 350", 300 + 600),
+        ("0,1", "-i 3,5 ", "100", None),
+    ],
+)
+def test_device_memory_is_the_rise_that_nvidia_smi_sees(
+    tmp_path, monkeypatch, devices, asked, lines, mib
+):
     program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/asked\necho 100; echo 1700; echo 900; "
-                       "exec sleep 100\n")  # fmt: skip
+    program.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/asked\n"
+                       f"for mib in {lines}; do echo $mib; done; exec sleep 100\n")  # fmt: skip
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    outcome = run_process([sys.executable, "-c", ""], tmp_path / "log", 60, "cuda:1")
-    assert outcome.peak_device_mib == 1600
-    assert "-i 5 " in (tmp_path / "asked").read_text()
-    assert rise(tmp_path / "absent") is None
+    outcome = run_process([sys.executable, "-c", ""], tmp_path / "log", 60, devices)
+    assert outcome.peak_device_mib == mib
+    assert asked in (tmp_path / "asked").read_text()
+    assert rise(tmp_path / "absent", 1) is None
 
 
 def test_epochs_of_another_trainer_are_the_times_between_its_rows(tmp_path):

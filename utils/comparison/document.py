@@ -75,6 +75,7 @@ def describe_cell(cell: Cell, runs: Sequence[Document]) -> Document:
         "variant": cell.variant,
         "batch": cell.batch,
         "checked": not cell.external,
+        "processes": next((run["work"].get("processes") for run in done if run["work"]), None),
         "framework": next((run["framework"] for run in done if "framework" in run), None),
         "failures": [run["failure"] for run in runs if run["failure"]],
         "unequal": [] if cell.external else unequal_rounds(done),

@@ -60,7 +60,7 @@ def _run_train(settings: Settings, turn: Turn, run_folder: Path) -> Document:
     command = train_command(settings, turn, run_folder)
     log = run_folder.with_name(f"{run_folder.name}.log")
     try:
-        outcome = run_process(command, log, 60 * settings.timeout_minutes, settings.device)
+        outcome = run_process(command, log, 60 * settings.timeout_minutes, devices_of(settings))
     except OSError as error:
         return failed_run(turn, command, str(error))
     record = describe_run(turn, command, outcome, log, [])
@@ -78,8 +78,9 @@ def _run_external(settings: Settings, turn: Turn, run_folder: Path) -> Document:
     log = run_folder.with_name(f"{run_folder.name}.log")
     results = _filled([external.results], settings, turn, run_folder)[0]
     rows = ArrivingRows(Path(results) if results else None)
+    devices = devices_of(settings)
     try:
-        outcome = run_process(command, log, 60 * settings.timeout_minutes, settings.device, rows)
+        outcome = run_process(command, log, 60 * settings.timeout_minutes, devices, rows)
     except OSError as error:
         return failed_run(turn, command, str(error))
     record = describe_run(turn, command, outcome, log, rows.epochs(settings.warm_up_epochs))
@@ -99,10 +100,17 @@ def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]
     command += ["--img", str(settings.image_size), "--batch", str(cell.batch)]
     command += ["--epochs", str(settings.total_epochs), "--seed", str(settings.seed)]
     command += ["--workers", str(settings.workers), "--device", settings.device]
+    if settings.nproc > 1:
+        command += ["--nproc", str(settings.nproc)]
     # The one layout that both backends have; a variant may ask for another.
     command += ["--layout", "contiguous"]
     command += ["--project", from_here(str(run_folder.parent)), "--name", run_folder.name]
     return [*command, "--exist-ok", *VARIANTS[cell.variant].flags]
+
+
+def devices_of(settings: Settings) -> str:
+    """Those that a run takes: without --device the first GPUs, one for each process."""
+    return settings.device or ",".join(map(str, range(settings.nproc)))
 
 
 def from_here(path: str) -> str:
@@ -123,6 +131,7 @@ def _filled(words: Sequence[str], settings: Settings, turn: Turn, run_folder: Pa
         "{img}": str(settings.image_size),
         "{epochs}": str(settings.total_epochs),
         "{device}": settings.device,
+        "{nproc}": str(settings.nproc),
         "{folder}": str(run_folder),
     }
     filled = []

@@ -19,6 +19,7 @@ from utils.comparison.tables import (
     outcomes,
     pair_losses,
     pair_means,
+    processes_of_a_run,
     ratio_range,
     split,
     times,
@@ -62,7 +63,8 @@ def _head(document: Document) -> str:
     what = (
         f"{settings['data']}, {settings['cfg'] or settings['weights']}, "
         f"{settings['image_size']} px; {settings['rounds']} rounds in turns, each "
-        f"{settings['epochs']} epochs after {settings['warm_up_epochs']} of warm-up; "
+        f"{settings['epochs']} epochs after {settings['warm_up_epochs']} of warm-up"
+        f"{processes_of_a_run(settings['nproc'])}; "
         f"{document['created']}"
     )
     lines = list(warnings(document))

@@ -9,7 +9,16 @@ import shlex
 
 from utils.comparison.document import warnings
 from utils.comparison.measured import Document
-from utils.comparison.tables import Table, outcomes, pair_losses, pair_means, sentence, split, times
+from utils.comparison.tables import (
+    Table,
+    outcomes,
+    pair_losses,
+    pair_means,
+    processes_of_a_run,
+    sentence,
+    split,
+    times,
+)
 
 
 def markdown(document: Document) -> str:
@@ -23,7 +32,8 @@ def markdown(document: Document) -> str:
         machine_line(document) + ".",
         f"{_escaped(settings['data'])}, {_escaped(settings['cfg'] or settings['weights'])}, "
         f"{settings['image_size']} px; {settings['rounds']} rounds of {settings['epochs']} epochs "
-        f"after {settings['warm_up_epochs']} of warm-up, in turns.",
+        f"after {settings['warm_up_epochs']} of warm-up, in turns"
+        f"{processes_of_a_run(settings['nproc'])}.",
         "",
         "## Seconds per epoch",
         "",

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils.process_family import adopt_orphans, descendants, send
+
 POLL_SECONDS = 0.05
 SECONDS_TO_END = 10
 DEVICE_POLL_MILLISECONDS = 500
@@ -29,7 +31,8 @@ class Outcome:
         timed_out: it was ended because it took too long.
         seconds: from its start to its end.
         peak_host_mib: of its largest process, as seen every POLL_SECONDS.
-        peak_device_mib: that the GPU's used memory rose; None where nvidia-smi is not there.
+        peak_device_mib: that the used memory rose, of all the GPUs; None where nvidia-smi is not
+            there.
     """
 
     exit_code: int
@@ -43,7 +46,7 @@ def run_process(
     command: Sequence[str],
     log: Path,
     timeout: float,
-    device: str,
+    devices: str,
     watch: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Run a command without a shell; on Ctrl-C end all its processes and raise KeyboardInterrupt.
@@ -52,15 +55,15 @@ def run_process(
         command: program and arguments.
         log: takes what it prints.
         timeout: seconds after which it is ended.
-        device: as for train.py; "cpu" asks nvidia-smi nothing.
+        devices: as for train.py, such as "0,1"; "cpu" asks nvidia-smi nothing.
         watch: called again and again while it runs.
 
     Raises:
         OSError: the program cannot be started.
     """
     samples = log.with_suffix(".device-memory")
-    with log.open("wb") as stream, device_memory(device, samples):
-        start, process = time.monotonic(), None
+    with log.open("wb") as stream, device_memory(devices, samples):
+        start, process, family = time.monotonic(), None, Family()
         try:
             process = subprocess.Popen(
                 command,
@@ -72,15 +75,16 @@ def run_process(
             memory = PeakMemory(process.pid)
             timed_out = not _wait(process, start + timeout, (memory, watch))
             if timed_out:
-                _end(process, signal.SIGTERM)
+                _ask_to_end(process, signal.SIGTERM)
+            seconds = time.monotonic() - start
         except BaseException:
             if process is not None:
-                _end(process, signal.SIGINT)
+                _ask_to_end(process, signal.SIGINT)
             raise
-        seconds = time.monotonic() - start
-        _signal_group(process, signal.SIGKILL)  # what it may have left behind
+        finally:  # at a second Ctrl-C too, and what it may have left behind
+            family.end(process)
         watch()
-    peak_device = rise(samples)
+    peak_device = rise(samples, 1 + devices.count(","))
     samples.unlink(missing_ok=True)
     return Outcome(process.returncode, timed_out, seconds, memory.kib / 1024, peak_device)
 
@@ -98,14 +102,34 @@ def _wait(
     return True
 
 
-def _end(process: subprocess.Popen[bytes], first: signal.Signals) -> None:
-    """Ask the whole group to end, then make it."""
-    try:
-        _signal_group(process, first)
-        _wait(process, time.monotonic() + SECONDS_TO_END, ())
-    finally:  # at a second Ctrl-C too
-        _signal_group(process, signal.SIGKILL)
-        process.wait()
+def _ask_to_end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """A signal to its group, and time to answer it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+    _wait(process, time.monotonic() + SECONDS_TO_END, ())
+
+
+class Family:
+    """The processes that are started from its making on, and those that these start.
+
+    A launcher starts ranks in sessions of their own, which the end of its group leaves alone.
+    """
+
+    def __init__(self) -> None:
+        adopt_orphans()
+        self._others = set(descendants(os.getpid()))
+
+    def end(self, first: subprocess.Popen[bytes] | None) -> None:
+        """End all at once; returns when none is left, and the first one's exit code is known."""
+        while left := [child for child in descendants(os.getpid()) if child not in self._others]:
+            send(left, signal.SIGKILL)
+            time.sleep(POLL_SECONDS)
+            for process in left:
+                if first is not None and process == first.pid:
+                    first.poll()
+                    continue
+                with contextlib.suppress(ChildProcessError):  # its parent is still there
+                    os.waitpid(process, os.WNOHANG)
 
 
 class PeakMemory:
@@ -132,25 +156,20 @@ class PeakMemory:
                 pending += map(int, children.split())
 
 
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
 @contextlib.contextmanager
-def device_memory(device: str, samples: Path) -> Iterator[None]:
-    """Have nvidia-smi write the GPU's used memory (MiB a line) into a file meanwhile.
+def device_memory(devices: str, samples: Path) -> Iterator[None]:
+    """Have nvidia-smi write the GPUs' used memory (MiB a line, in turn) into a file meanwhile.
 
     Asked from outside, both frameworks and any other trainer are measured alike, with what their
     allocators keep in reserve.
     """
     program = shutil.which("nvidia-smi")
-    if program is None or device == "cpu":
+    if program is None or devices == "cpu":
         yield
         return
     command = [
         program, "--query-gpu=memory.used", "--format=csv,noheader,nounits",
-        "-i", _physical(device), "-lms", str(DEVICE_POLL_MILLISECONDS),
+        "-i", ",".join(map(_physical, devices.split(","))), "-lms", str(DEVICE_POLL_MILLISECONDS),
     ]  # fmt: skip
     with samples.open("wb") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=subprocess.DEVNULL)
@@ -169,10 +188,11 @@ def _physical(device: str) -> str:
     return visible[int(number)] if number.isdecimal() and int(number) < len(visible) else number
 
 
-def rise(samples: Path) -> float | None:
-    """Largest line less the first, MiB; None where nothing was measured."""
+def rise(samples: Path, gpus: int) -> float | None:
+    """Largest line of each GPU less its first, MiB, added up; None where nothing was measured."""
     if not samples.exists():
         return None
     lines = samples.read_text(encoding="utf-8", errors="replace").split()
     numbers = [float(line) for line in lines if line.isdecimal()]
-    return max(numbers) - numbers[0] if numbers else None
+    of_each = [numbers[gpu::gpus] for gpu in range(gpus)]
+    return sum(max(mib) - mib[0] for mib in of_each) if all(of_each) else None

@@ -21,6 +21,7 @@ from utils.comparison.plan import ABLATION, PLAIN, VARIANTS, known_variant
 from utils.environments import ROOT
 from utils.errors import UserError
 from utils.installation import python_of
+from utils.launch import wanted_processes
 
 FILE = "settings.json"
 
@@ -50,6 +51,7 @@ class Settings:
     backends: tuple[str, ...]
     variants: tuple[str, ...]
     device: str
+    nproc: int
     workers: int
     seed: int
     timeout_minutes: float
@@ -64,11 +66,17 @@ class Settings:
             ("--epochs", self.epochs, 1),
             ("--warm-up-epochs", self.warm_up_epochs, 0),
             ("--rounds", self.rounds, 1),
+            ("--nproc", self.nproc, 1),
             ("--workers", self.workers, 0),
             ("--seed", self.seed, 0),
         ):
             if value < lowest:
                 raise UserError(f"{flag} {value}; a whole number from {lowest} up is needed")
+        if wrong := [str(batch) for batch in self.batches if batch % self.nproc]:
+            raise UserError(
+                f"--batch {', '.join(wrong)}: the images of all {self.nproc} processes together; "
+                f"only numbers divisible by {self.nproc} are accepted"
+            )
         if not self.timeout_minutes > 0:
             raise UserError(f"--timeout {self.timeout_minutes}; a number above 0 is needed")
         for variant in self.variants:
@@ -124,11 +132,6 @@ def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path 
                 "--resume takes every setting from the folder it names; leave out the other flags"
             )
         return load_settings(flags.resume), flags.resume, flags.resume
-    if flags.nproc != 1:
-        raise UserError(
-            f"--nproc {flags.nproc}: train.py does not run in several processes yet; leave the "
-            "flag out, or give 1"
-        )
     return _settings(flags), None, flags.project / flags.name
 
 
@@ -149,7 +152,8 @@ def _parser() -> Any:
     add("--variants", default=PLAIN, metavar="V,V", help=f"of {', '.join(VARIANTS)}")
     add("--ablate", action="store_true", help="instead of --variants: each option on and off, one "
         "at a time, on one backend")  # fmt: skip
-    add("--nproc", type=int, default=1, metavar="N", help="processes a run: 1 so far")
+    add("--nproc", type=int, default=0, metavar="N",
+        help="processes a run, which share each batch; 0: one for each of --device")  # fmt: skip
     add("--device", default="", help="cpu, 0 for the first GPU; '' takes a GPU if there is one")
     add("--workers", type=int, default=8, metavar="N", help="loader processes, at most the cores")
     add("--seed", type=int, default=0, help="of weights, order and augmentation")
@@ -157,7 +161,8 @@ def _parser() -> Any:
     add("--python", action="append", default=[], metavar="BACKEND=PATH",
         help="interpreter of a backend; else .venv/BACKEND/bin/python")  # fmt: skip
     add("--external", action="append", default=[], metavar="NAME=COMMAND",
-        help="another trainer; {batch} {img} {epochs} {device} {folder} are filled in")  # fmt: skip
+        help="another trainer; {batch} {img} {epochs} {device} {nproc} {folder} are "
+        "filled in")  # fmt: skip
     add("--external-results", action="append", default=[], metavar="NAME=FILE",
         help="its file of one row an epoch, below a heading")  # fmt: skip
     add("--allow-unequal", action="store_true", help="mark figures of unequal work, not refuse")
@@ -187,6 +192,7 @@ def _settings(flags: Any) -> Settings:
         backends=backends,
         variants=ABLATION if flags.ablate else _names(flags.variants),
         device=flags.device,
+        nproc=wanted_processes(flags),
         workers=flags.workers,
         seed=flags.seed,
         timeout_minutes=flags.timeout,

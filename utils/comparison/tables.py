@@ -113,6 +113,11 @@ def outcomes(document: Document) -> Table:
     )
 
 
+def processes_of_a_run(number: int) -> str:
+    """How many share its work, in words that go on a list; "" for one."""
+    return f", {number} processes a run" if number > 1 else ""
+
+
 def sentence(pair: Document) -> str:
     """The ratio of a pair in words."""
     names = f"{pair['candidate']} against {pair['reference']}"

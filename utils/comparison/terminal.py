@@ -22,6 +22,7 @@ from utils.comparison.tables import (
     outcomes,
     pair_losses,
     pair_means,
+    processes_of_a_run,
     sentence,
     split,
     times,
@@ -44,7 +45,8 @@ class Terminal:
         self._line(f"{machine['processor']}, {machine['cores']} cores, load {load()}")
         self._line(
             f"{cells} cells, {settings.rounds} rounds, {settings.epochs} epochs each after "
-            f"{settings.warm_up_epochs} of warm-up; results in {folder}"
+            f"{settings.warm_up_epochs} of warm-up{processes_of_a_run(settings.nproc)}; "
+            f"results in {folder}"
         )
         self._line(
             f"{'run':<42}{'s/epoch':>9}{'min':>8}{'max':>8}{'process s':>11}{'host MiB':>10}"
@@ -61,8 +63,9 @@ class Terminal:
             self._stream.write(CLEAR_LINE)
         if run["failure"]:
             self._line(f"{turn.name:<42}  {run['failure']}", RED)
-            for line in run["log_tail"][:-1]:  # the failure holds the last one
-                self._line(f"    {line}")
+            for line in run["log_tail"]:
+                if not run["failure"].endswith(f": {line}"):
+                    self._line(f"    {line}")
             return
         seconds = spread([epoch["seconds"] for epoch in counted_epochs(run)])
         figures = (seconds.median, seconds.min, seconds.max) if seconds else (None,) * 3
