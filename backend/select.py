@@ -29,20 +29,30 @@ class Framework(NamedTuple):
     launcher_binds_numa: bool  # knows --numa-binding
     required_version: str | None  # None: any
     startup_noise: tuple[str, ...]  # lines on stderr that contain one of these mean nothing
+    # With a line that contains one of these the launcher begins its own report on a failed rank.
+    failure_report: tuple[str, ...]
 
 
 FRAMEWORKS: dict[str, Framework] = {
     "torch": Framework(
-        "torch", "torchrun", "torch.distributed.run", ("--standalone",), True, None, ()
+        package="torch",
+        launcher="torchrun",
+        launcher_module="torch.distributed.run",
+        launcher_options=("--standalone",),
+        launcher_binds_numa=True,
+        required_version=None,
+        startup_noise=(),
+        failure_report=("closing signal SIG", "failed (exitcode: "),
     ),
     "oneflow": Framework(
-        "oneflow",
-        "python -m oneflow.distributed.launch",
-        "oneflow.distributed.launch",
-        ("--master_port", "{port}"),
-        False,
-        "0.9.0",
-        ("libibverbs not available", "CUDA driver version is insufficient"),
+        package="oneflow",
+        launcher="python -m oneflow.distributed.launch",
+        launcher_module="oneflow.distributed.launch",
+        launcher_options=("--master_port", "{port}"),
+        launcher_binds_numa=False,
+        required_version="0.9.0",
+        startup_noise=("libibverbs not available", "CUDA driver version is insufficient"),
+        failure_report=("Killing subprocess ",),
     ),
 }
 

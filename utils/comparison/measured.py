@@ -14,10 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from backend.select import FRAMEWORKS
 from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import Outcome
 
 LOG_LINES = 15
+SPEAKER = re.compile(r"(rank \d+: )?")  # of a line, where several processes speak
+SAYS_ERROR = re.compile(rf"{SPEAKER.pattern}error: ")
 MAX_NOTES = 5
 Document = dict[str, Any]
 
@@ -76,12 +79,12 @@ def describe_run(
 ) -> Document:
     """What is known of any run, an external trainer's too."""
     failure = failure_of(outcome)
-    tail = log_tail(log) if failure else []
+    tail = log_tail(log, turn.cell.side) if failure else []
     return {
         "cell": turn.cell.name,
         "round": turn.round,
         "command": list(command),
-        "failure": ": ".join([failure, *tail[-1:]]) if failure else None,
+        "failure": ": ".join([failure, *reason(tail)]) if failure else None,
         "log_tail": tail,
         "process_seconds": outcome.seconds,
         "peak_host_mib": outcome.peak_host_mib,
@@ -155,11 +158,21 @@ def notes(variant: str, log: Path) -> list[str]:
     if not flags:
         return []
     names = "|".join(re.escape(flag).replace(r"\-", "[-_ ]") for flag in flags)
+    option = re.compile(rf"\b({names})\b")
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    found = (line.strip() for line in lines if re.search(rf"\b({names})\b", line))
+    found = (SPEAKER.sub("", line.strip(), count=1) for line in lines if option.search(line))
     return list(dict.fromkeys(found))[:MAX_NOTES]
 
 
-def log_tail(log: Path) -> list[str]:
-    """The last lines that a run printed."""
-    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
+def log_tail(log: Path, side: str) -> list[str]:
+    """The last lines that a run printed, before the report of a backend's launcher."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    marks = FRAMEWORKS[side].failure_report if side in FRAMEWORKS else ()
+    places = (place for place, line in enumerate(lines) if any(mark in line for mark in marks))
+    return lines[: next(places, None)][-LOG_LINES:]
+
+
+def reason(tail: Sequence[str]) -> list[str]:
+    """The line that says why a run failed: the last error, else the last line; [] without lines."""
+    errors = [line for line in tail if SAYS_ERROR.match(line)]
+    return [*tail[-1:], *errors][-1:]

@@ -1,0 +1,56 @@
+"""What a run printed, read: why it failed, and what it says of its options."""
+
+import pytest
+
+from utils.comparison.measured import describe_run, notes
+from utils.comparison.plan import Cell, Turn
+from utils.comparison.runner import Outcome
+
+# As the launchers print them.
+REPORTS = {
+    "torch": "W1121 15:21:17.538000 30300 elastic/api.py:1028] Sending process 30361 closing "
+    "signal SIGTERM\nTraceback (most recent call last):\n  main()\nChildFailedError: \n====\n",
+    "oneflow": "Killing subprocess 30028\nTraceback (most recent call last):\n  main()\n"
+    "subprocess.CalledProcessError: Command '['train.py']' returned non-zero exit status 2.\n",
+}
+ONE_RANK = "E1121 15:21:17.555000 30300 elastic/api.py:1002] failed (exitcode: 1) local_rank: 0\n"
+
+
+def failed(tmp_path, side, text):
+    log = tmp_path / "log"
+    log.write_text(text)
+    return describe_run(Turn(Cell(side, "plain", 4), 1), [], Outcome(2, False, 1, 1, None), log, [])
+
+
+@pytest.mark.parametrize("side", ["torch", "oneflow"])
+def test_the_reason_of_a_failure_is_the_last_error_before_the_launchers_report(tmp_path, side):
+    text = "starting\nerror: the first\nrank 1: error: no such file\n" + REPORTS[side]
+    run = failed(tmp_path, side, text)
+    assert run["failure"] == "exit code 2: rank 1: error: no such file"
+    assert run["log_tail"] == ["starting", "error: the first", "rank 1: error: no such file"]
+
+
+def test_the_reason_of_a_failure_without_an_error_is_the_last_line(tmp_path):
+    text = "Traceback (most recent call last):\nValueError: 3\n"
+    assert failed(tmp_path, "torch", text + ONE_RANK)["failure"] == "exit code 2: ValueError: 3"
+    assert failed(tmp_path, "torch", "")["failure"] == "exit code 2"
+
+
+def test_what_surrounds_the_reason_stays(tmp_path):
+    run = failed(tmp_path, "torch", "error: stands still; where it is:\n  File a\n")
+    assert run["failure"] == "exit code 2: error: stands still; where it is:"
+    assert run["log_tail"][-1] == "  File a"
+
+
+def test_the_log_of_another_trainer_is_shown_as_it_is(tmp_path):
+    text = "".join(f"{number}\n" for number in range(20)) + "Killing subprocess 1\n"
+    run = failed(tmp_path, "mine", text)
+    assert run["failure"] == "exit code 2: Killing subprocess 1"
+    assert (len(run["log_tail"]), run["log_tail"][0]) == (15, "6")
+
+
+def test_what_all_processes_say_of_an_option_is_noted_once(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("rank 1: --amp fp16: slow\nstarting\n--amp fp16: slow\n")
+    assert notes("fp16", log) == ["--amp fp16: slow"]
+    assert notes("plain", log) == []
