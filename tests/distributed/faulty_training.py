@@ -1,0 +1,97 @@
+"""The real train.py, of which one rank does what the variable FAULT says in JSON:
+
+{"how": "kill", "rank": 1, "phase": "training", "step": 7, "seconds": 0.01}
+
+That happens at this sign of progress of this phase, 0 for its start, counted through all epochs,
+or so many seconds later, whatever the rank is doing then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import train
+from backend.processes import processes
+from utils import watchdog
+from utils.command import run_command
+from utils.errors import UserError
+from utils.suspend import FILE_VARIABLE
+
+COMMAND = "FAULT_COMMAND"  # the process that the user started
+
+
+def install(fault: dict[str, Any]) -> None:
+    """Have the fault happen."""
+    steps = {"": 0}
+    present = [""]
+    phase, progress = watchdog.phase, watchdog.progress
+
+    def look() -> None:
+        if present[-1] == fault["phase"] and steps[present[-1]] == fault["step"]:
+            if "seconds" in fault:
+                threading.Timer(fault["seconds"], FAULTS[fault["how"]]).start()
+            else:
+                FAULTS[fault["how"]]()
+        steps[present[-1]] += 1
+
+    @contextmanager
+    def counted_phase(name: str) -> Iterator[None]:
+        with phase(name):
+            present.append(name)
+            if name not in steps:
+                steps[name] = 0
+                look()
+            yield
+        present.pop()
+
+    def counted_progress() -> None:
+        progress()
+        look()
+
+    watchdog.phase, watchdog.progress = counted_phase, counted_progress
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ask_rank() -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def ask_command() -> None:
+    os.kill(int(os.environ[COMMAND]), signal.SIGUSR1)
+
+
+def raise_error() -> None:
+    raise RuntimeError("a defect")
+
+
+def find_mistake() -> None:
+    raise UserError("a picture is missing")
+
+
+def fill_disk() -> None:
+    """From now on this process can write small files only, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    function.__name__: function
+    for function in (kill, ask_rank, ask_command, raise_error, find_mistake, fill_disk)
+}
+
+
+if __name__ == "__main__":
+    os.environ.setdefault(COMMAND, str(os.getpid()))
+    planned = json.loads(os.environ.get("FAULT", "null"))
+    if planned is not None and processes().rank == planned["rank"]:
+        install(planned)
+    run_command(train.main, several=True)
