@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backend.processes import processes
 from utils.atomic import remove_unfinished
 from utils.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.config import (
@@ -27,6 +29,7 @@ from utils.data.labels import Sample
 from utils.errors import UserError
 from utils.ranks import Ranks
 from utils.state_files import StateFiles
+from utils.suspend import FILE_VARIABLE
 
 # Settings that may change in the middle of a run. `data` may move: `require_equal_data` looks at
 # what is in it.
@@ -69,7 +72,7 @@ def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
         if folder is None:
             text = f"no run with a state in {config['project']} named {config['name']}"
             if asked == AUTO:
-                log.info("--resume auto: %s; starting anew", text)
+                _say(logging.INFO, f"--resume auto: {text}; starting anew")
                 return None
             raise UserError(f"--resume: {text}; give its folder, or leave --resume out")
         point = read_newest(folder)
@@ -111,10 +114,16 @@ def read_newest(folder: Path) -> ResumePoint:
         try:
             return ResumePoint(folder, path, load_state(path).header)
         except UserError as error:
-            log.warning("%s; trying the state before it", error)
+            _say(logging.WARNING, f"{error}; trying the state before it")
     if paths:
         raise UserError(f"--resume {folder}: none of its {len(paths)} states can be used")
     raise UserError(f"--resume {folder}: no states in its folder weights")
+
+
+def _say(level: int, text: str) -> None:
+    """Once a job; the process that started the ranks has looked, and said it, before them."""
+    if processes().is_main and FILE_VARIABLE not in os.environ:
+        log.log(level, text)
 
 
 def load_state(path: Path) -> Checkpoint:

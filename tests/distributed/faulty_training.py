@@ -22,7 +22,6 @@ from backend.processes import processes
 from utils import watchdog
 from utils.command import run_command
 from utils.errors import UserError
-from utils.suspend import FILE_VARIABLE
 
 COMMAND = "FAULT_COMMAND"  # the process that the user started
 

@@ -20,6 +20,7 @@ from utils.config import (
 from utils.errors import UserError
 from utils.resume import begin_in, find_resume_point, resumed_config
 from utils.state_files import StateFiles
+from utils.suspend import FILE_VARIABLE
 
 BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "--keep", "5"]
 
@@ -122,6 +123,21 @@ def test_damaged_states_are_passed_over_and_without_a_whole_one_it_is_an_error(
     harm(older)
     with pytest.raises(UserError, match="none of its 2 states can be used"):
         point(tmp_path, "auto")
+
+
+def test_a_damaged_state_is_named_once_by_the_process_that_looks_first(
+    tmp_path, caplog, monkeypatch
+):
+    write_run(tmp_path / "exp", 7, 8)
+    (tmp_path / "exp" / "weights" / "state-00000008.safetensors").write_bytes(b"")
+    monkeypatch.setenv(FILE_VARIABLE, "one")  # it was started by train.py, which looked
+    assert batch_number(point(tmp_path, "auto")) == 7 and not caplog.text
+    monkeypatch.delenv(FILE_VARIABLE)
+    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    assert batch_number(point(tmp_path, "auto")) == 7 and not caplog.text
+    monkeypatch.setenv("RANK", "0")
+    assert batch_number(point(tmp_path, "auto")) == 7 and "damaged" in caplog.text
 
 
 def test_weights_without_their_run_are_no_state(tmp_path):
