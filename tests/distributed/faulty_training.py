@@ -15,12 +15,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import train
 from backend.processes import processes
 from utils import watchdog
 from utils.command import run_command
+from utils.config import read_train_flags
 from utils.errors import UserError
 
 COMMAND = "FAULT_COMMAND"  # the process that the user started
@@ -61,8 +63,12 @@ def kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def ask_rank() -> None:
-    os.kill(os.getpid(), signal.SIGUSR1)
+def make_file() -> None:
+    Path(read_train_flags()[0]["suspend_file"]).touch()
+
+
+def interrupt_command() -> None:
+    os.kill(int(os.environ[COMMAND]), signal.SIGINT)
 
 
 def ask_command() -> None:
@@ -84,13 +90,21 @@ def fill_disk() -> None:
 
 FAULTS: dict[str, Callable[[], None]] = {
     function.__name__: function
-    for function in (kill, ask_rank, ask_command, raise_error, find_mistake, fill_disk)
+    for function in (
+        kill,
+        make_file,
+        ask_command,
+        interrupt_command,
+        raise_error,
+        find_mistake,
+        fill_disk,
+    )
 }
 
 
 if __name__ == "__main__":
     os.environ.setdefault(COMMAND, str(os.getpid()))
-    planned = json.loads(os.environ.get("FAULT", "null"))
-    if planned is not None and processes().rank == planned["rank"]:
+    planned = json.loads(os.environ["FAULT"])
+    if processes().rank == planned["rank"]:
         install(planned)
     run_command(train.main, several=True)

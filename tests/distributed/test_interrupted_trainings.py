@@ -1,0 +1,158 @@
+"""The real train.py as two ranks that are suspended, killed or fail: how it ends and goes on.
+
+Each test goes on with one run, until the last lets it come to its end.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.distributed.trainings import Training
+from tests.equal_runs import assert_equal_runs
+from tests.small import write_small_dataset, write_tiny_model
+from utils.checkpoint import load_checkpoint
+from utils.exit_status import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_SUSPENDED,
+    EXIT_USER_ERROR,
+)
+
+SCRIPT = Path(__file__).parent / "faulty_training.py"
+EPOCHS = 3  # of six batches, and two of each validation
+MOMENTS = random.Random(7)
+KILLS = [
+    pytest.param(rank, phase, step, MOMENTS.uniform(0, seconds), id=f"rank {rank} in {phase}")
+    for rank, phase, step, seconds in (
+        (1, "reading the labels of train", 0, 0),
+        (1, "training", 1, 0.05),
+        (0, "saving", 0, 0.01),
+        (0, "validation", 1, 0),
+    )
+]
+FAILURES = [
+    ("raise_error", 1, "training", EXIT_FAILED, "RuntimeError: a defect"),
+    ("find_mistake", 1, "validation", EXIT_USER_ERROR, "rank 1: error: a picture is missing"),
+    ("fill_disk", 0, "validation", EXIT_USER_ERROR, "could not be written (File too large)"),
+]
+# Sums of float32 in another order, 1e-7 relative, through eight more steps.
+ROUNDING = 1e-4
+
+
+class Runs:
+    """Trainings of one dataset in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        data, cfg = write_small_dataset(folder), write_tiny_model(folder)
+        self.flags = ["--data", data, "--cfg", cfg, "--epochs", EPOCHS, "--project", folder]
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+
+    def start(self, name, *flags, how=None, rank=0, phase="", step=0, **options) -> Training:
+        fault = {"how": how, "rank": rank, "phase": phase, "step": step}
+        if "seconds" in options:
+            fault["seconds"] = options.pop("seconds")
+        environment = {"TMPDIR": str(self.temporary), "FAULT": json.dumps(fault)}
+        run = [*self.flags, "--name", name, "--resume", "auto", "--sync-bn", *flags]
+        return Training(self.folder, *run, script=SCRIPT, environment=environment, **options)
+
+    def end(self, *arguments, **options) -> tuple[int, str]:
+        """Exit code and output of a training, which leaves nothing but its folder."""
+        code, text = self.start(*arguments, **options).end()
+        assert not list(self.temporary.glob("duet*"))
+        return code, text
+
+    def states(self, name: str) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (self.folder / name).glob("weights/[!.]*")}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return Runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def whole(runs):
+    """The folder of a run of two ranks that nothing interrupts."""
+    code, text = runs.end("whole")
+    assert code == EXIT_DONE, text
+    return runs.folder / "whole"
+
+
+@pytest.mark.parametrize(("rank", "phase", "step", "seconds"), KILLS)
+def test_a_killed_rank_ends_the_job_and_is_named_with_its_phase(runs, rank, phase, step, seconds):
+    code, text = runs.end("cut", how="kill", rank=rank, phase=phase, step=step, seconds=seconds)
+    assert code == EXIT_FAILED, text
+    lines = [line for line in text.splitlines() if "the job ends" in line]
+    assert len(lines) == 1 and "died or was killed" in lines[0], text
+    assert f"rank {rank} (" in lines[0] and f"in {phase}" in lines[0]
+
+
+def test_a_signal_inside_a_validation_suspends_all_ranks(runs):
+    code, text = runs.end("cut", how="ask_command", rank=1, phase="validation", step=1)
+    assert code == EXIT_SUSPENDED, text
+    assert text.count("suspended after 6 batches: SIGUSR1; ") == 1
+    state = load_checkpoint(runs.folder / "cut" / "weights" / "last.safetensors")
+    assert len(state.evaluation["losses"]) == 1
+
+
+def test_a_file_suspends_under_a_plain_launcher_with_each_ranks_gradients_pending(runs):
+    file = runs.folder / "stop"
+    code, text = runs.end(
+        "cut", "--suspend-file", file, how="make_file", rank=1, phase="training", step=4, raw=True
+    )
+    file.unlink()
+    assert code == EXIT_FAILED, text  # to which launchers turn all codes but 0
+    assert text.count("suspended after 10 batches") == 1
+    state = load_checkpoint(runs.folder / "cut" / "weights" / "last.safetensors")
+    assert {name.partition("/")[0] for name in state.gradients} == {"0", "1"}
+    shutil.copytree(runs.folder / "cut", runs.folder / "pending")
+
+
+@pytest.mark.parametrize(("how", "rank", "phase", "expected", "message"), FAILURES)
+def test_what_goes_wrong_on_one_rank_is_seen_and_leaves_the_state_whole(
+    runs, how, rank, phase, expected, message
+):
+    before = runs.states("cut")
+    code, text = runs.end("cut", how=how, rank=rank, phase=phase, step=1)
+    assert code == expected, text
+    assert text.count(message) == 1, text
+    assert runs.states("cut") == before
+
+
+def test_control_c_ends_all_ranks(runs):
+    training = runs.start("cut", how="interrupt_command", rank=1, phase="training", step=2)
+    code, text = training.end()
+    assert (code, text.count("interrupted")) == (EXIT_INTERRUPTED, 1), text
+
+
+def test_the_run_ends_where_an_uninterrupted_one_does(runs, whole):
+    code, text = runs.end("cut")
+    assert code == EXIT_DONE, text
+    assert_equal_runs(runs.folder / "cut", whole)
+    assert not list((runs.folder / "cut").rglob(".*"))
+
+
+def test_on_one_rank_the_rest_of_the_run_differs_by_rounding(runs, whole):
+    code, text = runs.end("pending", "--resume", runs.folder / "pending", ranks=1)
+    assert code == EXIT_DONE, text
+    found, wanted = (
+        load_checkpoint(folder / "weights" / "last.safetensors")
+        for folder in (runs.folder / "pending", whole)
+    )
+    assert found.header.batch_number == wanted.header.batch_number
+    for section in ("model", "ema", "optimizer"):
+        for name, array in getattr(wanted, section).items():
+            scale = max(np.abs(array).max(initial=0), 1e-3)
+            difference = np.abs(getattr(found, section)[name] - array).max(initial=0) / scale
+            print(section, name, difference)
+            assert difference < ROUNDING, (section, name, difference)
