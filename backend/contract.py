@@ -569,7 +569,8 @@ class Dist(Protocol):
         """Wait until all have done what they began, and leave them.
 
         What follows is the end of the process, by `os._exit`: PyTorch 2.13 was seen to abort in
-        one of 20 ordinary exits of a rank.
+        one of 20 ordinary exits of a rank. Rank 0 must end last, which `watchdog.leave` sees to:
+        OneFlow's other ranks abort when it goes before they have heard that all are here.
         """
 
     def sum_(self, x: Tensor) -> None:

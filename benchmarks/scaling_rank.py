@@ -25,6 +25,7 @@ import backend
 from backend import autograd, device, dist, nn, ops
 from backend.checks import CPU
 from backend.processes import processes
+from utils import watchdog
 from utils.atomic import atomic_text_file
 from utils.command import run_command
 from utils.host_memory import keep_freed_memory
@@ -141,6 +142,8 @@ def main() -> None:
     backend.use(flags.backend)
     keep_freed_memory()
     dist.start(CPU, LIMIT_SECONDS)
+    if processes().world_size > 1:
+        watchdog.start(LIMIT_SECONDS, dist.all_gather)
     figures = measure(flags)
     if processes().is_main:
         with atomic_text_file(flags.json) as file:

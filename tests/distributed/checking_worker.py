@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import traceback
 from pathlib import Path
@@ -15,11 +14,16 @@ import backend
 from backend.processes import processes
 from tests.conformance.checks_dist import network  # noqa: F401  registers its checks
 from tests.conformance.judging import CHECKS, Backend
+from utils import watchdog
+from utils.command import run_command
+
+TIMEOUT_S = 240.0
 
 
 def main(folder: Path) -> None:
     backend.use()
-    backend.dist.start("cpu", 60.0)
+    backend.dist.start("cpu", TIMEOUT_S)
+    watchdog.start(TIMEOUT_S, backend.dist.all_gather)
     failures = {}
     for check in CHECKS:
         try:
@@ -29,8 +33,7 @@ def main(folder: Path) -> None:
     document = {"world_size": processes().world_size, "failures": failures}
     (folder / f"rank{processes().rank}.json").write_text(json.dumps(document))
     backend.dist.stop()
-    os._exit(0)  # as the contract says of `stop`
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    run_command(lambda: main(Path(sys.argv[1])), several=True)
