@@ -52,3 +52,4 @@ def test_the_steps_do_learn(folder: Path) -> None:
         assert len(moved) > 20
         assert found["losses"].shape == (2, 3)
         assert (found["losses"] > 0).all()
+        assert found["updates"] == {"accumulating": 3, "not finite": 4}.get(case, 5)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-import os
+import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,19 +18,28 @@ from backend import nn
 from backend.processes import processes
 from models.graph import read_model_yaml
 from tests.small import write_small_dataset, write_small_model
+from utils import watchdog
+from utils.command import run_command
 from utils.config import parse_train_flags, read_hyperparameters
+from utils.data.batch import Batch, Targets
 from utils.data.loader import TrainLoader
 from utils.data.share import Share
 from utils.data.sources import load_dataset
 from utils.report import StageTimer
 
+TIMEOUT_S = 240.0
 IMAGES, BATCH, EPOCHS = 9, 4, 2  # the last batch of an epoch has one image: a rank has none
 CASES = {
     "sync-bn": ["--sync-bn"],
     "own statistics": [],
     "multi-tensor": ["--sync-bn", "--multi_tensor_optimizer", "--optimizer", "AdamW"],
     "frozen": ["--sync-bn", "--freeze", "10"],
+    # Two batches an update, once from two epochs.
+    "accumulating": ["--sync-bn", "--batch", "32", "--bbox_iou_optim"],
+    "objects on one rank": ["--sync-bn", "--optimizer", "Adam"],
+    "not finite": ["--sync-bn"],
 }
+SPOILED = 1  # the batch of which "not finite" spoils the last image, on its rank alone
 Arrays = dict[str, np.ndarray]
 
 
@@ -45,6 +55,8 @@ def learn(folder: Path, case: str) -> Arrays:
     flags = ["--data", data, "--cfg", cfg, "--img", "64", "--batch", str(BATCH), "--device", "cpu"]
     config = parse_train_flags([*flags, "--epochs", str(EPOCHS), "--workers", "0", *CASES[case]])
     hyp = read_hyperparameters(config.hyp)
+    if case == "accumulating":
+        hyp = replace(hyp, warmup_epochs=0.0, box=10 * hyp.box)  # gradients are clipped
     dataset = load_dataset(config.data)
     samples = train.load_split(dataset, "train")[:IMAGES]
     share = Share(processes().rank, processes().world_size)
@@ -54,9 +66,14 @@ def learn(folder: Path, case: str) -> Arrays:
     state = train.build_state(config, hyp, model, len(loader), "cpu", "float64")
     if case == "own statistics":
         state.model.eval()
-    losses = []
+    losses, forward = [], state.forward
     for epoch in range(EPOCHS):
         for batch in loader.epoch(epoch):
+            if case == "objects on one rank":
+                batch = with_objects_of_first(batch)
+            spoils = case == "not finite" and state.batch_number == SPOILED
+            spoils = spoils and batch.global_indices[-1] in batch.sample_indices
+            state.forward = (lambda images: forward(images * math.nan)) if spoils else forward
             train.train_step(state, batch, StageTimer())
         state.epoch += 1
         losses.append(state.watch.end_epoch())
@@ -66,7 +83,14 @@ def learn(folder: Path, case: str) -> Arrays:
         **{f"ema/{name}": array for name, array in nn.state_arrays(state.ema.model).items()},
         **{f"optimizer/{name}": x for name, x in state.optimizer.state_arrays().items()},
         "losses": np.array(losses),
+        "updates": np.array(state.ema.updates),
     }
+
+
+def with_objects_of_first(batch: Batch) -> Batch:
+    """Without the objects of all but the first image of the whole batch."""
+    kept = batch.sample_indices[batch.targets.image_index] == batch.global_indices[0]
+    return batch._replace(targets=Targets(*(field[kept] for field in batch.targets)))
 
 
 def write_inputs(folder: Path) -> None:
@@ -76,12 +100,12 @@ def write_inputs(folder: Path) -> None:
 
 def main(folder: Path) -> None:
     backend.use()
-    backend.dist.start("cpu", 60.0)
+    backend.dist.start("cpu", TIMEOUT_S)
+    watchdog.start(TIMEOUT_S, backend.dist.all_gather)
     for case in CASES:
         np.savez(folder / f"{case} {processes().rank}.npz", **learn(folder, case))
     backend.dist.stop()
-    os._exit(0)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    run_command(lambda: main(Path(sys.argv[1])), several=True)
