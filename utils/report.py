@@ -172,7 +172,8 @@ def create_run_folder(project: Path, name: str, exist_ok: bool) -> Path:
 
 def write_yaml(path: Path, document: Mapping[str, Any]) -> None:
     """Write settings for a reader's eyes, in the order given."""
-    path.write_text(yaml.safe_dump(dict(document), sort_keys=False), encoding="utf-8")
+    with atomic_text_file(path) as file:
+        yaml.safe_dump(dict(document), file, sort_keys=False)
 
 
 def progress_bar(total: int, description: str, done: int = 0) -> tqdm:
