@@ -30,6 +30,7 @@ from utils.errors import UserError
 from utils.ranks import Ranks
 from utils.state_files import StateFiles
 from utils.suspend import FILE_VARIABLE
+from utils.yaml_file import read_yaml
 
 # Settings that may change in the middle of a run. `data` may move: `require_equal_data` looks at
 # what is in it.
@@ -79,8 +80,14 @@ def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
     elif Path(asked).is_dir():
         point = read_newest(Path(asked))
     else:
-        path = Path(asked)
-        point = ResumePoint(path.parent.parent, path, load_state(path).header)
+        path = Path(asked).absolute()
+        header = load_state(path).header
+        if path.parent.name != "weights":
+            raise UserError(
+                f"--resume {path}: a state goes on in its run's folder, RUN/weights/{path.name}; "
+                "put it there, or start a new run from it with --weights"
+            )
+        point = ResumePoint(path.parent.parent, path, header)
     if point.is_finished and asked != AUTO:
         raise UserError(f"--resume: {point.folder} is finished, nothing is left to resume")
     return point
@@ -103,8 +110,16 @@ def newest_run(project: Path, name: str) -> Path | None:
         suffix = folder.name.removeprefix(name)
         if folder.name.startswith(name) and (not suffix or suffix.isdecimal()):
             times = [path.stat().st_mtime_ns for path in _states(folder)]
-            found += [(max(times), folder)] if times else []
+            found += [(max(times), folder)] if times and _may_be_named(folder, name) else []
     return max(found)[1] if found else None
+
+
+def _may_be_named(folder: Path, name: str) -> bool:
+    """Whether its opt.yaml says so, as run9 may be the ninth `run` or `run9`; true without one."""
+    try:
+        return read_yaml("--resume", folder / "opt.yaml", "").get("name", name) == name
+    except UserError:
+        return True
 
 
 def read_newest(folder: Path) -> ResumePoint:
@@ -161,7 +176,8 @@ def resumed_config(
         )
     settings = {**header.settings, "freeze": tuple(header.settings["freeze"])}
     settings |= {name: Path(settings[name]) for name in ("hyp", "project")}
-    free = {name: value for name, value in given.items() if name in FREE}
+    # The run keeps its own name, by which it is found.
+    free = {name: value for name, value in given.items() if name in FREE - {"name"}}
     return TrainConfig(**{**values, **settings, **free}), hyp
 
 

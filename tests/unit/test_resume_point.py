@@ -18,6 +18,7 @@ from utils.config import (
     run_settings,
 )
 from utils.errors import UserError
+from utils.report import write_yaml
 from utils.resume import begin_in, find_resume_point, resumed_config
 from utils.state_files import StateFiles
 from utils.suspend import FILE_VARIABLE
@@ -44,6 +45,36 @@ def write_run(folder, *numbers, time=0, **fields):
     for number in numbers:
         path = StateFiles(folder, keep=9).save(state(number, **fields), is_best=False)
         os.utime(path, ns=(time, time))
+
+
+def test_a_run_whose_name_goes_on_with_digits_is_another(tmp_path):
+    for name, folder, time in (("duet-7", "duet-7", 1), ("duet-71", "duet-71", 2)):
+        write_run(tmp_path / folder, time, time=time)
+        write_yaml(tmp_path / folder / "opt.yaml", {"name": name})
+    assert point(tmp_path, "auto", "--name", "duet-7").folder == tmp_path / "duet-7"
+    write_run(tmp_path / "duet-72", 3, time=3)
+    write_yaml(tmp_path / "duet-72" / "opt.yaml", {"name": "duet-7"})
+    assert point(tmp_path, "auto", "--name", "duet-7").folder == tmp_path / "duet-72"
+    assert point(tmp_path, "auto", "--name", "duet-72") is None
+
+
+def test_a_run_keeps_the_name_by_which_it_is_found():
+    config, _ = resumed("--name", "other")
+    assert config.name == "exp"
+
+
+def test_a_state_outside_of_a_run_is_refused_and_nothing_beside_it_is_touched(tmp_path):
+    write_run(tmp_path / "exp", 7)
+    (state_file,) = (tmp_path / "exp" / "weights").glob("state-*")
+    moved = state_file.rename(tmp_path / state_file.name)
+    with pytest.raises(UserError, match=r"RUN/weights/state-00000007.*--weights"):
+        point(tmp_path, str(moved))
+
+
+def test_a_state_named_from_inside_its_folder_belongs_to_its_run(tmp_path, monkeypatch):
+    write_run(tmp_path / "exp", 7)
+    monkeypatch.chdir(tmp_path / "exp" / "weights")
+    assert point(tmp_path, "state-00000007.safetensors").folder == tmp_path / "exp"
 
 
 def point(folder, asked, *flags):
