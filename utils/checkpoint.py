@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ FORMAT = "duet-checkpoint"
 VERSION = 1
 HEADER_KEY = "duet"  # of the safetensors metadata, which maps strings to strings
 CHECKSUM_KEY = "sha256"  # likewise; absent from files written before there was one
+MAX_COUNT = 2**53  # of batches or epochs, far above any run's
 SECTIONS = ("model", "ema", "optimizer", "gradients", "evaluation")
 
 Arrays = Mapping[str, np.ndarray]
@@ -215,13 +217,29 @@ def _parse_header(path: Path, text: str | None) -> Header:
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise KeyError("format")
         fields = {field.name: document[field.name] for field in dataclasses.fields(Header)}
+        _require_kinds(fields)
         fields["class_names"] = tuple(fields["class_names"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"--weights {path}: no {FORMAT} version {VERSION} header; "
             "it was not written by train.py of this version"
         ) from error
     return Header(**fields)
+
+
+def _require_kinds(fields: Mapping[str, Any]) -> None:
+    """TypeError unless the fields of a header are of the kind that `Header` says."""
+    counts = [fields[name] for name in ("epoch", "batch_number", "last_update", "ema_updates")]
+    numbers = [fields["best_fitness"], fields["loss_scale"]]
+    mappings = [fields[name] for name in ("model", "hyperparameters", "settings", "progress")]
+    if not (
+        all(type(value) is int and -1 <= value <= MAX_COUNT for value in counts)
+        and all(type(value) in (int, float) and math.isfinite(value) for value in numbers)
+        and all(isinstance(value, dict) for value in mappings)
+        and isinstance(fields["class_names"], list)
+        and all(isinstance(name, str) for name in [*fields["class_names"], fields["backend"]])
+    ):
+        raise TypeError("header")
 
 
 def _sync_folder(folder: Path) -> None:

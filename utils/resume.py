@@ -6,6 +6,7 @@ restores.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import logging
 import os
@@ -63,7 +64,8 @@ def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
         config: the flags' values by name.
 
     Raises:
-        UserError: nothing to resume, save for --resume auto; only damaged states.
+        UserError: nothing to resume, save for --resume auto; only damaged states; one that is not
+            of this version.
     """
     asked = config["resume"]
     if not asked:
@@ -88,6 +90,7 @@ def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
                 "put it there, or start a new run from it with --weights"
             )
         point = ResumePoint(path.parent.parent, path, header)
+    _require_settings(point.header, config)
     if point.is_finished and asked != AUTO:
         raise UserError(f"--resume: {point.folder} is finished, nothing is left to resume")
     return point
@@ -179,6 +182,23 @@ def resumed_config(
     # The run keeps its own name, by which it is found.
     free = {name: value for name, value in given.items() if name in FREE - {"name"}}
     return TrainConfig(**{**values, **settings, **free}), hyp
+
+
+def _require_settings(header: Header, values: Mapping[str, Any]) -> None:
+    """UserError unless the settings of a state have the names and kinds of the flags' values."""
+    kinds = {name: type(value) for name, value in values.items()}
+    kinds |= {"freeze": list, "hyp": str, "project": str}
+    kinds["backend"] = type(header.settings.get("backend"))  # None, or one that `backend` checks
+    names = kinds.keys() - PROCESS_SETTINGS
+    found = {name: type(value) for name, value in header.settings.items()}
+    unlike = {name for name in names | found.keys() if found.get(name) is not kinds.get(name)}
+    hyp = {field.name for field in dataclasses.fields(Hyperparameters)}
+    unlike |= hyp ^ header.hyperparameters.keys()
+    if unlike:
+        raise UserError(
+            f"--resume: the state has no {', '.join(sorted(unlike))} as this version knows it; go "
+            "on with the version that wrote it, or start a new run from it with --weights"
+        )
 
 
 def _changes(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
@@ -115,6 +116,26 @@ def test_a_truncated_file_is_refused(tmp_path, checkpoint, keep):
         load_checkpoint(path)
 
 
+NUMBERS = ("epoch", "batch_number", "last_update", "ema_updates", "best_fitness", "loss_scale")
+
+
+@pytest.mark.parametrize(
+    ("name", "lie"),
+    [
+        *((name, lie) for name in NUMBERS for lie in (math.nan, "3", None, True, [])),
+        *((name, lie) for name in NUMBERS[:4] for lie in (-2, 10**30, 1.5)),
+        *((name, []) for name in ("model", "hyperparameters", "settings", "progress", "backend")),
+        *(("class_names", lie) for lie in ("cell", [1], None)),
+    ],
+)
+def test_a_header_that_lies_is_refused(tmp_path, checkpoint, name, lie):
+    path = tmp_path / "last.safetensors"
+    header = dataclasses.replace(HEADER, **{name: lie})
+    save_checkpoint(path, dataclasses.replace(checkpoint, header=header))
+    with pytest.raises(UserError, match="not written by train.py"):
+        load_checkpoint(path)
+
+
 @pytest.mark.parametrize(
     "metadata",
     [
@@ -123,6 +144,7 @@ def test_a_truncated_file_is_refused(tmp_path, checkpoint, keep):
         {"duet": json.dumps({"format": "other", "version": 1})},
         {"duet": json.dumps({"format": "duet-checkpoint", "version": 1})},
         {"duet": json.dumps([1])},
+        {"duet": "[" * 100_000},
     ],
 )
 def test_a_file_without_our_header_is_refused(tmp_path, metadata):

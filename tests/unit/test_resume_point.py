@@ -180,6 +180,32 @@ def test_weights_without_their_run_are_no_state(tmp_path):
         point(tmp_path, str(path))
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "lie"),
+    [
+        *(("settings", name, lie) for name in ("epochs", "freeze", "data") for lie in (None, 1.5)),
+        ("settings", "seed", True),
+        ("settings", "of_another_version", 1),
+        ("hyperparameters", "lr9", 0.1),
+    ],
+)
+def test_settings_of_another_version_are_refused(tmp_path, part, name, lie):
+    header = state().header
+    header = dataclasses.replace(header, **{part: {**getattr(header, part), name: lie}})
+    (tmp_path / "exp").mkdir()
+    path = StateFiles(tmp_path / "exp", 1).save(Checkpoint(header, {}, {}, {}), is_best=False)
+    with pytest.raises(UserError, match=rf"--resume: the state has no {name} as this version"):
+        point(tmp_path, str(path))
+
+
+def test_absent_settings_are_refused(tmp_path):
+    header = dataclasses.replace(state().header, settings={}, hyperparameters={})
+    (tmp_path / "exp").mkdir()
+    StateFiles(tmp_path / "exp", 1).save(Checkpoint(header, {}, {}, {}), is_best=False)
+    with pytest.raises(UserError, match=r"the state has no .*epochs.*lr0.* as this version"):
+        point(tmp_path, "auto")
+
+
 def test_a_new_run_in_an_old_folder_forgets_its_states_but_not_its_weights(tmp_path):
     write_run(tmp_path / "exp", 7, 8)
     begin_in(tmp_path / "exp", 2, None)
