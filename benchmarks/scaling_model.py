@@ -17,8 +17,9 @@ FLOAT = 4  # bytes
 # Sums over all ranks that synchronised BatchNorm takes for a layer: count, mean and variance
 # forward, the gradients of mean and variance backward (backend/sync_batch_norm.py).
 SYNC_SUMS = 5
-# The most that a validated image leaves: 300 boxes of six numbers.
-BYTES_A_VALIDATED_IMAGE = 300 * 6 * FLOAT
+# The most that a validated image leaves (utils/evaluation_progress.py): three int64, and 300 boxes
+# of five float32 and an int64.
+BYTES_A_VALIDATED_IMAGE = 3 * 8 + 300 * (5 * FLOAT + 8)
 
 
 @dataclass(frozen=True)
