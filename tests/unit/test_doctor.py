@@ -9,6 +9,7 @@ from tests.small import write_small_dataset, write_small_model
 from utils.config import parse_train_flags
 from utils.data import doctor
 from utils.data.doctor import LoaderSpeed, choices, verdict
+from utils.errors import UserError
 from val import loader_workers
 
 CONFIG = parse_train_flags(["--cfg", "F", "--workers", "1", "--img", "320"])
@@ -47,6 +48,12 @@ def test_on_a_cpu_the_share_of_the_loader_is_told():
     text = verdict(CONFIG, 10.0, speeds(30.0, 60.0, 90.0), on_cpu=True)
     assert "the loader takes about 25 % of them" in text
     assert "share the cores" not in verdict(CONFIG, 10.0, speeds(30.0, 60.0, 90.0), on_cpu=False)
+
+
+def test_several_processes_are_refused_with_the_share_of_one(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["doctor", "--nproc", "2", "--batch", "16"])
+    with pytest.raises(UserError, match="--nproc 2: one process is measured.* --batch-size 8"):
+        doctor.main()
 
 
 def test_the_choice_of_the_flags_is_measured_first(monkeypatch):

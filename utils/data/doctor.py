@@ -17,6 +17,7 @@ from utils.command import run_command
 from utils.config import TrainConfig, parse_train_flags, read_hyperparameters
 from utils.data.labels import Sample
 from utils.data.loader import Batch, TrainLoader
+from utils.errors import UserError
 from utils.numa.binding import bind_numa
 
 DEFAULT_MODEL = "models/yolov5n.yaml"
@@ -44,6 +45,11 @@ def main() -> None:
         arguments += ["--cfg", DEFAULT_MODEL]
         print(f"no --cfg and no --weights: measured with {DEFAULT_MODEL}")
     config = parse_train_flags(arguments, program="python -m utils.data.doctor")
+    if config.nproc > 1:
+        raise UserError(
+            f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
+            f"{config.batch_size // config.nproc}, the share of one"
+        )
     if config.bind_numa:
         print(bind_numa(config.device))
     model_speed, samples, on_cpu = measure_model(config)
