@@ -5,24 +5,32 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.environments import BACKENDS, python_of
 from tests.small import write_small_dataset, write_small_model
 
 
-def test_both_backends_do_equal_work_and_are_compared(tmp_path):
+def compare_on_small_inputs(tmp_path, *flags):
+    """compare.json of both backends at batch 4."""
     pythons = [f"--python={backend}={python_of(backend)}" for backend in BACKENDS]
     environment = {name: value for name, value in os.environ.items() if name != "YOLO_BACKEND"}
     done = subprocess.run(
         [
             sys.executable, "compare.py", *pythons, "--project", str(tmp_path), "--device", "cpu",
             "--data", str(write_small_dataset(tmp_path)), "--cfg", str(write_small_model(tmp_path)),
-            "--img", "64", "--batch", "4", "--epochs", "1", "--warm-up-epochs", "1",
-            "--rounds", "1", "--workers", "1",
+            "--img", "64", "--batch", "4", "--epochs", "1", "--rounds", "1", "--workers", "1",
+            *flags,
         ],
         capture_output=True, text=True, timeout=400, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    document = json.loads((tmp_path / "exp" / "compare.json").read_text())
+    assert "<svg" in (tmp_path / "exp" / "compare.html").read_text()
+    return json.loads((tmp_path / "exp" / "compare.json").read_text())
+
+
+def test_both_backends_do_equal_work_and_are_compared(tmp_path):
+    document = compare_on_small_inputs(tmp_path, "--warm-up-epochs", "1")
     torch, oneflow = (cell["runs"][0] for cell in document["cells"])
     assert torch["work"]["batches"] == 6 and torch["work"]["optimizer_steps"] > 0
     assert torch["work"]["batches_sha1"] == oneflow["work"]["batches_sha1"]
@@ -33,4 +41,18 @@ def test_both_backends_do_equal_work_and_are_compared(tmp_path):
     assert pair["unequal"] == pair["means"] == [] and pair["ratio"]["median"] > 0
     assert pair["losses"]["batches"] == 6 and not pair["losses"]["diverged"]
     assert all(run["peak_host_mib"] > 100 for run in (torch, oneflow))
-    assert "<svg" in (tmp_path / "exp" / "compare.html").read_text()
+
+
+def test_both_backends_do_equal_work_in_two_processes_each(tmp_path):
+    document = compare_on_small_inputs(tmp_path, "--warm-up-epochs", "0", "--nproc", "2")
+    assert [cell["processes"] for cell in document["cells"]] == [2, 2]
+    for cell in document["cells"]:
+        # 12 images a pass are those of both processes, as are 3 batches of 4.
+        (run,) = cell["runs"]
+        (epoch,) = run["epochs"]
+        assert (run["work"]["batches"], run["work"]["train_images"]) == (3, 12)
+        training = epoch["seconds"] - epoch["stages"]["validation"]
+        assert cell["images_per_second"] == pytest.approx(12 / training)
+    (pair,) = document["pairs"]
+    assert pair["unequal"] == [] and pair["ratio"]["median"] > 0
+    assert pair["losses"]["batches"] == 3 and not pair["losses"]["diverged"]
