@@ -88,7 +88,7 @@ def main() -> None:
         launch(config)
         if config.bind_numa:
             log.info(bind_numa(config.device))
-        with joined(config) as ranks:
+        with joined(config, stop.was_terminated) as ranks:
             stop.take_signals()  # a framework may have its own answers
             stop.agree = ranks.any
             require_same_point(point, ranks)

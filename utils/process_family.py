@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
@@ -46,9 +47,31 @@ def delay_abort() -> None:
     Frameworks abort when a connection to another rank breaks, before anyone could say that this
     rank has died. SIGABRT is 6, the argument of its handler: C's sleep(6), which signals allow.
     """
-    libc = ctypes.CDLL(None)
-    libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
-    libc.signal(signal.SIGABRT, ctypes.cast(libc.sleep, ctypes.c_void_p))
+    _answer(signal.SIGABRT, "sleep")
+
+
+@contextlib.contextmanager
+def ending_after_sigterm(has_come: bool) -> Iterator[None]:
+    """In the block, SIGTERM ends this process 15 s later; the handler gets it if the block ends.
+
+    Launchers send it when another rank has died, for which this one may wait in a call that lets
+    Python answer no signal. SIGTERM is 15, the argument of its handler: C's alarm(15).
+
+    Args:
+        has_come: before the block.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is signal.SIG_DFL:
+        yield  # it ends this process at once
+        return
+    _answer(signal.SIGTERM, "alarm")
+    if has_come:
+        signal.alarm(signal.SIGTERM)
+    yield
+    has_come = signal.alarm(0) > 0
+    signal.signal(signal.SIGTERM, handler)
+    if has_come:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def adopt_orphans() -> None:
@@ -100,6 +123,13 @@ def _reap() -> None:
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+
+
+def _answer(number: signal.Signals, function: str) -> None:
+    """Have a function of the C library called with the number of a signal when it comes."""
+    libc = ctypes.CDLL(None)
+    libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
+    libc.signal(number, ctypes.cast(getattr(libc, function), ctypes.c_void_p))
 
 
 def _prctl(option: int, argument: int) -> None:

@@ -17,6 +17,7 @@ from backend.processes import processes
 from utils import watchdog
 from utils.config import RunConfig
 from utils.data.share import WHOLE, AllGather, Share, gather_alone
+from utils.process_family import ending_after_sigterm
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -46,7 +47,7 @@ ALONE = Ranks()
 
 
 @contextmanager
-def joined(config: RunConfig) -> Iterator[Ranks]:
+def joined(config: RunConfig, was_terminated: bool = False) -> Iterator[Ranks]:
     """Work with the other ranks, which a watchdog watches; leave when all have come to the end.
 
     Of several processes each imports its framework here, before any work is shared; one that is
@@ -56,9 +57,10 @@ def joined(config: RunConfig) -> Iterator[Ranks]:
     if place.world_size == 1:
         yield ALONE
         return
-    backend.use(config.backend)
-    backend.dist.start(backend.device.resolve(config.device), config.timeout)
-    watchdog.start(config.timeout, backend.dist.all_gather)
+    with ending_after_sigterm(was_terminated):
+        backend.use(config.backend)
+        backend.dist.start(backend.device.resolve(config.device), config.timeout)
+        watchdog.start(config.timeout, backend.dist.all_gather)
     yield Ranks(Share(place.rank, place.world_size), backend.dist.all_gather)
     backend.dist.stop()
 

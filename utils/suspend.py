@@ -46,6 +46,11 @@ class StopRequests:
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self._signal = ""
 
+    @property
+    def was_terminated(self) -> bool:
+        """Whether SIGTERM came to this process."""
+        return self._signal == signal.SIGTERM.name
+
     def cause(self) -> str | None:
         """What asks for a stop, in words; None when no rank has been asked."""
         found = self._own_cause()

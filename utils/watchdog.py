@@ -60,7 +60,7 @@ def phase(name: str) -> Iterator[None]:
 
 def _tell() -> None:
     """At once, since a second later this rank may be gone."""
-    if isinstance(_watcher, _Member):
+    if _watcher is not None:
         _watcher.tell()
 
 
@@ -156,6 +156,9 @@ class _Watcher:
     def tick(self) -> None:
         raise NotImplementedError
 
+    def tell(self) -> None:
+        raise NotImplementedError
+
     def wait_for_others(self, code: int) -> None:
         raise NotImplementedError
 
@@ -173,6 +176,7 @@ class _Member(_Watcher):
         self._hub = hub
         self._host = os.environ["MASTER_ADDR"]
         self._all_leave = False
+        self._doing = "in setup"  # rank 0
         self._heard = self._told = time.monotonic()
         super().__init__(timeout_s)
 
@@ -187,7 +191,7 @@ class _Member(_Watcher):
             self._heard = time.monotonic()
         silence = time.monotonic() - self._heard
         if silence > self.timeout_s:
-            self._end(f"{_name(0, self._host)} says nothing for {silence:.0f} s")
+            self._end("says nothing")
 
     def tell(self) -> None:
         self._told = time.monotonic()
@@ -197,17 +201,21 @@ class _Member(_Watcher):
         try:
             messages = self._hub.read()
         except EOFError:
-            return self._end(f"{_name(0, self._host)} died or was killed")
+            return self._end("died or was killed")
         except OSError as error:
-            return self._end(f"{_name(0, self._host)} is lost: {error.strerror}")
+            return self._end(f"is lost ({error.strerror})")
         self._heard = time.monotonic()
         for message in messages:
             if "end" in message:
                 self._end_as_told(**message)
             self._all_leave = self._all_leave or "goodbye" in message
+            self._doing = message.get("doing", self._doing)
 
-    def _end(self, reason: str) -> None:
-        _say(f"rank {processes().rank} {_activity.report()}: {reason}; the job ends")
+    def _end(self, what: str) -> None:
+        """Without rank 0, which nobody else says; once a machine is enough."""
+        told = f"told {time.monotonic() - self._heard:.1f} s before"
+        if processes().rank == 1 or processes().local_rank == 0:
+            _say(f"{_name(0, self._host)} {what} {self._doing} ({told}); the job ends")
         end_process(EXIT_FAILED)
 
     def _end_as_told(self, end: str, code: int, show_stack: int | None) -> None:
@@ -283,10 +291,13 @@ class _Hub(_Watcher):
             else:
                 self._admit(key.data)
         if time.monotonic() - self._told > BEAT_SECONDS:
-            for member in self._members:
-                member.peer.send(alive=True)
-            self._told = time.monotonic()
+            self.tell()
         self._look_for_standstill()
+
+    def tell(self) -> None:
+        self._told = time.monotonic()
+        for member in self._members:
+            member.peer.send(doing=str(_activity.report()))
 
     def _admit(self, peer: Peer) -> None:
         """A connection becomes a member's by naming the token; any other is closed."""

@@ -75,10 +75,6 @@ def ask_command() -> None:
     os.kill(int(os.environ[COMMAND]), signal.SIGUSR1)
 
 
-def raise_error() -> None:
-    raise RuntimeError("a defect")
-
-
 def find_mistake() -> None:
     raise UserError("a picture is missing")
 
@@ -95,7 +91,6 @@ FAULTS: dict[str, Callable[[], None]] = {
         make_file,
         ask_command,
         interrupt_command,
-        raise_error,
         find_mistake,
         fill_disk,
     )
@@ -107,4 +102,7 @@ if __name__ == "__main__":
     planned = json.loads(os.environ["FAULT"])
     if processes().rank == planned["rank"]:
         install(planned)
+        if planned["phase"] == "joining":
+            Path(os.environ["TMPDIR"], "joining").touch()
+            FAULTS[planned["how"]]()
     run_command(train.main, several=True)
