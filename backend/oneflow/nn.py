@@ -80,12 +80,7 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
         return y
 
     def _normalize_over_ranks(self, x: Tensor) -> Tensor:
-        y, mean, variance = sync_batch_norm.normalize(
-            x,
-            self,
-            lambda count: ops.full((count,), 1.0, ops.dtype_of(x), ops.device_of(x)),
-            dist.SumOverRanks.apply,
-        )
+        y, mean, variance = sync_batch_norm.normalize(x, self, ops, dist.SumOverRanks.apply)
         self.running_mean.add_((mean - self.running_mean) * self.momentum)
         self.running_var.add_((variance - self.running_var) * self.momentum)
         self.num_batches_tracked.add_(1)

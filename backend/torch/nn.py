@@ -58,9 +58,7 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
 
     def _normalize_over_ranks(self, x: Tensor) -> Tensor:
         full = x.to(self.weight.dtype)  # half precision would not hold the sums
-        y, mean, variance = sync_batch_norm.normalize(
-            full, self, full.new_ones, dist.SumOverRanks.apply
-        )
+        y, mean, variance = sync_batch_norm.normalize(full, self, ops, dist.SumOverRanks.apply)
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(variance, self.momentum)
         self.num_batches_tracked.add_(1)
