@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend import amp
 from backend.contract import Tensor
+from backend.processes import processes
 
 if TYPE_CHECKING:
     from models.heads.anchor.loss import LossTerms
@@ -40,7 +41,10 @@ class LossScale:
 
     @classmethod
     def of_precision(cls, dtype: str) -> LossScale:
-        return cls(INITIAL, adapts=True) if dtype == "float16" else cls()
+        if dtype != "float16":
+            return cls()
+        # The totals of several ranks have their number as a factor: see `BatchShares`.
+        return cls(INITIAL / processes().world_size, adapts=True)
 
     @property
     def can_fall(self) -> bool:

@@ -17,6 +17,12 @@ def test_only_float16_is_scaled():
     assert LossScale.of_precision("float16").value == 65536
 
 
+def test_ranks_multiply_by_no_more_than_a_process_alone(monkeypatch):
+    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}.items():
+        monkeypatch.setenv(name, value)
+    assert LossScale.of_precision("float16").value * 4 == 65536
+
+
 def test_an_overflow_halves_and_a_long_run_without_doubles():
     scale = LossScale.of_precision("float16")
     scale.update(finite=False)
