@@ -563,6 +563,9 @@ class Dist(Protocol):
             device: of this process's tensors, as `Device.resolve` returns it.
             timeout_s: after which waiting for another rank is an error, where the framework has
                 such a limit.
+
+        Raises:
+            BackendError: a device whose tensors the framework cannot exchange.
         """
 
     def stop(self) -> None:

@@ -15,15 +15,23 @@ import oneflow
 from oneflow import Tensor
 
 from backend import row_exchange
+from backend.checks import CPU
 from backend.oneflow import ops
 from backend.processes import processes
+from backend.select import BackendError
 
 BUCKET = 2**22  # numbers that travel together: 16 MiB of float32
 NO_HALF_GRADIENTS = "OneFlow 0.9 cannot sum half-precision gradients over processes"
 
 
 def start(device: str, timeout_s: float) -> None:
-    pass
+    place = processes()
+    if place.world_size > 1 and device not in (CPU, f"cuda:{place.local_rank}"):
+        raise BackendError(
+            f"{device} for local rank {place.local_rank}: OneFlow's processes exchange tensors of "
+            "the device at the place of the local rank alone; choose GPUs by CUDA_VISIBLE_DEVICES, "
+            "which renumbers them from 0, and leave out --device"
+        )
 
 
 def stop() -> None:

@@ -150,3 +150,12 @@ def test_more_ranks_than_devices_are_refused(rank):
 def test_several_devices_for_one_process_are_refused():
     with pytest.raises(backend.BackendError, match="'0,1': 2 devices, but this is one process"):
         own_device("0,1", GPUS)
+
+
+def test_oneflow_refuses_a_device_that_its_collectives_do_not_reach(rank):
+    if backend.use() != "oneflow":
+        pytest.skip("PyTorch exchanges tensors of any device")
+    rank(1, 2)
+    backend.dist.start("cuda:1", 10.0)
+    with pytest.raises(backend.select.BackendError, match="cuda:3.*local rank 1.*CUDA_VISIBLE_DEV"):
+        backend.dist.start("cuda:3", 10.0)
