@@ -39,6 +39,8 @@ CASES = {
     "objects on one rank": ["--sync-bn", "--optimizer", "Adam"],
     "not finite": ["--sync-bn"],
 }
+HALF_GRADIENTS = "half gradients"
+FLAGS = {**CASES, HALF_GRADIENTS: ["--sync-bn", "--half-gradients"]}
 SPOILED = 1  # the batch of which "not finite" spoils the last image, on its rank alone
 Arrays = dict[str, np.ndarray]
 
@@ -53,7 +55,7 @@ def learn(folder: Path, case: str) -> Arrays:
 
     data, cfg = str(folder / "shapes" / "shapes.yaml"), str(folder / "narrow.yaml")
     flags = ["--data", data, "--cfg", cfg, "--img", "64", "--batch", str(BATCH), "--device", "cpu"]
-    config = parse_train_flags([*flags, "--epochs", str(EPOCHS), "--workers", "0", *CASES[case]])
+    config = parse_train_flags([*flags, "--epochs", str(EPOCHS), "--workers", "0", *FLAGS[case]])
     hyp = read_hyperparameters(config.hyp)
     if case == "accumulating":
         hyp = replace(hyp, warmup_epochs=0.0, box=10 * hyp.box)  # gradients are clipped
@@ -102,7 +104,7 @@ def main(folder: Path) -> None:
     backend.use()
     backend.dist.start("cpu", TIMEOUT_S)
     watchdog.start(TIMEOUT_S, backend.dist.all_gather)
-    for case in CASES:
+    for case in FLAGS if backend.device.supports("half_gradients") else CASES:
         np.savez(folder / f"{case} {processes().rank}.npz", **learn(folder, case))
     backend.dist.stop()
 
