@@ -16,6 +16,7 @@ import numpy as np
 from backend import dist, ops
 from backend.contract import Tensor
 from utils.errors import UserError
+from utils.ranks import on_main
 
 if TYPE_CHECKING:
     from models.heads.anchor.loss import LossTerms
@@ -83,16 +84,16 @@ class StepWatch:
                 f"{reason} not finite ({batches}), {self._in_a_row} updates in a row; lower lr0 "
                 "in --hyp, check these labels, or repeat a batch with --replay"
             )
-        log.warning("update skipped: %s not finite: %s", reason, batches)
+        _warn("update skipped: %s not finite: %s", reason, batches)
         return False
 
     def end_epoch(self) -> np.ndarray:
         """(3,) float64: mean losses of the epoch's batches whose losses are finite; NaN of none."""
         self._read([])
         if self.skipped:
-            log.warning("%d updates of this epoch skipped, see above", self.skipped)
+            _warn("%d updates of this epoch skipped, see above", self.skipped)
         if self._lost:
-            log.warning("%d batches left out of the mean losses: not finite", self._lost)
+            _warn("%d batches left out of the mean losses: not finite", self._lost)
         means = self.means()
         self._sums, self._batches, self._lost, self.skipped = np.zeros(3), 0, 0, 0
         return means
@@ -152,6 +153,11 @@ class StepWatch:
         self._batches += len(finite)
         self._lost += len(losses) - len(finite)
         return values[len(values) - len(more) :]
+
+
+@on_main  # all ranks find the same
+def _warn(text: str, *values: object) -> None:
+    log.warning(text, *values)
 
 
 def format_losses(losses: np.ndarray) -> str:

@@ -14,15 +14,18 @@ import numpy as np
 
 import backend
 import train
+import val
 from backend import nn
 from backend.processes import processes
 from models.graph import read_model_yaml
+from models.train_state import TrainState
 from tests.small import write_small_dataset, write_small_model
 from utils import watchdog
 from utils.command import run_command
 from utils.config import parse_train_flags, read_hyperparameters
 from utils.data.batch import Batch, Targets
-from utils.data.loader import TrainLoader
+from utils.data.labels import Sample
+from utils.data.loader import TrainLoader, ValLoader
 from utils.data.share import Share
 from utils.data.sources import load_dataset
 from utils.report import StageTimer
@@ -80,13 +83,28 @@ def learn(folder: Path, case: str) -> Arrays:
         state.epoch += 1
         losses.append(state.watch.end_epoch())
     state.ema.agree()
-    return {
+    learnt = {
         **{f"model/{name}": array for name, array in nn.state_arrays(state.model).items()},
         **{f"ema/{name}": array for name, array in nn.state_arrays(state.ema.model).items()},
         **{f"optimizer/{name}": x for name, x in state.optimizer.state_arrays().items()},
         "losses": np.array(losses),
         "updates": np.array(state.ema.updates),
     }
+    if case == "sync-bn":
+        learnt["validation"] = validation_losses(state, samples, share, dataset.class_names)
+    return learnt
+
+
+def validation_losses(
+    state: TrainState, samples: list[Sample], share: Share, class_names: list[str]
+) -> np.ndarray:
+    """Of the average, in float32, on batches of two, two and one: a rank has none of the last."""
+    model = nn.place(state.ema.model, "cpu", "float32")
+    with ValLoader(samples[:5], 64, 2, 0, model.stride, share=share) as loader:
+        return val.evaluate(
+            model, loader, samples[:5], class_names, "cpu", loss=state.loss,
+            all_gather=backend.dist.all_gather,
+        ).losses  # fmt: skip
 
 
 def with_objects_of_first(batch: Batch) -> Batch:
