@@ -23,7 +23,7 @@ from models.graph import parse_model
 from utils.checkpoint import Arrays, Checkpoint, Header, model_document
 from utils.config import as_document, run_settings
 from utils.errors import UserError
-from utils.evaluation_progress import NOTHING_DONE, EvaluationProgress
+from utils.evaluation_progress import read_progress
 
 if TYPE_CHECKING:
     from models.train_state import TrainState
@@ -74,13 +74,18 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
     """Put a run that was just built into the state that `capture` saw.
 
     Raises:
-        UserError: arrays of another model or optimizer.
+        UserError: a place that the run does not have; arrays of another model or optimizer.
     """
     header, progress = checkpoint.header, checkpoint.header.progress
     try:
         nn.load_state_arrays(state.model, checkpoint.model)
         nn.load_state_arrays(state.ema.model, checkpoint.ema)
         state.optimizer.load_state_arrays(checkpoint.optimizer)
+        _require_place(run, state, header)
+        _require_gradients(state, checkpoint)
+        if checkpoint.evaluation:
+            images = run.data["val"]["images"]
+            state.evaluation = read_progress(checkpoint.evaluation, images)
     except ValueError as error:
         raise UserError(f"--resume: the state does not fit this model: {error}") from error
     state.epoch, state.batch_number = header.epoch, header.batch_number
@@ -91,7 +96,6 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
         state.loss_scale.finite_updates = progress["finite_updates"]
     state.watch.restore(progress["watch"])
     state.seconds_before = progress["seconds"]
-    state.evaluation = EvaluationProgress(**(checkpoint.evaluation or NOTHING_DONE._asdict()))
     run.work.restore(progress["work"])
     run.results.rows = progress["results"]
     if state.batch_number:
@@ -114,6 +118,31 @@ def differences(header: Header, sync_bn: bool) -> Iterator[str]:
     if before != now:
         effect = "sums round otherwise" if sync_bn else "without --sync-bn BatchNorm differs"
         yield f"it ran as {before} process{'es' * (before > 1)}, now as {now}: {effect}"
+
+
+def _require_place(run: Run, state: TrainState, header: Header) -> None:
+    done = header.batch_number - header.epoch * state.schedule.batches_per_epoch
+    if not (
+        0 <= header.epoch <= run.config.epochs
+        and 0 <= done <= state.schedule.batches_per_epoch
+        and header.last_update < max(header.batch_number, 1)
+    ):
+        raise ValueError(
+            f"{header.batch_number} batches, {header.epoch} epochs, last update "
+            f"{header.last_update}"
+        )
+
+
+def _require_gradients(state: TrainState, checkpoint: Checkpoint) -> None:
+    """ValueError unless those pending are of trained parameters, the same on all ranks."""
+    shapes = {n: tuple(x.shape) for n, x in nn.named_parameters(state.model) if x.requires_grad}
+    found = {name.partition("/")[2] for name in checkpoint.gradients}
+    ranks = checkpoint.header.progress["world_size"]
+    if len(checkpoint.gradients) == ranks * len(found):
+        wanted = {f"{rank}/{name}": shapes.get(name) for name in found for rank in range(ranks)}
+        if wanted == {name: array.shape for name, array in checkpoint.gradients.items()}:
+            return
+    raise ValueError("gradients of other parameters or ranks")
 
 
 def rebuild_model(checkpoint: Checkpoint) -> Detector:

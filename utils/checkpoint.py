@@ -25,6 +25,7 @@ from safetensors.numpy import save
 
 from utils.command import new_parser, run_command
 from utils.errors import UserError
+from utils.json_kinds import fits
 from utils.weights.model_document import complete_document
 from utils.weights.reader import open_foreign
 from utils.weights.yolov5 import ForeignWeights, read_yolov5
@@ -33,7 +34,6 @@ FORMAT = "duet-checkpoint"
 VERSION = 1
 HEADER_KEY = "duet"  # of the safetensors metadata, which maps strings to strings
 CHECKSUM_KEY = "sha256"  # likewise; absent from files written before there was one
-MAX_COUNT = 2**53  # of batches or epochs, far above any run's
 SECTIONS = ("model", "ema", "optimizer", "gradients", "evaluation")
 
 Arrays = Mapping[str, np.ndarray]
@@ -55,6 +55,15 @@ class Header:
     backend: str  # that wrote it, for the record
     loss_scale: float = 1.0  # of float16 training
     progress: Mapping[str, Any] = field(default_factory=dict)  # of `models/run_state.py`
+
+
+KINDS = {
+    **dict.fromkeys(("model", "hyperparameters", "settings", "progress"), dict),
+    **dict.fromkeys(("epoch", "batch_number", "last_update", "ema_updates"), int),
+    **dict.fromkeys(("best_fitness", "loss_scale"), float),
+    "class_names": [str],
+    "backend": str,
+}  # of a Header as JSON
 
 
 @dataclass(frozen=True)
@@ -229,16 +238,9 @@ def _parse_header(path: Path, text: str | None) -> Header:
 
 def _require_kinds(fields: Mapping[str, Any]) -> None:
     """TypeError unless the fields of a header are of the kind that `Header` says."""
-    counts = [fields[name] for name in ("epoch", "batch_number", "last_update", "ema_updates")]
-    numbers = [fields["best_fitness"], fields["loss_scale"]]
-    mappings = [fields[name] for name in ("model", "hyperparameters", "settings", "progress")]
-    if not (
-        all(type(value) is int and -1 <= value <= MAX_COUNT for value in counts)
-        and all(type(value) in (int, float) and math.isfinite(value) for value in numbers)
-        and all(isinstance(value, dict) for value in mappings)
-        and isinstance(fields["class_names"], list)
-        and all(isinstance(name, str) for name in [*fields["class_names"], fields["backend"]])
-    ):
+    found = {**fields, "last_update": max(fields["last_update"], 0)}  # -1 before the first
+    whole = fits(found, KINDS) and fields["last_update"] >= -1
+    if not whole or not math.isfinite(found["best_fitness"] * found["loss_scale"]):
         raise TypeError("header")
 
 

@@ -5,7 +5,7 @@ Before: nms.py, image by image. After: metrics.py; or a checkpoint, from which i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +63,29 @@ def make_progress(losses: np.ndarray, found: Iterable[FoundImage]) -> Evaluation
     boxes_xyxy, scores, class_index = (np.concatenate(field) for field in fields)
     images = np.array(rows, np.int64).reshape(-1, 3)
     return EvaluationProgress(losses, images, class_index, scores, boxes_xyxy)
+
+
+def read_progress(arrays: Mapping[str, np.ndarray], num_images: int) -> EvaluationProgress:
+    """From its saved arrays, of a validation of so many images; ValueError if they do not fit."""
+    if arrays.keys() != set(EvaluationProgress._fields):
+        raise ValueError(f"of a validation it has {sorted(arrays)}")
+    progress = EvaluationProgress(**arrays)
+    for array, empty in zip(progress, NOTHING_DONE, strict=True):
+        if array.dtype != empty.dtype or (array.ndim, *array.shape[1:]) != (
+            empty.ndim, *empty.shape[1:],
+        ):  # fmt: skip
+            raise ValueError(f"of a validation it has an array {array.dtype} {array.shape}")
+    batch_index, image_index, counts = progress.images.T
+    detections = progress.class_index, progress.scores, progress.boxes_xyxy
+    if not (
+        ((batch_index >= 0) & (batch_index < progress.num_batches)).all()
+        and ((image_index >= 0) & (image_index < num_images)).all()
+        and len(np.unique(image_index)) == len(image_index) >= progress.num_batches
+        and ((counts >= 0) & (counts <= len(progress.scores))).all()
+        and {len(array) for array in detections} == {int(counts.sum())}
+    ):
+        raise ValueError("its validation in progress is none of these images")
+    return progress
 
 
 NOTHING_DONE = make_progress(np.zeros((0, 3)), [])

@@ -28,7 +28,9 @@ from utils.config import (
 )
 from utils.data.labels import Sample
 from utils.errors import UserError
+from utils.json_kinds import fits
 from utils.ranks import Ranks
+from utils.report import RESULT_COLUMNS, STAGES
 from utils.state_files import StateFiles
 from utils.suspend import FILE_VARIABLE
 from utils.yaml_file import read_yaml
@@ -39,6 +41,25 @@ FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
     "save_steps", "bind_numa",
 }  # fmt: skip
+
+# Of `Header.progress`, as `models/run_state.py` writes it.
+_LOSSES = (float, float, float)
+_SAMPLES = {"images": int, "sha256": str}
+PROGRESS = {
+    "is_best": bool,
+    "finite_updates": int,
+    "watch": {
+        **dict.fromkeys(("skipped", "in_a_row", "batches", "lost"), int),
+        "first_losses": [_LOSSES],
+        "sums": _LOSSES,
+        "window": [{"epoch": int, "step": int, "losses": _LOSSES, "sample_indices": [int]}],
+    },
+    "seconds": dict.fromkeys((*STAGES, "total"), float),
+    "work": {"batches": int, "sha1": str},
+    "results": [(str,) * len(RESULT_COLUMNS)],
+    "data": {"train": _SAMPLES, "val": _SAMPLES},
+    "world_size": int,
+}
 
 log = logging.getLogger("train")
 
@@ -154,6 +175,11 @@ def load_state(path: Path) -> Checkpoint:
         raise UserError(
             f"--resume {path}: it holds no state of a run, as it was written by an earlier "
             "version or by the convert command; --weights starts a new run from it"
+        )
+    if not fits(checkpoint.header.progress, PROGRESS):
+        raise UserError(
+            f"--resume {path}: its progress is not written as this version writes it; go on with "
+            "the version that wrote it, or start a new run from it with --weights"
         )
     return checkpoint
 

@@ -13,7 +13,7 @@ import train
 from models.run_state import capture
 from tests.equal_runs import SECTIONS, assert_equal_runs, timeless
 from tests.small import write_small_dataset, write_tiny_model
-from utils.checkpoint import load_checkpoint
+from utils.checkpoint import load_checkpoint, save_checkpoint
 from utils.config import TrainConfig, read_hyperparameters, read_train_flags
 from utils.errors import UserError
 from utils.resume import find_resume_point, resumed_config
@@ -22,6 +22,7 @@ from utils.suspend import StopRequests, Suspended
 
 EPOCHS, TRAIN_BATCHES, VAL_BATCHES = 3, 6, 2
 BOUNDARIES = EPOCHS * (TRAIN_BATCHES + VAL_BATCHES)
+PENDING = 5  # batches, after which gradients wait for their update
 STOPS = {"torch": 50, "oneflow": 25}  # OneFlow computes a batch ten times as long
 
 
@@ -229,6 +230,53 @@ def test_a_run_killed_after_its_last_state_is_concluded_by_a_resumption(
             start(run)
     start([*run, "--resume"])
     assert_equal_runs(tmp_path / "exp", whole)
+
+
+@pytest.mark.parametrize(
+    ("boundary", "lie"),
+    [
+        (PENDING, {"batch_number": TRAIN_BATCHES + 1}),
+        (PENDING, {"epoch": EPOCHS + 1, "batch_number": (EPOCHS + 1) * TRAIN_BATCHES}),
+        (PENDING, {"epoch": 1}),
+        (PENDING, {"last_update": PENDING}),
+        (PENDING, {"gradients": {"0/x": np.zeros(3, np.float32)}}),
+        (PENDING, {"gradients": {"0/model.4.m.0.bias": np.zeros((1, 30), np.float32)}}),
+        (PENDING, {"gradients": {"1/model.4.m.0.bias": np.zeros(30, np.float32)}}),
+        (PENDING, {"progress": {"world_size": 2**53}}),
+        (TRAIN_BATCHES + 1, {"evaluation": {"images": np.full((4, 3), 2**60)}}),
+        (TRAIN_BATCHES + 1, {"evaluation": {"images": np.zeros((4, 3), np.int64)}}),
+        (TRAIN_BATCHES + 1, {"evaluation": {"scores": np.zeros((2, 2), np.float32)}}),
+        (TRAIN_BATCHES + 1, {"evaluation": {"boxes_xyxy": np.zeros((0, 4), np.float64)}}),
+        (TRAIN_BATCHES + 1, {"evaluation": {"more": np.zeros(3)}}),
+    ],
+)
+def test_a_state_that_contradicts_itself_is_refused(flags, tmp_path, lie, cut_runs, boundary):
+    stored = load_checkpoint(cut_runs[boundary])
+    for name, part in lie.items():
+        if name in ("gradients", "evaluation"):
+            arrays = {**getattr(stored, name), **part} if name == "evaluation" else part
+            stored = dataclasses.replace(stored, **{name: arrays})
+        else:
+            part = {**stored.header.progress, **part} if name == "progress" else part
+            header = dataclasses.replace(stored.header, **{name: part})
+            stored = dataclasses.replace(stored, header=header)
+    (tmp_path / "weights").mkdir()
+    save_checkpoint(tmp_path / "weights" / "state-00000002.safetensors", stored)
+    with pytest.raises(UserError, match="--resume: the state does not fit"):
+        start(["--resume", str(tmp_path)])
+
+
+@pytest.fixture(scope="module")
+def cut_runs(flags, tmp_path_factory):
+    """States with pending gradients and with a validation in progress, by boundary."""
+    found = {}
+    for boundary in (PENDING, TRAIN_BATCHES + 1):
+        project = tmp_path_factory.mktemp("cut")
+        with pytest.raises(Suspended):
+            start([*flags, "--project", str(project)], StopAt(boundary))
+        (found[boundary],) = (project / "exp" / "weights").glob("state-*")
+    assert load_checkpoint(found[PENDING]).gradients
+    return found
 
 
 def test_another_number_of_images_or_another_label_is_refused(flags, tmp_path, monkeypatch):

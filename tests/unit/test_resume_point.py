@@ -1,6 +1,9 @@
 """utils/resume.py: which state --resume means, and what may change in the middle of a run."""
 
+import copy
 import dataclasses
+import functools
+import operator
 import os
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.unit.test_checkpoint import HEADER
-from utils.checkpoint import Checkpoint
+from utils.checkpoint import Checkpoint, save_checkpoint
 from utils.config import (
     DEFAULT_HYPERPARAMETERS,
     TrainConfig,
@@ -18,12 +21,28 @@ from utils.config import (
     run_settings,
 )
 from utils.errors import UserError
-from utils.report import write_yaml
+from utils.report import RESULT_COLUMNS, StageTimer, write_yaml
 from utils.resume import begin_in, find_resume_point, resumed_config
 from utils.state_files import StateFiles
 from utils.suspend import FILE_VARIABLE
 
 BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "--keep", "5"]
+
+SAMPLES = {"images": 3, "sha256": "5a"}
+PROGRESS_OF_ONE_BATCH = {
+    "is_best": False,
+    "finite_updates": 1,
+    "watch": {
+        "skipped": 0, "in_a_row": 0, "batches": 1, "lost": 0, "sums": [0.5, 0.25, 0.125],
+        "first_losses": [[0.5, 0.25, float("nan")]],
+        "window": [{"epoch": 1, "step": 1, "losses": [1, 2, 3], "sample_indices": [4]}],
+    },
+    "seconds": StageTimer().state(),
+    "work": {"batches": 1, "sha1": "0e"},
+    "results": [["0.5"] * len(RESULT_COLUMNS)],
+    "data": {"train": SAMPLES, "val": SAMPLES},
+    "world_size": 1,
+}  # fmt: skip
 
 
 def state(number=1, epoch=0, flags=BEGUN):
@@ -34,7 +53,7 @@ def state(number=1, epoch=0, flags=BEGUN):
         epoch=epoch,
         settings=run_settings(config),
         hyperparameters=as_document(read_hyperparameters(DEFAULT_HYPERPARAMETERS)),
-        progress={"is_best": False},
+        progress=PROGRESS_OF_ONE_BATCH,
     )
     arrays = {"weight": np.full(3, number, np.float32)}
     return Checkpoint(header, arrays, arrays, {})
@@ -204,6 +223,32 @@ def test_absent_settings_are_refused(tmp_path):
     StateFiles(tmp_path / "exp", 1).save(Checkpoint(header, {}, {}, {}), is_best=False)
     with pytest.raises(UserError, match=r"the state has no .*epochs.*lr0.* as this version"):
         point(tmp_path, "auto")
+
+
+def places(document, place=()):
+    """Of all values inside nested JSON objects and lists."""
+    items = document.items() if isinstance(document, dict) else enumerate(document)
+    for name, value in items:
+        yield (*place, name)
+        if isinstance(value, (dict, list)):
+            yield from places(value, (*place, name))
+
+
+def test_progress_that_lies_anywhere_is_refused(tmp_path):
+    path = tmp_path / "exp" / "weights" / "state-00000001.safetensors"
+    write_run(tmp_path / "exp", 1)
+    assert batch_number(point(tmp_path, str(path))) == 1
+    tried = 0
+    for *parents, last in places(PROGRESS_OF_ONE_BATCH):
+        for lie in (None, {"a": 1}, [[]], 10**30):
+            progress = copy.deepcopy(PROGRESS_OF_ONE_BATCH)
+            functools.reduce(operator.getitem, parents, progress)[last] = lie
+            header = dataclasses.replace(state().header, progress=progress)
+            save_checkpoint(path, Checkpoint(header, {}, {}, {}))
+            with pytest.raises(UserError, match="its progress is not written as this version"):
+                point(tmp_path, str(path))
+            tried += 1
+    assert tried > 150
 
 
 def test_a_new_run_in_an_old_folder_forgets_its_states_but_not_its_weights(tmp_path):
