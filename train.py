@@ -81,10 +81,10 @@ def main() -> None:
         if point is None:
             config = TrainConfig(**values)
             hyp = read_hyperparameters(config.hyp)
-        elif point.is_finished:
-            return log.info("%s is finished, nothing is left to do", point.folder)
         else:
             config, hyp = resumed_config(values, given, point.header)
+            if point.is_finished:
+                return log.info("%s is finished, nothing is left to do", point.folder)
         launch(config)
         if config.bind_numa:
             log.info(bind_numa(config.device))

@@ -75,6 +75,17 @@ def whole(flags):
     return find_folder(flags, "whole")
 
 
+def test_a_finished_run_is_nothing_to_do_but_not_for_other_flags(flags, whole, monkeypatch, caplog):
+    command = ["train.py", *flags, "--name", "whole", "--resume", "auto"]
+    monkeypatch.setattr("sys.argv", command)
+    with caplog.at_level("INFO"):
+        train.main()
+    assert f"{whole} is finished, nothing is left to do" in caplog.text
+    monkeypatch.setattr("sys.argv", [*command, "--epochs", str(EPOCHS + 1)])
+    with pytest.raises(UserError, match=f"epochs is {EPOCHS + 1}, in the run {EPOCHS}"):
+        train.main()
+
+
 def find_folder(flags, name):
     return TrainConfig(**read_train_flags(flags)[0]).project / name
 
