@@ -130,7 +130,7 @@ def run_training(
             if point is None:
                 model = build_model(config, start, dataset.class_names)
             else:
-                model = rebuild_model(load_state(point.path))
+                model = rebuild_model(point.header.model)
             state = build_state(config, hyp, model, len(train_loader), device)
         if config.replay:
             from models.replay import replay

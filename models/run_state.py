@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from backend.contract import Tensor
 from backend.processes import processes
 from models.detector import Detector
 from models.graph import parse_model
-from utils.checkpoint import Arrays, Checkpoint, Header, model_document
+from utils.checkpoint import Arrays, Checkpoint, Header
 from utils.config import as_document, run_settings
 from utils.errors import UserError
 from utils.evaluation_progress import read_progress
@@ -145,14 +145,12 @@ def _require_gradients(state: TrainState, checkpoint: Checkpoint) -> None:
     raise ValueError("gradients of other parameters or ranks")
 
 
-def rebuild_model(checkpoint: Checkpoint) -> Detector:
-    """The model of a state, with its weights."""
+def rebuild_model(document: Mapping[str, Any]) -> Detector:
+    """The model of a state, whose weights `restore` gives it."""
     try:
-        model = Detector(parse_model(model_document(checkpoint)))
-        nn.load_state_arrays(model, checkpoint.model)
+        return Detector(parse_model(document))
     except ValueError as error:
         raise UserError(f"--resume: the model cannot be built here: {error}") from error
-    return model
 
 
 def pending_gradients(state: TrainState) -> dict[str, np.ndarray]:
