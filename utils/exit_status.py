@@ -14,7 +14,7 @@ EXIT_USER_ERROR = 2
 EXIT_SUSPENDED = 75  # EX_TEMPFAIL of sysexits.h: to be continued
 EXIT_INTERRUPTED = 130  # as shells say of Ctrl-C
 
-STATUS_FILE = "DUET_STATUS_FILE"  # of `launch.py`, which reads rank 0's exit code from it
+STATUS_FILE = "DUET_STATUS_FILE"  # of `launch.py`, which reads the job's exit code from it
 ORDERLY_ENDS = (EXIT_SUSPENDED, EXIT_INTERRUPTED)
 
 
@@ -27,7 +27,7 @@ def end_process(code: int) -> NoReturn:
 
 
 def note_status(code: int) -> int:
-    """Write down the job's exit code on rank 0; returns that of the process.
+    """Write down the job's exit code, which rank 0's replaces; returns that of the process.
 
     Where it is written down, an end that all ranks share is 0 for the launcher, which would
     report a failure otherwise.
@@ -35,6 +35,6 @@ def note_status(code: int) -> int:
     path = os.environ.get(STATUS_FILE)
     if path is None:
         return code
-    if processes().is_main:
+    if processes().is_main or not Path(path).exists():
         Path(path).write_text(str(code))
     return 0 if code in ORDERLY_ENDS else code

@@ -51,7 +51,7 @@ def joined(config: RunConfig, was_terminated: bool = False) -> Iterator[Ranks]:
     """Work with the other ranks, which a watchdog watches; leave when all have come to the end.
 
     Of several processes each imports its framework here, before any work is shared; one that is
-    alone does it when it needs it.
+    alone does it when it needs it. Who answers SIGTERM does so again from then on.
     """
     place = processes()
     if place.world_size == 1:

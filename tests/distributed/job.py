@@ -11,10 +11,10 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-import backend
 from backend import dist, ops
 from backend.processes import processes
 from utils import watchdog
@@ -22,7 +22,8 @@ from utils.command import run_command
 from utils.config import parse_train_flags
 from utils.errors import UserError
 from utils.launch import launch
-from utils.suspend import FILE_VARIABLE, Suspended
+from utils.ranks import joined
+from utils.suspend import FILE_VARIABLE, Suspended, listening
 
 PHASES = ("caching", "training", "validation", "saving")
 FAILING_STEP = 3
@@ -30,28 +31,39 @@ FAILING_STEP = 3
 
 def main() -> None:
     config = parse_train_flags()
-    launch(config)
-    plan = json.loads(os.environ["JOB"])
-    backend.use(config.backend)
-    device = backend.device.resolve(config.device)
-    dist.start(device, 60)
-    watchdog.start(plan.get("timeout", 60), dist.all_gather)
-    assert ops.device_of(ops.zeros((1,))) == device == "cpu"
-    for phase in PHASES:
-        concerned = phase == plan.get("phase")
-        with watchdog.phase(phase):
-            if processes().is_main:
-                Path(os.environ["JOB_FOLDER"], phase).touch()
-            if concerned and processes().rank == plan["rank"] and plan["how"] == "kill":
-                kill_after(plan["seconds"])
-            for step in itertools.count(1) if concerned else range(1, 4):
-                watchdog.progress()
-                if concerned and processes().rank == plan["rank"] and step == FAILING_STEP:
-                    go_wrong(plan["how"])
-                suspend_together()
-    dist.stop()
+    with listening("", None) as stop:
+        launch(config)
+        plan = json.loads(os.environ["JOB"])
+        if begins("joining", plan):
+            go_wrong(plan["how"])
+        with joined(config):
+            stop.take_signals()
+            if "timeout" in plan:  # a shorter one than ranks need to find each other
+                watchdog._watcher.timeout_s = plan["timeout"]
+            assert ops.device_of(ops.zeros((1,))) == "cpu"
+            for phase in PHASES:
+                work(phase, plan)
     if processes().is_main:
         print("all done")
+
+
+def begins(phase: str, plan: dict[str, Any]) -> bool:
+    """Tell that a phase begins; whether this rank is to fail in it."""
+    if processes().is_main:
+        Path(os.environ["JOB_FOLDER"], phase).touch()
+    return plan.get("phase") == phase and processes().rank == plan["rank"]
+
+
+def work(phase: str, plan: dict[str, Any]) -> None:
+    with watchdog.phase(phase):
+        fails = begins(phase, plan)
+        if fails and plan["how"] == "kill":
+            kill_after(plan["seconds"])
+        for step in itertools.count(1) if plan.get("phase") == phase else range(1, 4):
+            watchdog.progress()
+            if fails and step == FAILING_STEP:
+                go_wrong(plan["how"])
+            suspend_together()
 
 
 def kill_after(seconds: float) -> None:

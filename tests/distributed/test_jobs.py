@@ -41,9 +41,10 @@ def test_an_exception_of_one_rank_is_seen_and_ends_the_job(tmp_path):
     assert "in training, step 3" in text[end:].splitlines()[0]
 
 
-def test_what_one_rank_finds_wrong_is_said_once_and_is_the_users_error(tmp_path):
-    plan = {"how": "user error", "rank": 1, "phase": "caching"}
-    code, text = Job(tmp_path, False, plan).end("caching")
+@pytest.mark.parametrize("phase", ["joining", "caching"])
+def test_what_one_rank_finds_wrong_is_said_once_and_is_the_users_error(tmp_path, phase):
+    plan = {"how": "user error", "rank": 1, "phase": phase}
+    code, text = Job(tmp_path, False, plan).end(phase)
     assert code == EXIT_USER_ERROR, text
     assert text.count("a picture is missing") == 1
     assert "rank 1: error: a picture is missing" in text
