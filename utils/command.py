@@ -110,6 +110,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
 def _run(main: Callable[[], None]) -> int:
     """The exit code; a defect of a single process stays an exception."""
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # as `launch.py` starts ranks
         main()
     except SystemExit as end:
         return _code_of(end)

@@ -150,12 +150,18 @@ def run_launcher(command: Sequence[str], environment: Mapping[str, str]) -> int:
                 command,
                 env={**os.environ, **environment, **{k: str(v) for k, v in files.items()}},
                 start_new_session=True,  # Ctrl-C is answered here
-                preexec_fn=ask_for_signal_when_parent_ends,
+                preexec_fn=_prepare_launcher,
             )
             returned = _wait(launcher)
         finally:
             kill_descendants()
         return _job_code(files[STATUS_FILE], returned)
+
+
+def _prepare_launcher() -> None:
+    ask_for_signal_when_parent_ends()
+    # For the ranks, which inherit it: `utils/command.py` is ready for Ctrl-C, imports are not.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 
 
 def _wait(launcher: subprocess.Popen[bytes]) -> int:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -159,3 +163,41 @@ def test_oneflow_refuses_a_device_that_its_collectives_do_not_reach(rank):
     backend.dist.start("cuda:1", 10.0)
     with pytest.raises(backend.select.BackendError, match="cuda:3.*local rank 1.*CUDA_VISIBLE_DEV"):
         backend.dist.start("cuda:3", 10.0)
+
+
+# A launcher whose one rank needs a while to import what it needs.
+LAUNCHER = """
+import subprocess, sys
+sys.exit(subprocess.call([sys.executable, "-c", sys.argv[1], sys.argv[2]]))
+"""
+RANK = """
+import sys, time
+from pathlib import Path
+Path(sys.argv[1]).touch()
+time.sleep(1)
+from utils.command import run_command
+run_command(lambda: time.sleep(60), several=True)
+"""
+COMMAND = """
+import signal, sys
+from utils.launch import run_launcher
+signal.signal(signal.SIGINT, signal.default_int_handler)  # else as pytest was started
+sys.exit(run_launcher([sys.executable, "-c", *sys.argv[1:]], {"RANK": "0", "LOCAL_RANK": "0"}))
+"""
+
+
+def test_control_c_while_ranks_import_is_one_word(tmp_path):
+    started = tmp_path / "started"
+    command = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, LAUNCHER, RANK, started],
+        env={**os.environ, "WORLD_SIZE": "2", "PYTHONPATH": "."},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not started.exists():
+        assert command.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    command.send_signal(signal.SIGINT)
+    assert command.communicate(timeout=60)[1] == "interrupted\n"
+    assert command.returncode == 130
