@@ -13,9 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from backend import dist, ops
+from backend import ops
 from backend.processes import processes
 from utils import watchdog
 from utils.command import run_command
@@ -23,7 +21,7 @@ from utils.config import parse_train_flags
 from utils.errors import UserError
 from utils.launch import launch
 from utils.ranks import joined
-from utils.suspend import FILE_VARIABLE, Suspended, listening
+from utils.suspend import StopRequests, Suspended, listening
 
 PHASES = ("caching", "training", "validation", "saving")
 FAILING_STEP = 3
@@ -36,13 +34,14 @@ def main() -> None:
         plan = json.loads(os.environ["JOB"])
         if begins("joining", plan):
             go_wrong(plan["how"])
-        with joined(config):
+        with joined(config) as ranks:
             stop.take_signals()
+            stop.agree = ranks.any
             if "timeout" in plan:  # a shorter one than ranks need to find each other
                 watchdog._watcher.timeout_s = plan["timeout"]
             assert ops.device_of(ops.zeros((1,))) == "cpu"
             for phase in PHASES:
-                work(phase, plan)
+                work(phase, plan, stop)
     if processes().is_main:
         print("all done")
 
@@ -54,7 +53,7 @@ def begins(phase: str, plan: dict[str, Any]) -> bool:
     return plan.get("phase") == phase and processes().rank == plan["rank"]
 
 
-def work(phase: str, plan: dict[str, Any]) -> None:
+def work(phase: str, plan: dict[str, Any], stop: StopRequests) -> None:
     with watchdog.phase(phase):
         fails = begins(phase, plan)
         if fails and plan["how"] == "kill":
@@ -63,7 +62,8 @@ def work(phase: str, plan: dict[str, Any]) -> None:
             watchdog.progress()
             if fails and step == FAILING_STEP:
                 go_wrong(plan["how"])
-            suspend_together()
+            if stop.cause():  # asked by all ranks together
+                raise Suspended("suspended")
 
 
 def kill_after(seconds: float) -> None:
@@ -78,15 +78,6 @@ def go_wrong(how: str) -> None:
         raise UserError("a picture is missing")
     if how == "stand still":
         time.sleep(1000)
-
-
-def suspend_together() -> None:
-    """What every step does: add up whether a rank has been asked to suspend."""
-    asked = Path(os.environ.get(FILE_VARIABLE, "/nowhere")).exists()
-    votes = ops.tensor(np.array([asked], np.int64))
-    dist.sum_(votes)
-    if ops.to_numpy(votes)[0]:
-        raise Suspended("suspended")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,57 @@
+"""The command lines that public tutorials print, in two processes on a stand-in for COCO."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.ranks import PROJECT, launcher
+from tests.small import write_small_dataset, write_tiny_model
+
+SMALL = "--img 64 --epochs 1 --workers 1 --project runs"
+LINES = {
+    "launcher": "--data data/coco.yaml --weights ' ' --cfg models/yolov5n.yaml --batch 64 "
+    "--device cpu",
+    # Without GPUs, and with less than YOLOv5s: the last of the same flags counts.
+    "command": "--batch 16 --data coco.yaml --weights '' --device 0,1 "
+    "--device cpu --nproc=2 --cfg models/yolov5n.yaml",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder elsewhere, with a space, that holds what the lines name."""
+    folder = tmp_path / "a folder"
+    for part in ("data", "models"):
+        (folder / part).mkdir(parents=True)
+    text = write_small_dataset(folder).read_text(encoding="utf-8")
+    text = text.replace("path: .", f"path: {folder / 'shapes'}")
+    for path in (folder / "data" / "coco.yaml", folder / "coco.yaml"):
+        path.write_text(text, encoding="utf-8")
+    shutil.move(write_tiny_model(folder), folder / "models" / "yolov5n.yaml")
+    return folder
+
+
+@pytest.mark.parametrize("how", LINES)
+def test_a_public_line_trains_in_two_processes(folder: Path, how: str) -> None:
+    start = launcher(os.environ["YOLO_BACKEND"], 2) if how == "launcher" else [sys.executable]
+    done = subprocess.run(
+        [*start, str(PROJECT / "train.py"), *shlex.split(LINES[how]), *shlex.split(SMALL)],
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("epoch 1/1 ") == done.stdout.count("results and plots in") == 1
+    assert ("starting 2 processes with" in done.stdout) is (how == "command")
+    assert (folder / "runs" / "exp" / "weights" / "last.safetensors").is_file()
+    assert "Traceback" not in done.stderr
