@@ -99,15 +99,18 @@ def run_validation(config: ValConfig, ranks: Ranks) -> None:
     legacy = LegacyEvaluator(dataset.class_names)
     asked = ((coco_results, config.save_json), (legacy, config.legacy_metric))
     sinks: list[DetectionSink] = [sink for sink, wanted in asked if wanted]
-    with ValLoader(
-        samples,
-        config.image_size,
-        config.batch_size,
-        loader_workers(config.workers),
-        model.stride,
-        rectangular=not config.square,
-        share=share,
-    ) as loader:
+    with (
+        ValLoader(
+            samples,
+            config.image_size,
+            config.batch_size,
+            loader_workers(config.workers),
+            model.stride,
+            rectangular=not config.square,
+            share=share,
+        ) as loader,
+        watchdog.phase("validation"),
+    ):
         validation = evaluate(
             model,
             loader,

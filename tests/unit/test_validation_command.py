@@ -10,6 +10,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_dataset, write_small_model
+from utils import watchdog
 from utils.checkpoint import Checkpoint, Header, save_checkpoint
 from utils.data.sources import load_dataset
 from utils.errors import UserError
@@ -105,3 +106,15 @@ def test_square_is_passed_to_the_loader(monkeypatch, inputs, tmp_path):
             validate(monkeypatch, inputs, tmp_path, *flags)
     rectangular, square = shapes
     assert square == [(64, 64)] and rectangular != square  # half a stride of margin
+
+
+def test_a_rank_that_fails_while_it_validates_is_said_to_validate(monkeypatch, inputs, tmp_path):
+    evaluate, phases = val.evaluate, []
+
+    def noted(*arguments, **options):
+        phases.append(watchdog._activity.report().phase)
+        return evaluate(*arguments, **options)
+
+    monkeypatch.setattr(val, "evaluate", noted)
+    validate(monkeypatch, inputs, tmp_path)
+    assert phases == ["validation"]
