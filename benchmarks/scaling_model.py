@@ -17,6 +17,9 @@ FLOAT = 4  # bytes
 # Sums over all ranks that synchronised BatchNorm takes for a layer: count, mean and variance
 # forward, the gradients of mean and variance backward (backend/sync_batch_norm.py).
 SYNC_SUMS = 5
+# Exchanges of a few numbers each batch: the loss's counts, its values, and whether to stop, asked as
+# arrays whose lengths are gathered first.
+SHORT_EXCHANGES = 4
 # The most that a validated image leaves (utils/evaluation_progress.py): three int64, and 300 boxes
 # of five float32 and an int64.
 BYTES_A_VALIDATED_IMAGE = 3 * 8 + 300 * (5 * FLOAT + 8)
@@ -108,6 +111,11 @@ def sync_batch_norm_seconds(
     sums = SYNC_SUMS * network.norm_layers
     size = sync_batch_norm_bytes(network) / sums
     return sums * sum_over(size, devices, a_machine, inside, between).seconds
+
+
+def short_exchanges_seconds(devices: int, a_machine: int, inside: Link, between: Link) -> float:
+    """For those of a batch, each as long as a sum of nothing."""
+    return SHORT_EXCHANGES * sum_over(0, devices, a_machine, inside, between).seconds
 
 
 def validation_bytes(images: int, devices: int) -> float:

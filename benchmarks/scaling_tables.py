@@ -58,6 +58,8 @@ def other_traffic(networks: Networks) -> str:
         size = scale.sync_batch_norm_bytes(network) / MEGA
         cells = (f"{seconds / MILLI:.0f}" for seconds in times)
         rows.append((f"--sync-bn, {name}: {size:.2f} MB a batch, ms", *cells))
+    short = (scale.short_exchanges_seconds(n, A_MACHINE, NVLINK, ETHERNET) for n in several)
+    rows.append(("short exchanges a batch, ms", *(f"{seconds / MILLI:.2f}" for seconds in short)))
     gathered = (scale.validation_bytes(VALIDATION_IMAGES, devices) / MEGA for devices in several)
     cells = (f"{size:.0f}" for size in gathered)
     return table(("devices", *several), [*rows, ("validation of 5,000 images, MB", *cells)])

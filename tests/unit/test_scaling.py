@@ -50,6 +50,12 @@ def test_synchronised_batch_norm_sums_five_numbers_a_channel_in_five_messages_a_
     assert seconds == pytest.approx(10 * (0.002 + 0.012))
 
 
+def test_short_exchanges_take_nothing_but_latency():
+    # Four times 14 messages of 0.1 ms inside a machine and 2 of 1 ms between two.
+    assert scale.short_exchanges_seconds(16, 8, FAST, SLOW) == pytest.approx(4 * (0.0014 + 0.002))
+    assert scale.short_exchanges_seconds(1, 8, FAST, SLOW) == 0
+
+
 def test_validation_gathers_what_the_other_ranks_found():
     most = SuppressionSettings().max_detections
     boxes, scores = np.zeros((most, 4), np.float32), np.zeros(most, np.float32)
