@@ -121,31 +121,35 @@ def test_an_install_that_cannot_be_kept_is_fatal(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("code", "ended", "made", "required"),
-    [(0, 0, ["setup", "lint", "test"], "1"), (3, 0, ["setup", "lint", "test"], "no"),
-     (1, 1, ["setup"], None), (2, 2, ["setup"], None)],
+    ("browser", "machines", "ended", "made", "required"),
+    [(0, 0, 0, ["setup", "lint", "test"], ["1", "1"]),
+     (3, 0, 0, ["setup", "lint", "test"], ["no", "1"]),
+     (0, 3, 0, ["setup", "lint", "test"], ["1", "no"]),
+     (1, 0, 1, ["setup"], ["no", "no"]), (2, 0, 2, ["setup"], ["no", "no"]),
+     (0, 1, 1, ["setup"], ["no", "no"])],
 )  # fmt: skip
-def test_continuous_integration_goes_on_without_a_browser_only_where_none_can_be_had(
-    tmp_path, code, ended, made, required
+def test_continuous_integration_goes_on_without_browser_or_machines_only_where_none_can_be_had(
+    tmp_path, browser, machines, ended, made, required
 ):
     (tmp_path / "repository" / ".ci").mkdir(parents=True)
     script = shutil.copy(CI, tmp_path / "repository" / ".ci" / "run")
     programs, log = tmp_path / "bin", tmp_path / "log"
     programs.mkdir()
     for name, text in (
-        ("make", f'echo "${{@: -1}} ${{REQUIRE_BROWSER:-no}}" >> {log}'),
-        ("python3", f"exit {code}"),
+        ("make", f'echo "${{@: -1}} ${{REQUIRE_BROWSER:-no}} ${{REQUIRE_NETNS:-no}}" >> {log}'),
+        ("python3", f'[ "$2" = tests.browser.install ] && exit {browser}; exit {machines}'),
     ):
         (programs / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
         (programs / name).chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if name != "REQUIRE_BROWSER"}
+    unset = ("REQUIRE_BROWSER", "REQUIRE_NETNS")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
     environment |= {"PATH": f"{programs}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path)}
     done = subprocess.run(["bash", script], env=environment, capture_output=True, text=True)
     assert done.returncode == ended, done.stderr
     lines = [line.split() for line in log.read_text().splitlines()]
-    assert [target for target, _ in lines] == made
-    assert required in (None, lines[-1][1])
-    assert ("skipped" in done.stdout) == (code == 3)
+    assert [target for target, *_ in lines] == made
+    assert lines[-1][1:] == required
+    assert ("skipped" in done.stdout) == (browser == 3)
 
 
 def test_a_browser_that_does_not_answer_fails_the_test(monkeypatch):
