@@ -12,6 +12,7 @@ import pytest
 
 from utils.comparison.measured import ArrivingRows
 from utils.comparison.runner import rise, run_process
+from utils.process_family import descendants
 
 # Starts a process that would outlive it, if wanted in a session of its own, and names it.
 PARENT = (
@@ -85,6 +86,21 @@ def test_an_interrupt_ends_the_run_and_goes_on(tmp_path, session):
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, code, watch=interrupt)
     assert is_gone(int((tmp_path / "log").read_text().split()[0]))
+
+
+def test_a_run_does_not_outlive_one_who_is_killed(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from utils.comparison.runner import run_process; "
+        f"run_process({['sleep', '100']!r}, Path({str(tmp_path / 'log')!r}), 60, 'cpu')"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as runner:
+        started = []
+        while not started or Path(f"/proc/{started[0]}/comm").read_text() != "sleep\n":
+            assert runner.poll() is None
+            time.sleep(0.02)
+            started = descendants(runner.pid)
+        runner.kill()
+    assert is_gone(started[0])
 
 
 def test_what_was_there_before_a_run_outlives_it(tmp_path):

@@ -15,7 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.process_family import adopt_orphans, descendants, send
+from utils.process_family import (
+    adopt_orphans,
+    ask_for_signal_when_parent_ends,
+    descendants,
+    send,
+)
 
 POLL_SECONDS = 0.05
 SECONDS_TO_END = 10
@@ -71,6 +76,7 @@ def run_process(
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=ask_for_signal_when_parent_ends,
             )
             memory = PeakMemory(process.pid)
             timed_out = not _wait(process, start + timeout, (memory, watch))
