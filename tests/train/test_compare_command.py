@@ -327,7 +327,10 @@ def test_an_interrupt_keeps_what_was_measured_and_says_how_to_go_on(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
     assert process.returncode == 130, printed
-    assert f"--resume {tmp_path}/out/exp" in printed and "Traceback" not in printed
+    assert (
+        f"{sys.executable} compare.py --resume {tmp_path}/out/exp" in printed
+        and "Traceback" not in printed
+    )
     document = json.loads(record.read_text())
     assert document["status"] == "interrupted"
     assert document["cells"][0]["seconds_per_epoch"]["count"] == 2

@@ -36,6 +36,14 @@ def test_the_reason_of_a_failure_without_an_error_is_the_last_line(tmp_path):
     assert failed(tmp_path, "torch", "")["failure"] == "exit code 2"
 
 
+def test_a_run_that_was_ended_is_not_advised_to_go_on(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("suspended after 3 batches: SIGTERM; go on with --resume exp\n")
+    outcome = Outcome(75, True, 61.0, 1, None)
+    run = describe_run(Turn(Cell("torch", "plain", 4), 1), [], outcome, log, [])
+    assert run["failure"] == "ended after 61 s, the limit of --timeout"
+
+
 def test_what_surrounds_the_reason_stays(tmp_path):
     run = failed(tmp_path, "torch", "error: stands still; where it is:\n  File a\n")
     assert run["failure"] == "exit code 2: error: stands still; where it is:"

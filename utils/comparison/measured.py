@@ -80,11 +80,13 @@ def describe_run(
     """What is known of any run, an external trainer's too."""
     failure = failure_of(outcome)
     tail = log_tail(log, turn.cell.side) if failure else []
+    # What one says that is ended explains nothing.
+    words = [] if outcome.timed_out else reason(tail)
     return {
         "cell": turn.cell.name,
         "round": turn.round,
         "command": list(command),
-        "failure": ": ".join([failure, *reason(tail)]) if failure else None,
+        "failure": ": ".join([failure, *words]) if failure else None,
         "log_tail": tail,
         "process_seconds": outcome.seconds,
         "peak_host_mib": outcome.peak_host_mib,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import TextIO
 
@@ -96,7 +97,7 @@ class Terminal:
         self._line(f"\n{folder / 'compare.html'} is the page; compare.md and .json lie beside it")
 
     def interrupted(self, folder: Path) -> None:
-        command = shlex.join(["compare.py", "--resume", str(folder)])
+        command = shlex.join([sys.executable, "compare.py", "--resume", str(folder)])
         self._line(f"interrupted; what was measured is kept: continue with {command}")
 
     def refused(self, reason: str) -> None:
