@@ -31,7 +31,7 @@ def test_the_reason_of_a_failure_is_the_last_error_before_the_launchers_report(t
 
 
 def test_the_reason_of_a_failure_without_an_error_is_the_last_line(tmp_path):
-    text = "Traceback (most recent call last):\nValueError: 3\n"
+    text = "Traceback (most recent call last):\nValueError: 3\n  \n\n"
     assert failed(tmp_path, "torch", text + ONE_RANK)["failure"] == "exit code 2: ValueError: 3"
     assert failed(tmp_path, "torch", "")["failure"] == "exit code 2"
 

@@ -175,6 +175,7 @@ def log_tail(log: Path, side: str) -> list[str]:
 
 
 def reason(tail: Sequence[str]) -> list[str]:
-    """The line that says why a run failed: the last error, else the last line; [] without lines."""
-    errors = [line for line in tail if SAYS_ERROR.match(line)]
-    return [*tail[-1:], *errors][-1:]
+    """The line that says why a run failed: the last error, else the last line; [] without one."""
+    lines = [line for line in tail if line.strip()]
+    errors = [line for line in lines if SAYS_ERROR.match(line)]
+    return (errors or lines)[-1:]
