@@ -64,7 +64,10 @@ class BackendError(ValueError):
 
 
 class Namespace:
-    """One module of the chosen backend; each function is looked up once, then kept here."""
+    """One module of the chosen backend; the first look-up keeps all of its functions here.
+
+    One by one they would break up a compiled model: a compiler cannot trace a look-up.
+    """
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -73,9 +76,9 @@ class Namespace:
         # Tools ask any object for private names; that must not choose a backend.
         if name.startswith("_"):
             raise AttributeError(name)
-        value = getattr(importlib.import_module(f"backend.{use()}.{self._module}"), name)
-        self.__dict__[name] = value
-        return value
+        module = importlib.import_module(f"backend.{use()}.{self._module}")
+        self.__dict__.update((key, value) for key, value in vars(module).items() if key[0] != "_")
+        return getattr(module, name)
 
 
 def use(name: str | None = None) -> str:
