@@ -336,7 +336,9 @@ class _Hub(_Watcher):
         if code in AGREED_ENDS:
             member.is_leaving = True
         elif code == EXIT_INTERRUPTED:
-            self.end_job(f"{member} was interrupted {member.report}; the job ends", code)
+            time.sleep(LINGER_SECONDS / 2)  # Ctrl-C comes to all ranks, and this one says so
+            if self.leaving is None:
+                self.end_job(f"{member} was interrupted {member.report}; the job ends", code)
         else:
             text = f"{member} ended with exit code {code} {member.report}, see its message above"
             self.end_job(f"{text}; the job ends", code)

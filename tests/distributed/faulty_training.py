@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from utils import watchdog
 from utils.command import run_command
 from utils.config import read_train_flags
 from utils.errors import UserError
+from utils.suspend import FILE_VARIABLE
 
 COMMAND = "FAULT_COMMAND"  # the process that the user started
 
@@ -73,6 +75,8 @@ def interrupt_command() -> None:
 
 def ask_command() -> None:
     os.kill(int(os.environ[COMMAND]), signal.SIGUSR1)
+    while not Path(os.environ[FILE_VARIABLE]).exists():
+        time.sleep(0.01)
 
 
 def find_mistake() -> None:
