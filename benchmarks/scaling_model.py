@@ -16,9 +16,9 @@ from typing import Any
 FLOAT = 4  # bytes
 # Sums over all ranks that synchronised BatchNorm takes for a layer: count, mean and variance
 # forward, the gradients of mean and variance backward (backend/sync_batch_norm.py).
-SYNC_SUMS = 5
-# Exchanges of a few numbers each batch: the loss's counts, its values, and whether to stop, asked as
-# arrays whose lengths are gathered first.
+SYNC_SUMS = 4
+# Exchanges of a few numbers each batch: the loss's counts, its values, and whether to stop, asked
+# as arrays whose lengths are gathered first.
 SHORT_EXCHANGES = 4
 # The most that a validated image leaves (utils/evaluation_progress.py): three int64, and 300 boxes
 # of five float32 and an int64.
