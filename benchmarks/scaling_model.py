@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 FLOAT = 4  # bytes
-# Sums over all ranks that synchronised BatchNorm takes for a layer: count, mean and variance
-# forward, the gradients of mean and variance backward (backend/sync_batch_norm.py).
+# Sums over all ranks that synchronised BatchNorm takes for a layer: mean (with the count), variance
+# and, backward, the gradients of both (backend/sync_batch_norm.py).
 SYNC_SUMS = 4
 # Exchanges of a few numbers each batch: the loss's counts, its values, and whether to stop, asked
 # as arrays whose lengths are gathered first.
