@@ -5,6 +5,7 @@ Before: a launcher started them. After: `train.py` and `val.py` share the work.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -17,6 +18,7 @@ from backend.processes import processes
 from utils import watchdog
 from utils.config import RunConfig
 from utils.data.share import WHOLE, AllGather, Share, gather_alone
+from utils.errors import UserError
 from utils.process_family import ending_after_sigterm
 
 Parameters = ParamSpec("Parameters")
@@ -52,11 +54,20 @@ def joined(config: RunConfig, was_terminated: bool = False) -> Iterator[Ranks]:
 
     Of several processes each imports its framework here, before any work is shared; one that is
     alone does it when it needs it. Who answers SIGTERM does so again from then on.
+
+    Raises:
+        UserError: the environment does not say where the others are.
     """
     place = processes()
     if place.world_size == 1:
         yield ALONE
         return
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if not os.environ.get(name):
+            raise UserError(
+                f"RANK and WORLD_SIZE={place.world_size} are set, but {name} is not; set it to "
+                "where rank 0 listens, or unset them and use --nproc"
+            )
     with ending_after_sigterm(was_terminated):
         backend.use(config.backend)
         backend.dist.start(backend.device.resolve(config.device), config.timeout)

@@ -15,6 +15,7 @@ from backend.own_device import own_device
 from utils import launch
 from utils.config import parse_train_flags
 from utils.errors import UserError
+from utils.ranks import joined
 
 LAUNCHERS = {
     "torch": {"TORCHELASTIC_RUN_ID": "1"},
@@ -50,6 +51,18 @@ def test_a_rank_that_a_cluster_started_without_a_launcher_is_not_started_anew(st
     assert started == []
     with pytest.raises(UserError, match="--batch-size 5 is the number of images of all 2"):
         launch.launch(parse_train_flags(["--batch", "5"]))
+
+
+@pytest.mark.parametrize("missing", ["MASTER_ADDR", "MASTER_PORT"])
+def test_ranks_that_do_not_know_where_the_others_are_do_not_wait_for_them(
+    rank, missing, monkeypatch
+):
+    rank(1, 2)
+    monkeypatch.setenv("MASTER_PORT", "1")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.delenv(missing)
+    with pytest.raises(UserError, match=f"{missing} is not"), joined(parse_train_flags([])):
+        pass
 
 
 def test_one_process_is_not_started_anew(started):
