@@ -6,30 +6,52 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 
+import train
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from utils.checkpoint import load_checkpoint
+from utils.command import run_command
 
-EPOCHS = 20  # enough for three signals to arrive in between
+EPOCHS = 12  # enough for three signals to arrive in between
 
 
 @pytest.fixture(scope="module")
-def command(tmp_path_factory):
+def flags(tmp_path_factory):
     """A function from further flags to the command line of the run."""
     folder = tmp_path_factory.mktemp("inputs")
     data, cfg = write_small_dataset(folder), write_tiny_model(folder)
-    flags = ["--data", data, "--cfg", cfg, "--img", 64, "--batch", 4, "--device", "cpu",
-             "--epochs", EPOCHS, "--project", folder / "runs"]  # fmt: skip
-    return lambda *more: [sys.executable, "train.py", *map(str, flags), *map(str, more)]
+    common = ["--data", data, "--cfg", cfg, "--img", 64, "--batch", 4, "--device", "cpu",
+              "--epochs", EPOCHS, "--project", folder / "runs"]  # fmt: skip
+    return lambda *more: ["train.py", *map(str, common), *map(str, more)]
 
 
-def start(command, **options):
+@pytest.fixture
+def run_here(monkeypatch, capfd, caplog):
+    """A function from a command line to the exit code, printed and error text of its run."""
+
+    def run(command):
+        monkeypatch.setattr("sys.argv", command)
+        code = 0
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            try:
+                run_command(train.main, several=True)
+            except SystemExit as end:
+                code = end.code
+        printed, errors = capfd.readouterr()
+        return code, caplog.text + printed, errors
+
+    return run
+
+
+def start(command):
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True, **options,
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
     )  # fmt: skip
 
 
@@ -51,27 +73,31 @@ def wait_for_new_state(process, folder):
         time.sleep(0.01)
 
 
+@contextmanager
 def no_large_files():
     """As on a full disk: pictures of up to 72 kB fit, a state of 97 kB or more does not."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (85_000, 85_000))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (85_000, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_requeued_run_ends_as_one_that_was_never_interrupted(command, tmp_path):
+def test_a_requeued_run_ends_as_one_that_was_never_interrupted(flags, run_here, tmp_path):
     whole = tmp_path / "whole"
-    code, _, errors = finish(
-        start(command("--project", tmp_path, "--name", "whole", "--workers", 1))
-    )
+    code, _, errors = run_here(flags("--project", tmp_path, "--name", "whole", "--workers", 1))
     assert code == 0, errors
     folder, file = tmp_path / "job", tmp_path / "suspend"
     job = ["--project", tmp_path, "--name", "job", "--resume", "auto", "--suspend-file", file]
     file.touch()
-    code, printed, errors = finish(start(command(*job, "--workers", 0)))
+    code, printed, errors = run_here(flags(*job, "--workers", 0))
     assert (code, errors) == (75, "")
     assert "starting anew" in printed
     assert f"suspended after 1 batches: {file} is there" in printed
     file.unlink()
     for number, workers in ((signal.SIGTERM, 1), (signal.SIGKILL, 1), (signal.SIGUSR1, 2)):
-        process = start(command(*job, "--workers", workers, "--save-steps", 2))
+        process = start(flags(*job, "--workers", workers, "--save-steps", 2))
         wait_for_new_state(process, folder)
         os.killpg(process.pid, number)  # the workers too, as a cluster does
         code, printed, errors = finish(process)
@@ -80,30 +106,29 @@ def test_a_requeued_run_ends_as_one_that_was_never_interrupted(command, tmp_path
             assert errors == ""
             assert f"batches: {number.name}; go on with --resume {folder}" in printed
     before = {path: path.read_bytes() for path in states(folder)}
-    code, printed, errors = finish(
-        start(command(*job, "--workers", 0, "--save-steps", 1), preexec_fn=no_large_files)
-    )
+    with no_large_files():
+        code, printed, errors = run_here(flags(*job, "--workers", 0, "--save-steps", 1))
     assert code == 2
     assert "weights: the state after" in errors and "File too large" in errors
     assert {path: path.read_bytes() for path in states(folder)} == before
-    code, _, errors = finish(start(command(*job, "--workers", 0)))
+    code, _, errors = run_here(flags(*job, "--workers", 0))
     assert (code, errors) == (0, "")
     assert_equal_runs(folder, whole)
-    code, printed, _ = finish(start(command(*job)))
-    assert code == 0 and printed.strip() == f"{folder} is finished, nothing is left to do"
+    code, printed, _ = run_here(flags(*job))
+    assert code == 0 and printed.strip().endswith(f"{folder} is finished, nothing is left to do")
 
 
-def test_resuming_what_cannot_be_resumed_is_a_users_mistake(command, tmp_path):
+def test_resuming_what_cannot_be_resumed_is_a_users_mistake(flags, run_here, tmp_path):
     run = ["--project", tmp_path, "--workers", 0]
-    code, _, errors = finish(start(command(*run, "--resume")))
+    code, _, errors = run_here(flags(*run, "--resume"))
     assert code == 2 and "no run with a state" in errors
     assert not (tmp_path / "exp").exists()
-    code, printed, _ = finish(start(command(*run, "--time-limit", 0.0001)))
+    code, printed, _ = run_here(flags(*run, "--time-limit", 0.0001))
     assert code == 75 and "suspended after 1 batches: --time-limit" in printed
-    code, _, errors = finish(start(command(*run, "--resume", "--batch", 2, "--img", 96)))
+    code, _, errors = run_here(flags(*run, "--resume", "--batch", 2, "--img", 96))
     assert code == 2
     assert "batch_size is 2, in the run 4" in errors and "image_size is 96" in errors
-    only = [sys.executable, "train.py", "--resume", str(tmp_path / "exp"), "--time-limit", "0.0001"]
-    assert finish(start(only))[0] == 75
+    only = ["train.py", "--resume", str(tmp_path / "exp"), "--time-limit", "0.0001"]
+    assert run_here(only)[0] == 75
     (state,) = states(tmp_path / "exp")[-1:]
     assert load_checkpoint(state).header.batch_number == 2
