@@ -61,9 +61,10 @@ class StopRequests:
     def _own_cause(self) -> str | None:
         if self._signal:
             return self._signal
-        if self._message is not None and self._message.exists():
-            return self._message.read_text(encoding="utf-8")
-        if self._file is not None and self._file.exists():
+        # os.path.exists: a shared folder that is out of reach for a moment must not end the run.
+        if self._message is not None and os.path.exists(self._message):
+            return self._message.read_text(encoding="utf-8") or f"{self._message} is there"
+        if self._file is not None and os.path.exists(self._file):
             return f"{self._file} is there; remove it before going on"
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return f"--time-limit {self._minutes:g} minutes"

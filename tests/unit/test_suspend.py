@@ -38,8 +38,15 @@ def test_a_file_asks_while_it_is_there_and_that_of_the_launcher_says_why(tmp_pat
         assert stop.cause() == f"{ours} is there; remove it before going on"
         ours.unlink()
         assert stop.cause() is None
+        launchers.touch()
+        assert stop.cause() == f"{launchers} is there"
         launchers.write_text("SIGTERM")
         assert stop.cause() == "SIGTERM"
+
+
+def test_a_file_out_of_reach_does_not_ask(tmp_path):
+    name = "x" * 300  # the system refuses to look for it
+    assert StopRequests(tmp_path / name, message=tmp_path / name).cause() is None
 
 
 def test_the_time_limit_counts_minutes_from_the_start(monkeypatch):
