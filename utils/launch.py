@@ -185,6 +185,8 @@ def _suspending(folder: Path) -> Iterator[dict[str, Path]]:
     files = {FILE_VARIABLE: folder / "suspend", STATUS_FILE: folder / "status"}
 
     def suspend(number: int, frame: Any) -> None:
+        for other in numbers:
+            signal.signal(other, signal.SIG_IGN)  # one is enough, and would cut this short
         with atomic_text_file(files[FILE_VARIABLE]) as file:
             file.write(signal.Signals(number).name)
 

@@ -55,7 +55,7 @@ class StopRequests:
         """What asks for a stop, in words; None when no rank has been asked."""
         found = self._own_cause()
         if self.agree(found is not None):
-            return found or "asked for by another rank"
+            return found or self._own_cause() or "asked for by another rank"
         return None
 
     def _own_cause(self) -> str | None:

@@ -16,6 +16,7 @@ from utils import launch
 from utils.config import parse_train_flags
 from utils.errors import UserError
 from utils.ranks import joined
+from utils.suspend import FILE_VARIABLE
 
 LAUNCHERS = {
     "torch": {"TORCHELASTIC_RUN_ID": "1"},
@@ -214,3 +215,16 @@ def test_control_c_while_ranks_import_is_one_word(tmp_path):
     command.send_signal(signal.SIGINT)
     assert command.communicate(timeout=60)[1] == "interrupted\n"
     assert command.returncode == 130
+
+
+def test_a_second_signal_does_not_cut_the_answer_to_the_first_short(tmp_path, monkeypatch):
+    fsync = os.fsync
+
+    def interrupted(descriptor):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with launch._suspending(tmp_path) as files:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert files[FILE_VARIABLE].read_text() == "SIGTERM"

@@ -81,3 +81,13 @@ def test_a_suspended_command_ends_with_code_75_and_says_why(capsys):
         run_command(main)
     assert end.value.code == 75
     assert capsys.readouterr().out == "suspended: the reason\n"
+
+
+def test_a_file_that_another_rank_saw_first_is_named(tmp_path):
+    file = tmp_path / "file"
+
+    def another_rank(own):
+        file.touch()
+        return True
+
+    assert "file is there" in StopRequests(file, agree=another_rank).cause()
