@@ -38,8 +38,8 @@ class WorkRecord:
         self._batches += 1
         digest = hashlib.sha1(self._hash.encode(), usedforsecurity=False)
         digest.update(repr(batch.images.shape).encode())
-        for array in (batch.images.reshape(-1)[::PIXEL_STRIDE], batch.global_indices,
-                      *batch.targets):  # fmt: skip
+        for array in (batch.images.reshape(-1)[::PIXEL_STRIDE], batch.sample_indices,
+                      batch.global_indices, *batch.targets):  # fmt: skip
             digest.update(array.tobytes())
         self._hash = digest.hexdigest()
 
