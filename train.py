@@ -267,7 +267,7 @@ def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
         layout = state.execution.channels_last
         images = images_to_tensor(batch.images, state.device, state.dtype, layout)
     is_last = state.batch_number - state.last_update >= settings.accumulate
-    with dist.averaging(state.parallel, is_last):
+    with dist.averaging(state.parallel, is_last, stage):
         terms = autograd.value_and_backward(
             state.forward, state.step_loss, images, batch.targets, stage
         )

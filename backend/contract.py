@@ -602,11 +602,14 @@ class Dist(Protocol):
             ValueError: half_gradients where `Device.supports("half_gradients")` is False.
         """
 
-    def averaging(self, module: Any, last: bool) -> AbstractContextManager[Any]:
+    def averaging(
+        self, module: Any, last: bool, stage: Stage | None = None
+    ) -> AbstractContextManager[Any]:
         """A context around a forward and backward pass of what `data_parallel` returned.
 
         When it is left after the last of the accumulated passes, the gradients are averaged.
-        PyTorch exchanges them while the backward pass goes on, OneFlow after it.
+        PyTorch exchanges them while the backward pass goes on, OneFlow after it, which counts in
+        the stage "backward" too.
         """
 
 

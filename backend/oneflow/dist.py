@@ -6,7 +6,7 @@ at every backward pass instead of once for all that are accumulated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -19,6 +19,8 @@ from backend.checks import CPU
 from backend.oneflow import ops
 from backend.processes import processes
 from backend.select import BackendError
+
+Stage = Callable[[str], AbstractContextManager[Any]]
 
 BUCKET = 2**22  # numbers that travel together: 16 MiB of float32
 NO_HALF_GRADIENTS = "OneFlow 0.9 cannot sum half-precision gradients over processes"
@@ -67,16 +69,18 @@ def data_parallel(module: oneflow.nn.Module, half_gradients: bool = False) -> on
     return module
 
 
-def averaging(module: oneflow.nn.Module, last: bool) -> AbstractContextManager[Any]:
+def averaging(
+    module: oneflow.nn.Module, last: bool, stage: Stage | None = None
+) -> AbstractContextManager[Any]:
     if not last or processes().world_size == 1:
         return nullcontext()
-    return _averaging_after(module)
+    return _averaging_after(module, stage or (lambda name: nullcontext()))
 
 
 @contextmanager
-def _averaging_after(module: oneflow.nn.Module) -> Iterator[None]:
+def _averaging_after(module: oneflow.nn.Module, stage: Stage) -> Iterator[None]:
     yield
-    with oneflow.no_grad():
+    with stage("backward"), oneflow.no_grad():
         for bucket in _buckets([x.grad for x in module.parameters() if x.grad is not None]):
             joined = oneflow.cat([gradient.reshape(-1) for gradient in bucket])
             oneflow.comm.all_reduce(joined)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,8 @@ from backend import row_exchange
 from backend.checks import CPU
 from backend.processes import processes
 from backend.torch import ops
+
+Stage = Callable[[str], AbstractContextManager[Any]]
 
 
 def start(device: str, timeout_s: float) -> None:
@@ -75,7 +78,9 @@ def _average_in_half(_, bucket):
     return work.get_future().then(lambda sums: bucket.buffer().copy_(sums.value()[0]))
 
 
-def averaging(module: torch.nn.Module, last: bool) -> AbstractContextManager[Any]:
+def averaging(
+    module: torch.nn.Module, last: bool, stage: Stage | None = None
+) -> AbstractContextManager[Any]:
     if last or not isinstance(module, DistributedDataParallel):
         return nullcontext()
     return module.no_sync()

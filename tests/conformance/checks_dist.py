@@ -218,6 +218,21 @@ def averages_once_what_was_accumulated(b: Backend) -> None:
 
 
 @judges("dist.averaging")
+def what_follows_the_backward_pass_counts_in_its_stage(b: Backend) -> None:
+    entered: list[str] = []
+
+    def stage(name: str) -> Any:
+        entered.append(name)
+        return nullcontext()
+
+    images, weights = of_ranks((2, 2, 3, 3), "float64"), of_ranks((2, 3, 3, 3), "float64", 1)
+    parallel = b.dist.data_parallel(network(b))
+    with b.dist.averaging(parallel, True, stage):
+        backward(b, parallel, mine(images), mine(weights))
+    assert set(entered) <= {"backward"}
+
+
+@judges("dist.averaging")
 def gradients_that_were_set_to_zero_do_not_come_back(b: Backend) -> None:
     module = network(b)
     parallel = b.dist.data_parallel(module)

@@ -71,14 +71,14 @@ def data_parallel_of_a_copy(b: Backend) -> Any:
 def averaging_that_forgets(b: Backend) -> Any:
     """Only the gradients of the last of the accumulated passes remain."""
 
-    def averaging(module: Any, last: bool) -> Any:
+    def averaging(module: Any, last: bool, stage: Any = None) -> Any:
         @contextmanager
         def context() -> Iterator[None]:
             if last:
                 for parameter in module.parameters():
                     if parameter.grad is not None:
                         parameter.grad.zero_()
-            with b.dist.averaging(module, last):
+            with b.dist.averaging(module, last, stage):
                 yield
 
         return context()
