@@ -28,17 +28,19 @@ class Spans:
 
     def __init__(self) -> None:
         self._moved = 0
-        self._tensors: list[Tensor] = []
+        self._averages: Sequence[Tensor] = ()
+        self._values: Sequence[Tensor] = ()
         self._pair: tuple[Tensor, Tensor] | None = None
 
     def of(
         self, averages: Sequence[Tensor], values: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor] | None:
         """The two flat tensors, which share the memory of all; None where there are none."""
-        tensors = [*averages, *values]
-        if self._moved != Spans.moved or not _same(self._tensors, tensors):
-            self._tensors, self._moved = tensors, Spans.moved
-            self._pair = _spans(averages, values)
+        known = _same(self._averages, averages) and _same(self._values, values)
+        if self._moved != Spans.moved or not known:
+            # Tuples, which nobody changes afterwards; of a tuple it is itself.
+            self._averages, self._values = tuple(averages), tuple(values)
+            self._moved, self._pair = Spans.moved, _spans(averages, values)
         return self._pair
 
 
@@ -149,6 +151,8 @@ def _dense_like(x: Tensor) -> Tensor:
 
 
 def _same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    if tensors is others:
+        return True
     return len(tensors) == len(others) and all(map(operator.is_, tensors, others))
 
 
