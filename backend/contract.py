@@ -308,11 +308,15 @@ class NN(Protocol):
         """Parameters and buffers by dotted name: detached, sharing memory with the module."""
 
     @staticmethod
-    def float_tensors(module: Any) -> Callable[[], list[Tensor]]:
+    def float_tensors(module: Any, fixed: bool = False) -> Callable[[], Sequence[Tensor]]:
         """A function that lists the float parameters and buffers, in the order of the state.
 
         Finding where they are kept takes most of the time, so that is done once. The function
         gives those that are there when it is called: also after `place` or a loaded state.
+
+        Args:
+            fixed: nothing but `place` puts other tensors into the module. They are the same tuple
+                until then, which need not be collected anew.
         """
 
     @staticmethod

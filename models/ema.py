@@ -40,7 +40,7 @@ class ModelEMA:
         self.model = nn.frozen_copy(model)
         self.updates = 0
         self._average = average or ops.ema_update_
-        self._averages = tuple(nn.float_tensors(self.model)())  # they stay: nobody else has them
+        self._averages = nn.float_tensors(self.model, fixed=True)  # nobody else has that model
         self._followed, self._values = model, nn.float_tensors(model)
 
     def update(self, model: Detector) -> None:
@@ -48,7 +48,7 @@ class ModelEMA:
         if model is not self._followed:
             self._followed, self._values = model, nn.float_tensors(model)
         self.updates += 1
-        self._average(self._averages, self._values(), decay_after(self.updates))
+        self._average(self._averages(), self._values(), decay_after(self.updates))
 
     def agree(self) -> None:
         """Take rank 0's BatchNorm statistics: without --sync-bn each rank has gathered its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import mmap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -80,7 +80,7 @@ def state_tensors(module: Module) -> dict[str, Tensor]:
     return {name: value.detach() for name, value in module.state_dict().items()}
 
 
-def float_tensors(module: Module) -> Callable[[], list[Tensor]]:
+def float_tensors(module: Module, fixed: bool = False) -> Callable[[], Sequence[Tensor]]:
     places = [
         (kept, name)
         for part in module.modules()
@@ -88,7 +88,19 @@ def float_tensors(module: Module) -> Callable[[], list[Tensor]]:
         for name, x in kept.items()
         if x is not None and x.is_floating_point() and name not in part._non_persistent_buffers_set
     ]
-    return lambda: [kept[name] for kept, name in places]
+
+    def present() -> tuple[Tensor, ...]:
+        return tuple(kept[name] for kept, name in places)
+
+    known: tuple[int, tuple[Tensor, ...]] = -1, ()
+
+    def present_since_placed() -> tuple[Tensor, ...]:
+        nonlocal known
+        if known[0] != multi_tensor.Spans.moved:
+            known = multi_tensor.Spans.moved, present()
+        return known[1]
+
+    return present_since_placed if fixed else present
 
 
 def state_arrays(module: Module) -> dict[str, np.ndarray]:
