@@ -1,0 +1,53 @@
+"""States that earlier versions wrote go on under this one."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import train
+from tests.equal_runs import rows
+from tests.train.old_state import FLAGS, write_inputs
+from utils.checkpoint import load_checkpoint
+
+STATES = sorted((Path(__file__).parent / "states").rglob("*.safetensors"))
+# Between machines and frameworks float32 sums round differently; two epochs at small rates.
+TOLERANCE = 1e-4
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder with an uninterrupted run of today's code in it, runs/whole."""
+    folder = tmp_path_factory.mktemp("old")
+    write_inputs(folder)
+    run_training(folder, "--name", "whole")
+    return folder
+
+
+def run_training(folder, *flags):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("sys.argv", ["train.py", *FLAGS, *flags])
+        train.main()
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_state_of_an_earlier_version_goes_on_to_the_same_end(whole, state):
+    run = whole / "runs" / state.stem
+    (run / "weights").mkdir(parents=True)
+    shutil.copyfile(state, run / "weights" / "state-00000001.safetensors")
+    run_training(whole, "--name", state.stem, "--resume", f"runs/{state.stem}")
+    found, expected = (
+        load_checkpoint(folder / "weights" / "last.safetensors")
+        for folder in (run, whole / "runs" / "whole")
+    )
+    assert found.header.batch_number == expected.header.batch_number
+    assert found.header.ema_updates == expected.header.ema_updates
+    assert found.header.progress["work"] == expected.header.progress["work"]
+    for section in ("model", "ema", "optimizer"):
+        arrays = getattr(expected, section)
+        assert getattr(found, section).keys() == arrays.keys()
+        for name, array in getattr(found, section).items():
+            np.testing.assert_allclose(array, arrays[name], 0, TOLERANCE, err_msg=name)
+    assert len(rows(run)) == len(rows(whole / "runs" / "whole"))
