@@ -20,10 +20,11 @@ from typing import Any
 
 from benchmarks import scaling_tables as tables
 from benchmarks.scaling_model import Network
-from utils.atomic import atomic_text_file
 from utils.command import new_parser, run_command
+from utils.files.atomic import atomic_text_file
+from utils.files.project import PROJECT
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = PROJECT / "docs"
 PAGE, CONSTANTS = DOCS / "scaling.md", DOCS / "scaling-constants.json"
 REFERENCE = "torch"  # whose activations and disk the tables take
 

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import backend
-from utils.atomic import atomic_text_file
 from utils.comparison.machine import processor
+from utils.files.atomic import atomic_text_file
 
 Run = Callable[[], object]
 

@@ -17,7 +17,7 @@ import models.blocks
 import models.heads.anchor.head  # noqa: F401  both register their blocks
 from models.registry import BuiltLayer, LayerRequest, find_block
 from utils.errors import UserError
-from utils.yaml_file import find_yaml, read_yaml
+from utils.files.yaml import find_yaml, read_yaml
 
 CHANNEL_MULTIPLE = 8
 IMAGE_CHANNELS = 3

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from utils.files.project import PROJECT
+
 BACKENDS = ("torch", "oneflow")
 
 
@@ -17,7 +18,7 @@ def python_of(backend: str) -> Path:
 
     It fails instead when REQUIRE_BACKENDS names the backend.
     """
-    python = ROOT / ".venv" / backend / "bin" / "python"
+    python = PROJECT / ".venv" / backend / "bin" / "python"
     if not python.exists():
         message = f"no environment for {backend}: make setup BACKEND={backend}"
         if backend in os.environ.get("REQUIRE_BACKENDS", "").split():
@@ -34,7 +35,7 @@ def run_python(backend: str, *arguments: object, timeout: float = 300) -> str:
     command = [str(python_of(backend)), *map(str, arguments)]
     environment = {**os.environ, "YOLO_BACKEND": backend}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=timeout
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout

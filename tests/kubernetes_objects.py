@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.environments import ROOT
+from utils.files.project import PROJECT
 
-JOB = ROOT / "docs" / "examples" / "train-job.yaml"
+JOB = PROJECT / "docs" / "examples" / "train-job.yaml"
 
 
 def documents() -> dict[str, dict[str, Any]]:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from utils.files.project import PROJECT
 
 
 def shared_folder() -> Path:
     """The folder that SHARED_DIR names, else `shared` beside the repository; it may be absent."""
-    return Path(os.environ.get("SHARED_DIR") or REPOSITORY.parent / "shared")
+    return Path(os.environ.get("SHARED_DIR") or PROJECT.parent / "shared")
 
 
 def shared_path(relative: str) -> Path:

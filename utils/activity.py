@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from utils.yaml_file import PROJECT
+from utils.files.project import PROJECT
 
 
 class Report(NamedTuple):

@@ -25,7 +25,7 @@ from safetensors.numpy import save
 
 from utils.command import new_parser, run_command
 from utils.errors import UserError
-from utils.json_kinds import fits
+from utils.files.json import fits
 from utils.weights.model_document import complete_document
 from utils.weights.reader import open_foreign
 from utils.weights.yolov5 import ForeignWeights, read_yolov5

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.atomic import atomic_text_file
 from utils.coco_matching import GroundTruth
+from utils.files.atomic import atomic_text_file
 from utils.nms import Detections
 
 # fmt: off

@@ -14,7 +14,8 @@ from utils.command import add_common_flags, new_parser
 from utils.data.augment import AugmentConfig
 from utils.data.image_cache import CACHE_KINDS
 from utils.errors import UserError
-from utils.yaml_file import PROJECT, find_yaml, read_yaml
+from utils.files.project import PROJECT
+from utils.files.yaml import find_yaml, read_yaml
 
 DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
 MAX_SEED = 2**63 - 1

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TextIO
 
 from utils.errors import UserError
+from utils.files.project import PROJECT
 from utils.installation import (
     SetupError,
     install,
@@ -34,8 +35,6 @@ from utils.installation import (
     remove,
 )
 from utils.interpreters import Interpreter, NoInterpreterError, find_interpreter
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 class UnsupportedPlatformError(UserError):
@@ -173,7 +172,7 @@ def _timed(task: str) -> Iterator[None]:
 def main() -> None:
     """Make the environments that the command line names."""
     try:
-        prepare_all(sys.argv[1:], ROOT, os.environ)
+        prepare_all(sys.argv[1:], PROJECT, os.environ)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -21,10 +21,10 @@ from typing import Any
 from backend import select
 from backend.checks import CPU
 from backend.processes import processes
-from utils.atomic import atomic_text_file
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.exit_status import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, STATUS_FILE
+from utils.files.atomic import atomic_text_file
 from utils.numa.binding import torchrun_arguments
 from utils.process_family import (
     ORPHAN_SECONDS,

@@ -18,8 +18,8 @@ from tqdm import tqdm
 import backend
 from backend.checks import CPU
 from backend.processes import processes
-from utils.atomic import atomic_text_file
 from utils.errors import UserError
+from utils.files.atomic import atomic_text_file
 from utils.legacy_metric import LegacyResult
 from utils.metrics import EvaluationResult
 

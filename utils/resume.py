@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.processes import processes
-from utils.atomic import remove_unfinished
 from utils.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.config import (
     AUTO,
@@ -28,12 +27,13 @@ from utils.config import (
 )
 from utils.data.labels import Sample
 from utils.errors import UserError
-from utils.json_kinds import fits
+from utils.files.atomic import remove_unfinished
+from utils.files.json import fits
+from utils.files.yaml import read_yaml
 from utils.ranks import Ranks
 from utils.report import RESULT_COLUMNS, STAGES
 from utils.state_files import StateFiles
 from utils.suspend import FILE_VARIABLE
-from utils.yaml_file import read_yaml
 
 # Settings that may change in the middle of a run. `data` may move: `require_equal_data` looks at
 # what is in it.

@@ -19,8 +19,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from utils.environments import ROOT, prepare_all
+from utils.environments import prepare_all
 from utils.errors import UserError
+from utils.files.project import PROJECT
 
 POLL_SECONDS = 0.2
 
@@ -86,7 +87,7 @@ def _follow(process: subprocess.Popen[bytes], log: Path) -> int:
 def main() -> None:
     """Make the environments and run their tests; exit code 1 where tests fail, 2 before them."""
     try:
-        failed = run_suites(prepare_all([], ROOT, os.environ), ROOT, os.environ)
+        failed = run_suites(prepare_all([], PROJECT, os.environ), PROJECT, os.environ)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

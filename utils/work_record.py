@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from utils.atomic import atomic_text_file
 from utils.data.batch import Batch
+from utils.files.atomic import atomic_text_file
 
 SCHEMA = 1
 # Of a batch's pixels every so many are hashed: 80 MB of them whole would take as long as a step on

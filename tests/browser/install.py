@@ -26,7 +26,8 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-ROOT = Path(__file__).resolve().parents[2]
+from utils.files.project import PROJECT
+
 PACKAGE = "@sparticuz/chromium"
 VERSION = "149.0.0"
 # As the registry gave it when it was pinned.
@@ -48,7 +49,7 @@ UNPACK = "const z=require('zlib'),f=require('fs');for(const n of process.argv.sl
 
 def folder() -> Path:
     """Where the browser lies once it is installed."""
-    parent = os.environ.get("DUET_ENVIRONMENT_CACHE") or ROOT / ".venv"
+    parent = os.environ.get("DUET_ENVIRONMENT_CACHE") or PROJECT / ".venv"
     return Path(parent).resolve() / f"chromium-{VERSION}"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import backend
+from utils.files.project import PROJECT
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "1", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1"}
 ONEFLOW_LAUNCH = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1", "GLOG_log_dir": "log"}
 
@@ -48,7 +48,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run code where only the packages in folder are installed."""
     kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
-    path = os.pathsep.join([str(REPOSITORY), str(folder)])
+    path = os.pathsep.join([str(PROJECT), str(folder)])
     return subprocess.run(
         # -S: without the site-packages of this Python.
         [sys.executable, "-S", "-B", "-c", code, *arguments],
@@ -158,6 +158,6 @@ def test_nothing_is_imported_to_look_up_a_further_function() -> None:
         "importlib.import_module = None; ops.silu"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr

@@ -7,21 +7,19 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import backend
 from backend import completeness, contract
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from utils.files.project import PROJECT
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     """A Python process with the backend that is tested."""
     return subprocess.Popen(
         [sys.executable, *arguments],
-        cwd=REPOSITORY,
+        cwd=PROJECT,
         env={**os.environ, "YOLO_BACKEND": backend.use()},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

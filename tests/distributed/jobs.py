@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import backend
+from utils.files.project import PROJECT
 from utils.launch import launcher_command
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 MARK = "JOB_MARK"
 FLAGS = ("--cfg", "models/yolov5n.yaml", "--device", "cpu", "--batch", "4")
 SECONDS_TO_START = 120  # both are bounds against hanging, far above what is usual
@@ -28,7 +28,7 @@ class Job:
         self, folder: Path, raw: bool, plan: dict[str, object], flags: Sequence[str] = FLAGS
     ) -> None:
         self.folder = folder
-        script = str(REPOSITORY / "tests" / "distributed" / "job.py")
+        script = str(PROJECT / "tests" / "distributed" / "job.py")
         command = [sys.executable, script, "--nproc", "2"]
         if raw:
             command = [sys.executable, *launcher_command(backend.use(), 2), script]
@@ -37,7 +37,7 @@ class Job:
         environment = {
             **os.environ,
             "YOLO_BACKEND": backend.use(),
-            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONPATH": str(PROJECT),
             "PYTHONWARNINGS": "",
             "OMP_NUM_THREADS": "1",
             "JOB": json.dumps(plan),
@@ -47,7 +47,7 @@ class Job:
         with self.output.open("wb") as stream:
             self.process = subprocess.Popen(
                 [*command, *flags],
-                cwd=REPOSITORY,
+                cwd=PROJECT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,

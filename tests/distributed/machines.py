@@ -14,7 +14,7 @@ import pytest
 
 import backend
 from tests.distributed.network_namespaces import Machine, reason_against
-from tests.environments import ROOT
+from utils.files.project import PROJECT
 
 LAUNCHERS = {"torch": "torch.distributed.run", "oneflow": "oneflow.distributed.launch"}
 PORT = 29500  # each pair of machines has all ports to itself
@@ -44,7 +44,7 @@ class Job:
                     launch_command(machines, number, arguments),
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    cwd=ROOT,
+                    cwd=PROJECT,
                     # gloo asks for the host's name, which no namespace can look up.
                     env={**os.environ, "GLOO_SOCKET_IFNAME": machine.interface},
                 )

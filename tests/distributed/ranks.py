@@ -6,9 +6,8 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
-PROJECT = Path(__file__).parents[2]
+from utils.files.project import PROJECT
 
 
 def launcher(backend: str, ranks: int) -> list[str]:

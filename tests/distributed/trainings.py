@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import backend
-from tests.distributed.jobs import MARK, REPOSITORY, Job
+from tests.distributed.jobs import MARK, Job
+from utils.files.project import PROJECT
 from utils.launch import launcher_command
 
-TRAIN = REPOSITORY / "train.py"
+TRAIN = PROJECT / "train.py"
 FLAGS = ("--img", "64", "--batch", "2", "--device", "cpu", "--workers", "1")
 
 
@@ -48,11 +49,11 @@ class Training(Job):
         with self.output.open("wb") as stream:
             self.process = subprocess.Popen(
                 [*command, *FLAGS, *map(str, flags)],
-                cwd=REPOSITORY,
+                cwd=PROJECT,
                 env={
                     **os.environ,
                     "YOLO_BACKEND": backend.use(),
-                    "PYTHONPATH": str(REPOSITORY),
+                    "PYTHONPATH": str(PROJECT),
                     "OMP_NUM_THREADS": "1",
                     MARK: self.mark,
                     **(environment or {}),

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.environments import BACKENDS, ROOT
+from tests.environments import BACKENDS
 from tests.parity import stored
 from tests.parity.rows import SECTIONS
 from tests.parity.settings import Settings
 from tests.parity.table import Line, compare
 from utils.errors import UserError
+from utils.files.project import PROJECT
 
 
 class Result(Mapping[str, np.ndarray]):
@@ -43,7 +44,7 @@ def run_sides(settings: Settings, folder: Path, *backends: str) -> None:
     Raises:
         UserError: an environment that is not there, or a side that failed, with what it wrote.
     """
-    pythons = {backend: ROOT / ".venv" / backend / "bin" / "python" for backend in backends}
+    pythons = {backend: PROJECT / ".venv" / backend / "bin" / "python" for backend in backends}
     for backend, python in pythons.items():
         if not python.exists():
             raise UserError(f"no environment for {backend}: make setup BACKEND={backend}")
@@ -58,7 +59,7 @@ def run_sides(settings: Settings, folder: Path, *backends: str) -> None:
             environment = {**limits, **os.environ, "YOLO_BACKEND": backend}
             with (folder / f"{backend}.log").open("wb") as log:
                 running[backend] = subprocess.Popen(
-                    command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
+                    command, cwd=PROJECT, env=environment, stdout=log, stderr=subprocess.STDOUT
                 )
         for backend, process in running.items():
             if process.wait() != 0:

@@ -12,12 +12,12 @@ import pytest
 
 from backend import contract
 from backend.select import FRAMEWORKS
+from utils.files.project import PROJECT
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PYTHON_FILES = [
     path
-    for path in sorted(REPOSITORY.rglob("*.py"))
-    if not any(part.startswith(".") for part in path.relative_to(REPOSITORY).parts)
+    for path in sorted(PROJECT.rglob("*.py"))
+    if not any(part.startswith(".") for part in path.relative_to(PROJECT).parts)
 ]
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 
@@ -33,7 +33,7 @@ def imported_packages(path: Path) -> Iterator[str]:
 
 def test_a_framework_is_imported_in_its_own_folder_only() -> None:
     found = {
-        (str(path.relative_to(REPOSITORY)), package)
+        (str(path.relative_to(PROJECT)), package)
         for path in PYTHON_FILES
         for package in imported_packages(path)
         if package in PACKAGES
@@ -56,7 +56,7 @@ def test_no_framework_module_goes_by_another_name() -> None:
 def test_backends_consist_of_the_same_files() -> None:
     wanted = {"__init__.py", *(f"{module}.py" for module in contract.MODULES)}
     for name in FRAMEWORKS:
-        assert {path.name for path in (REPOSITORY / "backend" / name).glob("*.py")} == wanted
+        assert {path.name for path in (PROJECT / "backend" / name).glob("*.py")} == wanted
 
 
 def test_only_device_code_lies_below_a_backend() -> None:
@@ -64,7 +64,7 @@ def test_only_device_code_lies_below_a_backend() -> None:
     folders = {
         (name, path.parent.name)
         for name in FRAMEWORKS
-        for path in (REPOSITORY / "backend" / name).glob("*/*.py")
+        for path in (PROJECT / "backend" / name).glob("*/*.py")
     }
     assert folders == {("torch", "kernels")}
 
@@ -80,4 +80,4 @@ def test_only_device_code_lies_below_a_backend() -> None:
 )
 def test_importing_backend_imports_no_framework(statement: str) -> None:
     code = f"{statement}\nimport sys\nassert not {PACKAGES} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, timeout=60)

@@ -7,14 +7,13 @@ import importlib.metadata
 import re
 import sys
 import sysconfig
-from pathlib import Path
 
 import pytest
 
 from utils.environments import ENVIRONMENTS
+from utils.files.project import PROJECT
 from utils.installation import read_lock
 
-ROOT = Path(__file__).parents[2]
 # Run on the user's own Python before anything is installed.
 SETUP_FILES = ["environments", "errors", "installation", "interpreters", "suites"]
 # pip comes with Python; the CUDA build of torch adds the rest, pinned by its own metadata.
@@ -28,7 +27,7 @@ def canonical(name: str) -> str:
 
 def pins(backend: str) -> dict[str, str]:
     """Version by package name; a marker is left out of it."""
-    lines = read_lock(ROOT / "requirements" / f"{backend}.txt")
+    lines = read_lock(PROJECT / "requirements" / f"{backend}.txt")
     named = (line.partition(";")[0].partition("==") for line in lines)
     return {canonical(name.strip()): version.strip() for name, _, version in named}
 
@@ -56,13 +55,13 @@ def imported_modules(tree: ast.Module) -> set[str]:
 @pytest.mark.parametrize("backend", ENVIRONMENTS)
 def test_every_requirement_is_pinned_exactly(backend):
     exact = re.compile(r'[\w.-]+==[\w.]+(; python_version < "3\.11")?')
-    lines = read_lock(ROOT / "requirements" / f"{backend}.txt")
+    lines = read_lock(PROJECT / "requirements" / f"{backend}.txt")
     assert [line for line in lines if not exact.fullmatch(line)] == []
 
 
 @pytest.mark.parametrize("backend", ENVIRONMENTS)
 def test_no_package_is_pinned_twice(backend):
-    assert len(pins(backend)) == len(read_lock(ROOT / "requirements" / f"{backend}.txt"))
+    assert len(pins(backend)) == len(read_lock(PROJECT / "requirements" / f"{backend}.txt"))
 
 
 def test_the_backends_differ_in_no_version_but_that_of_numpy():
@@ -84,15 +83,15 @@ def test_this_environment_holds_what_the_lock_says():
 
 @pytest.mark.parametrize("name", SETUP_FILES)
 def test_setup_files_import_the_standard_library_and_each_other_only(name):
-    tree = ast.parse((ROOT / "utils" / f"{name}.py").read_text())
+    tree = ast.parse((PROJECT / "utils" / f"{name}.py").read_text())
     allowed = sys.stdlib_module_names | {f"utils.{other}" for other in SETUP_FILES}
     assert imported_modules(tree) - allowed == set()
 
 
 @pytest.mark.parametrize("name", ["__init__", *SETUP_FILES])
 def test_setup_files_parse_on_python_3_8(name):
-    ast.parse((ROOT / "utils" / f"{name}.py").read_text(), feature_version=(3, 8))
+    ast.parse((PROJECT / "utils" / f"{name}.py").read_text(), feature_version=(3, 8))
 
 
 def test_utils_package_imports_nothing():
-    assert imported_modules(ast.parse((ROOT / "utils" / "__init__.py").read_text())) == set()
+    assert imported_modules(ast.parse((PROJECT / "utils" / "__init__.py").read_text())) == set()

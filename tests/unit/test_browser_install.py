@@ -10,7 +10,7 @@ import pytest
 
 from tests.browser import chromium, install
 
-CI = Path(install.ROOT, ".ci", "run")
+CI = Path(install.PROJECT, ".ci", "run")
 
 
 @pytest.fixture(autouse=True)

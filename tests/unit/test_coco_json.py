@@ -19,8 +19,8 @@ from tests.coco_reference import (
     object_annotations,
     reference_of,
 )
-from tests.shared_files import REPOSITORY
 from utils.coco_json import COCO_CATEGORY_IDS, CocoResults, category_ids, image_ids
+from utils.files.project import PROJECT
 
 COCO_NAMES = list(COCO_CATEGORY_IDS)
 BOX, OTHER = [10, 10.25, 30.1, 30], [50, 50, 70, 80]
@@ -87,7 +87,7 @@ def test_pycocotools_finds_in_the_file_what_was_measured(tmp_path):
 
 
 def test_coco_is_recognised_by_its_names_in_any_order():
-    shipped = list(yaml.safe_load((REPOSITORY / "data/coco.yaml").read_text())["names"].values())
+    shipped = list(yaml.safe_load((PROJECT / "data/coco.yaml").read_text())["names"].values())
     ids = category_ids(shipped)
     gaps = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
     assert ids == [number for number in range(1, 91) if number not in gaps]
@@ -123,7 +123,7 @@ def test_an_interrupted_write_leaves_the_old_file_and_no_other(tmp_path, monkeyp
     def fail(*arguments):
         raise OSError("disk full")
 
-    monkeypatch.setattr("utils.atomic.os.fsync", fail)
+    monkeypatch.setattr("utils.files.atomic.os.fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         write(tmp_path, ["cell"], ["1.jpg"], {0: detections([OTHER], [0.9], [0])})
     assert [path.name for path in tmp_path.iterdir()] == ["predictions.json"]

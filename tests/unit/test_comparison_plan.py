@@ -137,7 +137,7 @@ def test_wrong_flags_are_named(flags, wrong, message):
 
 
 def test_an_environment_that_is_absent_is_named_with_the_remedy(monkeypatch, tmp_path):
-    monkeypatch.setattr("utils.comparison.settings.ROOT", tmp_path)
+    monkeypatch.setattr("utils.comparison.settings.PROJECT", tmp_path)
     with pytest.raises(UserError, match="make setup BACKEND=torch"):
         parse_flags([])
     with pytest.raises(UserError, match="no comparison that was begun there"):

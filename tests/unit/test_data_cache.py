@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from backend.processes import Processes
-from tests.environments import ROOT
 from tests.rank_threads import run_rank_threads
 from utils.data import image_cache
 from utils.data.image_cache import create_cache, free_memory
 from utils.data.image_files import DatasetError
+from utils.files.project import PROJECT
 
 SIZES = [(3, 5), (7, 2), (4, 4)]
 
@@ -212,7 +212,7 @@ for line in sys.stdin:
 def start_rank(kind, rank, told, folder):
     command = [sys.executable, "-c", RANK, kind, str(rank), *told]
     return subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, env={**os.environ, "TMPDIR": str(folder)},
     )  # fmt: skip
 

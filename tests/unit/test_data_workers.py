@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments import ROOT
 from tests.unit.batch_digest import EVERYTHING, digest
 from utils.data.labels import scan_samples
 from utils.data.loader import LoaderError, TrainLoader
 from utils.data.shapes import ShapesConfig, draw_dataset
 from utils.data.shared_slots import SharedSlots
 from utils.data.sources import list_images, load_dataset
+from utils.files.project import PROJECT
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ print(*worker_ids(), flush=True)
 def start_parent(dataset_yaml, script):
     return subprocess.Popen(
         [sys.executable, "-c", script, str(dataset_yaml)],
-        cwd=ROOT,
+        cwd=PROJECT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from utils.environments import prepare_all
+from utils.files.project import PROJECT
 from utils.installation import SetupError, check_import
 
 # Plays python, pip and the Python inside the new environment, which is a copy of itself.
@@ -233,8 +234,7 @@ def test_changed_lock_leaves_the_cached_environment_to_other_checkouts(checkout,
 
 
 def test_command_ends_with_one_message_and_exit_code_2():
-    root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "utils.environments", "jax"]
-    result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert result.stderr == "error: unknown backend 'jax'; known are torch, oneflow\n"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments import ROOT
 from tests.kubernetes_objects import disagreements, documents, kubernetes_types
+from utils.files.project import PROJECT
 
-SCRIPT = ROOT / "docs" / "examples" / "train.sbatch"
+SCRIPT = PROJECT / "docs" / "examples" / "train.sbatch"
 
 
 def test_shellcheck_finds_nothing_in_the_slurm_script():

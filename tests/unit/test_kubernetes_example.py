@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.environments import ROOT
 from tests.kubernetes_objects import documents
 from utils.config import parse_train_flags
+from utils.files.project import PROJECT
 
 
 def container():
@@ -15,7 +15,7 @@ def container():
 def test_train_py_accepts_the_flags_of_the_job():
     config = parse_train_flags(container()["args"])
     assert (config.resume, config.weights) == ("auto", "")
-    assert (ROOT / config.cfg).is_file()
+    assert (PROJECT / config.cfg).is_file()
 
 
 def test_the_pods_of_the_job_find_one_another_and_their_storage():

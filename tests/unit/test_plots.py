@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from utils.errors import UserError
+from utils.files.project import PROJECT
 from utils.metrics import DetectionEvaluator, EvaluationResult, GroundTruth
 from utils.nms import Detections
 from utils.plots import (
@@ -160,6 +161,7 @@ from utils.metrics import DetectionEvaluator
 utils.plots.plot_precision_recall(DetectionEvaluator([]).result(), {str(tmp_path / "pr.png")!r})
 assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

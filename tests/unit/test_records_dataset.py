@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.environments import ROOT
 from tests.unit.batch_digest import EVERYTHING, digest
 from tests.unit.record_files import index_entry, records_of, write_image_file
 from utils.coco_json import image_ids
@@ -31,6 +30,7 @@ from utils.data.records.packing import pack_samples
 from utils.data.records.reading import forget_open_files
 from utils.data.records.unpacking import unpack_images
 from utils.data.sources import load_dataset
+from utils.files.project import PROJECT
 
 NAMES = ("cell", "platelet")
 SUFFIXES = ("jpg", "png", "jpeg", "webp", "bmp", "tif")
@@ -359,7 +359,7 @@ def test_two_contents_of_one_name_are_not_unpacked(tmp_path, second):
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "utils.data.records", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
 
 
 def test_the_commands_pack_verify_list_and_unpack(dataset, tmp_path):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments import ROOT
 from utils.config import parse_train_flags
+from utils.files.project import PROJECT
 
-SCRIPT = ROOT / "docs" / "examples" / "train.sbatch"
+SCRIPT = PROJECT / "docs" / "examples" / "train.sbatch"
 SECONDS = 30
 # Stand in for Slurm's programs and Python: two tasks at once; what is asked of Slurm is written.
 PROGRAMS = {
@@ -146,4 +146,4 @@ def test_train_py_accepts_the_flags_of_the_script(cluster):
     words = arguments_of(cluster, 0)
     config = parse_train_flags(words[words.index("train.py") + 1 :])
     assert (config.resume, config.weights) == ("auto", "")
-    assert (ROOT / config.cfg).is_file()
+    assert (PROJECT / config.cfg).is_file()

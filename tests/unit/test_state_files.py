@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.unit.test_checkpoint import HEADER
-from utils.atomic import remove_unfinished
 from utils.checkpoint import Checkpoint, load_checkpoint
 from utils.errors import UserError
+from utils.files.atomic import remove_unfinished
 from utils.state_files import StateFiles
 
 

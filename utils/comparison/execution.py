@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from utils.atomic import atomic_text_file
 from utils.comparison.measured import (
     ArrivingRows,
     Document,
@@ -23,8 +22,9 @@ from utils.comparison.measured import (
 from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import run_process
 from utils.comparison.settings import External, Settings
-from utils.environments import ROOT
-from utils.yaml_file import find_yaml
+from utils.files.atomic import atomic_text_file
+from utils.files.project import PROJECT
+from utils.files.yaml import find_yaml
 
 RUNS = "runs"
 
@@ -92,7 +92,7 @@ def _run_external(settings: Settings, turn: Turn, run_folder: Path) -> Document:
 def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]:
     """train.py as a user would start it."""
     cell = turn.cell
-    python, script = from_here(settings.pythons[cell.side]), from_here(str(ROOT / "train.py"))
+    python, script = from_here(settings.pythons[cell.side]), from_here(str(PROJECT / "train.py"))
     command = [python, script, "--backend", cell.side]
     command += ["--data", settings.data, "--cfg", settings.cfg, "--weights", settings.weights]
     if settings.hyp:
@@ -155,8 +155,12 @@ def input_digests(settings: Settings) -> dict[str, str]:
 def code_digest() -> str:
     """Changes with any source file that training runs: a resumed comparison must not mix two."""
     digest = hashlib.sha1(usedforsecurity=False)
-    folders = [ROOT / name for name in ("backend", "models", "utils")]
-    paths = [ROOT / "train.py", ROOT / "val.py", *(p for f in folders for p in f.rglob("*.py"))]
+    folders = [PROJECT / name for name in ("backend", "models", "utils")]
+    paths = [
+        PROJECT / "train.py",
+        PROJECT / "val.py",
+        *(p for f in folders for p in f.rglob("*.py")),
+    ]
     for path in sorted(paths):
         if "comparison" not in path.parts:
             digest.update(path.read_bytes())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from utils.atomic import atomic_text_file
 from utils.comparison.measured import Document
 from utils.comparison.report_html import html_page
 from utils.comparison.report_markdown import markdown
+from utils.files.atomic import atomic_text_file
 
 
 def write_reports(document: Document, folder: Path) -> None:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from backend.select import FRAMEWORKS
-from utils.atomic import atomic_text_file
 from utils.command import new_parser
 from utils.comparison.plan import ABLATION, PLAIN, VARIANTS, known_variant
-from utils.environments import ROOT
 from utils.errors import UserError
+from utils.files.atomic import atomic_text_file
+from utils.files.project import PROJECT
 from utils.installation import python_of
 from utils.launch import wanted_processes
 
@@ -209,7 +209,7 @@ def find_pythons(backends: Sequence[str], given: Sequence[str]) -> dict[str, str
         raise UserError(f"--python {name}=...: {name} is not among --backends")
     found = {}
     for backend in backends:
-        path = Path(named.get(backend) or python_of(ROOT / ".venv" / backend))
+        path = Path(named.get(backend) or python_of(PROJECT / ".venv" / backend))
         if not path.is_file():
             raise UserError(
                 f"no Python for {backend} at {path}: make setup BACKEND={backend}, name one by "

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.data.image_files import DatasetError, has_images, no_images_text
-from utils.yaml_file import read_yaml
+from utils.files.yaml import read_yaml
 
 SPLITS = ("train", "val", "test")
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from utils.data.dataset_yaml import DatasetSpec, read_dataset_yaml
 from utils.data.image_files import DatasetError, list_images
 from utils.data.shapes import draw_dataset
+from utils.files.project import PROJECT
 
 __all__ = ["DatasetError", "DatasetSpec", "list_images", "load_dataset"]
 
 BUILT_IN = "shapes"
-YAML_FOLDER = Path(__file__).resolve().parents[2] / "data"
+YAML_FOLDER = PROJECT / "data"
 
 
 def load_dataset(

@@ -9,8 +9,7 @@ from typing import Any
 import yaml
 
 from utils.errors import UserError
-
-PROJECT = Path(__file__).resolve().parents[1]
+from utils.files.project import PROJECT
 
 
 def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:

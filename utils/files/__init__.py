@@ -1,0 +1,1 @@
+"""Files read strictly and written whole, and where the project lies."""
