@@ -13,7 +13,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from utils.command import EXIT_INTERRUPTED, EXIT_USER_ERROR, run_command
+from utils.cli.command import EXIT_INTERRUPTED, EXIT_USER_ERROR, run_command
 from utils.comparison.document import build_document, cells_of, unequal_work
 from utils.comparison.execution import carry_out, load_record
 from utils.comparison.machine import describe_machine

@@ -22,8 +22,8 @@ from backend.processes import processes
 from models.train_state import TrainState, build_state
 from utils import watchdog
 from utils.checkpoint import load_weights
-from utils.command import run_command
-from utils.config import (
+from utils.cli.command import run_command
+from utils.cli.config import (
     Hyperparameters,
     TrainConfig,
     as_document,

@@ -20,9 +20,9 @@ from backend.contract import Tensor
 from utils import watchdog
 from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
 from utils.checkpoint import Checkpoint, load_weights, model_document
+from utils.cli.command import run_command
+from utils.cli.config import ValConfig, parse_val_flags
 from utils.coco_json import CocoResults
-from utils.command import run_command
-from utils.config import ValConfig, parse_val_flags
 from utils.cores import core_share
 from utils.data.coco_annotations import read_coco_annotations
 from utils.data.labels import Sample

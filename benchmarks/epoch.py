@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
-from utils.command import run_command
+from utils.cli.command import run_command
 from utils.data.sources import list_images, load_dataset
 from utils.errors import UserError
 

@@ -23,8 +23,8 @@ import numpy as np
 
 from benchmarks.paste_and_warp import plain_item
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
-from utils.command import run_command
-from utils.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.command import run_command
+from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.batch import Batch, fill_images
 from utils.data.batches import TrainBatches
 from utils.data.image_cache import create_cache

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from benchmarks.side_by_side import Timing, bare_parser, host, write_json
-from utils.command import run_command
+from utils.cli.command import run_command
 from utils.metrics import DetectionEvaluator, GroundTruth
 from utils.nms import Detections
 

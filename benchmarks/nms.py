@@ -17,7 +17,7 @@ from backend import ops
 from backend.checks import as_float32
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.boxes import pairwise_iou
-from utils.command import run_command
+from utils.cli.command import run_command
 from utils.nms import non_max_suppression
 
 IOU_THRESHOLD = 0.6

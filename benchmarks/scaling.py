@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks import scaling_tables as tables
 from benchmarks.scaling_model import Network
-from utils.command import new_parser, run_command
+from utils.cli.command import new_parser, run_command
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
 

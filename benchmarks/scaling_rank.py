@@ -26,7 +26,7 @@ from backend import autograd, device, dist, nn, ops
 from backend.checks import CPU
 from backend.processes import processes
 from utils import watchdog
-from utils.command import run_command
+from utils.cli.command import run_command
 from utils.files.atomic import atomic_text_file
 from utils.host_memory import keep_freed_memory
 from utils.images import images_to_tensor

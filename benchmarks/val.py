@@ -19,7 +19,7 @@ from backend import autograd, nn, ops
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from utils.boxes import letterbox_to_image
 from utils.checkpoint import load_weights
-from utils.command import run_command
+from utils.cli.command import run_command
 from utils.data.labels import Sample
 from utils.data.loader import ValLoader
 from utils.data.sources import load_dataset

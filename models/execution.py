@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from backend import amp, autograd, ops, use
 from backend.checks import CPU
 from backend.contract import Tensor
-from utils.config import TrainConfig
+from utils.cli.config import TrainConfig
 from utils.errors import UserError
 from utils.images import choose_layout
 

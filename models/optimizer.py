@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backend import nn, optim
 from backend.contract import Optim, Optimizer, Tensor
-from utils.config import Hyperparameters, TrainConfig
+from utils.cli.config import Hyperparameters, TrainConfig
 from utils.errors import UserError
 
 if TYPE_CHECKING:

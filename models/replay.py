@@ -21,7 +21,7 @@ from models.execution import Execution
 from models.graph import IMAGE
 from models.heads.anchor.loss import LossTerms
 from utils.checkpoint import Checkpoint
-from utils.config import TrainConfig, as_document, read_hyperparameters
+from utils.cli.config import TrainConfig, as_document, read_hyperparameters
 from utils.data.batch import Batch
 from utils.data.loader import TrainLoader
 from utils.errors import UserError

@@ -21,7 +21,7 @@ from backend.processes import processes
 from models.detector import Detector
 from models.graph import parse_model
 from utils.checkpoint import Arrays, Checkpoint, Header
-from utils.config import as_document, run_settings
+from utils.cli.config import as_document, run_settings
 from utils.errors import UserError
 from utils.evaluation_progress import read_progress
 

@@ -12,7 +12,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
 from utils.checkpoint import Checkpoint, model_document
-from utils.config import TrainConfig
+from utils.cli.config import TrainConfig
 from utils.errors import UserError
 from utils.weights.transfer import match_classes, transfer_arrays
 

@@ -23,7 +23,7 @@ import yaml
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from utils.command import new_parser, run_command
+from utils.cli.command import new_parser, run_command
 from utils.errors import UserError
 from utils.files.json import fits
 from utils.weights.model_document import complete_document

@@ -16,7 +16,7 @@ import numpy as np
 import backend
 from backend.processes import processes
 from utils import watchdog
-from utils.config import RunConfig
+from utils.cli.config import RunConfig
 from utils.data.share import WHOLE, AllGather, Share, gather_alone
 from utils.errors import UserError
 from utils.process_family import ending_after_sigterm

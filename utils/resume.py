@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from backend.processes import processes
 from utils.checkpoint import Checkpoint, Header, load_checkpoint
-from utils.config import (
+from utils.cli.config import (
     AUTO,
     NEWEST,
     PROCESS_SETTINGS,

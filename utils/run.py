@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.processes import processes
-from utils.config import Hyperparameters, TrainConfig
+from utils.cli.config import Hyperparameters, TrainConfig
 from utils.ranks import Ranks
 from utils.report import Results, create_run_folder
 from utils.resume import ResumePoint, begin_in

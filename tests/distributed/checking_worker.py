@@ -15,7 +15,7 @@ from backend.processes import processes
 from tests.conformance.checks_dist import network  # noqa: F401  registers its checks
 from tests.conformance.judging import CHECKS, Backend
 from utils import watchdog
-from utils.command import run_command
+from utils.cli.command import run_command
 
 TIMEOUT_S = 240.0
 

@@ -22,8 +22,8 @@ from typing import Any
 import train
 from backend.processes import processes
 from utils import watchdog
-from utils.command import run_command
-from utils.config import read_train_flags
+from utils.cli.command import run_command
+from utils.cli.config import read_train_flags
 from utils.errors import UserError
 from utils.suspend import FILE_VARIABLE
 

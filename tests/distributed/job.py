@@ -16,8 +16,8 @@ from typing import Any
 from backend import ops
 from backend.processes import processes
 from utils import watchdog
-from utils.command import run_command
-from utils.config import parse_train_flags
+from utils.cli.command import run_command
+from utils.cli.config import parse_train_flags
 from utils.errors import UserError
 from utils.launch import launch
 from utils.ranks import joined

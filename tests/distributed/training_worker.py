@@ -21,8 +21,8 @@ from models.graph import read_model_yaml
 from models.train_state import TrainState
 from tests.small import write_small_dataset, write_small_model
 from utils import watchdog
-from utils.command import run_command
-from utils.config import parse_train_flags, read_hyperparameters
+from utils.cli.command import run_command
+from utils.cli.config import parse_train_flags, read_hyperparameters
 from utils.data.batch import Batch, Targets
 from utils.data.labels import Sample
 from utils.data.loader import TrainLoader, ValLoader

@@ -16,7 +16,7 @@ import numpy as np
 import val
 from backend.processes import processes
 from tests.unit.batch_digest import EVERYTHING
-from utils.command import run_command
+from utils.cli.command import run_command
 from utils.data.loader import TrainLoader
 from utils.data.share import Share
 

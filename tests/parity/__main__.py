@@ -19,8 +19,8 @@ from tests.parity.both import compare_sides, run_sides
 from tests.parity.settings import Settings
 from tests.parity.table import formatted
 from tests.shared_files import shared_folder
-from utils.command import EXIT_USER_ERROR, new_parser
-from utils.config import require_from
+from utils.cli.command import EXIT_USER_ERROR, new_parser
+from utils.cli.config import require_from
 from utils.data.shapes import ShapesConfig, draw_dataset
 from utils.errors import UserError
 

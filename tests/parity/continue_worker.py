@@ -20,7 +20,7 @@ from models.graph import read_model_yaml
 from tests.parity.side import slowed
 from train import TrainState, build_state, train_step
 from utils.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
-from utils.config import (
+from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     OPTIMIZERS,
     parse_train_flags,

@@ -24,7 +24,7 @@ from tests.parity import stored
 from tests.parity.rows import DTYPES
 from tests.parity.settings import Settings
 from train import TrainState, build_state, train_step
-from utils.config import (
+from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     OPTIMIZERS,
     Hyperparameters,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from utils.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loader import Targets
 from utils.report import StageTimer
 

@@ -6,7 +6,7 @@ import pytest
 from tests.environments import BACKENDS, python_of, run_python
 from tests.small import write_small_dataset, write_small_model
 from utils.checkpoint import load_checkpoint
-from utils.config import OPTIMIZERS
+from utils.cli.config import OPTIMIZERS
 
 STEPS = 2
 # Of the largest value of an array, after one step in float64 from equal states. BatchNorm's

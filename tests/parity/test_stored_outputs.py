@@ -19,7 +19,7 @@ from models.heads.anchor.loss import DetectionLoss, LossGains
 from models.optimizer import parameter_groups
 from tests.shared_files import shared_path
 from train import GRADIENT_NORM_LIMIT
-from utils.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loader import Targets
 from utils.report import StageTimer
 

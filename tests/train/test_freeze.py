@@ -12,7 +12,7 @@ from models.graph import read_model_yaml
 from models.optimizer import parameter_groups
 from tests.small import write_small_dataset, write_small_model
 from train import build_state, train_step
-from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 from utils.data.augment import AugmentConfig
 from utils.data.loader import TrainLoader
 from utils.data.sources import load_dataset

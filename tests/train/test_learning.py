@@ -14,7 +14,7 @@ from models.heads.anchor.padded import PaddedLoss
 from tests.small import write_small_dataset, write_small_model
 from train import Run, build_state, keep_weights, train_step
 from utils.checkpoint import load_checkpoint
-from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 from utils.data.augment import AugmentConfig
 from utils.data.loader import TrainLoader
 from utils.data.sources import load_dataset

@@ -10,7 +10,7 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_dataset, write_small_model
 from train import build_state, train_step
-from utils.config import (
+from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     parse_train_flags,
     read_hyperparameters,

@@ -14,7 +14,7 @@ import train
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from utils.checkpoint import load_checkpoint
-from utils.command import run_command
+from utils.cli.command import run_command
 
 EPOCHS = 12  # enough for three signals to arrive in between
 

@@ -9,7 +9,7 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_model
 from train import Run, build_state, write_work
-from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 
 CACHED = {"training": "part", "validation": "all"}
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.small import write_small_dataset, write_small_model
-from utils.config import parse_train_flags
+from utils.cli.config import parse_train_flags
 from utils.data import doctor
 from utils.data.doctor import LoaderSpeed, choices, verdict
 from utils.errors import UserError

@@ -13,7 +13,7 @@ import pytest
 import backend
 from backend.own_device import own_device
 from utils import launch
-from utils.config import parse_train_flags
+from utils.cli.config import parse_train_flags
 from utils.errors import UserError
 from utils.ranks import joined
 from utils.suspend import FILE_VARIABLE
@@ -189,7 +189,7 @@ import sys, time
 from pathlib import Path
 Path(sys.argv[1]).touch()
 time.sleep(1)
-from utils.command import run_command
+from utils.cli.command import run_command
 run_command(lambda: time.sleep(60), several=True)
 """
 COMMAND = """

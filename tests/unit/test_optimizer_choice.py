@@ -7,7 +7,7 @@ import pytest
 
 from backend import autograd, optim
 from models.optimizer import build_optimizer
-from utils.config import (
+from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     OPTIMIZERS,
     parse_train_flags,

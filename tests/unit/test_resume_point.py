@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.test_checkpoint import HEADER
 from utils.checkpoint import Checkpoint, save_checkpoint
-from utils.config import (
+from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     TrainConfig,
     as_document,

@@ -13,7 +13,7 @@ from models.graph import read_model_yaml
 from models.run_state import differences, restore_gradients, set_gradients
 from models.train_state import build_state
 from tests.small import write_tiny_model
-from utils.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from utils.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.schedule import Schedule
 
 EPOCHS, BATCHES = 30, 19

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from utils import suspend
-from utils.command import run_command
+from utils.cli.command import run_command
 from utils.suspend import FILE_VARIABLE, StopRequests, Suspended, listening
 
 

@@ -13,7 +13,7 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_model
 from utils.boxes import letterbox_to_image, xyxy_to_cxcywh
-from utils.config import parse_val_flags
+from utils.cli.config import parse_val_flags
 from utils.data.labels import Sample
 from utils.data.letterbox import fit_letterbox, letterbox
 from utils.data.loader import ValLoader

@@ -11,7 +11,7 @@ from models.blocks import SPP, SPPF, Conv, Focus
 from models.start import build_model
 from tests.shared_files import shared_path
 from utils.checkpoint import load_weights
-from utils.config import parse_train_flags
+from utils.cli.config import parse_train_flags
 from utils.errors import UserError
 from utils.weights.transfer import match_classes, remap_rows, transfer_arrays
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from utils.command import run_command
-from utils.config import TrainConfig, parse_train_flags, read_hyperparameters
+from utils.cli.command import run_command
+from utils.cli.config import TrainConfig, parse_train_flags, read_hyperparameters
 from utils.data.labels import Sample
 from utils.data.loader import Batch, TrainLoader
 from utils.errors import UserError

@@ -6,7 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from utils.command import new_parser, run_command
+from utils.cli.command import new_parser, run_command
 from utils.data.dataset_yaml import SPLITS
 from utils.data.errors import DatasetError
 from utils.data.image_files import list_images

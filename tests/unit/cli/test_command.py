@@ -2,7 +2,7 @@
 
 import pytest
 
-from utils.command import run_command
+from utils.cli.command import run_command
 from utils.data.loader import LoaderError
 from utils.errors import UserError
 from utils.exit_status import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USER_ERROR

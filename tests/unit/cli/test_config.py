@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from utils.config import (
+from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     Hyperparameters,
     parse_train_flags,

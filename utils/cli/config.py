@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from utils.command import add_common_flags, new_parser
+from utils.cli.command import add_common_flags, new_parser
 from utils.data.augment import AugmentConfig
 from utils.data.image_cache import CACHE_KINDS
 from utils.errors import UserError

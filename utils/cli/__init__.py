@@ -1,0 +1,1 @@
+"""Command lines: what they share, and the settings that they give."""
