@@ -1,6 +1,6 @@
 """Train a detector: flags -> dataset, model, optimizer -> epochs -> weights, results.csv, plots.
 
-An image becomes a loss in `train_step`: a `Batch` of `utils/data/loader.py` goes through
+An image becomes a loss in `train_step`: a `Batch` of `utils/data/loading/loader.py` goes through
 `models/detector.py` and `models/heads/anchor/loss.py`; the optimizer step and the average follow.
 """
 
@@ -31,9 +31,9 @@ from utils.cli.config import (
     read_train_flags,
     run_settings,
 )
-from utils.data.labels import Sample
-from utils.data.loader import Batch, TrainLoader, ValLoader
-from utils.data.sources import load_dataset
+from utils.data.loading.loader import Batch, TrainLoader, ValLoader
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.labels import Sample
 from utils.evaluation_progress import NOTHING_DONE, EvaluationSuspended
 from utils.host_memory import keep_freed_memory
 from utils.images import images_to_tensor

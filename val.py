@@ -24,12 +24,12 @@ from utils.cli.command import run_command
 from utils.cli.config import ValConfig, parse_val_flags
 from utils.coco_json import CocoResults
 from utils.cores import core_share
-from utils.data.coco_annotations import read_coco_annotations
-from utils.data.labels import Sample
-from utils.data.loader import Batch, Targets, ValLoader
-from utils.data.scan_shares import scan_shared
+from utils.data.loading.loader import Batch, Targets, ValLoader
 from utils.data.share import WHOLE, AllGather, Share, gather_alone
-from utils.data.sources import DatasetSpec, list_images, load_dataset
+from utils.data.sources.coco_annotations import read_coco_annotations
+from utils.data.sources.dataset import DatasetSpec, list_images, load_dataset
+from utils.data.sources.labels import Sample
+from utils.data.sources.scan_shares import scan_shared
 from utils.errors import UserError
 from utils.evaluation_progress import (
     NOTHING_DONE,

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from utils.data.augment import (
+from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
+from utils.data.augment.mosaic import NUM_TILES
+from utils.data.augment.sample import (
     Augmentation,
     AugmentConfig,
     change_hsv,
@@ -20,12 +22,10 @@ from utils.data.augment import (
     flip_left_right,
     flip_up_down,
 )
-from utils.data.geometry import Warp, warp_boxes, worth_keeping
-from utils.data.images import LabelledImage, letterbox_labelled, read_image
-from utils.data.labels import Sample
-from utils.data.letterbox import FILL, fit_letterbox, resize
-from utils.data.mosaic import NUM_TILES
+from utils.data.image.letterbox import FILL, fit_letterbox, resize
+from utils.data.image.reading import LabelledImage, letterbox_labelled, read_image
 from utils.data.randomness import sample_generator
+from utils.data.sources.labels import Sample
 
 
 def plain_item(

@@ -23,7 +23,7 @@ from backend.checks import CPU
 from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
 from utils.cli.command import run_command
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
-from utils.data.loader import Batch, Targets
+from utils.data.loading.loader import Batch, Targets
 from utils.host_memory import keep_freed_memory
 from utils.images import gains_from_channels_last
 from utils.report import STAGES, StageTimer

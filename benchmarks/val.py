@@ -20,9 +20,9 @@ from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_t
 from utils.boxes import letterbox_to_image
 from utils.checkpoint import load_weights
 from utils.cli.command import run_command
-from utils.data.labels import Sample
-from utils.data.loader import ValLoader
-from utils.data.sources import load_dataset
+from utils.data.loading.loader import ValLoader
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.labels import Sample
 from utils.images import images_to_tensor
 from utils.metrics import DetectionEvaluator, EvaluationResult
 from utils.nms import non_max_suppression

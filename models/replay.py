@@ -22,8 +22,8 @@ from models.graph import IMAGE
 from models.heads.anchor.loss import LossTerms
 from utils.checkpoint import Checkpoint
 from utils.cli.config import TrainConfig, as_document, read_hyperparameters
-from utils.data.batch import Batch
-from utils.data.loader import TrainLoader
+from utils.data.loading.batch import Batch
+from utils.data.loading.loader import TrainLoader
 from utils.errors import UserError
 from utils.images import images_to_tensor
 from utils.loss_scale import LossScale

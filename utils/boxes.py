@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from utils.data.letterbox import Letterbox
+    from utils.data.image.letterbox import Letterbox
 
 
 def cxcywh_to_xyxy(boxes_cxcywh: np.ndarray) -> np.ndarray:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from utils.data.batch import Targets
-    from utils.data.labels import Sample
+    from utils.data.loading.batch import Targets
+    from utils.data.sources.labels import Sample
 
 # Seven colours told apart under the common kinds of colour blindness: Okabe and Ito 2008.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")

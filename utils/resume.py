@@ -25,7 +25,7 @@ from utils.cli.config import (
     as_document,
     read_hyperparameters,
 )
-from utils.data.labels import Sample
+from utils.data.sources.labels import Sample
 from utils.errors import UserError
 from utils.files.atomic import remove_unfinished
 from utils.files.json import fits

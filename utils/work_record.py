@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from utils.data.batch import Batch
+from utils.data.loading.batch import Batch
 from utils.files.atomic import atomic_text_file
 
 SCHEMA = 1

@@ -16,7 +16,7 @@ from tests.distributed.val_worker import digest_training
 from tests.small import write_small_dataset, write_small_model
 from utils.checkpoint import Checkpoint, Header, save_checkpoint
 from utils.data.share import WHOLE, gather_alone
-from utils.data.sources import load_dataset
+from utils.data.sources.dataset import load_dataset
 
 
 @pytest.fixture(scope="module")

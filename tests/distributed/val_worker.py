@@ -15,9 +15,9 @@ import numpy as np
 
 import val
 from backend.processes import processes
-from tests.unit.batch_digest import EVERYTHING
+from tests.unit.data.batch_digest import EVERYTHING
 from utils.cli.command import run_command
-from utils.data.loader import TrainLoader
+from utils.data.loading.loader import TrainLoader
 from utils.data.share import Share
 
 

@@ -21,7 +21,7 @@ from tests.parity.table import formatted
 from tests.shared_files import shared_folder
 from utils.cli.command import EXIT_USER_ERROR, new_parser
 from utils.cli.config import require_from
-from utils.data.shapes import ShapesConfig, draw_dataset
+from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
 
 

@@ -31,8 +31,8 @@ from utils.cli.config import (
     parse_train_flags,
     read_hyperparameters,
 )
-from utils.data.loader import Batch, TrainLoader
-from utils.data.sources import load_dataset
+from utils.data.loading.loader import Batch, TrainLoader
+from utils.data.sources.dataset import load_dataset
 from utils.images import images_to_tensor
 from utils.nms import non_max_suppression
 from utils.report import StageTimer

@@ -16,8 +16,8 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from train import build_state, train_step
 from utils.cli.config import parse_train_flags, read_hyperparameters
-from utils.data.loader import TrainLoader
-from utils.data.sources import load_dataset
+from utils.data.loading.loader import TrainLoader
+from utils.data.sources.dataset import load_dataset
 from utils.report import StageTimer
 from val import load_split
 

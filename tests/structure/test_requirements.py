@@ -7,6 +7,7 @@ import importlib.metadata
 import re
 import sys
 import sysconfig
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from utils.files.project import PROJECT
 from utils.installation import read_lock
 
 # Run on the user's own Python before anything is installed.
-SETUP_FILES = ["environments", "errors", "installation", "interpreters", "suites"]
+SETUP_FILES = ["environments", "errors", "files.project", "installation", "interpreters", "suites"]
 # pip comes with Python; the CUDA build of torch adds the rest, pinned by its own metadata.
 UNPINNED = re.compile(r"pip|nvidia-.*|cuda-.*")
 
@@ -83,15 +84,21 @@ def test_this_environment_holds_what_the_lock_says():
 
 @pytest.mark.parametrize("name", SETUP_FILES)
 def test_setup_files_import_the_standard_library_and_each_other_only(name):
-    tree = ast.parse((PROJECT / "utils" / f"{name}.py").read_text())
+    tree = ast.parse(module_file(name).read_text())
     allowed = sys.stdlib_module_names | {f"utils.{other}" for other in SETUP_FILES}
     assert imported_modules(tree) - allowed == set()
 
 
-@pytest.mark.parametrize("name", ["__init__", *SETUP_FILES])
+@pytest.mark.parametrize("name", ["__init__", "files.__init__", *SETUP_FILES])
 def test_setup_files_parse_on_python_3_8(name):
-    ast.parse((PROJECT / "utils" / f"{name}.py").read_text(), feature_version=(3, 8))
+    ast.parse(module_file(name).read_text(), feature_version=(3, 8))
 
 
-def test_utils_package_imports_nothing():
-    assert imported_modules(ast.parse((PROJECT / "utils" / "__init__.py").read_text())) == set()
+@pytest.mark.parametrize("name", ["__init__", "files.__init__"])
+def test_packages_of_setup_files_import_nothing(name):
+    assert imported_modules(ast.parse(module_file(name).read_text())) == set()
+
+
+def module_file(name: str) -> Path:
+    """The file of a module of utils."""
+    return PROJECT / "utils" / f"{name.replace('.', '/')}.py"

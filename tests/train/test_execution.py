@@ -13,9 +13,9 @@ from models.replay import layer_outputs
 from tests.small import write_small_dataset, write_small_model
 from train import build_state, train_step
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
-from utils.data.augment import AugmentConfig
-from utils.data.loader import TrainLoader
-from utils.data.sources import load_dataset
+from utils.data.augment.sample import AugmentConfig
+from utils.data.loading.loader import TrainLoader
+from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
 from utils.images import images_to_tensor
 from utils.report import StageTimer

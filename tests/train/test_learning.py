@@ -15,9 +15,9 @@ from tests.small import write_small_dataset, write_small_model
 from train import Run, build_state, keep_weights, train_step
 from utils.checkpoint import load_checkpoint
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
-from utils.data.augment import AugmentConfig
-from utils.data.loader import TrainLoader
-from utils.data.sources import load_dataset
+from utils.data.augment.sample import AugmentConfig
+from utils.data.loading.loader import TrainLoader
+from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
 from utils.report import StageTimer
 from val import load_split

@@ -15,9 +15,9 @@ from utils.cli.config import (
     parse_train_flags,
     read_hyperparameters,
 )
-from utils.data.augment import AugmentConfig
-from utils.data.loader import TrainLoader
-from utils.data.sources import load_dataset
+from utils.data.augment.sample import AugmentConfig
+from utils.data.loading.loader import TrainLoader
+from utils.data.sources.dataset import load_dataset
 from utils.report import StageTimer
 from val import load_split
 

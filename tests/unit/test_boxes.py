@@ -11,7 +11,7 @@ from utils.boxes import (
     pairwise_iou,
     xyxy_to_cxcywh,
 )
-from utils.data.letterbox import fit_letterbox
+from utils.data.image.letterbox import fit_letterbox
 
 # float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.
 PIXELS = {"rtol": 1e-6, "atol": 1e-4}

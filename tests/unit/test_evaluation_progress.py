@@ -6,8 +6,8 @@ import pytest
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_dataset, write_tiny_model
-from utils.data.loader import ValLoader
-from utils.data.sources import load_dataset
+from utils.data.loading.loader import ValLoader
+from utils.data.sources.dataset import load_dataset
 from utils.evaluation_progress import (
     NOTHING_DONE,
     EvaluationProgress,

@@ -12,9 +12,9 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_model
-from utils.data.labels import Sample
-from utils.data.loader import ValLoader
+from utils.data.loading.loader import ValLoader
 from utils.data.share import WHOLE, gather_alone
+from utils.data.sources.labels import Sample
 from utils.evaluation_progress import NOTHING_DONE, EvaluationProgress, EvaluationSuspended
 
 CLASS_NAMES = ("a", "b")

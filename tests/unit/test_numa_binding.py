@@ -253,10 +253,10 @@ def test_torchrun_binds_nothing_on_one_node(tmp_path, machine, monkeypatch):
 BIND_AND_LOAD = """
 import multiprocessing, os, sys, threading
 from pathlib import Path
-from utils.data.augment import AugmentConfig
-from utils.data.labels import scan_samples
-from utils.data.loader import TrainLoader
-from utils.data.sources import list_images, load_dataset
+from utils.data.augment.sample import AugmentConfig
+from utils.data.sources.labels import scan_samples
+from utils.data.loading.loader import TrainLoader
+from utils.data.sources.dataset import list_images, load_dataset
 from utils.numa.binding import bind_numa
 
 system, data, core = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])

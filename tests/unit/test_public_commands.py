@@ -10,7 +10,7 @@ import pytest
 from models.graph import read_model_yaml
 from models.start import build_model
 from utils.cli.config import parse_train_flags
-from utils.data.sources import load_dataset
+from utils.data.sources.dataset import load_dataset
 from utils.launch import wanted_processes
 
 LINES = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import loader, nms, side_by_side
-from utils.data.batch import Batch, Targets
+from utils.data.loading.batch import Batch, Targets
 
 
 def test_candidates_take_turns_after_warming_up(monkeypatch):

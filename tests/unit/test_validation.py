@@ -14,9 +14,9 @@ from models.graph import read_model_yaml
 from tests.small import write_small_model
 from utils.boxes import letterbox_to_image, xyxy_to_cxcywh
 from utils.cli.config import parse_val_flags
-from utils.data.labels import Sample
-from utils.data.letterbox import fit_letterbox, letterbox
-from utils.data.loader import ValLoader
+from utils.data.image.letterbox import fit_letterbox, letterbox
+from utils.data.loading.loader import ValLoader
+from utils.data.sources.labels import Sample
 from utils.metrics import DetectionEvaluator
 from utils.nms import SuppressionSettings, non_max_suppression
 

@@ -12,7 +12,7 @@ from models.graph import read_model_yaml
 from tests.small import write_small_dataset, write_small_model
 from utils import watchdog
 from utils.checkpoint import Checkpoint, Header, save_checkpoint
-from utils.data.sources import load_dataset
+from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
 from val import load_split
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from utils.data.batch import Batch, Targets
+from utils.data.loading.batch import Batch, Targets
 from utils.work_record import WorkRecord
 
 

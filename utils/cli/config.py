@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from utils.cli.command import add_common_flags, new_parser
-from utils.data.augment import AugmentConfig
-from utils.data.image_cache import CACHE_KINDS
+from utils.data.augment.sample import AugmentConfig
+from utils.data.loading.image_cache import CACHE_KINDS
 from utils.errors import UserError
 from utils.files.project import PROJECT
 from utils.files.yaml import find_yaml, read_yaml

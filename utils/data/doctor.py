@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from utils.cli.command import run_command
 from utils.cli.config import TrainConfig, parse_train_flags, read_hyperparameters
-from utils.data.labels import Sample
-from utils.data.loader import Batch, TrainLoader
+from utils.data.loading.loader import Batch, TrainLoader
+from utils.data.sources.labels import Sample
 from utils.errors import UserError
 from utils.numa.binding import bind_numa
 
@@ -93,7 +93,7 @@ def measure_model(config: TrainConfig) -> tuple[float, list[Sample], bool]:
     import backend
     import train
     from models.start import build_model
-    from utils.data.sources import load_dataset
+    from utils.data.sources.dataset import load_dataset
     from utils.report import StageTimer
     from val import load_split
 

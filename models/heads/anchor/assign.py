@@ -1,6 +1,6 @@
 """Who matches whom: the targets of a batch -> for each level the cells that must predict them.
 
-Before: the `Targets` of a batch from `utils/data/loader.py`. After: `loss.py`.
+Before: the `Targets` of a batch from `utils/data/loading/loader.py`. After: `loss.py`.
 Assignment depends on targets and anchors alone, never on predictions. It is therefore computed
 in NumPy on the host, where the targets are, so both backends get the same one, and it needs
 nothing back from the device. Source: the public YOLOv5 recipe, by its stored results.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.loader import Targets
+from utils.data.loading.loader import Targets
 
 # In cells: the cell that holds the centre, then its neighbours to the left, above, to the right
 # and below. A neighbour is used when the centre lies in the half of its cell next to it.

@@ -3,7 +3,7 @@
 import pytest
 
 from utils.cli.command import run_command
-from utils.data.loader import LoaderError
+from utils.data.loading.loader import LoaderError
 from utils.errors import UserError
 from utils.exit_status import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 

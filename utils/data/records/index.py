@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from utils.data.image_header import MIN_SIDE
-from utils.data.label_file import label_path
+from utils.data.image.header import MIN_SIDE
+from utils.data.sources.label_file import label_path
 
 MAGIC = b"duet-img"
 VERSION = 1

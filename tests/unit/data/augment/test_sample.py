@@ -1,0 +1,241 @@
+"""Augmentation: the draws, and what each of them does to an image and its boxes."""
+
+import dataclasses
+
+import cv2
+import numpy as np
+import pytest
+
+from benchmarks.paste_and_warp import mosaic
+from tests.shared_files import shared_path
+from utils.data.augment import sample as augment_module
+from utils.data.augment.geometry import Warp
+from utils.data.augment.sample import (
+    Augmentation,
+    AugmentConfig,
+    change_hsv,
+    draw_augmentation,
+    flip_left_right,
+    flip_up_down,
+    multiply_channel,
+    multiply_hue,
+)
+from utils.data.image.reading import LabelledImage, Picture
+from utils.data.randomness import sample_generator
+from utils.errors import UserError
+
+GREY = 114
+STRONG = AugmentConfig(
+    hsv_h=0.1, hsv_s=0.7, hsv_v=0.4, degrees=30, translate=0.1, scale=0.5, shear=10,
+    perspective=0.001, flipud=0.5, fliplr=0.5, mosaic=0.5,
+)  # fmt: skip
+NOTHING = Augmentation((0,), (1.0, 1.0), Warp(), (1.0, 1.0, 1.0), False, False)
+
+
+def plain_image(value: int, size: tuple[int, int], boxes=((0, 0, 1, 1),)) -> LabelledImage:
+    """An image of one colour; boxes are fractions (left, top, right, bottom)."""
+    height, width = size
+    pixels = np.array(boxes, np.float64).reshape(-1, 4) * [width, height, width, height]
+    image = np.full((*size, 3), value, np.uint8)
+    return LabelledImage(image, np.full(len(pixels), value, np.int64), pixels)
+
+
+def augment(draw: Augmentation, items: list[LabelledImage], image_size: int) -> LabelledImage:
+    """Augment images that are in memory already."""
+    pictures = [
+        Picture(item.size, item.class_index, item.boxes_xyxy, 1, lambda rows, item=item: item.image)
+        for item in items
+    ]
+    return augment_module.augment(draw, pictures, image_size)
+
+
+def draws(config: AugmentConfig, number: int) -> list[Augmentation]:
+    return [
+        draw_augmentation(config, sample_generator(5, 2, index), index, 100)
+        for index in range(number)
+    ]
+
+
+def test_hsv_agrees_with_the_stored_pixels():
+    with np.load(shared_path("golden/images/augment.npz")) as stored:
+        # The gains behind them are not stored, only their limits: they were recovered as the
+        # draws of NumPy's generator from these two seeds, and then every pixel is equal.
+        for name, seed in (("hsv0", 60), ("hsv1", 61)):
+            draw = np.random.RandomState(seed).uniform(-1, 1, 3)
+            gains = tuple((1 + draw * stored[f"{name}_gains"]).tolist())
+            found = change_hsv(stored["rp_im"], gains)
+            np.testing.assert_array_equal(found, stored[f"{name}_im"])
+        assert stored["hsv2_gains"].tolist() == [0, 0, 0]
+        found = change_hsv(stored["rp_im"], (1.0, 1.0, 1.0))
+        np.testing.assert_array_equal(found, stored["hsv2_im"])
+
+
+def test_hue_wraps_and_saturation_and_value_stop_at_their_ends():
+    hsv = np.array([[[170, 200, 100], [10, 100, 200]]], np.uint8)
+    image = cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR)
+    found = cv2.cvtColor(change_hsv(image, (1.2, 2.0, 2.0)), cv2.COLOR_BGR2HSV)
+    # 170 * 1.2 = 204 = 24 of 180; the conversion to 8-bit BGR and back costs up to 2.
+    np.testing.assert_allclose(found[0], [[24, 255, 200], [12, 200, 255]], atol=2)
+
+
+def test_every_product_is_truncated_whatever_the_gain():
+    values = np.tile(np.arange(256, dtype=np.uint8), (5, 1))
+    # The first gains put products just below, on and just above whole numbers.
+    gains = [1.0, 0.5, 2.0, 0.1, 1.1 - 1e-9, 1.1 + 1e-9, 1 - 1e-7, 0.0, 1.999999]
+    gains += (sample_generator(0, 0, 0).random(300) * 2).tolist()
+    for gain in gains:
+        expected = (np.arange(256) * gain).clip(0, 255).astype(np.uint8)
+        np.testing.assert_array_equal(multiply_channel(values, gain)[3], expected)
+        expected = (np.arange(180) * gain % 180).astype(np.uint8)
+        np.testing.assert_array_equal(multiply_hue(values[:, :180], gain)[3], expected)
+
+
+def test_flips_move_pixels_and_boxes_alike():
+    item = plain_image(0, (4, 6), [(0, 0, 1 / 3, 1 / 2)])
+    item.image[:2, :2] = 255
+    mirrored = flip_left_right(item)
+    np.testing.assert_allclose(mirrored.boxes_xyxy, [[4, 0, 6, 2]])
+    assert (mirrored.image[:2, 4:] == 255).all()
+    assert mirrored.image.sum() == item.image.sum()
+    upturned = flip_up_down(item)
+    np.testing.assert_allclose(upturned.boxes_xyxy, [[0, 2, 2, 4]])
+    assert (upturned.image[2:, :2] == 255).all()
+
+
+def test_a_mosaic_puts_four_images_around_its_centre():
+    tiles = [plain_image(10, (50, 100)), plain_image(20, (200, 100)), plain_image(30, (100, 100)),
+             plain_image(40, (100, 50))]  # fmt: skip
+    canvas = mosaic(tiles, centre_xy=(70, 120), image_size=100)
+    expected = np.full((200, 200), GREY, np.uint8)
+    # Long sides become 100: 50 x 100, 100 x 50, 100 x 100, 100 x 50 pixels.
+    expected[70:120, 0:70] = 10  # 100 wide, cut by 30 on the left
+    expected[20:120, 70:120] = 20
+    expected[120:200, 0:70] = 30  # 100 x 100, cut on the left and below
+    expected[120:200, 70:120] = 40
+    for channel in range(3):
+        np.testing.assert_array_equal(canvas.image[..., channel], expected)
+    boxes = [[0, 70, 70, 120], [70, 20, 120, 120], [0, 120, 70, 200], [70, 120, 120, 200]]
+    np.testing.assert_allclose(canvas.boxes_xyxy, boxes)
+    assert canvas.class_index.tolist() == [10, 20, 30, 40]
+
+
+def test_without_mosaic_the_image_is_letterboxed():
+    found = augment(NOTHING, [plain_image(200, (50, 100))], 64)
+    assert found.image.shape == (64, 64, 3)
+    assert (found.image[16:48] == 200).all()
+    assert (found.image[:16] == GREY).all()
+    np.testing.assert_allclose(found.boxes_xyxy, [[0, 16, 64, 48]])
+
+
+def test_the_output_is_the_middle_of_the_mosaic():
+    tiles = [plain_image(value, (100, 100)) for value in (10, 20, 30, 40)]
+    draw = dataclasses.replace(NOTHING, tiles=(0, 1, 2, 3))
+    found = augment(draw, tiles, 64)
+    expected = np.repeat(np.repeat(np.array([[10, 20], [30, 40]], np.uint8), 32, 0), 32, 1)
+    np.testing.assert_array_equal(found.image[..., 0], expected)
+    np.testing.assert_allclose(
+        found.boxes_xyxy, [[0, 0, 32, 32], [32, 0, 64, 32], [0, 32, 32, 64], [32, 32, 64, 64]]
+    )
+
+
+def test_boxes_that_leave_the_image_are_dropped_and_others_clipped():
+    item = plain_image(7, (64, 64), [(0, 0, 0.25, 0.25), (0.5, 0.5, 1, 1)])
+    draw = dataclasses.replace(NOTHING, warp=Warp(centre_xy=(0.25, 0.25)))
+    found = augment(draw, [item], 64)
+    assert found.class_index.tolist() == [7]
+    np.testing.assert_allclose(found.boxes_xyxy, [[16, 16, 48, 48]])
+
+
+def test_flips_of_a_draw_are_applied():
+    item = plain_image(7, (64, 64), [(0, 0, 0.25, 0.5)])
+    draw = dataclasses.replace(NOTHING, flip_left_right=True, flip_up_down=True)
+    np.testing.assert_allclose(augment(draw, [item], 64).boxes_xyxy, [[48, 32, 64, 64]])
+
+
+def test_an_image_without_objects_stays_without():
+    item = plain_image(7, (64, 64), [])
+    found = augment(dataclasses.replace(NOTHING, tiles=(0, 1, 2, 3)), [item] * 4, 32)
+    assert found.boxes_xyxy.shape == (0, 4)
+    assert found.class_index.shape == (0,)
+
+
+def test_draws_depend_on_seed_epoch_and_index_alone():
+    def draw(seed, epoch, index):
+        return draw_augmentation(STRONG, sample_generator(seed, epoch, index), index, 1000)
+
+    assert draw(1, 2, 3) == draw(1, 2, 3)
+    others = [draw(1, 2, 3), draw(0, 2, 3), draw(1, 0, 3), draw(1, 2, 0), draw(1, 3, 2)]
+    assert len({other.mosaic_centre_xy for other in others}) == len(others)
+
+
+def test_the_strength_of_one_change_does_not_alter_the_draws_of_others():
+    without = dataclasses.replace(STRONG, hsv_h=0, degrees=0, mosaic=0)
+    for strong, weak in zip(draws(STRONG, 20), draws(without, 20), strict=True):
+        assert strong.mosaic_centre_xy == weak.mosaic_centre_xy
+        assert strong.warp.zoom == weak.warp.zoom
+        assert strong.hsv_gains[1:] == weak.hsv_gains[1:]
+        assert strong.flip_left_right == weak.flip_left_right
+
+
+def test_no_strength_means_no_change():
+    for draw in draws(AugmentConfig(), 5):
+        kept = dataclasses.replace(draw, tiles=(0,), mosaic_centre_xy=(1.0, 1.0))
+        assert kept == NOTHING
+        assert len(draw.tiles) == 1
+
+
+def test_draws_are_uniform_in_their_ranges():
+    number = 4000
+    drawn = draws(dataclasses.replace(STRONG, mosaic=0.3), number)
+    ranges = {
+        "centre_x": ([draw.mosaic_centre_xy[0] for draw in drawn], 0.5, 1.5),
+        "centre_y": ([draw.mosaic_centre_xy[1] for draw in drawn], 0.5, 1.5),
+        "angle": ([draw.warp.angle for draw in drawn], -30, 30),
+        "zoom": ([draw.warp.zoom for draw in drawn], 0.5, 1.5),
+        "shear": ([draw.warp.shear_xy[1] for draw in drawn], -10, 10),
+        "translation": ([draw.warp.centre_xy[0] for draw in drawn], 0.4, 0.6),
+        "perspective": ([draw.warp.perspective_xy[0] for draw in drawn], -0.001, 0.001),
+        "hue": ([draw.hsv_gains[0] for draw in drawn], 0.9, 1.1),
+        "value": ([draw.hsv_gains[2] for draw in drawn], 0.6, 1.4),
+        "up_down": ([draw.flip_up_down for draw in drawn], 0, 1),
+        "partner": ([max(draw.tiles) for draw in drawn if len(draw.tiles) == 1], 0, number),
+    }
+    for name, (values, low, high) in ranges.items():
+        scaled = (np.array(values, float) - low) / (high - low)
+        assert scaled.min() >= 0, name
+        assert scaled.max() <= 1, name
+        # The mean of 2800 or more uniform values deviates by 0.0055; 5 times that.
+        assert abs(scaled.mean() - 0.5) < 0.03, name
+    # A share of 0.3 of 4000 deviates by 0.0072.
+    assert abs(np.mean([len(draw.tiles) == 4 for draw in drawn]) - 0.3) < 0.036
+
+
+def test_a_mosaic_holds_its_sample_once_at_any_place_and_partners_from_all():
+    num_samples, places, partners = 50, [], []
+    for index in range(2000):
+        generator = sample_generator(0, 0, index)
+        tiles = draw_augmentation(AugmentConfig(mosaic=1), generator, 1000, num_samples).tiles
+        places.append(tiles.index(1000))
+        partners += [tile for tile in tiles if tile != 1000]
+    assert len(partners) == 3 * 2000
+    # Counts of 500 deviate by 19, counts of 120 by 11; 5 times that.
+    assert np.abs(np.bincount(places, minlength=4) - 500).max() < 97
+    counts = np.bincount(partners, minlength=num_samples)
+    assert len(counts) == num_samples
+    assert np.abs(counts - 120).max() < 55
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "limit"),
+    [
+        ("fliplr", 1.1, "1"),
+        ("mosaic", -0.1, "1"),
+        ("scale", 2, "1"),
+        ("degrees", 181, "180"),
+        ("perspective", 0.01, "0.001"),
+        ("hsv_h", float("nan"), "1"),
+    ],
+)
+def test_values_out_of_range_are_refused(name, value, limit):
+    with pytest.raises(UserError, match=f"{name}: {value}; a number from 0 to {limit} is needed"):
+        AugmentConfig(**{name: value})

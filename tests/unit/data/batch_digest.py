@@ -1,0 +1,44 @@
+"""Digests of the first batches of a dataset, to compare across processes and environments.
+
+`python -m tests.unit.data.batch_digest DATA SEED` prints one line for each batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from itertools import islice
+
+from utils.data.augment.sample import AugmentConfig
+from utils.data.loading.loader import Batch, TrainLoader, ValLoader
+from utils.data.sources.dataset import list_images, load_dataset
+from utils.data.sources.labels import scan_samples
+
+EVERYTHING = AugmentConfig(
+    hsv_h=0.015, hsv_s=0.7, hsv_v=0.4, degrees=10, translate=0.1, scale=0.5, shear=5,
+    perspective=0.0005, flipud=0.3, fliplr=0.5, mosaic=0.7,
+)  # fmt: skip
+
+
+def digest(batch: Batch) -> str:
+    """SHA-256 over every array of a batch, with its dtype and shape."""
+    total = hashlib.sha256(repr(batch.letterboxes).encode())
+    for array in (batch.images, *batch.targets, batch.sample_indices, batch.global_indices):
+        total.update(f"{array.dtype} {array.shape}".encode())
+        total.update(array.tobytes())
+    return total.hexdigest()
+
+
+def main(data: str, seed: str) -> None:
+    dataset = load_dataset(data)
+    samples = scan_samples(list_images(dataset.train), len(dataset.class_names)).samples
+    for image_size in (96, 160):
+        loader = TrainLoader(samples, image_size, 8, EVERYTHING, int(seed), workers=0)
+        for batch in (*islice(loader.epoch(0), 3), *islice(loader.epoch(7), 3)):
+            print("train", image_size, digest(batch))
+        for batch in islice(ValLoader(samples, image_size, 8, workers=0), 3):
+            print("val", image_size, digest(batch))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,106 @@
+"""Letterboxing against stored cases of the public implementation."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from tests.shared_files import shared_path
+from utils.data.image.letterbox import FILL, Letterbox, fit_letterbox, letterbox
+
+
+def stored_cases() -> list[dict]:
+    cases = json.loads(shared_path("golden/images/letterbox_cases.json").read_text())["cases"]
+    # Filling the input by stretching is not offered here.
+    return [case for case in cases if not case.get("scaleFill")]
+
+
+def placement_of(case: dict, image: np.ndarray):
+    # The smallest multiple of the stride ("auto") is chosen by the caller here: `ValBatches`.
+    max_scale = math.inf if case.get("scaleup", True) else 1.0
+    return fit_letterbox(image.shape[:2], tuple(case["out_shape"][:2]), max_scale)
+
+
+@pytest.fixture(scope="module")
+def images() -> dict[str, np.ndarray]:
+    with np.load(shared_path("golden/images/letterbox_inputs.npz")) as arrays:
+        return dict(arrays)
+
+
+def test_shapes_ratios_and_padding_equal_the_stored_ones(images):
+    cases = stored_cases()
+    assert len(cases) == 36
+    for case in cases:
+        image = images[case["image"]]
+        placement = placement_of(case, image)
+        assert list(letterbox(image, placement).shape) == case["out_shape"]
+        new_height, new_width = placement.resized_size
+        ratio_width, ratio_height = case["ratio"]
+        assert new_height == round(image.shape[0] * ratio_height)
+        assert new_width == round(image.shape[1] * ratio_width)
+        height, width = placement.input_size
+        assert [(width - new_width) / 2, (height - new_height) / 2] == case["pad"]
+        assert placement.padding == (math.floor(case["pad"][1]), math.floor(case["pad"][0]))
+
+
+def test_pixels_agree_with_the_stored_ones(images):
+    with np.load(shared_path("golden/images/letterbox_outputs.npz")) as outputs:
+        stored = [case for case in stored_cases() if case["stored"]]
+        assert len(stored) == 9
+        for case in stored:
+            placement = placement_of(case, images[case["image"]])
+            found = letterbox(images[case["image"]], placement).astype(int)
+            difference = found - outputs[f"c{case['id']}"]
+            if min(placement.scale) >= 1:
+                np.testing.assert_array_equal(difference, 0)
+            else:
+                assert_shrunk_alike(difference, placement)
+
+
+def assert_shrunk_alike(difference: np.ndarray, placement: Letterbox) -> None:
+    """The same place; the stored picture was shrunk bilinearly, ours is averaged over areas."""
+    (top, left), (height, width) = placement.padding, placement.resized_size
+    picture = difference[top : top + height, left : left + width].copy()
+    difference[top : top + height, left : left + width] = 0
+    np.testing.assert_array_equal(difference, 0)
+    # Measured: 2.3 grey values a pixel, 2.9 for a block of 16 x 16; a shift of the picture by one
+    # pixel would make them 8.1 and 7.9.
+    assert np.abs(picture).mean() < 3
+    rows, columns = height // 16, width // 16
+    blocks = picture[: rows * 16, : columns * 16].reshape(rows, 16, columns, 16, 3)
+    assert np.abs(blocks.mean(axis=(1, 3))).max() < 4
+
+
+def test_boxes_map_to_the_input_and_back():
+    placement = fit_letterbox((333, 500), (672, 672), max_scale=640 / 500)
+    assert placement.resized_size == (426, 640)
+    assert placement.padding == (123, 16)
+    boxes = np.array([[0, 0, 500, 333], [100, 50, 250, 300]], np.float64)
+    in_input = placement.to_input(boxes)
+    # The picture's own corners land on the corners of its place: no rounding is left over.
+    np.testing.assert_allclose(in_input[0], [16, 123, 656, 549], rtol=1e-12)
+    np.testing.assert_allclose(placement.to_original(in_input), boxes, rtol=1e-12, atol=1e-12)
+    assert placement.to_original(in_input.astype(np.float32)).dtype == np.float32
+    assert placement.to_input(np.zeros((0, 4))).shape == (0, 4)
+
+
+def test_padding_is_grey_and_the_picture_is_whole():
+    image = np.full((20, 40, 3), 200, np.uint8)
+    found = letterbox(image, fit_letterbox((20, 40), (64, 64)))
+    expected = np.full((64, 64, 3), FILL, np.uint8)
+    expected[16:48] = 200
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_very_thin_image_keeps_one_pixel():
+    placement = fit_letterbox((10, 10000), (320, 320))
+    assert placement.resized_size == (1, 320)
+    assert letterbox(np.zeros((10, 10000, 3), np.uint8), placement).shape == (320, 320, 3)
+
+
+def test_shrinking_averages_over_all_pixels():
+    checkerboard = np.zeros((64, 64, 3), np.uint8)
+    checkerboard[::4] = 255  # a row in four: bilinear sampling at a quarter would see 0 or 255
+    found = letterbox(checkerboard, fit_letterbox((64, 64), (16, 16)))
+    np.testing.assert_array_equal(found, 64)  # 255 / 4, rounded

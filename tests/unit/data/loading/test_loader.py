@@ -1,0 +1,294 @@
+"""What the loaders yield: which samples, in which order, as which arrays."""
+
+import dataclasses
+import shutil
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.unit.data.batch_digest import EVERYTHING, digest
+from utils.boxes import cxcywh_to_xyxy
+from utils.data.augment.sample import AugmentConfig
+from utils.data.image.reading import decode
+from utils.data.loading.batches import TrainBatches
+from utils.data.loading.loader import LoaderError, TrainLoader, ValLoader
+from utils.data.loading.sample_table import SampleTable
+from utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from utils.data.sources.dataset import DatasetError, list_images, load_dataset
+from utils.data.sources.labels import scan_samples
+
+NUM_SAMPLES = 22
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "shapes"
+    config = ShapesConfig(num_train=NUM_SAMPLES, num_val=1, image_side=80)
+    dataset = load_dataset(draw_dataset(folder, config))
+    return scan_samples(list_images(dataset.train), len(dataset.class_names)).samples
+
+
+def train_loader(samples, workers=0, **changes):
+    arguments = {"image_size": 64, "batch_size": 4, "augment": EVERYTHING, "seed": 0, **changes}
+    return TrainLoader(samples, workers=workers, **arguments)
+
+
+def digests(batches):
+    return [digest(batch) for batch in batches]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_batches_are_byte_identical_for_any_number_of_workers(samples, workers):
+    here, there = train_loader(samples), train_loader(samples, workers)
+    with there:
+        for epoch in (0, 1, 5):
+            expected = digests(here.epoch(epoch))
+            assert len(set(expected)) == 6
+            assert digests(there.epoch(epoch)) == expected
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_an_epoch_that_starts_in_the_middle_has_the_rest_of_its_batches(samples, workers):
+    expected = digests(train_loader(samples).epoch(1))
+    with train_loader(samples, workers) as loader:
+        for first_batch in (0, 1, 4, 5, 6):
+            assert digests(loader.epoch(1, first_batch)) == expected[first_batch:]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_validation_that_starts_in_the_middle_has_the_rest_of_its_batches(samples, workers):
+    expected = digests(ValLoader(samples, 64, 4, workers=0))
+    with ValLoader(samples, 64, 4, workers) as loader:
+        for first_batch in (3, 0, 6):
+            assert digests(loader.batches(first_batch)) == expected[first_batch:]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_before_the_first_one_asked_for_are_not_read(samples, workers, tmp_path):
+    gone = [dataclasses.replace(sample, image_path=tmp_path / "gone.jpg") for sample in samples]
+    rest = ValLoader(samples, 64, 4, workers=0, rectangular=False)
+    mixed = [*gone[:12], *samples[12:]]
+    with ValLoader(mixed, 64, 4, workers, rectangular=False) as loader:
+        assert digests(loader.batches(3)) == digests(rest)[3:]
+        with pytest.raises(DatasetError, match="gone"):
+            next(loader.batches(2))
+
+
+@pytest.mark.parametrize("rectangular", [True, False])
+def test_validation_batches_are_byte_identical_for_any_number_of_workers(samples, rectangular):
+    here = ValLoader(samples, 64, 4, workers=0, rectangular=rectangular)
+    expected = digests(here)
+    assert len(set(expected)) == 6
+    with ValLoader(samples, 64, 4, workers=2, rectangular=rectangular) as there:
+        assert digests(there) == expected
+        assert digests(there) == expected
+
+
+@pytest.mark.parametrize("kind", ["ram", "disk"])
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("image_size", [64, 32])
+def test_batches_with_a_cache_are_those_without(samples, kind, workers, image_size):
+    plain = train_loader(samples, image_size=image_size)
+    with train_loader(samples, workers, image_size=image_size, cache=kind) as cached:
+        for epoch in (0, 1, 2):
+            assert digests(cached.epoch(epoch)) == digests(plain.epoch(epoch))
+
+
+@pytest.mark.parametrize("kind", ["ram", "disk"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_validation_batches_with_a_cache_are_those_without(samples, kind, workers):
+    for rectangular in (True, False):
+        expected = digests(ValLoader(samples, 64, 4, workers=0, rectangular=rectangular))
+        with ValLoader(samples, 64, 4, workers, rectangular=rectangular, cache=kind) as cached:
+            assert digests(cached) == expected
+            assert digests(cached) == expected
+
+
+def test_a_cached_image_is_decoded_once_by_all_workers_together(samples, tmp_path):
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    copies = []
+    for sample in samples:
+        path = folder / sample.image_path.name
+        path.write_bytes(sample.image_path.read_bytes())
+        copies.append(dataclasses.replace(sample, image_path=path))
+    with train_loader(copies, workers=2, cache="ram") as cached:
+        # Two epochs show every image: each is a tile of its own sample, and of three others'.
+        expected = [digests(cached.epoch(0)), digests(cached.epoch(1))]
+        shown = digests(train_loader(copies).epoch(2))
+        with ValLoader(copies, 64, 4, workers=2, cache="disk") as validation:
+            validated = digests(validation)
+            shutil.rmtree(folder)
+            assert digests(cached.epoch(0)) == expected[0]
+            assert digests(cached.epoch(2)) == shown
+            assert digests(validation) == validated
+
+
+def test_an_epoch_shows_every_sample_once_and_the_last_batch_may_be_smaller(samples):
+    loader = train_loader(samples)
+    batches = list(loader.epoch(0))
+    assert len(batches) == len(loader) == 6
+    assert [len(batch.images) for batch in batches] == [4, 4, 4, 4, 4, 2]
+    indices = np.concatenate([batch.sample_indices for batch in batches])
+    assert sorted(indices) == list(range(NUM_SAMPLES))
+    assert list(indices) != list(range(NUM_SAMPLES))
+
+
+def test_epochs_and_seeds_differ_and_repeat(samples):
+    loader, other = train_loader(samples), train_loader(samples, seed=1)
+    first = digests(loader.epoch(0))
+    assert not set(first) & set(digests(loader.epoch(1)))
+    assert not set(first) & set(digests(other.epoch(0)))
+    assert digests(loader.epoch(0)) == first
+
+
+def test_a_sample_does_not_depend_on_the_batch_size(samples):
+    whole = next(train_loader(samples, batch_size=NUM_SAMPLES).epoch(3))
+    position = 0
+    for batch in train_loader(samples, batch_size=5).epoch(3):
+        number = len(batch.images)
+        np.testing.assert_array_equal(batch.images, whole.images[position : position + number])
+        position += number
+    assert position == NUM_SAMPLES
+
+
+def test_arrays_have_the_promised_types(samples):
+    batch = next(train_loader(samples).epoch(0))
+    assert (batch.images.shape, batch.images.dtype) == ((4, 3, 64, 64), np.uint8)
+    assert batch.images.flags["C_CONTIGUOUS"]
+    targets = batch.targets
+    number = len(targets.image_index)
+    assert number > 0
+    assert (targets.image_index.shape, targets.image_index.dtype) == ((number,), np.int64)
+    assert (targets.class_index.shape, targets.class_index.dtype) == ((number,), np.int64)
+    boxes = targets.boxes_cxcywh_norm
+    assert (boxes.shape, boxes.dtype) == ((number, 4), np.float32)
+    assert batch.sample_indices.dtype == np.int64
+    assert batch.letterboxes == ()
+    assert (np.diff(targets.image_index) >= 0).all()
+    corners = cxcywh_to_xyxy(boxes)
+    assert corners.min() >= -1e-6  # float32 centre and size, rounded separately
+    assert corners.max() <= 1 + 1e-6
+
+
+def test_images_without_objects_give_empty_targets(samples):
+    empty = [
+        dataclasses.replace(
+            sample, class_index=np.zeros(0, np.int64), boxes_cxcywh_norm=np.zeros((0, 4), "f4")
+        )
+        for sample in samples
+    ]
+    for batch in (next(train_loader(empty).epoch(0)), next(iter(ValLoader(empty, 64, 4, 0)))):
+        assert [array.shape for array in batch.targets] == [(0,), (0,), (0, 4)]
+        assert [array.dtype for array in batch.targets] == [np.int64, np.int64, np.float32]
+
+
+def test_training_images_are_rgb_pictures_of_their_samples(samples):
+    # Without augmentation a sample at its own size is the decoded file inside grey.
+    plain = AugmentConfig()
+    sample = samples[0]
+    side = max(sample.height, sample.width)
+    (batch,) = train_loader([sample], image_size=side, augment=plain).epoch(0)
+    picture = cv2.cvtColor(cv2.imread(str(sample.image_path)), cv2.COLOR_BGR2RGB)
+    expected = np.full((side, side, 3), 114, np.uint8)
+    top, left = (side - sample.height) // 2, (side - sample.width) // 2
+    expected[top : top + sample.height, left : left + sample.width] = picture
+    np.testing.assert_array_equal(batch.images[0], expected.transpose(2, 0, 1))
+    np.testing.assert_array_equal(batch.targets.class_index, sample.class_index)
+
+
+def test_validation_batches_hold_similar_shapes_in_the_smallest_multiple(samples):
+    loader = ValLoader(samples, image_size=128, batch_size=4, workers=0, stride=16)
+    batches = list(loader)
+    indices = np.concatenate([batch.sample_indices for batch in batches])
+    assert sorted(indices) == list(range(NUM_SAMPLES))
+    ratios = [samples[index].height / samples[index].width for index in indices]
+    assert ratios == sorted(ratios)
+    for batch in batches:
+        long_sides = [max(letterbox.resized_size) for letterbox in batch.letterboxes]
+        assert long_sides == [128] * len(batch.images)
+        for axis in (0, 1):
+            largest = max(letterbox.resized_size[axis] for letterbox in batch.letterboxes)
+            # Room for the largest image and half a stride, and no stride more.
+            side = batch.images.shape[2 + axis]
+            assert side % 16 == 0
+            assert largest + 8 <= side < largest + 8 + 16
+            assert all(letterbox.input_size[axis] == side for letterbox in batch.letterboxes)
+    assert len({batch.images.shape for batch in batches}) > 1
+
+
+def test_square_validation_batches_keep_the_order(samples):
+    batches = list(ValLoader(samples, 100, 8, workers=0, stride=32, rectangular=False))
+    assert {batch.images.shape[2:] for batch in batches} == {(128, 128)}
+    indices = np.concatenate([batch.sample_indices for batch in batches])
+    assert list(indices) == list(range(NUM_SAMPLES))
+
+
+def test_validation_targets_map_back_to_the_labels(samples):
+    number = 0
+    for batch in ValLoader(samples, 96, 4, workers=0):
+        height, width = batch.images.shape[2:]
+        corners = cxcywh_to_xyxy(batch.targets.boxes_cxcywh_norm) * [width, height, width, height]
+        for position, letterbox in enumerate(batch.letterboxes):
+            sample = samples[batch.sample_indices[position]]
+            assert letterbox.original_size == (sample.height, sample.width)
+            mine = batch.targets.image_index == position
+            size = [sample.width, sample.height] * 2
+            expected = cxcywh_to_xyxy(sample.boxes_cxcywh_norm * size)
+            # float32 fractions of up to 128 pixels.
+            np.testing.assert_allclose(letterbox.to_original(corners[mine]), expected, atol=1e-4)
+            np.testing.assert_array_equal(batch.targets.class_index[mine], sample.class_index)
+            number += mine.sum()
+    assert number == sum(len(sample.class_index) for sample in samples)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_image_that_vanished_is_named(samples, tmp_path, workers):
+    absent = tmp_path / "absent.jpg"
+    broken = [*samples[:5], dataclasses.replace(samples[5], image_path=absent)]
+    with (
+        ValLoader(broken, 64, 2, workers) as loader,
+        pytest.raises(DatasetError, match=f"{absent}: cannot be read: No such file"),
+    ):
+        list(loader)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_image_that_changed_its_size_is_named(samples, workers):
+    changed = [*samples[:3], dataclasses.replace(samples[3], height=999)]
+    with (
+        ValLoader(changed, 64, 2, workers) as loader,
+        pytest.raises(DatasetError, match="999 px when the dataset was scanned"),
+    ):
+        list(loader)
+
+
+@pytest.mark.parametrize(("workers", "kind"), [(0, RuntimeError), (2, LoaderError)])
+def test_any_other_failure_names_the_image(samples, workers, kind):
+    wrong = dataclasses.replace(samples[0], boxes_cxcywh_norm=np.zeros((2, 3), np.float32))
+    with (
+        train_loader([wrong] * 8, workers) as loader,
+        pytest.raises(kind, match=f"{wrong.image_path}: ValueError"),
+    ):
+        list(loader.epoch(0))
+
+
+def test_a_failure_of_another_tile_names_the_image_of_that_tile(samples, monkeypatch):
+    broken = samples[5].image_path
+
+    def decode_or_fail(sample, *arguments):
+        if sample.image_path == broken:
+            raise ValueError("no such pixels")
+        return decode(sample, *arguments)
+
+    monkeypatch.setattr("utils.data.loading.batches.decode", decode_or_fail)
+    source = TrainBatches(SampleTable(samples), 64, 1, AugmentConfig(mosaic=1.0), seed=0)
+    messages = []
+    for batch_index in range(len(source)):
+        try:
+            source.build(0, batch_index, np.empty(source.shape(batch_index), np.uint8))
+        except RuntimeError as error:
+            messages.append(str(error))
+    assert set(messages) == {f"{broken}: ValueError: no such pixels"}
+    assert len(messages) > 1  # once as itself, then as a partner of others

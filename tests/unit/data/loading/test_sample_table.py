@@ -1,0 +1,34 @@
+"""A table of samples gives back the samples it was made of."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from utils.data.loading.sample_table import SampleTable
+from utils.data.sources.labels import Sample
+
+
+def make_sample(number: int, num_boxes: int) -> Sample:
+    boxes = np.arange(4 * num_boxes, dtype=np.float32).reshape(-1, 4) / 100 + number / 10
+    classes = np.arange(num_boxes, dtype=np.int64) + number
+    return Sample(Path(f"folder {number}") / "ä.jpg", 10 + number, 20 + number, classes, boxes)
+
+
+def test_every_field_of_every_sample_comes_back():
+    samples = [make_sample(number, num_boxes) for number, num_boxes in enumerate((2, 0, 3, 0))]
+    table = SampleTable(samples)
+    assert len(table) == 4
+    for index, sample in enumerate(samples):
+        for field in dataclasses.fields(Sample):
+            expected, found = getattr(sample, field.name), getattr(table[index], field.name)
+            assert type(found) is type(expected), field.name
+            np.testing.assert_array_equal(found, expected, err_msg=field.name)
+            if isinstance(expected, np.ndarray):
+                assert found.dtype == expected.dtype
+
+
+def test_samples_without_any_object_have_tables_too():
+    table = SampleTable([make_sample(0, 0)])
+    assert table[0].boxes_cxcywh_norm.shape == (0, 4)
+    assert table[0].class_index.shape == (0,)

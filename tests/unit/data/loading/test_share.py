@@ -1,0 +1,114 @@
+"""Batches built by several ranks: the shares joined are the batches of a single process."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.unit.data.batch_digest import EVERYTHING
+from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from utils.data.share import Share
+from utils.data.sources.dataset import list_images, load_dataset
+from utils.data.sources.labels import scan_samples
+
+NUM_SAMPLES = 13  # in batches of 6 the last one is a single image: two of three ranks are idle
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "shapes"
+    config = ShapesConfig(num_train=NUM_SAMPLES, num_val=1, image_side=80)
+    return scan_samples(list_images(load_dataset(draw_dataset(folder, config)).train), 5).samples
+
+
+def train_batches(samples, share, workers, cache=""):
+    loader = TrainLoader(
+        samples, 64, 6, EVERYTHING, seed=0, workers=workers, cache=cache, share=share
+    )
+    with loader:
+        assert len(loader) == math.ceil(len(samples) / 6)
+        return list(loader.epoch(3))
+
+
+def square_batches(samples, share, workers, cache=""):
+    with ValLoader(samples, 64, 6, workers, 32, False, cache, share=share) as loader:
+        return list(loader)
+
+
+def rectangular_batches(samples, share, workers, cache=""):
+    with ValLoader(samples, 64, 6, workers, 16, True, cache, share=share) as loader:
+        assert len(loader) == math.ceil(len(samples) / 6)
+        return list(loader)
+
+
+def assert_shares_make(whole, shares):
+    """Byte for byte, when the targets' places in a share are counted on from those before."""
+    joined = [np.concatenate([share.images for share in shares])]
+    before = np.cumsum([0, *(len(share.images) for share in shares)])
+    places = [share.targets.image_index + n for share, n in zip(shares, before, strict=False)]
+    joined.append(np.concatenate(places))
+    for name in ("class_index", "boxes_cxcywh_norm"):
+        joined.append(np.concatenate([getattr(share.targets, name) for share in shares]))
+    joined.append(np.concatenate([share.sample_indices for share in shares]))
+    expected = (whole.images, *whole.targets, whole.sample_indices)
+    for found, array in zip(joined, expected, strict=True):
+        assert found.dtype == array.dtype
+        np.testing.assert_array_equal(found, array)
+    assert sum((share.letterboxes for share in shares), ()) == whole.letterboxes
+    for share in shares:
+        np.testing.assert_array_equal(share.global_indices, whole.sample_indices)
+        assert all(share.targets.image_index < len(share.images))
+
+
+@pytest.mark.parametrize("batches_of", [train_batches, square_batches, rectangular_batches])
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_the_shares_of_all_ranks_are_the_batches_of_one_process(samples, batches_of, world_size):
+    whole = batches_of(samples, Share(), workers=0)
+    ranks = [batches_of(samples, Share(rank, world_size), 0) for rank in range(world_size)]
+    for batch, *shares in zip(whole, *ranks, strict=True):
+        assert_shares_make(batch, shares)
+    sizes = [[len(batch.images) for batch in batches] for batches in ranks]
+    assert sizes == {2: [[3, 3, 1], [3, 3, 0]], 3: [[2, 2, 1], [2, 2, 0], [2, 2, 0]]}[world_size]
+    assert len({batch.images.shape[2:] for batch in whole}) == (
+        2 if batches_of is rectangular_batches else 1
+    )
+
+
+@pytest.mark.parametrize("batches_of", [train_batches, rectangular_batches])
+def test_workers_build_the_same_shares(samples, batches_of):
+    whole = batches_of(samples, Share(), workers=0)
+    ranks = [batches_of(samples, Share(rank, 3), workers=2) for rank in range(3)]
+    for batch, *shares in zip(whole, *ranks, strict=True):
+        assert_shares_make(batch, shares)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("batches_of", [train_batches, rectangular_batches])
+def test_a_rank_without_any_image_gets_empty_batches(samples, batches_of, workers):
+    (batch,) = batches_of(samples[:1], Share(1, 2), workers)
+    assert batch.images.shape[:2] == (0, 3) and batch.images.shape[2] >= 64
+    assert [array.shape for array in batch.targets] == [(0,), (0,), (0, 4)]
+    assert [array.dtype for array in batch.targets] == [np.int64, np.int64, np.float32]
+    assert batch.letterboxes == () and len(batch.sample_indices) == 0
+    assert batch.global_indices.tolist() == [0]
+
+
+def test_shares_differ_by_one_at_most_and_the_first_is_one_of_the_longest():
+    for world_size in (1, 2, 3, 7):
+        for count in range(20):
+            items = list(range(count))
+            shares = [Share(rank, world_size).of(items) for rank in range(world_size)]
+            assert sum(shares, []) == items
+            assert max(map(len, shares)) - min(map(len, shares)) <= 1
+            assert len(shares[0]) == math.ceil(count / world_size)
+
+
+def test_shares_from_a_later_batch_on_are_those_of_the_whole_epoch(samples):
+    whole = rectangular_batches(samples, Share(), workers=0)
+    ranks = []
+    for rank in range(2):
+        with ValLoader(samples, 64, 6, 0, 16, True, share=Share(rank, 2)) as loader:
+            ranks.append(list(loader.batches(first_batch=1)))
+    for batch, *shares in zip(whole[1:], *ranks, strict=True):
+        assert_shares_make(batch, shares)

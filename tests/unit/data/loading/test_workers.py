@@ -1,0 +1,202 @@
+"""Worker processes: how they start, fail and end."""
+
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.data.batch_digest import EVERYTHING, digest
+from utils.data.loading.loader import LoaderError, TrainLoader
+from utils.data.loading.shared_slots import SharedSlots
+from utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from utils.data.sources.dataset import list_images, load_dataset
+from utils.data.sources.labels import scan_samples
+from utils.files.project import PROJECT
+
+
+@pytest.fixture(scope="module")
+def dataset_yaml(tmp_path_factory):
+    config = ShapesConfig(num_train=20, num_val=1, image_side=64)
+    return draw_dataset(tmp_path_factory.mktemp("data") / "shapes", config)
+
+
+@pytest.fixture(scope="module")
+def samples(dataset_yaml):
+    return scan_samples(list_images(load_dataset(dataset_yaml).train), num_classes=5).samples
+
+
+@pytest.fixture
+def loader(samples):
+    with TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2) as loader:
+        yield loader
+    assert worker_ids() == []
+
+
+def worker_ids() -> list[int]:
+    return [process.pid for process in multiprocessing.active_children()]
+
+
+def wait_for_end(process_ids: list[int]) -> None:
+    deadline = time.monotonic() + 10
+    while any(map(is_running, process_ids)):
+        assert time.monotonic() < deadline, f"{process_ids} still run"
+        time.sleep(0.02)
+
+
+def is_running(process_id: int) -> bool:
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def test_workers_start_at_the_first_use_or_early_and_stay(loader):
+    assert worker_ids() == []
+    loader.start()
+    started = sorted(worker_ids())
+    assert len(started) == 2
+    for epoch in range(2):
+        assert len(list(loader.epoch(epoch))) == 10
+    assert sorted(worker_ids()) == started
+
+
+def test_there_are_never_more_workers_than_batches(samples):
+    with TrainLoader(samples[:3], 64, 2, EVERYTHING, seed=0, workers=8) as loader:
+        assert len(list(loader.epoch(0))) == 2
+        assert len(worker_ids()) == 2
+
+
+def test_workers_load_no_framework(loader):
+    assert len(list(loader.epoch(0))) == 10
+    for process_id in worker_ids():
+        libraries = Path(f"/proc/{process_id}/maps").read_text()
+        assert "site-packages/cv2/" in libraries
+        assert "site-packages/torch/" not in libraries
+        assert "site-packages/oneflow/" not in libraries
+
+
+def test_an_epoch_may_be_left_in_the_middle(loader):
+    expected = [digest(batch) for batch in loader.epoch(4)]
+    for _ in range(2):
+        abandoned = loader.epoch(3)
+        next(abandoned)
+        assert [digest(batch) for batch in loader.epoch(4)] == expected
+    with pytest.raises(LoaderError, match="ended by the start of another"):
+        next(abandoned)
+
+
+def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
+    before = set(os.listdir("/proc/self/fd"))
+    with TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2) as loader:
+        batches = loader.epoch(0)
+        next(batches)
+        running = worker_ids()
+        assert len(running) == 2
+    assert worker_ids() == []
+    assert not any(map(is_running, running))
+    with pytest.raises(LoaderError, match="by close"):
+        next(batches)
+    # The first start of a process opens a pipe to multiprocessing's own tracker, once.
+    assert len(set(os.listdir("/proc/self/fd")) - before) <= 1
+
+
+def test_a_loader_that_is_dropped_ends_its_workers(samples):
+    loader = TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2)
+    next(loader.epoch(0))
+    running = worker_ids()
+    del loader
+    wait_for_end(running)
+
+
+def test_a_killed_worker_is_an_error_that_names_it_and_no_hang(loader):
+    batches = loader.epoch(0)
+    next(batches)
+    victim = worker_ids()[0]
+    os.kill(victim, signal.SIGKILL)
+    with pytest.raises(LoaderError, match=f"process {victim}\\) died: SIGKILL"):
+        list(batches)
+    assert worker_ids() == []
+    assert len(list(loader.epoch(1))) == 10  # by new workers
+
+
+def test_memory_that_cannot_be_had_is_one_error_and_no_open_descriptor(monkeypatch):
+    def refuse(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "ftruncate", refuse)
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="No space left"):
+        SharedSlots(4096)
+    gc.collect()  # what is raised in __del__ would be a warning, and so a failure
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_worker_that_died_between_epochs_is_an_error(loader):
+    loader.start()
+    victim = worker_ids()[0]
+    os.kill(victim, signal.SIGKILL)
+    wait_for_end([victim])
+    with pytest.raises(LoaderError, match="died: SIGKILL"):
+        list(loader.epoch(0))
+
+
+# A process of its own, since multiprocessing behaves differently at its first start of a worker.
+PARENT = """
+import sys, time
+from tests.unit.data.loading.test_workers import *
+samples = scan_samples(list_images(load_dataset(sys.argv[1]).train), num_classes=5).samples
+loader = TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=2)
+loader.start()
+"""
+INTERRUPT_WORKERS = """
+for process_id in worker_ids():
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        os.kill(process_id, number)
+"""
+REPORT_WORKERS = """
+batches = loader.epoch(0)
+next(batches)
+print(*worker_ids(), flush=True)
+"""
+
+
+def start_parent(dataset_yaml, script):
+    return subprocess.Popen(
+        [sys.executable, "-c", script, str(dataset_yaml)],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_workers_end_with_a_killed_parent(dataset_yaml):
+    with start_parent(dataset_yaml, PARENT + REPORT_WORKERS + "time.sleep(60)") as parent:
+        running = [int(text) for text in parent.stdout.readline().split()]
+        assert len(running) == 2
+        parent.kill()
+        wait_for_end(running)
+
+
+def test_workers_ignore_an_interrupt_from_the_keyboard_and_a_clusters_signals(dataset_yaml):
+    script = PARENT + INTERRUPT_WORKERS + REPORT_WORKERS + INTERRUPT_WORKERS
+    script += "print(len(list(batches)), signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
+    with start_parent(dataset_yaml, script) as parent:
+        printed, errors = parent.communicate(timeout=30)
+    assert errors == ""
+    assert printed.splitlines()[-1] == "9 set()"  # the other batches came; ours is not blocked
+
+
+def test_a_parent_that_forgets_to_close_ends_quietly(dataset_yaml):
+    with start_parent(dataset_yaml, PARENT + REPORT_WORKERS) as parent:
+        printed, errors = parent.communicate(timeout=30)
+    assert parent.returncode == 0
+    assert errors == ""
+    wait_for_end([int(text) for text in printed.split()])

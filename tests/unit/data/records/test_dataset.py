@@ -1,0 +1,422 @@
+"""Packed datasets: the same samples and batches as from files, and back to files byte for byte."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+
+from tests.unit.data.batch_digest import EVERYTHING, digest
+from tests.unit.data.records.record_files import index_entry, records_of, write_image_file
+from utils.coco_json import image_ids
+from utils.data.errors import DatasetError
+from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.records import packing
+from utils.data.records.inspection import find_damages
+from utils.data.records.layout import read_table
+from utils.data.records.packing import pack_samples
+from utils.data.records.reading import forget_open_files
+from utils.data.records.unpacking import unpack_images
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
+from utils.data.sources.labels import Sample, scan_samples
+from utils.files.project import PROJECT
+
+NAMES = ("cell", "platelet")
+SUFFIXES = ("jpg", "png", "jpeg", "webp", "bmp", "tif")
+LABELS = b"0 0.5 0.5 0.25 0.5\r\n1 0.2 0.2 0.1 0.1 0.3 0.4"  # no line break at the end
+
+
+def add_image(path: Path, seed: int, labels: bytes | None = LABELS) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    generator = np.random.Generator(np.random.Philox(key=seed))
+    assert cv2.imwrite(str(path), generator.integers(0, 256, (30 + seed, 50, 3), np.uint8))
+    if labels is not None:
+        label = Path(str(path).replace("/images/", "/labels/")).with_suffix(".txt")
+        label.parent.mkdir(parents=True, exist_ok=True)
+        label.write_bytes(labels)
+    return path
+
+
+def write_yaml(path: Path, **entries: object) -> Path:
+    document = {"path": ".", **entries, "names": list(NAMES)}
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def dataset(tmp_path) -> Path:
+    """Images of all kinds, with labels, empty labels and none; returns the dataset YAML."""
+    folder = tmp_path / "cells"
+    for number in range(9):
+        labels = {7: b"", 8: None}.get(number, LABELS)
+        add_image(folder / f"images/train/{number:03d}.{SUFFIXES[number % 6]}", number, labels)
+    add_image(folder / "images/val/größe 1.jpg", 9)
+    add_image(folder / "images/val/sub/002.jpg", 10)
+    return write_yaml(folder / "cells.yaml", train="images/train", val="images/val")
+
+
+def samples_of(data: Path, split: str = "train") -> list[Sample]:
+    report = scan_samples(list_images(getattr(load_dataset(data), split)), len(NAMES))
+    assert report.problems == []
+    return report.samples
+
+
+def pack(data: Path, out: Path, file_bytes: int = 1 << 30) -> Path:
+    splits = {split: samples_of(data, split) for split in ("train", "val")}
+    pack_samples(splits, NAMES, out / "cells.yaml", file_bytes)
+    return out / "cells.yaml"
+
+
+def unpack(data: Path, out: Path) -> Path:
+    spec = load_dataset(data)
+    images = {split: list_images(getattr(spec, split)) for split in ("train", "val")}
+    unpack_images(images, spec.class_names, out / "cells.yaml")
+    return out / "cells.yaml"
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_file_holds_the_images_as_they_are_and_then_their_index(tmp_path):
+    image = add_image(tmp_path / "images/a.jpg", 2, b"1 0.5 0.5 1 1\n")
+    other = add_image(tmp_path / "images/b.png", 3, None)
+    add_image(tmp_path / "images/val/c.png", 3)
+    data = write_yaml(tmp_path / "a.yaml", train=["a.txt"], val="images/val")
+    (tmp_path / "a.txt").write_text("images/a.jpg\nimages/b.png\n")
+    packed = pack(data, tmp_path / "out").parent / "train/PART_00000.ffr"
+    index = (
+        b"duet-img" + bytes.fromhex("01000000 02000000")  # version, number of images
+        # height 32, width 50, bytes of labels and of the name
+        + bytes.fromhex("20000000 32000000 0e000000 0c00") + b"images/a.jpg1 0.5 0.5 1 1\n"
+        + bytes.fromhex("21000000 32000000 ffffffff 0c00") + b"images/b.png"
+    )  # fmt: skip
+    assert records_of(packed.read_bytes()) == [image.read_bytes(), other.read_bytes(), index]
+
+
+def test_samples_from_records_are_those_from_files(dataset, tmp_path):
+    data = pack(dataset, tmp_path / "packed")
+    for split in ("train", "val"):
+        expected, found = samples_of(dataset, split), samples_of(data, split)
+        assert len(found) == {"train": 9, "val": 2}[split]
+        for ours, theirs in zip(found, expected, strict=True):
+            assert (ours.height, ours.width) == (theirs.height, theirs.width)
+            np.testing.assert_array_equal(ours.class_index, theirs.class_index)
+            np.testing.assert_array_equal(ours.boxes_cxcywh_norm, theirs.boxes_cxcywh_norm)
+        paths = [sample.image_path for sample in found]
+        assert image_ids(paths) == image_ids([sample.image_path for sample in expected])
+    assert paths[0] == tmp_path / "packed/val/PART_00000.ffr/images/val/größe 1.jpg"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_from_records_are_byte_identical(dataset, tmp_path, workers):
+    packed = pack(dataset, tmp_path / "packed", file_bytes=30_000)
+    assert len(list((tmp_path / "packed/train").iterdir())) > 1
+    digests = []
+    for data in (dataset, packed, unpack(packed, tmp_path / "unpacked")):
+        samples = samples_of(data)
+        with TrainLoader(samples, 64, 4, EVERYTHING, seed=3, workers=workers) as loader:
+            digests.append([digest(batch) for epoch in (0, 5) for batch in loader.epoch(epoch)])
+        with ValLoader(samples, 64, 4, workers=workers) as loader:
+            digests[-1] += [digest(batch) for batch in loader]
+    assert len(set(digests[0])) == 9
+    assert digests[0] == digests[1] == digests[2]
+
+
+def test_packed_and_unpacked_are_byte_identical(dataset, tmp_path):
+    data = unpack(pack(dataset, tmp_path / "packed", file_bytes=1), tmp_path / "unpacked")
+    assert len(list((tmp_path / "packed/train").iterdir())) == 9
+    before, after = files_below(dataset.parent), files_below(data.parent)
+    expected = {name: before[name] for name in before if name != "cells.yaml"}
+    assert len(expected) == 11 + 10
+    lists = {"train.txt", "val.txt", "cells.yaml"}
+    assert {name: after[name] for name in after if name not in lists} == expected
+    assert lists < set(after)
+    assert load_dataset(data).class_names == NAMES
+
+
+def test_a_list_keeps_its_order_and_its_repetitions(dataset, tmp_path):
+    lines = [f"images/train/{number:03d}.{SUFFIXES[number % 6]}" for number in (4, 0, 4, 2)]
+    (dataset.parent / "chosen.txt").write_text("\n".join(lines), encoding="utf-8")
+    data = write_yaml(dataset.parent / "chosen.yaml", train="chosen.txt", val="images/val")
+    unpacked = unpack(pack(data, tmp_path / "packed"), tmp_path / "unpacked")
+    assert (tmp_path / "unpacked/train.txt").read_text() == "".join(f"./{x}\n" for x in lines)
+    assert [sample.height for sample in samples_of(unpacked)] == [34, 30, 34, 32]
+
+
+@pytest.mark.parametrize(
+    ("images", "names"),
+    [
+        (["d/images/t/a.jpg", "d/images/v/a.jpg"], ["images/t/a.jpg", "images/v/a.jpg"]),
+        (["d/t/images/a.jpg", "d/v/images/a.jpg"], ["t/images/a.jpg", "v/images/a.jpg"]),
+        (["d/t/images/a.jpg"], ["images/a.jpg"]),
+        (["d/a.jpg", "d/t/b.jpg"], ["a.jpg", "t/b.jpg"]),
+        (["images/d/a.jpg"], ["images/d/a.jpg"]),
+        (["images/d/a.jpg", "images/d/images/a.jpg"], ["images/d/a.jpg", "images/d/images/a.jpg"]),
+        (["a/x.jpg", "images/x.jpg"], ["a/x.jpg", "images/x.jpg"]),
+        (["d/e/../a.jpg", "d/b.jpg"], ["a.jpg", "b.jpg"]),
+    ],
+)
+def test_names_start_where_images_and_labels_part(images, names):
+    paths = [Path("/srv/data") / image for image in images]
+    depth = packing.base_depth(paths)
+    assert ["/".join(Path(os.path.normpath(path)).parts[depth:]) for path in paths] == names
+
+
+def test_files_are_filled_up_to_the_size_asked_for_and_no_further(dataset, tmp_path):
+    sizes = {path: path.stat().st_size for path in (dataset.parent / "images/train").iterdir()}
+    limit = sum(sizes.values()) // 3
+    folder = pack(dataset, tmp_path / "packed", limit).parent / "train"
+    images = [sizes[path] for path in sorted(sizes)]
+    for file in sorted(folder.iterdir()):
+        *records, index = records_of(file.read_bytes())
+        held, images = images[: len(records)], images[len(records) :]
+        assert [len(record) for record in records] == held
+        assert len(held) == 1 or sum(held) + len(index) <= limit
+        # The next image would not have fitted in; its part of the index is below 100 bytes.
+        assert not images or sum(held) + len(index) + images[0] + 100 > limit
+    assert images == []
+
+
+def test_a_yaml_names_files_folders_and_lists_of_them(dataset, tmp_path):
+    packed = pack(dataset, tmp_path / "packed", file_bytes=1).parent
+    names = [f"train/PART_{number:05d}.ffr" for number in (0, 1, 2)]
+    data = write_yaml(packed / "parts.yaml", train=names[::-1], val=[names[1], "val"])
+    assert [sample.height for sample in samples_of(data)] == [32, 31, 30]
+    assert [sample.height for sample in samples_of(data, "val")] == [31, 39, 40]
+    both = write_yaml(packed / "both.yaml", train=[str(dataset.parent / "images/val"), names[0]],
+                      val="val")  # fmt: skip
+    assert [sample.height for sample in samples_of(both)] == [39, 40, 30]
+
+
+def test_a_folder_of_records_and_images_is_refused(dataset, tmp_path):
+    packed = pack(dataset, tmp_path / "packed").parent
+    stray = add_image(packed / "train/images/stray.jpg", 1)
+    with pytest.raises(DatasetError, match="also images") as caught:
+        samples_of(packed / "cells.yaml")
+    assert str(stray) in str(caught.value)
+
+
+def test_a_renamed_record_file_and_one_without_images_are_refused(dataset, tmp_path):
+    packed = pack(dataset, tmp_path / "packed").parent
+    renamed = shutil.copy(packed / "val/PART_00000.ffr", packed / "val.bin")
+    with pytest.raises(DatasetError, match="a record file that ends in .ffr, is needed"):
+        list_images([Path(renamed)])
+    with pytest.raises(DatasetError, match="holds no image; pack a dataset"):
+        list_images([write_image_file(tmp_path / "none.ffr", [])])
+
+
+def test_a_file_is_opened_where_it_is_read_and_mapped_nowhere(dataset, tmp_path):
+    samples = samples_of(pack(dataset, tmp_path / "packed"))
+    with TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=1) as loader:
+        batches = loader.epoch(0)
+        next(batches)
+        (worker,) = multiprocessing.active_children()
+        process = Path("/proc") / str(worker.pid)
+        files = [os.readlink(link) for link in (process / "fd").iterdir()]
+        assert [file for file in files if file.endswith(".ffr")] == [str(samples[0].record.path)]
+        assert ".ffr" not in (process / "maps").read_text()
+
+
+def damage(path: Path, number: int) -> None:
+    """Flip a bit in a record."""
+    place = read_table(path).place(number)
+    with open(path, "r+b") as file:
+        file.seek(place.offset + place.length // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_damaged_record_ends_the_epoch_with_file_record_and_next_step(dataset, tmp_path, workers):
+    samples = samples_of(pack(dataset, tmp_path / "packed"))
+    damage(samples[0].record.path, 6)
+    with (
+        TrainLoader(samples, 64, 2, EVERYTHING, seed=0, workers=workers) as loader,
+        pytest.raises(DatasetError) as caught,
+    ):
+        list(loader.epoch(0))
+    for part in (str(samples[0].record.path), "record 6 has the checksum", "copy it again"):
+        assert part in str(caught.value)
+
+
+def test_a_damaged_index_is_reported_once(dataset, tmp_path):
+    part = pack(dataset, tmp_path / "packed").parent / "train/PART_00000.ffr"
+    damage(part, 9)
+    (text,) = find_damages(part)
+    assert "record 9 has the checksum" in text
+
+
+def test_packed_images_without_any_object_are_refused_as_files_are(tmp_path):
+    path = write_image_file(tmp_path / "a.ffr", [index_entry(b"images/a.jpg")])
+    with pytest.raises(DatasetError, match="a.ffr/labels/a.txt, before it is packed"):
+        scan_samples(list_images([path]), len(NAMES))
+
+
+@pytest.mark.parametrize("change", ["cut", "removed"])
+def test_a_file_that_shrinks_or_goes_after_the_scan_is_an_error(dataset, tmp_path, change):
+    samples = samples_of(pack(dataset, tmp_path / "packed"))
+    path = samples[0].record.path
+    moved = path.rename(path.with_name("moved.ffr"))
+    if change == "cut":
+        moved.rename(path)
+        os.truncate(path, samples[-1].record.offset)
+    forget_open_files()  # as in a worker, which has not opened it yet
+    reason = "behind the end" if change == "cut" else os.strerror(errno.ENOENT)
+    with (
+        TrainLoader(samples[-1:], 64, 1, EVERYTHING, seed=0, workers=0) as loader,
+        pytest.raises(DatasetError, match=reason),
+    ):
+        list(loader.epoch(0))
+
+
+def test_a_full_disk_leaves_nothing(dataset, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = sorted(tmp_path.iterdir())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(DatasetError, match="nothing was left there.*free some space"):
+            pack(dataset, tmp_path / "packed")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_interrupted_pack_leaves_nothing(dataset, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(packing, "dataset_yaml_text", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pack(dataset, tmp_path / "packed")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_nothing_is_written_over(dataset, tmp_path):
+    (tmp_path / "file").write_text("precious")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "folder", "link"):
+        with pytest.raises(DatasetError, match="exists and is not written over"):
+            pack(dataset, tmp_path / name)
+    assert (tmp_path / "file").read_text() == "precious"
+    assert not any((tmp_path / "folder").iterdir())
+
+
+@pytest.mark.parametrize("name", ["a\nb.jpg", "a\\b.jpg", os.fsdecode(b"a\xff.jpg")])
+def test_an_image_whose_name_cannot_be_kept_is_refused_by_name(tmp_path, name):
+    sample = Sample(tmp_path / name, 30, 40, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
+    with pytest.raises(DatasetError, match="cannot be packed: its name .* change it or its name"):
+        pack_samples({"train": [sample]}, NAMES, tmp_path / "out/cells.yaml", 1)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("side", "image_bytes", "label_bytes", "reason"),
+    [
+        (2**20 + 1, 9, 9, "it is 40x1048577 px"),
+        (30, 2**30 + 1, 9, "it has more than 1073741824 bytes"),
+        (30, 9, 2**22 + 1, "it has 4194305 bytes of labels"),
+    ],
+)
+def test_what_readers_would_refuse_is_not_packed(tmp_path, side, image_bytes, label_bytes, reason):
+    path = tmp_path / "a.jpg"
+    for file, size in ((path, image_bytes), (path.with_suffix(".txt"), label_bytes)):
+        file.touch()
+        os.truncate(file, size)
+    sample = Sample(path, side, 40, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
+    with pytest.raises(DatasetError, match=f"{path}: cannot be packed: {reason}"):
+        pack_samples({"train": [sample]}, NAMES, tmp_path / "out/cells.yaml", 1)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("second", ["images/a.jpg", "train.txt", "cells.yaml", "images/a.jpg/b"])
+def test_two_contents_of_one_name_are_not_unpacked(tmp_path, second):
+    entries = [index_entry(name.encode()) for name in ("images/a.jpg", second)]
+    write_image_file(tmp_path / "a.ffr", entries)
+    data = write_yaml(tmp_path / "a.yaml", train="a.ffr", val="a.ffr")
+    with pytest.raises(DatasetError, match="two files of different content|cannot be written"):
+        unpack(data, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "utils.data.records", *map(str, arguments)]
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+
+
+def test_the_commands_pack_verify_list_and_unpack(dataset, tmp_path):
+    broken = dataset.parent / "images/train/broken.jpg"
+    broken.write_bytes(b"\xff\xd8 no image")
+    wrong = add_image(dataset.parent / "images/train/wrong.jpg", 3, b"5 0.5 0.5 0.1 0.1")
+    packed = run("pack", "--data", dataset, "--out", tmp_path / "packed")
+    assert packed.returncode == 0, packed.stderr
+    lines = packed.stdout.splitlines()
+    assert lines[0].startswith(f"{broken}: left out: ")
+    assert lines[1].startswith(f"{wrong}: left out: ")
+    assert "train: 9 images packed" in lines
+    assert lines[-1] == f"train with --data {tmp_path / 'packed/cells.yaml'}"
+    part = tmp_path / "packed/train/PART_00000.ffr"
+
+    verified = run("verify", tmp_path / "packed")
+    assert (verified.returncode, verified.stderr) == (0, "")
+    assert f"{part}: whole" in verified.stdout.splitlines()
+
+    damage(part, 1)
+    verified = run("verify", tmp_path / "packed")
+    assert verified.returncode == 2
+    assert f"{part}: 1 damaged" in verified.stdout
+    assert "record 1 has the checksum" in verified.stderr
+    assert "(image images/train/001.png)" in verified.stderr
+
+    listed = run("list", part)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert len(listed.stdout.splitlines()) == 1 + 9 + 1
+    assert "50x31 px  2 label lines  images/train/001.png" in listed.stdout
+
+    unpacked = run("unpack", "--data", tmp_path / "packed/cells.yaml", "--out", tmp_path / "un")
+    assert unpacked.returncode == 2
+    assert "record 1 has the checksum" in unpacked.stderr
+    unpacked = run(
+        "unpack", "--data", tmp_path / "packed/cells.yaml", "--out", tmp_path / "un",
+        "--splits", "val",
+    )  # fmt: skip
+    assert (unpacked.returncode, unpacked.stderr) == (0, "")
+    assert sorted(files_below(tmp_path / "un")) == [
+        "cells.yaml",
+        "images/val/größe 1.jpg",
+        "images/val/sub/002.jpg",
+        "labels/val/größe 1.txt",
+        "labels/val/sub/002.txt",
+        "val.txt",
+    ]
+
+
+def test_packing_what_is_packed_and_unpacking_what_is_not_are_refused(dataset, tmp_path):
+    packed = pack(dataset, tmp_path / "packed")
+    done = run("pack", "--data", packed, "--out", tmp_path / "again")
+    assert (done.returncode, "is packed already" in done.stderr) == (2, True)
+    done = run("unpack", "--data", dataset, "--out", tmp_path / "again")
+    assert (done.returncode, "not packed" in done.stderr) == (2, True)
+    data = write_yaml(dataset.parent / "more.yaml", train="images/train", val="images/val",
+                      test="absent")  # fmt: skip
+    done = run("pack", "--data", data, "--out", tmp_path / "again")
+    assert (done.returncode, "'test'" in done.stderr, "--splits" in done.stderr) == (2, True, True)
+    assert not (tmp_path / "again").exists()

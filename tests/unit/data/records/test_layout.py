@@ -1,0 +1,233 @@
+"""Record files: the bytes of the layout, and what is answered to damaged and crafted ones."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.data.records.record_files import header, index_entry, record_file, write_image_file
+from utils.data.errors import DatasetError
+from utils.data.records.contents import read_index, read_record_images
+from utils.data.records.index import MAX_INDEX_BYTES
+from utils.data.records.inspection import find_damages
+from utils.data.records.layout import MAX_RECORDS, read_table
+from utils.data.records.reading import MAX_RECORD_BYTES, read_record
+from utils.data.records.writing import write_records
+
+RECORDS = (b"abc", b"", b"123456789")
+# By hand from the published layout. The checksums of the three records are the published CRC-32
+# of these texts; that of the header was worked out bit by bit from the polynomial 0xEDB88320.
+STORED = bytes.fromhex(
+    "db4dc14f"  # checksum of the next 44 bytes
+    "0300000000000000"  # number of records
+    "c2412435 00000000 2639f4cb"  # their checksums
+    "3000000000000000 3300000000000000 3300000000000000"  # their offsets: 48, 51, 51
+    "616263 313233343536373839"
+)
+MIB = 1 << 20
+
+
+def arrays(records) -> list[np.ndarray]:
+    return [np.frombuffer(record, np.uint8) for record in records]
+
+
+def contents(path: Path) -> list[bytes]:
+    return [read_record(place).tobytes() for place in read_table(path)]
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def refusal(path: Path) -> str:
+    """The error for a file, and a proof that refusing it took little memory."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(DatasetError) as caught:
+            read_record_images(path)
+        assert tracemalloc.get_traced_memory()[1] < 16 * MIB
+    finally:
+        tracemalloc.stop()
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_written_file_has_the_bytes_of_the_layout(tmp_path):
+    path = tmp_path / "a.ffr"
+    write_records(path, 3, arrays(RECORDS))
+    assert path.read_bytes() == STORED
+    assert record_file(RECORDS) == STORED  # the files that these tests make have them too
+
+
+def test_the_bytes_of_the_layout_are_read(tmp_path):
+    path = write(tmp_path / "a.ffr", STORED)
+    assert contents(path) == list(RECORDS)
+    assert find_damages(path) == []
+    assert read_index(read_table(path)) is None
+
+
+def test_an_existing_file_is_not_written_over(tmp_path):
+    path = write(tmp_path / "a.ffr", b"precious")
+    with pytest.raises(FileExistsError):
+        write_records(path, 3, arrays(RECORDS))
+    assert path.read_bytes() == b"precious"
+
+
+def test_a_file_without_records_is_whole(tmp_path):
+    # CRC-32 of eight zero bytes, worked out bit by bit.
+    path = write(tmp_path / "a.ffr", bytes.fromhex("69df2265 0000000000000000"))
+    assert contents(path) == []
+    assert find_damages(path) == []
+
+
+def test_an_old_file_without_a_checksum_of_its_header_is_read_with_a_warning(tmp_path, caplog):
+    path = write(tmp_path / "old.ffr", bytes(4) + STORED[4:])
+    assert contents(path) == list(RECORDS)
+    assert [str(path) in line for line in caplog.messages] == [True]
+
+
+def test_a_replaced_file_is_opened_anew(tmp_path):
+    path = write_image_file(tmp_path / "a.ffr", [index_entry(b"images/a.jpg")])
+    (image,) = read_record_images(path)
+    assert read_record(image.place).tobytes() == b"image 0"
+    entries = [index_entry(b"images/b.jpg"), index_entry(b"images/c.jpg")]
+    os.replace(write_image_file(tmp_path / "b.ffr", entries), path)
+    images = read_record_images(path)
+    assert [read_record(image.place).tobytes() for image in images] == [b"image 0", b"image 1"]
+
+
+def test_another_programs_file_is_named_as_such_and_not_unpickled(tmp_path):
+    pickled = b"\x80\x04\x95\x0f\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins"
+    path = write(tmp_path / "theirs.ffr", record_file([pickled, pickled]))
+    assert find_damages(path) == []
+    assert "pickles are never loaded" in refusal(path)
+
+
+BAD_FILES = {
+    "empty": (b"", "has 0 bytes"),
+    "shorter than a header": (STORED[:11], "has 11 bytes"),
+    "a zero header": (bytes(48) + STORED[48:], "its writer did not finish"),
+    "a zero header and nothing else": (bytes(12), "its writer did not finish"),
+    "no records but bytes": (bytes.fromhex("69df2265") + bytes(9), "its writer did not finish"),
+    "fewer records than none": (header([], [], -1) + bytes(64), "names -1 records"),
+    "more records than bytes": (header([], [], 6) + bytes(71), "names 6 records"),
+    "as many records as a number holds": (header([], [], 2**63 - 1), "names 92233"),
+    "a wrong checksum of the header": (b"\xda" + STORED[1:], "checksum is 4fc14ddb"),
+    "a wrong checksum of a record": (STORED[:-1] + b"8", "record 2 has the checksum"),
+    "bytes behind the last record": (STORED + b"0", "record 2 has the checksum"),
+    "cut off in the last record": (STORED[:-1], "record 2 has the checksum"),
+    "cut off at the last record": (STORED[:50], "record 1 starts at 51"),
+    "cut off in the header": (STORED[:40], "names 3 records"),
+    "offsets out of order": (header([0, 0, 0], [48, 51, 50]) + bytes(12), "record 2 starts at 50"),
+    "an offset past the end": (header([0, 0], [36, 45]) + bytes(8), "record 1 starts at 45"),
+    "a negative offset": (header([0, 0], [36, -1]) + bytes(8), "record 1 starts at -1"),
+    "the least offset": (header([0, 0], [36, -(2**63)]) + bytes(8), "record 1 starts at -92233"),
+    "a first record in the header": (header([0, 0], [12, 36]) + bytes(8), "the header ends at 36"),
+    "a gap behind the header": (header([0, 0], [37, 38]) + bytes(8), "the header ends at 36"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_a_bad_file_is_refused_with_the_reason(tmp_path, kind):
+    content, reason = BAD_FILES[kind]
+    text = refusal(write(tmp_path / "bad.ffr", content))
+    assert reason in text
+    assert "copy it again" in text
+    assert reason in "\n".join(find_damages(tmp_path / "bad.ffr"))
+
+
+def sparse(path: Path, start: bytes, size: int) -> Path:
+    """A file of so many bytes that takes no room on disk."""
+    path.write_bytes(start)
+    os.truncate(path, size)
+    return path
+
+
+@pytest.mark.parametrize("number", [MAX_RECORDS, MAX_RECORDS + 1])
+def test_a_header_that_is_a_hole_is_refused_before_memory_is_filled(tmp_path, number):
+    start = struct.pack("<Iq", 1, number)
+    text = refusal(sparse(tmp_path / "hole.ffr", start, 12 + 12 * number))
+    assert ("record 0 starts at 0" if number == MAX_RECORDS else "cannot hold") in text
+
+
+def test_records_and_indexes_of_absurd_length_are_refused_before_memory_is_filled(tmp_path):
+    start = header([0], [24])
+    path = sparse(tmp_path / "record.ffr", start, 24 + MAX_RECORD_BYTES + 1)
+    (place,) = read_table(path)
+    with pytest.raises(DatasetError, match=f"record 0 has {MAX_RECORD_BYTES + 1} bytes; at most"):
+        read_record(place)
+    path = sparse(tmp_path / "index.ffr", start + b"duet-img", 24 + MAX_INDEX_BYTES + 1)
+    assert f"record 0 is an index of {MAX_INDEX_BYTES + 1} bytes" in refusal(path)
+
+
+BAD_INDEXES = {
+    "a later version": ({"version": 2}, "has version 2; version 1 is known"),
+    "too few images": ({"number": 1}, "describes 1 images, and the file holds 2"),
+    "absurdly many images": ({"number": 2**32 - 1}, "describes 4294967295 images"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_INDEXES)
+def test_an_index_that_contradicts_its_file_is_refused(tmp_path, kind):
+    changes, reason = BAD_INDEXES[kind]
+    entries = [index_entry(b"images/a.jpg"), index_entry(b"images/b.jpg")]
+    assert reason in refusal(write_image_file(tmp_path / "a.ffr", entries, **changes))
+
+
+BAD_ENTRIES = {
+    "cut off": (b"\0" * 13, "it is cut off"),
+    "labels past the end": (index_entry(b"a.jpg", num_labels=1), "1 of labels, where 5 are left"),
+    "absurdly many labels": (index_entry(b"a.jpg", num_labels=2**31 - 1), "of labels, where 5"),
+    "fewer labels than none": (index_entry(b"a.jpg", num_labels=-2), "-2 of labels"),
+    "an empty image": (index_entry(b"a.jpg", size=(0, 0)), "it is 0x0 px"),
+    "an endless image": (index_entry(b"a.jpg", size=(32, 2**32 - 1)), "it is 4294967295x32 px"),
+    "no UTF-8": (index_entry(b"\xff.jpg"), "its name is not UTF-8"),
+    "bytes behind": (index_entry(b"a.jpg") + b"0", "has 1 bytes behind its last image"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ENTRIES)
+def test_a_broken_entry_of_the_index_is_refused(tmp_path, kind):
+    entry, reason = BAD_ENTRIES[kind]
+    text = refusal(write_image_file(tmp_path / "a.ffr", [index_entry(b"images/b.jpg"), entry]))
+    assert reason in text
+    assert "record 2 is an index that " in text
+
+
+def test_labels_of_absurd_length_are_refused_although_they_are_there(tmp_path):
+    entry = index_entry(b"a.jpg", labels=b" " * (4 * MIB + 1))
+    path = write_image_file(tmp_path / "a.ffr", [entry])
+    with pytest.raises(DatasetError, match="at most 4194304 are accepted"):
+        read_record_images(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"",
+        b"/etc/passwd",
+        b"../a.jpg",
+        b"images/../../a.jpg",
+        b"images/./a.jpg",
+        b"images//a.jpg",
+        b"images/",
+        b"..",
+        b"..\\a.jpg",
+        b"a\0.jpg",
+        b"a\nb.jpg",
+        b"a\xe2\x80\xa8b.jpg",  # a line separator of Unicode
+        b"a\x1b[2J.jpg",  # would clear the terminal of `list`
+        b"a.jpg ",
+        b"a" * 1025,
+    ],
+)
+def test_a_name_that_is_no_plain_path_is_refused(tmp_path, name):
+    text = refusal(write_image_file(tmp_path / "a.ffr", [index_entry(name)]))
+    assert "is wrong at image 0: its name" in text
+    assert text.isprintable()

@@ -1,0 +1,175 @@
+"""`coco_annotations.py` against pycocotools on the same file, and on broken files."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+from tests.coco_reference import EXACT, reference_of, unknown_as_nan
+from utils.coco_json import CocoResults
+from utils.data.sources.coco_annotations import read_coco_annotations
+from utils.data.sources.labels import Sample
+from utils.errors import UserError
+from utils.metrics import DetectionEvaluator
+from utils.nms import Detections
+from val import of_classes
+
+CLASS_NAMES = ("cat", "dog", "owl")
+CATEGORY_IDS = {"dog": 18, "cat": 17, "owl": 3, "unused": 99}
+IMAGE_IDS = (40, 7, 12, 900)
+
+
+def sample(number):
+    return Sample(
+        Path(f"images/val/{number}.jpg"), 300, 400, np.zeros(0, np.int64), np.zeros((0, 4))
+    )
+
+
+SAMPLES = [sample(number) for number in range(len(IMAGE_IDS))]
+
+
+def document():
+    """Objects of all sizes, a third of them crowds, areas of about half the boxes."""
+    random = np.random.Generator(np.random.Philox(0))
+    annotations = []
+    for image_id in (*IMAGE_IDS, 1234):
+        for _ in range(12):
+            size = np.exp(random.uniform(2, 5.5, 2))
+            box = [*(random.uniform(0, 1, 2) * 150).tolist(), *size.tolist()]
+            annotations.append(
+                {"id": len(annotations) + 1, "image_id": image_id, "bbox": box,
+                 "category_id": int(random.choice([3, 17, 18])),
+                 "iscrowd": int(random.uniform() < 0.3),
+                 "area": float(size.prod() * random.uniform(0.3, 0.8)), "segmentation": []}
+            )  # fmt: skip
+    names = [*(f"val/{number}.jpg" for number in range(len(IMAGE_IDS))), "elsewhere.jpg"]
+    images = [
+        {"id": image_id, "file_name": name, "height": 300, "width": 400}
+        for image_id, name in zip((*IMAGE_IDS, 1234), names, strict=True)
+    ]
+    categories = [{"id": number, "name": name} for name, number in CATEGORY_IDS.items()]
+    return {"info": {}, "images": images, "annotations": annotations, "categories": categories}
+
+
+def write(folder, content):
+    path = folder / "instances.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def draw_detections(objects, seed):
+    """Near the objects and anywhere, of any class."""
+    random = np.random.Generator(np.random.Philox(seed))
+    near = objects.boxes_xyxy + random.normal(0, 4, objects.boxes_xyxy.shape)
+    near[:, 2:] = np.maximum(near[:, 2:], near[:, :2] + 1)
+    boxes_xyxy = np.concatenate((near, near[::-1] + 9)).astype(np.float32)
+    scores = -np.sort(-random.uniform(0, 1, len(boxes_xyxy))).astype(np.float32)
+    others = random.integers(0, 3, len(near))
+    return Detections(boxes_xyxy, scores, np.concatenate((objects.class_index, others)))
+
+
+def test_figures_are_those_of_pycocotools_on_the_same_file(tmp_path):
+    path = write(tmp_path, document())
+    found = read_coco_annotations(path, SAMPLES, CLASS_NAMES)
+    assert (found.image_ids, found.category_ids) == (list(IMAGE_IDS), [17, 18, 3])
+    assert all(image.is_crowd.any() for image in found.objects)
+    evaluator = DetectionEvaluator(CLASS_NAMES)
+    results = CocoResults(CLASS_NAMES, [sample.image_path for sample in SAMPLES])
+    results.image_ids, results.category_ids = list(found.image_ids), found.category_ids
+    for index, objects in enumerate(found.objects):
+        for sink in (evaluator, results):
+            sink.add(index, draw_detections(objects, index), objects)
+    results.write(tmp_path / "predictions.json")
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(str(path))
+        evaluation = COCOeval(truth, truth.loadRes(str(tmp_path / "predictions.json")), "bbox")
+        evaluation.params.imgIds = list(IMAGE_IDS)
+        expected = reference_of(evaluation).summary
+    summary = list(evaluator.result().summary().values())
+    np.testing.assert_allclose(summary, unknown_as_nan(expected), **EXACT)
+    assert expected[0] > 0.05 and (expected[3:6] >= 0).all()
+
+
+def test_objects_of_chosen_classes_keep_their_crowds_and_areas(tmp_path):
+    objects = read_coco_annotations(write(tmp_path, document()), SAMPLES, CLASS_NAMES).objects[0]
+    chosen = of_classes(objects, (0, 2))
+    rows = np.flatnonzero(objects.class_index != 1)
+    assert 0 < len(rows) < len(objects.class_index)
+    np.testing.assert_array_equal(chosen.area, objects.area[rows])
+    np.testing.assert_array_equal(chosen.is_crowd, objects.is_crowd[rows])
+    assert of_classes(objects, None) is objects
+
+
+def test_what_a_file_leaves_out_is_no_crowd_and_the_area_of_the_box(tmp_path):
+    content = document()
+    content["annotations"] = [{"image_id": 7, "category_id": 3, "bbox": [1, 2, 30, 40]}]
+    del content["images"][1]["height"]
+    objects = read_coco_annotations(write(tmp_path, content), SAMPLES, CLASS_NAMES).objects
+    np.testing.assert_array_equal(objects[1].boxes_xyxy, [[1, 2, 31, 42]])
+    assert (objects[1].is_crowd.tolist(), objects[1].area.tolist()) == ([False], [1200.0])
+    assert objects[0].boxes_xyxy.shape == (0, 4) and objects[0].is_crowd.dtype == bool
+
+
+def changed(*keys_and_value):
+    """A file in which one entry has another value, or with `...` none."""
+    *keys, last, value = keys_and_value
+    content = document()
+    entry = content
+    for key in keys:
+        entry = entry[key]
+    if value is ...:
+        del entry[last]
+    else:
+        entry[last] = value
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ([], "'images' is not a list"),
+        (changed("categories", {}), "'categories' is not a list"),
+        (changed("images", 0, "file_name", ...), "entry 0 of 'images' has no 'file_name'"),
+        (changed("images", 0, "id", "40"), "entry 0 of 'images': id '40' is no whole number"),
+        (changed("images", 0, "file_name", "x.jpg"), "no image is called 0.jpg"),
+        (changed("images", 0, "file_name", "a/1.jpg"), "two images are called 1.jpg"),
+        (changed("images", 2, "id", 7), "one name or one id"),
+        (changed("images", 2, "width", 300), "2.jpg has width 300 there, but 400"),
+        (changed("categories", 1, "name", "lynx"), "no category is called 'cat'"),
+        (changed("categories", 3, "id", 3), "two categories have one name or one id"),
+        (changed("annotations", 5, "bbox", ...), "entry 5 of 'annotations' has no 'bbox'"),
+        (changed("annotations", 5, None), "entry 5 of 'annotations' has no 'image_id'"),
+        (changed("annotations", 5, "image_id", [7]), "image_id [7] is no whole number"),
+        (changed("annotations", 5, "category_id", 99), "annotation 6 has the category 99"),
+        (changed("annotations", 5, "bbox", [1, 2, 3]), "annotation 6: bbox [1, 2, 3]"),
+        (changed("annotations", 5, "bbox", [1, 2, 3, float("nan")]), "annotation 6: bbox"),
+        (changed("annotations", 5, "bbox", [1, 2, 3, 10**400]), "annotation 6: bbox"),
+        (changed("annotations", 5, "bbox", [1, 2, -3, 4]), "annotation 6: sides [-3, 4]"),
+        (changed("annotations", 5, "area", "big"), "area 'big'"),
+        (changed("annotations", 5, "iscrowd", 2), "annotation 6: iscrowd 2"),
+    ],
+)
+def test_a_broken_file_is_refused_by_name(tmp_path, content, text):
+    path = write(tmp_path, content)
+    with pytest.raises(UserError) as caught:
+        read_coco_annotations(path, SAMPLES, CLASS_NAMES)
+    assert text in str(caught.value)
+    assert f"--annotations {path}" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_json_is_refused(tmp_path, content):
+    path = tmp_path / "instances.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="is not valid JSON"):
+        read_coco_annotations(path, SAMPLES, CLASS_NAMES)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(UserError, match="No such file"):
+        read_coco_annotations(tmp_path / "none.json", SAMPLES, CLASS_NAMES)

@@ -1,0 +1,214 @@
+"""Dataset YAMLs: where images are looked for, and what a mistake is answered with."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.shared_files import shared_path
+from utils.data.sources import dataset as sources
+from utils.data.sources.dataset import YAML_FOLDER, DatasetError, list_images, load_dataset
+from utils.errors import UserError
+
+NAMES = {0: "cell", 1: "platelet"}
+
+
+def write_images(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
+def write_yaml(file: Path, **keys: object) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    document = {"path": ".", "train": "images/train", "val": "images/val", "names": NAMES, **keys}
+    kept = {key: value for key, value in document.items() if value is not None}
+    file.write_text(yaml.safe_dump(kept), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    write_images(tmp_path, "images/train/b.jpg", "images/train/sub/a.PNG", "images/val/c.jpeg")
+    write_images(tmp_path, "images/train/notes.md")
+    return tmp_path
+
+
+def error_of(path: Path, **arguments: object) -> str:
+    with pytest.raises(UserError) as caught:
+        load_dataset(path, **arguments)
+    return str(caught.value)
+
+
+def test_folders_are_searched_recursively_and_sorted(dataset):
+    spec = load_dataset(write_yaml(dataset / "cells.yaml"))
+    assert spec.name == "cells"
+    assert spec.class_names == ("cell", "platelet")
+    assert spec.test == ()
+    train = dataset / "images/train"
+    assert list_images(spec.train) == [train / "b.jpg", train / "sub/a.PNG"]
+    assert list_images(spec.val) == [dataset / "images/val/c.jpeg"]
+
+
+def test_names_may_be_a_list(dataset):
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", names=["cell", "platelet"], nc=2))
+    assert spec.class_names == ("cell", "platelet")
+
+
+def test_path_is_relative_to_the_yaml_first_and_then_to_the_current_folder(
+    dataset, tmp_path_factory, monkeypatch
+):
+    path = write_yaml(dataset / "yamls/cells.yaml", path="..")
+    assert load_dataset(path).root.resolve() == dataset
+    monkeypatch.chdir(dataset.parent)
+    elsewhere = write_yaml(tmp_path_factory.mktemp("x") / "cells.yaml", path=dataset.name)
+    assert load_dataset(elsewhere).root.resolve() == dataset
+
+
+def test_list_file_lines_start_at_the_folder_of_the_list(dataset, monkeypatch):
+    lists = dataset / "lists"
+    lists.mkdir()
+    lines = "./one.jpg\n\n../images/val/c.jpeg\n/absolute/two.png\n"
+    (lists / "val.txt").write_text(lines, encoding="utf-8")
+    monkeypatch.chdir(dataset.parent)
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", val="lists/val.txt"))
+    expected = [lists / "one.jpg", lists / "../images/val/c.jpeg", Path("/absolute/two.png")]
+    assert list_images(spec.val) == expected
+
+
+def test_several_entries_are_joined_in_their_order(dataset):
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", train=["images/val", "images/train"]))
+    assert [path.name for path in list_images(spec.train)] == ["c.jpeg", "b.jpg", "a.PNG"]
+
+
+def test_splits_that_are_not_asked_for_need_not_exist(dataset):
+    path = write_yaml(dataset / "cells.yaml", train="absent", test="absent.txt")
+    assert load_dataset(path, splits=("val",)).val == (dataset / "images/val",)
+    assert "key 'test'" in error_of(path, splits=("test",))
+
+
+def test_a_wrong_path_names_yaml_key_value_place_and_next_step(dataset):
+    path = write_yaml(dataset / "cells.yaml", val="images/vall")
+    text = error_of(path)
+    for part in (str(path), "'val'", "'images/vall'", str(dataset / "images/vall"), "correct"):
+        assert part in text
+    assert "download" not in text
+
+
+def test_a_wrong_root_names_both_places(dataset, monkeypatch):
+    monkeypatch.chdir(dataset / "images")
+    text = error_of(write_yaml(dataset / "cells.yaml", path="nowhere"))
+    assert str(dataset / "nowhere") in text
+    assert str(dataset / "images/nowhere") in text
+
+
+def test_a_download_entry_matters_only_when_images_are_missing(dataset):
+    command = "curl -O example.org/x.zip"
+    assert load_dataset(write_yaml(dataset / "cells.yaml", download=command)).name == "cells"
+    text = error_of(write_yaml(dataset / "cells.yaml", download=command, train="absent"))
+    assert "the 'download' entry is not run" in text
+
+
+@pytest.mark.parametrize("key", ["train", "val", "names"])
+def test_a_missing_key_is_named(dataset, key):
+    assert f"key '{key}'" in error_of(write_yaml(dataset / "cells.yaml", **{key: None}))
+
+
+def test_a_folder_without_images_is_an_error(dataset):
+    (dataset / "empty").mkdir()
+    text = error_of(write_yaml(dataset / "cells.yaml", train="empty"))
+    assert "key 'train'" in text
+    assert f"{dataset / 'empty'} holds no image" in text
+    with pytest.raises(DatasetError, match="holds no image"):
+        list_images([dataset / "empty"])
+
+
+def test_an_empty_list_file_is_an_error(dataset):
+    (dataset / "none.txt").write_text("\n\n", encoding="utf-8")
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", train="none.txt"))
+    with pytest.raises(DatasetError, match="lists no image"):
+        list_images(spec.train)
+
+
+def test_an_image_given_as_list_is_an_error(tmp_path):
+    path = tmp_path / "picture.jpg"
+    path.write_bytes(b"\xff\xd8\xff")
+    with pytest.raises(DatasetError, match="a text file that lists them"):
+        list_images([path])
+
+
+@pytest.mark.parametrize(
+    ("keys", "part"),
+    [
+        ({"names": ["a", "a"]}, "['a'] more than once"),
+        ({"names": [1, "1"]}, "['1'] more than once"),
+        ({"names": {0: "a", 2: "b"}}, "class numbers [0, 2]; 0 to 1 are needed"),
+        ({"names": {-1: "a", 0: "b"}}, "class numbers [-1, 0]"),
+        ({"names": {"0": "a"}}, "class numbers ['0']"),
+        ({"names": ["a", False]}, "holds False, which is not text"),
+        ({"names": "cell"}, "has the value 'cell'"),
+        ({"nc": 3}, "has the value 3, but 'names' has 2 entries"),
+        ({"train": 5}, "has the value 5; a path"),
+        ({"path": ["."]}, "has the value ['.']; the path of a folder"),
+    ],
+)
+def test_wrong_values_are_named(dataset, keys, part):
+    assert part in error_of(write_yaml(dataset / "cells.yaml", **keys))
+
+
+@pytest.mark.parametrize("key", ["path", "train", "val", "test"])
+@pytest.mark.parametrize(("value", "reason"), [("a\0b", "null byte"), ("a" * 300, "too long")])
+def test_a_path_that_cannot_be_looked_up_is_named(dataset, key, value, reason):
+    path = write_yaml(dataset / "cells.yaml", **{key: value})
+    text = error_of(path, splits=("train", "val", "test") if key == "test" else ("train", "val"))
+    assert text.startswith(
+        f"{path}: key '{key}' has the value {value!r}, which cannot be looked up: "
+    )
+    assert reason in text
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("train: [a", "not valid YAML"),
+        ("- a\n- b\n", "has the keys path, train, val and names"),
+        ("names:\n  0: a\n  0: b\n", "the key 0 appears twice"),
+        ("train: a\ntrain: b\n", "the key 'train' appears twice"),
+        ("!!python/object/apply:os.getcwd []", "not valid YAML"),
+    ],
+)
+def test_broken_yaml_is_reported_with_its_name(tmp_path, text, part):
+    path = tmp_path / "broken.yaml"
+    path.write_text(text, encoding="utf-8")
+    found = error_of(path)
+    assert str(path) in found
+    assert part in found
+
+
+def test_an_unknown_argument_lists_the_known_ones(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = error_of(Path("cococo.yaml"))
+    assert str(tmp_path / "cococo.yaml") in text
+    assert "shapes" in text
+    assert "coco.yaml" in text.split("known name")[1]
+
+
+@pytest.mark.parametrize("argument", ["coco", "coco.yaml"])
+def test_a_yaml_of_this_project_is_known_by_name(dataset, tmp_path, monkeypatch, argument):
+    path = write_yaml(dataset / "data/coco.yaml", path="..")
+    monkeypatch.setattr(sources, "YAML_FOLDER", path.parent)
+    monkeypatch.chdir(tmp_path.parent)
+    assert load_dataset(argument).name == "coco"
+
+
+def test_coco_has_the_public_classes():
+    stored = yaml.safe_load(shared_path("data/coco256/coco256.yaml").read_text(encoding="utf-8"))
+    ours = yaml.safe_load((YAML_FOLDER / "coco.yaml").read_text(encoding="utf-8"))
+    assert ours["names"] == stored["names"]
+
+
+def test_real_datasets_are_read():
+    spec = load_dataset(shared_path("data/bccd/bccd.yaml"))
+    assert spec.class_names == ("RBC", "WBC", "Platelets")
+    assert len(list_images(spec.train)) == 292
+    assert len(list_images(spec.val)) == 72

@@ -1,0 +1,248 @@
+"""Scanning a dataset: which samples are usable, and what is reported about the others."""
+
+import io
+import zlib
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from tests.shared_files import shared_path
+from utils.data.image.header import BrokenImageError, read_image_size
+from utils.data.sources.dataset import DatasetError, list_images
+from utils.data.sources.label_file import label_path, parse_labels, read_label_bytes
+from utils.data.sources.labels import scan_samples
+
+
+def add_image(folder: Path, name: str, labels: str | None = "0 0.5 0.5 0.25 0.5\n") -> Path:
+    path = folder / "images" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    generator = np.random.Generator(np.random.Philox(key=1))
+    assert cv2.imwrite(str(path), generator.integers(0, 256, (30, 40, 3), np.uint8))
+    if labels is not None:
+        label = label_path(path)
+        label.parent.mkdir(parents=True, exist_ok=True)
+        label.write_text(labels, encoding="utf-8")
+    return path
+
+
+def scan_with_good_one(folder: Path, path: Path):
+    """Scan a path together with a usable one; returns the samples and problems of the former."""
+    good = add_image(folder, "good.png")
+    report = scan_samples([good, path], num_classes=3)
+    assert report.samples[0].image_path == good
+    return report.samples[1:], report.problems
+
+
+def test_sizes_and_boxes_are_read(tmp_path):
+    path = add_image(tmp_path, "a.jpg", "2 0.5 0.25 0.125 0.5\n0 0.1 0.2 0.2 0.4\n")
+    (sample,) = scan_samples([path], num_classes=3).samples
+    assert (sample.height, sample.width) == (30, 40)
+    assert sample.class_index.tolist() == [2, 0]
+    assert sample.class_index.dtype == np.int64
+    expected = np.array([[0.5, 0.25, 0.125, 0.5], [0.1, 0.2, 0.2, 0.4]], np.float32)
+    np.testing.assert_array_equal(sample.boxes_cxcywh_norm, expected)
+    assert sample.boxes_cxcywh_norm.dtype == np.float32
+
+
+def test_labels_lie_in_the_last_folder_named_images():
+    assert label_path(Path("/images/a/images/b/c.jpg")) == Path("/images/a/labels/b/c.txt")
+    assert label_path(Path("a/pictures/c.v2.png")) == Path("a/pictures/c.v2.txt")
+    assert label_path(Path("images.jpg")) == Path("images.txt")
+
+
+@pytest.mark.parametrize("labels", [None, "", "\n  \n"])
+def test_an_image_without_labels_is_a_background(tmp_path, labels):
+    (sample,), problems = scan_with_good_one(tmp_path, add_image(tmp_path, "a.png", labels))
+    assert sample.class_index.shape == (0,)
+    assert sample.boxes_cxcywh_norm.shape == (0, 4)
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("0 0.5 0.5 0.25", "4 columns"),
+        ("0 0.5 0.5 0.25 0.25 0.5", "6 columns"),
+        ("0 0.5 0.5 a 0.25", "could not convert"),
+        ("3 0.5 0.5 0.25 0.25", "class 3, but the dataset's classes are 0 to 2"),
+        ("-1 0.5 0.5 0.25 0.25", "class -1"),
+        ("0.5 0.5 0.5 0.25 0.25", "class 0.5"),
+        ("nan 0.5 0.5 0.25 0.25", "class nan"),
+        ("0 0.5 1.01 0.25 0.25", "coordinate 1.01"),
+        ("0 -0.01 0.5 0.25 0.25", "coordinate -0.01"),
+        ("0 0.5 0.5 nan 0.25", "coordinate nan"),
+        ("0 0.5 0.5 inf 0.25", "coordinate inf"),
+        ("0 320 240 64 64", "coordinate 320"),
+        ("0 0.5 0.5 0.25 0", "it must have an area"),
+        ("0 0.1 0.1 0.5 0.1 0.9 0.1", "it must have an area"),
+    ],
+)
+def test_a_broken_line_leaves_the_image_out_and_says_why(tmp_path, line, reason):
+    path = add_image(tmp_path, "a.png", f"1 0.5 0.5 0.5 0.5\n{line}\n")
+    samples, (problem,) = scan_with_good_one(tmp_path, path)
+    assert samples == []
+    assert str(path) in problem
+    assert f"{label_path(path)}: line 2: " in problem
+    assert reason in problem
+
+
+def test_coordinates_a_rounding_error_outside_are_clipped(tmp_path):
+    path = add_image(tmp_path, "a.png", "0 1.00001 -0.00001 0.5 1.00009\n")
+    (sample,), problems = scan_with_good_one(tmp_path, path)
+    np.testing.assert_array_equal(sample.boxes_cxcywh_norm, np.float32([[1, 0, 0.5, 1]]))
+    assert problems == []
+
+
+def test_repeated_rows_are_removed_and_reported(tmp_path):
+    row, other = "0 0.5 0.5 0.25 0.5\n", "1 0.5 0.5 0.25 0.5\n"
+    path = add_image(tmp_path, "a.png", row + other + row + "0 0.50 0.5 0.250 0.5\n")
+    (sample,), (problem,) = scan_with_good_one(tmp_path, path)
+    assert sample.class_index.tolist() == [0, 1]
+    assert problem == f"{label_path(path)}: 2 repeated rows removed"
+
+
+def test_a_polygon_becomes_the_box_around_it(tmp_path):
+    path = add_image(tmp_path, "a.png", "1 0.25 0.5 0.5 0.125 0.75 0.5 0.5 0.625\n")
+    (sample,), _ = scan_with_good_one(tmp_path, path)
+    # x from 0.25 to 0.75, y from 0.125 to 0.625; all of these are exact in binary.
+    np.testing.assert_array_equal(sample.boxes_cxcywh_norm, [[0.5, 0.375, 0.5, 0.5]])
+
+
+def test_polygons_of_real_images_lie_on_their_boxes():
+    differences = []
+    for polygons in sorted(shared_path("data/coco256/labels-seg/val2017").glob("*.txt")):
+        # The polygon files number the classes as COCO itself does, up to 90.
+        _, from_polygons, _ = parse_labels(read_label_bytes(polygons), num_classes=91)
+        boxes_file = shared_path("data/coco256/labels/val2017") / polygons.name
+        _, boxes, _ = parse_labels(read_label_bytes(boxes_file), num_classes=80)
+        distances = np.abs(from_polygons[:, None] - boxes[None]).max(axis=2)
+        differences.extend(distances.min(axis=1))
+    assert len(differences) == 712
+    # The polygons were traced on pixel masks, 1 to 2 pixels of 640 inside the annotated outline.
+    assert np.median(differences) < 0.005
+
+
+def test_broken_images_are_reported_with_the_reason(tmp_path):
+    whole = add_image(tmp_path, "whole.jpg").read_bytes()
+    png = add_image(tmp_path, "whole.png").read_bytes()
+    gif = io.BytesIO()
+    Image.new("L", (32, 32)).save(gif, "GIF")
+    contents = {
+        "truncated.jpg": (whole[:-100], "truncated: the JPEG file"),
+        "truncated.png": (png[:-100], "Truncated File Read"),
+        "damaged.png": (png[:-30] + bytes(10) + png[-20:], "broken PNG file"),
+        "picture.jpg": (gif.getvalue(), "GIF is not decoded; accepted: BMP, JPEG"),
+        "text.jpg": (b"hello", "not an image"),
+        "empty.jpg": (b"", "not an image"),
+        "header.jpg": (whole[:10], "left out"),
+    }
+    for name, (content, reason) in contents.items():
+        path = tmp_path / "images" / name
+        path.write_bytes(content)
+        samples, (problem,) = scan_with_good_one(tmp_path, path)
+        assert samples == []
+        assert problem.startswith(f"{path}: left out: ")
+        assert reason in problem
+    samples, (problem,) = scan_with_good_one(tmp_path, tmp_path / "images/absent.jpg")
+    assert samples == []
+    assert "No such file" in problem
+
+
+def test_bytes_after_the_end_of_a_jpeg_are_no_truncation(tmp_path):
+    path = add_image(tmp_path, "a.jpg")
+    path.write_bytes(path.read_bytes() + b"\0" * 64 + b"maker's notes")
+    assert read_image_size(path) == (30, 40)
+
+
+def test_an_image_below_ten_pixels_is_left_out(tmp_path):
+    path = tmp_path / "a.png"
+    for size, usable in (((10, 10), True), ((9, 40), False), ((40, 9), False)):
+        assert cv2.imwrite(str(path), np.zeros((*size, 3), np.uint8))
+        if usable:
+            assert read_image_size(path) == size
+        else:
+            with pytest.raises(BrokenImageError, match="at least 10 px"):
+                read_image_size(path)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif"])
+def test_the_size_is_that_of_the_decoded_image(tmp_path, suffix, orientation):
+    path = tmp_path / f"turned.{suffix}"
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.new("RGB", (40, 20)).save(path, exif=exif)
+    if suffix == "tif" and orientation >= 5:  # OpenCV 4.11 cannot decode it
+        with pytest.raises(BrokenImageError, match="store it upright"):
+            read_image_size(path)
+    else:
+        assert read_image_size(path) == cv2.imread(str(path)).shape[:2]
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif"])
+def test_an_orientation_outside_of_exif_turns_nothing(tmp_path, suffix):
+    path = tmp_path / f"edited.{suffix}"
+    exif = Image.Exif()
+    exif[0x010F] = "a maker"
+    xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><a tiff:Orientation="6"/></x:xmpmeta>'
+    image = Image.new("RGB", (40, 20))
+    if suffix == "png":
+        text = PngInfo()
+        text.add_itxt("XML:com.adobe.xmp", xmp.decode())
+        image.save(path, exif=exif, pnginfo=text)
+    elif suffix == "tif":
+        image.save(path, tiffinfo={700: xmp})
+    else:
+        image.save(path, exif=exif, xmp=xmp)
+    with Image.open(path) as opened:  # Pillow takes it from there
+        assert opened.getexif().get(0x0112) == 6
+    assert read_image_size(path) == cv2.imread(str(path)).shape[:2] == (20, 40)
+
+
+@pytest.mark.parametrize("size", [(10000, 10000), (10000, 20000)])  # Pillow warns, and refuses
+@pytest.mark.parametrize("suffix", ["jpg", "png", "bmp"])
+def test_the_size_of_a_large_image_is_read(tmp_path, suffix, size):
+    path = tmp_path / f"large.{suffix}"
+    Image.new("L", (40, 20)).save(path)
+    content = path.read_bytes()
+    height, width = size
+    if suffix == "jpg":
+        position = content.index(b"\xff\xc0") + 5
+        new = height.to_bytes(2, "big") + width.to_bytes(2, "big")
+    elif suffix == "png":
+        position = content.index(b"IHDR") + 4
+        new = width.to_bytes(4, "big") + height.to_bytes(4, "big") + content[24:29]
+        new += zlib.crc32(b"IHDR" + new).to_bytes(4, "big")
+    else:
+        position, new = 18, width.to_bytes(4, "little") + height.to_bytes(4, "little")
+    path.write_bytes(content[:position] + new + content[position + len(new) :])
+    assert read_image_size(path) == size
+
+
+def test_a_dataset_without_usable_images_is_an_error(tmp_path):
+    paths = [add_image(tmp_path, f"{i}.png", "7 0.5 0.5 0.1 0.1") for i in range(7)]
+    with pytest.raises(DatasetError, match="none of the 7 images is usable") as caught:
+        scan_samples(paths, num_classes=3)
+    assert str(paths[0]) in str(caught.value)
+    assert "... and 2 more" in str(caught.value)
+
+
+def test_a_dataset_without_any_object_names_the_place_of_the_labels(tmp_path):
+    path = add_image(tmp_path, "a.png", None)
+    with pytest.raises(DatasetError, match="labelled object") as caught:
+        scan_samples([path], num_classes=3)
+    assert str(tmp_path / "labels/a.txt") in str(caught.value)
+
+
+def test_real_images_are_all_usable():
+    bccd = scan_samples(list_images([shared_path("data/bccd/images")]), num_classes=3)
+    assert (len(bccd.samples), bccd.problems) == (364, [])
+    assert {(s.height, s.width) for s in bccd.samples} == {(480, 640)}
+    coco = scan_samples(list_images([shared_path("data/coco256/images")]), num_classes=80)
+    assert (len(coco.samples), coco.problems) == (256, [])
+    for sample in coco.samples[::16]:
+        assert cv2.imread(str(sample.image_path)).shape[:2] == (sample.height, sample.width)

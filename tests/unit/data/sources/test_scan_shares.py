@@ -1,0 +1,99 @@
+"""Labels scanned by several ranks: each ends with what a single process finds."""
+
+import dataclasses
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.rank_threads import RankFailures, run_rank_threads
+from utils.data.errors import DatasetError
+from utils.data.share import WHOLE, gather_alone
+from utils.data.sources import labels
+from utils.data.sources.image_files import list_images
+from utils.data.sources.labels import Sample, scan_samples
+from utils.data.sources.scan_shares import scan_shared
+
+GOOD, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
+# Broken ones first and last: some shares hold nothing usable.
+LABELS = (BROKEN, BROKEN, GOOD, TWICE, None, "", GOOD + "2 0.4 0.4 0.1 0.1\n", GOOD, BROKEN)
+
+
+@pytest.fixture
+def images(tmp_path):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    (tmp_path / "labels").mkdir()
+    for number, text in enumerate(LABELS):
+        picture = np.zeros((8 + number, 20 - number, 3), np.uint8)
+        cv2.imwrite(str(folder / f"größe {number}.png"), picture)
+        if text is not None:
+            (tmp_path / f"labels/größe {number}.txt").write_text(text)
+    (folder / "cut.png").write_bytes(b"no picture")
+    return list_images([folder])
+
+
+def assert_same_report(found, expected):
+    assert found.problems == expected.problems
+    assert len(found.samples) == len(expected.samples)
+    for mine, theirs in zip(found.samples, expected.samples, strict=True):
+        for field in dataclasses.fields(Sample):
+            value, wanted = getattr(mine, field.name), getattr(theirs, field.name)
+            assert type(value) is type(wanted), field.name
+            np.testing.assert_array_equal(value, wanted, err_msg=field.name)
+            if isinstance(wanted, np.ndarray):
+                assert (value.dtype, value.shape) == (wanted.dtype, wanted.shape)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 12])
+def test_every_rank_has_the_report_of_a_single_process(images, world_size):
+    expected = scan_samples(images, 3)
+    assert len(expected.samples) == 6 and len(expected.problems) == 5
+
+    def scan(share, all_gather):
+        return scan_shared(images, 3, share, all_gather)
+
+    for report in run_rank_threads(world_size, scan):
+        assert_same_report(report, expected)
+
+
+def test_each_image_is_read_by_one_rank_alone(images, monkeypatch):
+    read, read_image_size = [], labels.read_image_size
+
+    def counting(path):
+        read.append(path)
+        return read_image_size(path)
+
+    monkeypatch.setattr(labels, "read_image_size", counting)
+    run_rank_threads(3, lambda share, all_gather: scan_shared(images, 3, share, all_gather))
+    assert sorted(read) == sorted(images)
+
+
+def test_one_process_asks_nobody(images):
+    def nobody(array):
+        raise AssertionError("asked")
+
+    assert_same_report(scan_shared(images, 3, WHOLE, nobody), scan_samples(images, 3))
+    np.testing.assert_array_equal(gather_alone(np.arange(3)), [np.arange(3)])
+
+
+@pytest.mark.parametrize("chosen", [slice(0, 2), slice(4, 6)])  # none usable; none with an object
+def test_what_a_single_process_refuses_all_ranks_refuse_alike(images, chosen):
+    few = images[1:][chosen]  # without cut.png
+    with pytest.raises(DatasetError) as single:
+        scan_samples(few, 3)
+    with pytest.raises(RankFailures) as caught:
+        run_rank_threads(2, lambda share, all_gather: scan_shared(few, 3, share, all_gather))
+    assert [str(error) for error in caught.value.errors] == [str(single.value)] * 2
+
+
+@pytest.mark.parametrize("other", [slice(1, None), slice(None, None, -1)])
+def test_ranks_with_different_images_are_an_error(images, other):
+    def scan(share, all_gather):
+        return scan_shared(images[other] if share.rank else images, 3, share, all_gather)
+
+    with pytest.raises(RankFailures) as caught:
+        run_rank_threads(2, scan)
+    for error in caught.value.errors:
+        assert isinstance(error, DatasetError)
+        assert "processes found different images" in str(error)

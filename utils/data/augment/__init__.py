@@ -1,0 +1,1 @@
+"""Random changes to a training sample, drawn first and then applied."""

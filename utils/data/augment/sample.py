@@ -1,0 +1,187 @@
+"""Random changes to a training sample: every draw first, then a pure function of the draws.
+
+Before: `mosaic` and `tiles`, which it calls. After: `batches`, which collates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
+from utils.data.augment.mosaic import NUM_TILES, Canvas, mosaic_canvas, single_canvas
+from utils.data.augment.tiles import draw_tiles
+from utils.data.image.reading import LabelledImage, Picture
+from utils.errors import UserError
+
+_FLOAT32_MARGIN = 1e-4  # three times the rounding of float32 at 512, the largest product
+_UPPER_LIMITS = {"degrees": 180.0, "shear": 80.0, "perspective": 0.001}  # all others: 1
+
+
+@dataclass(frozen=True)
+class AugmentConfig:
+    """Strengths by their public names; the defaults change nothing."""
+
+    hsv_h: float = 0.0  # hue factor is 1 +- this; likewise saturation and value
+    hsv_s: float = 0.0
+    hsv_v: float = 0.0
+    degrees: float = 0.0  # rotation, +- degrees
+    translate: float = 0.0  # +- fraction of the image
+    scale: float = 0.0  # zoom, 1 +- this
+    shear: float = 0.0  # +- degrees
+    perspective: float = 0.0  # +- change of the perspective divisor per pixel
+    flipud: float = 0.0  # probability
+    fliplr: float = 0.0  # probability
+    mosaic: float = 0.0  # probability
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            limit = _UPPER_LIMITS.get(name, 1.0)
+            if not 0 <= value <= limit:
+                raise UserError(f"{name}: {value}; a number from 0 to {limit:g} is needed")
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Everything that is random about one training sample."""
+
+    tiles: tuple[int, ...]  # samples in the order of `mosaic.mosaic`, or one for no mosaic
+    mosaic_centre_xy: tuple[float, float]  # in units of the image size
+    warp: Warp
+    hsv_gains: tuple[float, float, float]
+    flip_up_down: bool
+    flip_left_right: bool
+
+
+def draw_augmentation(
+    config: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
+) -> Augmentation:
+    """Draw for sample `index`; what is drawn, and in which order, never depends on `config`."""
+
+    def between(low: float, high: float) -> float:
+        return low + (high - low) * generator.random()
+
+    def around(middle: float, spread: float) -> float:
+        return between(middle - spread, middle + spread)
+
+    partners = [int(generator.random() * num_samples) for _ in range(NUM_TILES - 1)]
+    shuffled = np.argsort(generator.random(NUM_TILES), kind="stable")
+    tiles = tuple((index, *partners)[position] for position in shuffled)
+    return Augmentation(
+        tiles=tiles if generator.random() < config.mosaic else (index,),
+        mosaic_centre_xy=(between(0.5, 1.5), between(0.5, 1.5)),
+        warp=_draw_warp(config, around),
+        hsv_gains=(around(1, config.hsv_h), around(1, config.hsv_s), around(1, config.hsv_v)),
+        flip_up_down=generator.random() < config.flipud,
+        flip_left_right=generator.random() < config.fliplr,
+    )
+
+
+def _draw_warp(config: AugmentConfig, around: Callable[[float, float], float]) -> Warp:
+    return Warp(
+        angle=around(0, config.degrees),
+        zoom=around(1, config.scale),
+        shear_xy=(around(0, config.shear), around(0, config.shear)),
+        centre_xy=(around(0.5, config.translate), around(0.5, config.translate)),
+        perspective_xy=(around(0, config.perspective), around(0, config.perspective)),
+    )
+
+
+def augment(draw: Augmentation, pictures: Sequence[Picture], image_size: int) -> LabelledImage:
+    """The training image of a draw, a square of side `image_size`.
+
+    Args:
+        draw: from `draw_augmentation`.
+        pictures: those of `draw.tiles`; only those that are seen are decoded.
+        image_size: pixels.
+    """
+    canvas = _lay_out(draw, [picture.size for picture in pictures], image_size)
+    output_size = image_size, image_size
+    matrix = draw.warp.matrix((canvas.side, canvas.side), output_size)
+    image = draw_tiles(canvas, pictures, matrix, output_size)
+    item = LabelledImage(image, *_warp_labels(draw, canvas, pictures, matrix, output_size))
+    item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
+    if draw.flip_up_down:
+        item = flip_up_down(item)
+    if draw.flip_left_right:
+        item = flip_left_right(item)
+    return item
+
+
+def _lay_out(draw: Augmentation, sizes: Sequence[tuple[int, int]], image_size: int) -> Canvas:
+    if len(sizes) == NUM_TILES:
+        centre_x, centre_y = (int(fraction * image_size) for fraction in draw.mosaic_centre_xy)
+        return mosaic_canvas(sizes, (centre_x, centre_y), image_size)
+    return single_canvas(sizes[0], image_size)
+
+
+def _warp_labels(
+    draw: Augmentation,
+    canvas: Canvas,
+    pictures: Sequence[Picture],
+    matrix: np.ndarray,
+    output_size: tuple[int, int],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Classes and boxes of all pictures in the output: clipped, poor remains dropped."""
+    placed = zip(canvas.tiles, pictures, strict=True)
+    on_canvas = np.concatenate([tile.to_canvas(picture.boxes_xyxy) for tile, picture in placed])
+    if len(canvas.tiles) > 1:
+        on_canvas = on_canvas.clip(0, canvas.side)
+    height, width = output_size
+    warped = warp_boxes(on_canvas, matrix).clip(0, [width, height, width, height])
+    keep = worth_keeping(on_canvas * draw.warp.zoom, warped)
+    class_index = np.concatenate([picture.class_index for picture in pictures])
+    return class_index[keep], warped[keep]
+
+
+def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:
+    """Multiply hue (modulo 180), saturation and value of a BGR uint8 image.
+
+    Products are truncated, as the reference arrays have it.
+    """
+    if gains == (1, 1, 1):  # the conversion to HSV and back is not exact
+        return image
+    hue, saturation, value = cv2.split(cv2.cvtColor(image, cv2.COLOR_BGR2HSV))
+    channels = (
+        multiply_hue(hue, gains[0]),
+        multiply_channel(saturation, gains[1]),
+        multiply_channel(value, gains[2]),
+    )
+    return cv2.cvtColor(cv2.merge(channels), cv2.COLOR_HSV2BGR)
+
+
+def multiply_hue(hue: np.ndarray, gain: float) -> np.ndarray:
+    """(H, W) uint8 below 180 times gain, truncated, modulo 180."""
+    if gain <= 1:  # nothing goes round the circle
+        return multiply_channel(hue, gain)
+    return cv2.LUT(hue, (np.arange(256) * gain % 180).astype(np.uint8))
+
+
+def multiply_channel(channel: np.ndarray, gain: float) -> np.ndarray:
+    """(H, W) uint8 times gain, truncated and at most 255."""
+    products = np.arange(256) * gain
+    # One multiplication takes a fifth of the time of a table, but is done in float32 and rounds.
+    # It truncates like the table where no product is just below a whole number.
+    if (products % 1 < 1 - 2 * _FLOAT32_MARGIN).all():
+        return cv2.convertScaleAbs(channel, alpha=gain, beta=_FLOAT32_MARGIN - 0.5)
+    return cv2.LUT(channel, products.clip(0, 255).astype(np.uint8))
+
+
+def flip_left_right(item: LabelledImage) -> LabelledImage:
+    """Mirror an image and its boxes at the vertical axis."""
+    left, top, right, bottom = item.boxes_xyxy.T
+    width = item.size[1]
+    boxes = np.stack((width - right, top, width - left, bottom), axis=1)
+    return LabelledImage(cv2.flip(item.image, 1), item.class_index, boxes)
+
+
+def flip_up_down(item: LabelledImage) -> LabelledImage:
+    """Mirror an image and its boxes at the horizontal axis."""
+    left, top, right, bottom = item.boxes_xyxy.T
+    height = item.size[0]
+    boxes = np.stack((left, height - bottom, right, height - top), axis=1)
+    return LabelledImage(cv2.flip(item.image, 0), item.class_index, boxes)

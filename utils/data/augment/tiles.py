@@ -1,0 +1,230 @@
+"""Pictures drawn straight into the training image, each through the composed transform.
+
+Before: `mosaic` says where they lie, `images.Picture` decodes them. After: `augment`.
+
+Of a picture only that part is read which the training image shows, and nothing of a hidden one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+
+from utils.data.augment.geometry import determinant, invert, multiply, warp_corners
+from utils.data.augment.mosaic import Canvas, Tile
+from utils.data.image.letterbox import FILL
+from utils.data.image.reading import Picture
+
+_MARGIN = 2  # pixels around the part of a picture that is seen: bilinear weights reach one
+_PHASES, _STEP = 32, 1 / 32
+_SMALLEST_SCALE = 1 / 64  # below it, the pixels before a view are many more than those of a picture
+_ROUNDING = 1e-6  # far above that of float64 here, far below a pixel that could be seen
+
+
+class _Window(NamedTuple):
+    """A rectangle of whole pixels, half open; empty when no side is positive."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @property
+    def is_empty(self) -> bool:
+        return self.top >= self.bottom or self.left >= self.right
+
+    def of(self, image: np.ndarray) -> np.ndarray:
+        """The view of an image (H, W, 3)."""
+        return image[self.top : self.bottom, self.left : self.right]
+
+
+def draw_tiles(
+    canvas: Canvas, pictures: Sequence[Picture], warp: np.ndarray, output_size: tuple[int, int]
+) -> np.ndarray:
+    """What a canvas of these pictures looks like through a warp, without drawing the canvas.
+
+    Args:
+        canvas: the place of every picture.
+        pictures: those that are not seen are not decoded.
+        warp: (3, 3), canvas pixel to output pixel.
+        output_size: (height, width).
+
+    Returns:
+        (height, width, 3) uint8, grey where no picture lies.
+    """
+    output = np.full((*output_size, 3), FILL, np.uint8)
+    for tile, picture in zip(canvas.tiles, pictures, strict=True):
+        visible = _clip_edges(tile, canvas.side)
+        window = _seen_in(output_size, visible, warp)
+        if not window.is_empty:
+            _draw(output, window, picture, visible, _picture_to_canvas(tile, picture), warp)
+    return output
+
+
+def _clip_edges(tile: Tile, side: int) -> tuple[int, int, int, int]:
+    """left, top, right, bottom of the part of a tile on its canvas, canvas pixels."""
+    height, width = tile.resized_size
+    right, bottom = min(tile.left + width, side), min(tile.top + height, side)
+    return max(tile.left, 0), max(tile.top, 0), right, bottom
+
+
+def _seen_in(
+    output_size: tuple[int, int], visible: tuple[int, int, int, int], warp: np.ndarray
+) -> _Window:
+    """The output pixels whose centres lie in a part of the canvas, or a box around them.
+
+    Without rotation and shear it is exact, so that neighbours neither overlap nor leave a gap.
+    """
+    height, width = output_size
+    # The centre of pixel 0 has the coordinate 0, its left edge -0.5.
+    left, top, right, bottom = visible
+    bounds = warp_corners((left - 0.5, top - 0.5, right - 0.5, bottom - 0.5), warp)
+    if bounds is None:  # no box around the other corners holds what lies before the viewer
+        return _Window(0, height, 0, width)
+    left, top, right, bottom = (math.ceil(edge) for edge in bounds)
+    return _Window(max(top, 0), min(bottom, height), max(left, 0), min(right, width))
+
+
+def _picture_to_canvas(tile: Tile, picture: Picture) -> np.ndarray:
+    """(3, 3) from pixel centres of the decoded, perhaps reduced, picture to those of the canvas."""
+    scale_y, scale_x = (picture.reduction * factor for factor in tile.scale)
+    offset_x, offset_y = scale_x / 2 - 0.5 + tile.left, scale_y / 2 - 0.5 + tile.top
+    return np.array([[scale_x, 0, offset_x], [0, scale_y, offset_y], [0, 0, 1]])
+
+
+def _draw(
+    output: np.ndarray,
+    window: _Window,
+    picture: Picture,
+    visible: tuple[int, int, int, int],
+    to_canvas: np.ndarray,
+    warp: np.ndarray,
+) -> None:
+    matrix = multiply(warp, to_canvas)
+    factor = _shrink_factor(matrix, picture.decoded_size)
+    seen = _canvas_part(picture.decoded_size, visible, to_canvas)
+    if _is_affine(matrix):  # else what lies far away on the canvas may be near in the output
+        seen = _needed_part(seen, window, matrix, margin=_MARGIN * factor)
+    if seen.is_empty:  # thinner than a pixel
+        return
+    part = seen.of(picture.decode(seen.bottom))
+    if factor > 1:
+        part = _shrink(part, factor)
+    centre = (factor - 1) / 2  # of the first pixel of the part among those of the picture
+    matrix = multiply(matrix, _scale_and_shift(factor, seen.left + centre, seen.top + centre))
+    matrix = multiply(_scale_and_shift(1, -window.left, -window.top), matrix)
+    into = window.of(output)  # a view, written in place
+    if not _resize_into(into, part, matrix):
+        _warp_into(into, part, matrix)
+
+
+def _resize_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> bool:
+    """Scale a part of a picture into all of a view of the output, in half the time of a warp.
+
+    `cv2.resize` lets the edges of its first source and output pixel fall together. So it starts
+    some pixels before the view, at a place where edges do: within a 32nd of a pixel, the step in
+    which `cv2.warpAffine` places pixels. False where there is none, for a scale near 0, or for
+    another matrix.
+    """
+    (scale_x, shear_x, shift_x), (shear_y, scale_y, shift_y), _ = matrix.tolist()
+    if shear_x or shear_y or not _is_affine(matrix) or min(scale_x, scale_y) < _SMALLEST_SCALE:
+        return False
+    columns = _start(scale_x, shift_x, into.shape[1])
+    rows = _start(scale_y, shift_y, into.shape[0])
+    if columns is None or rows is None:
+        return False
+    (skipped_x, left, right), (skipped_y, top, bottom) = columns, rows
+    height, width = part.shape[:2]
+    # What the view does not show is not in the part; outermost pixels are repeated instead.
+    part = part[min(max(top, 0), height - 1) : max(bottom, 1)]
+    part = part[:, min(max(left, 0), width - 1) : max(right, 1)]
+    missing = max(-top, 0), max(bottom - height, 0), max(-left, 0), max(right - width, 0)
+    part = cv2.copyMakeBorder(part, *missing, cv2.BORDER_REPLICATE)
+    resized = cv2.resize(part, None, fx=scale_x, fy=scale_y, interpolation=cv2.INTER_LINEAR)
+    into[:] = resized[skipped_y:, skipped_x:][: into.shape[0], : into.shape[1]]
+    return True
+
+
+def _start(scale: float, shift: float, length: int) -> tuple[int, int, int] | None:
+    """How many pixels before a view to start; first and end of the source pixels to take."""
+    skipped = np.arange(_PHASES)
+    first = (-skipped - shift - 0.5) / scale + 0.5
+    error = np.abs(first - np.rint(first)) * scale
+    best = int(error.argmin())
+    if error[best] > _STEP:
+        return None
+    begin = round(float(first[best]))
+    return best, begin, begin + math.ceil((best + length) / scale) + 2
+
+
+def _warp_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> None:
+    """Warp a part of a picture into a view of the output; other pixels stay as they are."""
+    # Around the centres of the outermost pixels, these are repeated.
+    part = cv2.copyMakeBorder(part, 1, 1, 1, 1, cv2.BORDER_REPLICATE)
+    matrix = multiply(matrix, _scale_and_shift(1, -1, -1))
+    size_wh = into.shape[1], into.shape[0]
+    if _is_affine(matrix):
+        cv2.warpAffine(part, matrix[:2], size_wh, into, borderMode=cv2.BORDER_TRANSPARENT)
+    else:
+        cv2.warpPerspective(part, matrix, size_wh, into, borderMode=cv2.BORDER_TRANSPARENT)
+
+
+def _is_affine(matrix: np.ndarray) -> bool:
+    return matrix[2].tolist() == [0, 0, 1]
+
+
+def _scale_and_shift(scale: float, x: float, y: float) -> np.ndarray:
+    return np.array([[scale, 0, x], [0, scale, y], [0, 0, 1]], np.float64)
+
+
+def _canvas_part(
+    size: tuple[int, int], visible: tuple[int, int, int, int], to_canvas: np.ndarray
+) -> _Window:
+    """The pixels of a decoded picture that the canvas does not cut off."""
+    (scale_x, _, offset_x), (_, scale_y, offset_y), _ = to_canvas.tolist()
+    left, right = ((edge - 0.5 - offset_x) / scale_x + 0.5 for edge in visible[0::2])
+    top, bottom = ((edge - 0.5 - offset_y) / scale_y + 0.5 for edge in visible[1::2])
+    return _Window(
+        max(math.floor(top + _ROUNDING), 0),
+        min(math.ceil(bottom - _ROUNDING), size[0]),
+        max(math.floor(left + _ROUNDING), 0),
+        min(math.ceil(right - _ROUNDING), size[1]),
+    )
+
+
+def _needed_part(part: _Window, window: _Window, matrix: np.ndarray, margin: int) -> _Window:
+    """The pixels of a part that an affine matrix brings into a window of the output."""
+    corners = window.left, window.top, window.right - 1, window.bottom - 1
+    bounds = warp_corners(corners, invert(matrix))
+    assert bounds is not None  # affine
+    left, top, right, bottom = bounds
+    return _Window(
+        max(math.floor(top) - margin, part.top),
+        min(math.ceil(bottom) + 1 + margin, part.bottom),
+        max(math.floor(left) - margin, part.left),
+        min(math.ceil(right) + 1 + margin, part.right),
+    )
+
+
+def _shrink_factor(matrix: np.ndarray, size: tuple[int, int]) -> int:
+    """1, 2, 4, ...: the largest that leaves the picture no smaller than it is drawn.
+
+    Bilinear reads four pixels and so aliases below half size.
+    """
+    divisor = abs(matrix[2, 0] * size[1] / 2 + matrix[2, 1] * size[0] / 2 + matrix[2, 2])
+    area = abs(determinant(matrix)) / max(divisor, _ROUNDING) ** 3  # of a pixel at the centre
+    factor = 1
+    while area * (2 * factor) ** 2 <= 1 + _ROUNDING and 2 * factor <= min(size):
+        factor *= 2
+    return factor
+
+
+def _shrink(part: np.ndarray, factor: int) -> np.ndarray:
+    """Averages over factor x factor pixels; what is left at the right and below is dropped."""
+    height, width = (max(side // factor, 1) for side in part.shape[:2])
+    whole = part[: height * factor, : width * factor]
+    return cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA)

@@ -1,0 +1,1 @@
+"""Samples become batches, in this process or in workers."""

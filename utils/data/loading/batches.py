@@ -1,0 +1,182 @@
+"""Which samples form a batch, and in which shape.
+
+Before: `labels.scan_samples`. After: `loader`, in this process or in those of `workers`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Protocol
+
+import numpy as np
+
+from utils.data.augment.sample import AugmentConfig, augment, draw_augmentation
+from utils.data.image.letterbox import Letterbox, fit_letterbox, resize
+from utils.data.image.reading import (
+    LabelledImage,
+    Picture,
+    choose_reduction,
+    decode,
+    letterbox_labelled,
+    pixel_boxes,
+    reduced_size,
+)
+from utils.data.loading.batch import Batch, fill_images, naming_image
+from utils.data.loading.image_cache import ImageCache
+from utils.data.loading.sample_table import SampleTable
+from utils.data.randomness import epoch_order, sample_generator
+from utils.data.share import WHOLE, Share
+from utils.data.sources.labels import Sample
+
+# The public recipe's margin around rectangular validation images, in strides.
+RECTANGLE_MARGIN = 0.5
+
+
+class BatchSource(Protocol):
+    """A recipe for batches that can be sent to another process."""
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+
+    def indices(self, epoch: int, batch_index: int) -> np.ndarray:
+        """The sample indices of a whole batch, over all ranks, int64."""
+
+    def shape(self, batch_index: int) -> tuple[int, int, int, int]:
+        """The shape (B, 3, H, W) of the images of this rank's share of a batch; B may be 0."""
+
+    def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
+        """Fill `images`, uint8 of that shape, and return the share of the batch around it."""
+
+
+@dataclass(frozen=True)
+class TrainBatches:
+    """A rank's share of shuffled, augmented square batches; the last batch may be smaller."""
+
+    samples: SampleTable
+    image_size: int
+    batch_size: int  # over all ranks
+    augment: AugmentConfig
+    seed: int
+    share: Share = WHOLE
+    cache: ImageCache | None = None  # made for `image_sizes`
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.samples) / self.batch_size)
+
+    def shape(self, batch_index: int) -> tuple[int, int, int, int]:
+        num_before = batch_index * self.batch_size
+        num_images = min(self.batch_size, len(self.samples) - num_before)
+        return len(self.share.of(range(num_images))), 3, self.image_size, self.image_size
+
+    def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
+        global_indices = self.indices(epoch, batch_index)
+        indices = self.share.of(global_indices)
+        targets = fill_images(images, indices, partial(self._item, epoch))
+        return Batch(images, targets, indices, (), global_indices)
+
+    def indices(self, epoch: int, batch_index: int) -> np.ndarray:
+        order = epoch_order(self.seed, epoch, len(self.samples))
+        return order[batch_index * self.batch_size :][: self.batch_size]
+
+    def _item(self, epoch: int, index: int) -> LabelledImage:
+        generator = sample_generator(self.seed, epoch, index)
+        draw = draw_augmentation(self.augment, generator, index, len(self.samples))
+        with naming_image(self.samples[index].image_path):
+            pictures = [self._picture(tile) for tile in draw.tiles]
+            return augment(draw, pictures, self.image_size)
+
+    def image_sizes(self) -> list[tuple[int, int]]:
+        """(height, width) at which each sample is decoded: what a cache has to hold."""
+        sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
+        return [reduced_size(size, choose_reduction(size, self.image_size)) for size in sizes]
+
+    def _picture(self, index: int) -> Picture:
+        sample = self.samples[index]
+        size = sample.height, sample.width
+        reduction = choose_reduction(size, self.image_size)
+        return Picture(
+            size,
+            sample.class_index,
+            pixel_boxes(sample),
+            reduction,
+            partial(self._decode, index, sample, reduction),
+        )
+
+    def _decode(self, index: int, sample: Sample, reduction: int, rows: int) -> np.ndarray:
+        with naming_image(sample.image_path):  # of a mosaic, any of the tiles may fail
+            if self.cache is None or not self.cache.holds(index):
+                return decode(sample, reduction, rows)
+            return self.cache.get(index, partial(decode, sample, reduction))
+
+
+@dataclass(frozen=True)
+class ValBatches:
+    """A rank's share of letterboxed batches in a fixed order, long sides at `image_size`.
+
+    Rectangular batches hold images of similar aspect ratio, in the smallest multiple of `stride`
+    around those of all ranks plus half a stride; square ones are a multiple of `stride` from
+    `image_size` up.
+    """
+
+    samples: SampleTable
+    image_size: int
+    batch_size: int  # over all ranks
+    stride: int
+    rectangular: bool
+    share: Share = WHOLE
+    cache: ImageCache | None = None  # made for `image_sizes`
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.samples) / self.batch_size)
+
+    def shape(self, batch_index: int) -> tuple[int, int, int, int]:
+        indices = self.indices(0, batch_index)  # of all ranks, so that their images have one size
+        sides = np.array([self.image_size, self.image_size]) / self.stride
+        if self.rectangular:
+            contents = [self._letterbox(index, (self.image_size,) * 2) for index in indices]
+            largest = np.max([content.resized_size for content in contents], axis=0)
+            sides = largest / self.stride + RECTANGLE_MARGIN
+        height, width = (math.ceil(side) * self.stride for side in sides)
+        return len(self.share.of(indices)), 3, height, width
+
+    def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
+        global_indices = self.indices(0, batch_index)
+        indices = self.share.of(global_indices)
+        input_size = images.shape[2], images.shape[3]
+        letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
+        targets = fill_images(images, indices, partial(self._item, input_size))
+        return Batch(images, targets, indices, letterboxes, global_indices)
+
+    def indices(self, epoch: int, batch_index: int) -> np.ndarray:
+        return self._order[batch_index * self.batch_size :][: self.batch_size]
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        if not self.rectangular:
+            return np.arange(len(self.samples))
+        height, width = self.samples.sizes.T
+        return np.argsort(height / width, kind="stable")
+
+    def _letterbox(self, index: int, input_size: tuple[int, int]) -> Letterbox:
+        height, width = self.samples.sizes[index].tolist()
+        size = height, width
+        return fit_letterbox(size, input_size, max_scale=self.image_size / max(size))
+
+    def image_sizes(self) -> list[tuple[int, int]]:
+        """(height, width) to which each sample is resized: what a cache has to hold."""
+        inside = self.image_size, self.image_size
+        return [self._letterbox(index, inside).resized_size for index in range(len(self.samples))]
+
+    def _item(self, input_size: tuple[int, int], index: int) -> LabelledImage:
+        sample, placement = self.samples[index], self._letterbox(index, input_size)
+        with naming_image(sample.image_path):
+            image = self._resized(index, sample, placement.resized_size)
+            item = LabelledImage(image, sample.class_index, pixel_boxes(sample))
+            return letterbox_labelled(item, placement)
+
+    def _resized(self, index: int, sample: Sample, size: tuple[int, int]) -> np.ndarray:
+        if self.cache is None or not self.cache.holds(index):
+            return resize(decode(sample), size)
+        return self.cache.get(index, lambda: resize(decode(sample), size))

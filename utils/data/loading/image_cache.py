@@ -1,0 +1,256 @@
+"""Decoded images in memory, or in a file, that all loaders' processes of a machine share.
+
+Before: `images.decode`, whose results it keeps. After: `batches`, which looks here first.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import reduction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backend.processes import Processes
+from utils.data.loading.told_file import open_told_file, tell_file
+from utils.data.share import AllGather, gather_alone
+from utils.data.sources.image_files import DatasetError
+
+ALONE = Processes()
+CACHE_KINDS = ("ram", "disk")
+_ABSENT, _PRESENT = b"\0", b"\1"
+_PAGE = 4096
+_MEMORY_LIMITS = Path("/sys/fs/cgroup")
+_OWN_GROUPS = Path("/proc/self/cgroup")
+
+log = logging.getLogger("data")
+
+
+class ImageCache:
+    """Images by sample index, each decoded by whoever needs it first and kept for all.
+
+    The memory has no name in any file system: it cannot outlive its processes, and a disk cache
+    leaves no file behind. Images beyond the limit are not kept.
+    """
+
+    def __init__(self, starts: np.ndarray, shapes: np.ndarray, kind: str, descriptor: int):
+        """Made by `create_cache`; `starts` (S,) int64 bytes, -1 for none; `shapes` (S, 2) int32."""
+        self._starts, self._shapes, self._kind = starts, shapes, kind
+        self._descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        duplicate = reduction.DupFd(self._descriptor)
+        return _attach, (self._starts, self._shapes, self._kind, duplicate)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    @property
+    def extent(self) -> str:
+        """How many of the samples' images lie within the limit: "all", "part" or "none"."""
+        held = self._starts >= 0
+        return "all" if held.all() else "part" if held.any() else "none"
+
+    def holds(self, index: int) -> bool:
+        """Whether a sample's image lies within the limit."""
+        return bool(self._starts[index] >= 0)
+
+    def get(self, index: int, decode: Callable[[], np.ndarray]) -> np.ndarray:
+        """The image of a sample that `holds`, (H, W, 3) uint8: as kept, or decoded now and kept.
+
+        It is read-only where it was kept before.
+
+        Raises:
+            DatasetError: there is no space left to keep it.
+        """
+        start = int(self._starts[index])
+        # By a system call and not from the mapping: what was written before it is then seen too.
+        if os.pread(self._descriptor, 1, index) == _ABSENT:
+            image = decode()
+            assert image.shape == (*self._shapes[index], 3)
+            # Another process may write the same bytes at the same time.
+            self._write(image.tobytes(), start)
+            self._write(_PRESENT, index)
+            return image
+        height, width = self._shapes[index].tolist()
+        flat = np.frombuffer(self._memory, np.uint8, height * width * 3, offset=start)
+        return flat.reshape(height, width, 3)
+
+    def _write(self, content: bytes, start: int) -> None:
+        try:
+            while content:
+                written = os.pwrite(self._descriptor, content, start)
+                content, start = content[written:], start + written
+        except OSError as error:
+            raise DatasetError(
+                f"--cache {self._kind}: an image cannot be kept: {error.strerror}; free some "
+                "space, or leave --cache out"
+            ) from error
+
+
+def _attach(starts: np.ndarray, shapes: np.ndarray, kind: str, duplicate: Any) -> ImageCache:
+    return ImageCache(starts, shapes, kind, duplicate.detach())
+
+
+def create_cache(
+    kind: str,
+    sizes: Sequence[tuple[int, int]],
+    fraction: float,
+    split: str,
+    place: Processes = ALONE,
+    all_gather: AllGather = gather_alone,
+) -> ImageCache:
+    """An empty cache for images of these (height, width), and a line that says what it will hold.
+
+    The processes of a machine have one together: the first of them makes it.
+
+    Args:
+        kind: "ram", or "disk" for a file in the folder TMPDIR, by default /var/tmp.
+        sizes: of every sample's image as the loader needs it, the same in all processes.
+        fraction: of the memory or disk space that is free now, at most so much is used.
+        split: what the images are, for the line.
+        place: of this process among those that call this together.
+        all_gather: over them.
+    """
+    assert kind in CACHE_KINDS
+    shapes = np.array(sizes, np.int32).reshape(-1, 2)
+    limit = descriptor = 0
+    if place.local_rank == 0:
+        limit = int(fraction * (free_memory() if kind == "ram" else _free_disk()))
+        starts, size = _plan(shapes, limit)
+        log.info(_line(kind, split, shapes, starts, limit))
+        descriptor = _open(kind, size)
+    if place.world_size > 1:
+        limit, descriptor = _share(kind, limit, descriptor, place, all_gather)
+    starts, _ = _plan(shapes, limit)
+    return ImageCache(starts, shapes, kind, descriptor)
+
+
+def _share(
+    kind: str, limit: int, descriptor: int, place: Processes, all_gather: AllGather
+) -> tuple[int, int]:
+    """The limit and the file of the first process of a machine, for all that run there."""
+    is_first = place.local_rank == 0
+    where = tell_file(descriptor) if is_first else np.zeros(4, np.int64)
+    mine = np.concatenate([np.array([is_first, limit], np.int64), where])
+    told = np.concatenate(all_gather(mine[None]))
+    if not is_first:
+        # The ranks of a machine follow each other.
+        first_of_machine = np.flatnonzero(told[: place.rank, 0])[-1]
+        limit = int(told[first_of_machine, 1])
+        descriptor = _open_told(kind, told[first_of_machine, 2:])
+    all_gather(np.zeros(0, np.int64))  # the first one keeps its file until all have opened it
+    return limit, descriptor
+
+
+def _plan(shapes: np.ndarray, limit: int) -> tuple[np.ndarray, int]:
+    """Where each image starts, (S,) int64 bytes, -1 for nowhere; bytes of all."""
+    num_bytes = _num_bytes(shapes)
+    first = -(-len(shapes) // _PAGE) * _PAGE  # a byte each says which images are there
+    fits = first + num_bytes <= limit  # else one huge image would leave no room for all after it
+    ends = first + np.cumsum(np.where(fits, num_bytes, 0))
+    fits &= ends <= limit
+    return np.where(fits, ends - num_bytes, -1), int(ends[fits][-1]) if fits.any() else first
+
+
+def _num_bytes(shapes: np.ndarray) -> np.ndarray:
+    return shapes.astype(np.int64).prod(axis=1) * 3
+
+
+def _line(kind: str, split: str, shapes: np.ndarray, starts: np.ndarray, limit: int) -> str:
+    num_bytes, fits = _num_bytes(shapes), starts >= 0
+    place = "memory" if kind == "ram" else f"a file in {_disk_folder()}"
+    line = f"cache: {fits.sum()} of {len(fits)} {split} images in {place}"
+    line += f", {num_bytes[fits].sum() / 1e9:.2f} GB when all were read"
+    if not fits.all():
+        line += f"; all need {num_bytes.sum() / 1e9:.2f} GB, the limit is {limit / 1e9:.2f} GB of "
+        line += "what is free: the others are decoded each time"
+    return line
+
+
+def _open_told(kind: str, told: np.ndarray) -> int:
+    try:
+        return open_told_file(told)
+    except OSError as error:
+        raise DatasetError(
+            f"--cache {kind}: the images that process {told[0]} keeps for this machine cannot be "
+            f"shared: {error}; run all processes of a machine as one user, or leave --cache out"
+        ) from error
+
+
+def _open(kind: str, size: int) -> int:
+    if kind == "ram":
+        descriptor = os.memfd_create("image-cache")
+    else:
+        try:
+            with tempfile.TemporaryFile(dir=_disk_folder()) as file:
+                descriptor = os.dup(file.fileno())
+        except OSError as error:
+            raise DatasetError(
+                f"--cache disk: no file can be made in {_disk_folder()}: {error.strerror}; name "
+                "another folder in TMPDIR"
+            ) from error
+    os.ftruncate(descriptor, size)
+    return descriptor
+
+
+def _disk_folder() -> str:
+    return os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is memory on some systems
+
+
+def _free_disk() -> int:
+    folder = _disk_folder()
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError as error:
+        raise DatasetError(
+            f"--cache disk: {folder}: {error.strerror}; name another folder in TMPDIR"
+        ) from error
+
+
+def free_memory() -> int:
+    """Bytes that this process may still take: what the machine has, within a container's limit."""
+    fields = dict(
+        line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if line
+    )
+    available = int(fields["MemAvailable"].split()[0]) * 1024
+    return max(0, min([available, *_left_in_groups()]))
+
+
+def _left_in_groups() -> Iterator[int]:
+    """Bytes left of every limit on this process: its control group's, and those of all above."""
+    try:
+        lines = _OWN_GROUPS.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in ["0::/", *lines]:  # the first: a container may not see the path of its own group
+        _, controllers, path = line.split(":", 2)
+        group = Path(path.lstrip("/"))
+        for folder in (group, *group.parents):
+            if not controllers:  # version 2
+                yield from _left(_MEMORY_LIMITS / folder, "max", "current", "")
+            elif "memory" in controllers.split(","):
+                root = _MEMORY_LIMITS / "memory"
+                yield from _left(root / folder, "limit_in_bytes", "usage_in_bytes", "total_")
+
+
+def _left(folder: Path, limit_name: str, used_name: str, prefix: str) -> Iterator[int]:
+    """Bytes left of one group's limit; nothing where it has none."""
+    try:
+        limit = (folder / f"memory.{limit_name}").read_text().strip()
+        used = int((folder / f"memory.{used_name}").read_text())
+        statistics = (folder / "memory.stat").read_text().splitlines()
+    except OSError:
+        return
+    if limit != "max":
+        # Files that were read count as used, but give way.
+        names = f"{prefix}inactive_file ", f"{prefix}active_file "
+        files = sum(int(line.split()[1]) for line in statistics if line.startswith(names))
+        yield int(limit) - used + files

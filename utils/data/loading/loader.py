@@ -1,0 +1,182 @@
+"""Loaders: iterate over the batches of an epoch, built here or by worker processes.
+
+Before: `labels.scan_samples`. After: the training step, and validation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from backend.processes import processes
+from utils.data.augment.sample import AugmentConfig
+from utils.data.errors import LoaderError
+from utils.data.image.letterbox import Letterbox
+from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.batches import TrainBatches, ValBatches
+from utils.data.loading.image_cache import ALONE, create_cache
+from utils.data.loading.sample_table import SampleTable
+from utils.data.loading.workers import WorkerPool
+from utils.data.share import WHOLE, AllGather, Share, gather_alone
+from utils.data.sources.labels import Sample
+
+# Of what is free when the loader is made; both caches, the model and the workers must fit.
+TRAIN_CACHE_FRACTION, VAL_CACHE_FRACTION = 0.5, 0.2
+
+__all__ = ["Batch", "Letterbox", "LoaderError", "Targets", "TrainLoader", "ValLoader"]
+
+
+class _Loader:
+    """A source of batches, with or without workers.
+
+    Attributes:
+        cached: how many of its images a cache takes: "all", "part" or "none".
+        share: which part of every batch it yields.
+    """
+
+    def __init__(self, source: TrainBatches | ValBatches, workers: int):
+        assert workers >= 0
+        self.cached = source.cache.extent if source.cache else "none"
+        self.share = source.share
+        self._source = source
+        self._pool = WorkerPool(source, workers) if workers else None
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch, the same for all ranks."""
+        return len(self._source)
+
+    def start(self) -> None:
+        """Start the workers now rather than at the first epoch, to overlap with other work."""
+        if self._pool is not None:
+            self._pool.start()
+
+    def close(self) -> None:
+        """End the workers; an epoch that is still being iterated over ends with an error."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, epoch: int, first_batch: int) -> Iterator[Batch]:
+        if self._pool is not None:
+            return self._pool.run(epoch, first_batch)
+        return self._build_here(epoch, first_batch)
+
+    def _build_here(self, epoch: int, first_batch: int) -> Iterator[Batch]:
+        for batch_index in range(first_batch, len(self._source)):
+            yield self._build(epoch, batch_index)
+
+    def _build(self, epoch: int, batch_index: int) -> Batch:
+        images = np.empty(self._source.shape(batch_index), np.uint8)
+        return self._source.build(epoch, batch_index, images)
+
+
+_Source = TypeVar("_Source", TrainBatches, ValBatches)
+
+
+def _with_cache(
+    source: _Source, kind: str, fraction: float, split: str, all_gather: AllGather
+) -> _Source:
+    if not kind:
+        return source
+    place = processes() if source.share.world_size > 1 else ALONE
+    cache = create_cache(kind, source.image_sizes(), fraction, split, place, all_gather)
+    return dataclasses.replace(source, cache=cache)
+
+
+class TrainLoader(_Loader):
+    """Shuffled, augmented batches whose every sample depends on (seed, epoch, index) alone.
+
+    Args:
+        samples: from `labels.scan_samples`; at least one.
+        image_size: side of the square images, pixels.
+        batch_size: over all ranks; the last batch of an epoch may be smaller.
+        augment: strengths of the augmentation.
+        seed: from 0 up.
+        workers: processes; 0 builds in this process.
+        cache: where decoded images are kept from epoch to epoch: "" nowhere, "ram" or "disk".
+        share: which part of every batch this rank builds.
+        all_gather: over the ranks, of which those of a machine share a cache.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        image_size: int,
+        batch_size: int,
+        augment: AugmentConfig,
+        seed: int,
+        workers: int,
+        cache: str = "",
+        share: Share = WHOLE,
+        all_gather: AllGather = gather_alone,
+    ):
+        source = TrainBatches(SampleTable(samples), image_size, batch_size, augment, seed, share)
+        super().__init__(
+            _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", all_gather), workers
+        )
+
+    def epoch(self, epoch: int, first_batch: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from the first one asked for; those before are not built.
+
+        Workers begin with the call. One epoch at a time.
+        """
+        return self._run(epoch, first_batch)
+
+    def batch(self, epoch: int, batch_index: int) -> Batch:
+        """One batch of an epoch, built in this process."""
+        return self._build(epoch, batch_index)
+
+
+class ValLoader(_Loader):
+    """Letterboxed batches in a fixed order: by aspect ratio when rectangular, else as given.
+
+    Args:
+        samples: from `labels.scan_samples`; at least one.
+        image_size: the long side of every image, pixels.
+        batch_size: over all ranks; the last batch may be smaller.
+        workers: processes; 0 builds in this process.
+        stride: sides of a batch's images are a multiple of it.
+        rectangular: give each batch the smallest shape that holds its images.
+        cache: where resized images are kept for the next validation: "" nowhere, "ram" or "disk".
+        share: which part of every batch this rank builds.
+        all_gather: over the ranks, of which those of a machine share a cache.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        image_size: int,
+        batch_size: int,
+        workers: int,
+        stride: int = 32,
+        rectangular: bool = True,
+        cache: str = "",
+        share: Share = WHOLE,
+        all_gather: AllGather = gather_alone,
+    ):
+        table = SampleTable(samples)
+        source = ValBatches(table, image_size, batch_size, stride, rectangular, share)
+        super().__init__(
+            _with_cache(source, cache, VAL_CACHE_FRACTION, "validation", all_gather), workers
+        )
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.batches()
+
+    def batches(self, first_batch: int = 0) -> Iterator[Batch]:
+        """The batches from the first one asked for; those before are not built."""
+        return self._run(0, first_batch)

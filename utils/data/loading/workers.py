@@ -1,0 +1,193 @@
+"""Processes that build batches ahead of their consumer, in a fixed order.
+
+Before: `batches`, which they run. After: `loader`.
+
+Worker i of W builds the batches i, i + W, i + 2W, ...: what a batch holds never depends on which
+worker is fast. Images come back through memory shared with one worker, everything else through
+that worker's own pipe, so that a process which dies on either side ends the other's wait.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import signal
+import traceback
+import weakref
+from collections.abc import Iterator
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, NamedTuple
+
+import cv2
+
+from utils.data.errors import DatasetError, LoaderError
+from utils.data.loading.batch import Batch
+from utils.data.loading.batches import BatchSource
+from utils.data.loading.shared_slots import SLOTS_PER_WORKER, SharedSlots
+
+PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
+
+
+class _Failure(NamedTuple):
+    """What a worker sends instead of a batch."""
+
+    is_dataset_error: bool
+    text: str
+
+
+class _Worker(NamedTuple):
+    process: SpawnProcess
+    connection: Connection
+    slots: SharedSlots
+
+
+class WorkerPool:
+    """Starts the workers once, keeps them through all epochs, and yields their batches in order."""
+
+    def __init__(self, source: BatchSource, workers: int):
+        assert workers >= 1 and len(source) >= 1
+        self._source = source
+        self._num_workers = min(workers, len(source))
+        self._workers: list[_Worker] = []
+        self._unread: list[int] = []  # requests of each worker that have no reply yet
+        self._run = 0
+
+    def start(self) -> None:
+        """Start the workers, if they do not run yet; returns without waiting for them."""
+        if self._workers:
+            return
+        slot_bytes = max(math.prod(self._source.shape(i)) for i in range(len(self._source)))
+        # The workers and multiprocessing's tracker inherit the blocked signals: Ctrl-C reaches all
+        # processes of a terminal, a cluster's signals those of a job, and they are for the parent
+        # to answer. Starting the tracker unblocks some.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS_SIGNALS)
+        try:
+            resource_tracker.ensure_running()
+            signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS_SIGNALS)
+            for number in range(self._num_workers):
+                self._workers.append(self._start_one(number, slot_bytes))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        self._unread = [0] * self._num_workers
+        # Before multiprocessing's own end, which waits for what SIGTERM does not end.
+        atexit.register(_close_if_there, weakref.ref(self))
+
+    def _start_one(self, number: int, slot_bytes: int) -> _Worker:
+        context = get_context("spawn")
+        ours, theirs = context.Pipe()
+        slots = SharedSlots(slot_bytes)
+        process = context.Process(
+            target=_serve,
+            args=(self._source, self._num_workers, theirs, slots),
+            name=f"loader-{number}",
+            daemon=True,
+        )
+        process.start()
+        theirs.close()  # so that the worker's death is the end of the pipe
+        return _Worker(process, ours, slots)
+
+    def run(self, epoch: int, first_batch: int = 0) -> Iterator[Batch]:
+        """Ask for the next few batches of an epoch at once; iterate over the result for all.
+
+        It ends an earlier run: its iterator raises LoaderError from then on.
+        """
+        self.start()
+        self._run += 1
+        for number in range(self._num_workers):
+            while self._unread[number]:  # of a run that was left in the middle
+                self._receive(number)
+        ahead = first_batch + SLOTS_PER_WORKER * self._num_workers
+        for batch_index in range(first_batch, min(len(self._source), ahead)):
+            self._request(epoch, batch_index)
+        return self._collect(epoch, first_batch, self._run)
+
+    def _collect(self, epoch: int, first_batch: int, run: int) -> Iterator[Batch]:
+        for batch_index in range(first_batch, len(self._source)):
+            if run != self._run:
+                raise LoaderError("this epoch was ended by the start of another or by close()")
+            number = batch_index % self._num_workers
+            reply = self._receive(number)
+            if isinstance(reply, _Failure):
+                kind = DatasetError if reply.is_dataset_error else LoaderError
+                raise kind(reply.text)
+            shape = self._source.shape(batch_index)
+            slots = self._workers[number].slots
+            images = slots.images(batch_index, self._num_workers, shape).copy()
+            next_index = batch_index + SLOTS_PER_WORKER * self._num_workers
+            if next_index < len(self._source):
+                self._request(epoch, next_index)
+            targets, sample_indices, letterboxes = reply
+            global_indices = self._source.indices(epoch, batch_index)
+            yield Batch(images, targets, sample_indices, letterboxes, global_indices)
+
+    def _request(self, epoch: int, batch_index: int) -> None:
+        number = batch_index % self._num_workers
+        try:
+            self._workers[number].connection.send((epoch, batch_index))
+        except OSError as error:
+            raise self._death_of(number) from error
+        self._unread[number] += 1
+
+    def _receive(self, number: int) -> Any:
+        try:
+            reply = self._workers[number].connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._death_of(number) from error
+        self._unread[number] -= 1
+        return reply
+
+    def _death_of(self, number: int) -> LoaderError:
+        process = self._workers[number].process
+        process.join(timeout=5)
+        code = process.exitcode or 0
+        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        text = (
+            f"loader worker {number} of {self._num_workers} (process {process.pid}) died: {cause}; "
+            "if the machine ran out of memory, use fewer --workers, a smaller --batch-size or no "
+            "--cache ram"
+        )
+        self.close()
+        return LoaderError(text)
+
+    def close(self) -> None:
+        """End the workers at once; a later run() starts new ones."""
+        self._run += 1
+        for worker in self._workers:
+            worker.process.kill()  # it holds nothing that could be left half-done
+        for worker in self._workers:
+            worker.process.join()
+            worker.process.close()
+            worker.connection.close()
+        self._workers = []
+
+
+def _close_if_there(pool: weakref.ref[WorkerPool]) -> None:
+    found = pool()
+    if found is not None:
+        found.close()
+
+
+def _serve(source: BatchSource, workers: int, connection: Connection, slots: SharedSlots) -> None:
+    """The life of a worker: requests (epoch, batch index) in, replies out, until the pipe ends."""
+    cv2.setNumThreads(0)
+    while True:
+        try:
+            epoch, batch_index = connection.recv()
+            connection.send(_reply(source, workers, slots, epoch, batch_index))
+        except (EOFError, OSError):  # the parent is gone
+            return
+
+
+def _reply(
+    source: BatchSource, workers: int, slots: SharedSlots, epoch: int, batch_index: int
+) -> Any:
+    images = slots.images(batch_index, workers, source.shape(batch_index))
+    try:
+        batch = source.build(epoch, batch_index, images)
+        return batch.targets, batch.sample_indices, batch.letterboxes
+    except Exception as error:  # the parent raises it
+        if isinstance(error, DatasetError):
+            return _Failure(True, str(error))
+        return _Failure(False, f"{error}\nin a loader worker:\n{traceback.format_exc()}")

@@ -1,0 +1,1 @@
+"""The built-in dataset: shapes of five classes over textured clutter."""

@@ -1,0 +1,124 @@
+"""The built-in dataset: drawn into a folder on first use, in the layout of any other dataset.
+
+Before: `sources.load_dataset`. After: `dataset_yaml`, which reads it like any other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import cv2
+import numpy as np
+import yaml
+
+from utils.boxes import xyxy_to_cxcywh
+from utils.data.randomness import sample_generator
+from utils.data.shapes.scene import OUTLINES, Scene, draw_scene
+from utils.data.sources.image_files import DatasetError
+
+YAML_NAME = "shapes.yaml"
+_VERSION = 1  # of the drawing; a set drawn by another version is not mixed with this one's
+_JPEG_QUALITY = 92
+
+
+@dataclass(frozen=True)
+class ShapesConfig:
+    """What is drawn."""
+
+    num_train: int = 400
+    num_val: int = 100
+    image_side: int = 320  # pixels; height and width vary by a quarter around it
+    seed: int = 0
+
+
+_DEFAULTS = ShapesConfig()
+
+
+def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
+    """Draw the dataset, unless it is there already; returns the path of its YAML.
+
+    It is drawn beside `folder` and renamed when complete, so that no part of a set is ever taken
+    for the whole, and several processes may ask for it at once.
+
+    Raises:
+        DatasetError: the folder cannot be written, or holds something else.
+    """
+    if not folder.exists():
+        try:
+            _draw_and_rename(folder, config)
+        except OSError as error:
+            raise DatasetError(
+                f"{folder}: the built-in dataset cannot be drawn there: {error}; "
+                "free some space, or run in a folder that can be written to"
+            ) from error
+    _check_recipe(folder, config)
+    return folder / YAML_NAME
+
+
+def _draw_and_rename(folder: Path, config: ShapesConfig) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".shapes-", dir=folder.parent) as temporary:
+        drawn = Path(temporary) / folder.name
+        _draw(drawn, config)
+        try:
+            os.rename(drawn, folder)
+        except OSError:
+            if not folder.exists():  # else another process was faster
+                raise
+
+
+def _recipe(config: ShapesConfig) -> dict[str, int]:
+    return {"version": _VERSION, **dataclasses.asdict(config)}
+
+
+def _check_recipe(folder: Path, config: ShapesConfig) -> None:
+    path = folder / YAML_NAME
+    document = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
+    found = document.get("drawn") if isinstance(document, dict) else None
+    if found != _recipe(config):
+        raise DatasetError(
+            f"{folder} is in the way of the built-in dataset: it was drawn as {found}, "
+            f"needed is {_recipe(config)}; move it away, and it is drawn again"
+        )
+
+
+def _draw(folder: Path, config: ShapesConfig) -> None:
+    splits = ["train"] * config.num_train + ["val"] * config.num_val
+    for split in ("train", "val"):
+        (folder / "images" / split).mkdir(parents=True)
+        (folder / "labels" / split).mkdir(parents=True)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        # As a list, so that a failure is raised here.
+        list(pool.map(lambda item: _draw_one(folder, config, *item), enumerate(splits)))
+    document = {
+        "path": ".",
+        "train": "images/train",
+        "val": "images/val",
+        "names": dict(enumerate(OUTLINES)),
+        "drawn": _recipe(config),
+    }
+    text = yaml.safe_dump(document, sort_keys=False)
+    (folder / YAML_NAME).write_text(text, encoding="utf-8")
+
+
+def _draw_one(folder: Path, config: ShapesConfig, index: int, split: str) -> None:
+    generator = sample_generator(config.seed, 0, index)
+    height, width = (config.image_side * (0.75 + 0.5 * generator.random(2))).astype(int).tolist()
+    scene = draw_scene(generator, (height, width))
+    path = folder / "images" / split / f"{index:05d}.jpg"
+    if not cv2.imwrite(str(path), scene.image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]):
+        raise OSError(f"{path} could not be written")
+    labels = folder / "labels" / split / f"{index:05d}.txt"
+    labels.write_text(_label_lines(scene), encoding="utf-8")
+
+
+def _label_lines(scene: Scene) -> str:
+    height, width = scene.image.shape[:2]
+    boxes = xyxy_to_cxcywh(scene.boxes_xyxy) / np.array([width, height, width, height])
+    rows = zip(scene.class_index.tolist(), boxes.tolist(), strict=True)
+    return "".join(f"{number} " + " ".join(f"{x:.6f}" for x in box) + "\n" for number, box in rows)

@@ -1,0 +1,54 @@
+"""From the `--data` argument to a dataset.
+
+Before: the command line. After: `list_images`, then `labels.scan_samples`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from utils.data.shapes.dataset import draw_dataset
+from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
+from utils.data.sources.image_files import DatasetError, list_images
+from utils.files.project import PROJECT
+
+__all__ = ["DatasetError", "DatasetSpec", "list_images", "load_dataset"]
+
+BUILT_IN = "shapes"
+YAML_FOLDER = PROJECT / "data"
+
+
+def load_dataset(
+    argument: str | Path,
+    image_root: str | Path = "datasets",
+    splits: Sequence[str] = ("train", "val"),
+) -> DatasetSpec:
+    """Read the dataset that `--data` names.
+
+    Args:
+        argument: a YAML file, the name of one in data/, or "shapes": the built-in dataset, drawn
+            into `image_root` on first use.
+        image_root: the folder of the built-in dataset.
+        splits: those of train, val and test that the caller needs; their images must exist.
+
+    Raises:
+        DatasetError: names the file, the key, its value and the places looked at.
+    """
+    if str(argument) == BUILT_IN:
+        return read_dataset_yaml(draw_dataset(Path(image_root) / BUILT_IN), splits)
+    return read_dataset_yaml(_find_yaml(Path(argument)), splits)
+
+
+def _find_yaml(argument: Path) -> Path:
+    name = argument.name if argument.suffix in (".yaml", ".yml") else argument.name + ".yaml"
+    candidates = (argument, YAML_FOLDER / name)
+    for path in candidates:
+        if path.is_file():
+            return path
+    known = ", ".join([BUILT_IN, *sorted(path.name for path in YAML_FOLDER.glob("*.yaml"))])
+    looked_at = " and ".join(str(path.resolve()) for path in candidates)
+    raise DatasetError(
+        f"--data {argument}: no dataset YAML at {looked_at}; "
+        f"give the path of one, or a known name: {known}"
+    )

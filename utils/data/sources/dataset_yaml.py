@@ -1,0 +1,146 @@
+"""A dataset YAML: read, checked, its paths resolved.
+
+Before: `sources.load_dataset` finds the file. After: `image_files.list_images`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utils.data.sources.image_files import DatasetError, has_images, no_images_text
+from utils.files.yaml import read_yaml
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """Where the images of each split lie, and what the classes are called."""
+
+    name: str
+    root: Path
+    train: tuple[Path, ...]  # folders and list files; likewise below
+    val: tuple[Path, ...]
+    test: tuple[Path, ...]  # empty where the YAML names none
+    class_names: tuple[str, ...]
+
+
+def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
+    """Read a dataset YAML; the images of `splits` must exist, those of other splits need not.
+
+    Raises:
+        UserError: names the file, the key, its value and the places looked at.
+    """
+    document = read_yaml("--data", path, "a dataset YAML has the keys path, train, val and names")
+    return _DatasetYaml(path, document).spec(splits)
+
+
+@dataclass(frozen=True)
+class _DatasetYaml:
+    """A parsed dataset YAML, with what its error texts need."""
+
+    path: Path
+    document: Mapping[str, Any]
+
+    def spec(self, splits: Sequence[str]) -> DatasetSpec:
+        for key in splits:
+            if not self.document.get(key):
+                raise self._error(key, "is missing: name the folder or the list of its images")
+        class_names = self._class_names()
+        roots = self._roots()
+        train, val, test = (self._entries(roots, key, key in splits) for key in SPLITS)
+        return DatasetSpec(self.path.stem, roots[0], train, val, test, class_names)
+
+    def _error(self, key: str, text: str) -> DatasetError:
+        return DatasetError(f"{self.path}: key '{key}' {text}")
+
+    def _roots(self) -> list[Path]:
+        """The folders at which relative entries start: from the YAML's folder, then from here."""
+        value = self.document.get("path") or "."
+        if not isinstance(value, str):
+            raise self._error("path", f"has the value {value!r}; the path of a folder is needed")
+        candidates = [self.path.parent / value, Path(value)]
+        roots = [root for root in candidates if self._exists("path", value, root) and root.is_dir()]
+        if not roots:
+            raise self._not_found("path", value, candidates)
+        return roots
+
+    def _exists(self, key: str, value: str, path: Path) -> bool:
+        """`path.exists()`, with an error that names the key where the system refuses the path."""
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except (OSError, ValueError) as error:  # too long, not permitted, or holds a null byte
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise self._error(
+                key,
+                f"has the value {value!r}, which cannot be looked up: {reason}; correct the path",
+            ) from error
+        return True
+
+    def _not_found(self, key: str, value: str, candidates: Sequence[Path]) -> DatasetError:
+        places = dict.fromkeys(str(path.resolve()) for path in candidates)
+        next_step = "correct the path, or put the images there"
+        if "download" in self.document:
+            next_step += " by hand: the 'download' entry is not run, nothing is downloaded here"
+        return self._error(
+            key, f"has the value {value!r}, but there is no {' and no '.join(places)}; {next_step}"
+        )
+
+    def _entries(self, roots: Sequence[Path], key: str, required: bool) -> tuple[Path, ...]:
+        value = self.document.get(key) or []
+        values = value if isinstance(value, list) else [value]
+        return tuple(self._entry(roots, key, entry, required) for entry in values)
+
+    def _entry(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> Path:
+        if not isinstance(value, str):
+            raise self._error(key, f"has the value {value!r}; a path or a list of paths is needed")
+        candidates = [root / value for root in roots]
+        existing = [path for path in candidates if self._exists(key, value, path)]
+        if not required:
+            return (existing or candidates)[0]
+        if not existing:
+            raise self._not_found(key, value, candidates)
+        if not has_images(existing[0]):
+            text = no_images_text(existing[0].resolve())
+            raise self._error(key, f"has the value {value!r}, but {text}")
+        return existing[0]
+
+    def _class_names(self) -> tuple[str, ...]:
+        names = self.document.get("names")
+        if not names or not isinstance(names, (list, Mapping)):
+            raise self._error("names", f"has the value {names!r}; a list of class names is needed")
+        by_index = names if isinstance(names, Mapping) else dict(enumerate(names))
+        if set(by_index) != set(range(len(by_index))):
+            raise self._error(
+                "names",
+                f"has the class numbers {list(by_index)}; 0 to {len(by_index) - 1} are needed",
+            )
+        ordered = [by_index[index] for index in range(len(by_index))]
+        self._check_names(ordered)
+        self._check_count(len(ordered))
+        return tuple(str(name) for name in ordered)
+
+    def _check_names(self, names: Sequence[Any]) -> None:
+        for name in names:
+            # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing.
+            if isinstance(name, bool) or not isinstance(name, (str, int, float)):
+                raise self._error("names", f"holds {name!r}, which is not text; put it in quotes")
+        texts = [str(name) for name in names]
+        repeated = sorted({text for text in texts if texts.count(text) > 1})
+        if repeated:
+            raise self._error("names", f"holds {repeated} more than once; each must differ")
+
+    def _check_count(self, num_names: int) -> None:
+        num_classes = self.document.get("nc", num_names)
+        if num_classes != num_names:
+            raise self._error(
+                "nc",
+                f"has the value {num_classes!r}, but 'names' has {num_names} entries; "
+                "correct one of them, or leave 'nc' out",
+            )

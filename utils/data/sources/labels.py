@@ -1,0 +1,152 @@
+"""Images -> samples with checked labels, and a report of what is broken.
+
+Before: `image_files.list_images`. After: `images.read_image`, in the loader's workers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from utils import watchdog
+from utils.data.errors import DatasetError
+from utils.data.image.header import BrokenImageError, read_image_size
+from utils.data.records.contents import RecordImage
+from utils.data.records.layout import RecordPlace
+from utils.data.sources.label_file import (
+    BrokenLabelError,
+    label_path,
+    parse_labels,
+    read_label_bytes,
+)
+
+_SHOWN_PROBLEMS = 5
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
+class Sample:
+    """One usable image and its objects."""
+
+    image_path: Path
+    height: int  # pixels, as decoded: EXIF rotation applied
+    width: int
+    class_index: np.ndarray  # (M,) int64
+    boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
+    record: RecordPlace | None = None  # where the image lies in a record file, if it does
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """An image in a file of its own; of the same shape as `records.contents.RecordImage`."""
+
+    path: Path
+    place = None
+
+    @property
+    def label_path(self) -> Path:
+        return label_path(self.path)
+
+    def read_size(self) -> tuple[int, int]:
+        """(height, width) in pixels; BrokenImageError."""
+        return read_image_size(self.path)
+
+    def read_labels(self) -> bytes | None:
+        """The label file's content, None when there is none; BrokenLabelError."""
+        return read_label_bytes(self.label_path)
+
+
+ScanResult = tuple[Sample | None, str]  # of an image: None when left out; a problem, or ""
+
+
+class ScanReport(NamedTuple):
+    """The usable samples, in the order of the images, and a line for each problem found."""
+
+    samples: list[Sample]
+    problems: list[str]
+
+
+def scan_samples(images: Sequence[Path | RecordImage], num_classes: int) -> ScanReport:
+    """Scan images to train on or to validate with.
+
+    Raises:
+        DatasetError: no image is usable, or none of them has any object.
+    """
+    return require_labels(scan_images(images, num_classes))
+
+
+def require_labels(report: ScanReport) -> ScanReport:
+    """The report, when any image has an object; else DatasetError."""
+    if not any(len(sample.class_index) for sample in report.samples):
+        first = report.samples[0]
+        raise DatasetError(
+            f"none of the {len(report.samples)} usable images has a labelled object; the labels of "
+            f"{first.image_path} belong into {label_path(first.image_path)}"
+            + (", before it is packed" if first.record else "")
+        )
+    return report
+
+
+def scan_images(images: Sequence[Path | RecordImage], num_classes: int) -> ScanReport:
+    """Read the header and the labels of every image.
+
+    Broken images, and images with a broken label line, are left out; repeated label rows are
+    removed. Either is a line of the report that names the file and the reason. An image without
+    a label file is a background: it has no objects.
+
+    Raises:
+        DatasetError: no image is usable.
+    """
+    return report_usable(images, scan_each(images, num_classes))
+
+
+def scan_each(images: Sequence[Path | RecordImage], num_classes: int) -> list[ScanResult]:
+    """The result of every image, of none as well."""
+
+    def scan(image: Path | RecordImage) -> ScanResult:
+        watchdog.progress()
+        return _scan_one(image_of(image), num_classes)
+
+    with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
+        return list(pool.map(scan, images))
+
+
+def report_usable(
+    images: Sequence[Path | RecordImage], results: Sequence[ScanResult]
+) -> ScanReport:
+    """What was found in these images; DatasetError when none is usable."""
+    samples = [sample for sample, _ in results if sample is not None]
+    problems = [problem for _, problem in results if problem]
+    if not samples:
+        raise DatasetError(
+            f"none of the {len(images)} images is usable:\n" + _first_lines(problems)
+        )
+    return ScanReport(samples, problems)
+
+
+def image_of(source: Path | RecordImage) -> ImageFile | RecordImage:
+    """An image in a file of its own, or out of a record file: both are read alike."""
+    return source if isinstance(source, RecordImage) else ImageFile(source)
+
+
+def _scan_one(image: ImageFile | RecordImage, num_classes: int) -> ScanResult:
+    try:
+        height, width = image.read_size()
+        class_index, boxes, num_repeated = parse_labels(image.read_labels(), num_classes)
+    except BrokenImageError as error:
+        return None, f"{image.path}: left out: {error}"
+    except BrokenLabelError as error:
+        return None, f"{image.path}: left out: {image.label_path}: {error}"
+    problem = f"{image.label_path}: {num_repeated} repeated rows removed" if num_repeated else ""
+    return Sample(image.path, height, width, class_index, boxes, image.place), problem
+
+
+def _first_lines(problems: Sequence[str]) -> str:
+    hidden = len(problems) - _SHOWN_PROBLEMS
+    more = [f"... and {hidden} more"] if hidden > 0 else []
+    return "\n".join([*problems[:_SHOWN_PROBLEMS], *more])

@@ -1,0 +1,111 @@
+"""Scan the images of a split on all ranks, each a share, so that none waits for another's.
+
+Before: `image_files.list_images`. After: `labels.report_usable`, with the results of all ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from utils.data.errors import DatasetError
+from utils.data.records.contents import RecordImage
+from utils.data.share import AllGather, Share
+from utils.data.sources.labels import (
+    Sample,
+    ScanReport,
+    ScanResult,
+    image_of,
+    report_usable,
+    require_labels,
+    scan_each,
+    scan_samples,
+)
+
+
+class _ScanArrays(NamedTuple):
+    """The results of N images as arrays, without what the list of images says already."""
+
+    sizes: np.ndarray  # (N, 2) int64, height and width; 0 of an image that is left out
+    num_objects: np.ndarray  # (N,) int64
+    class_index: np.ndarray  # (T,) int64
+    boxes_cxcywh_norm: np.ndarray  # (T, 4) float32
+    problems: np.ndarray  # uint8, a JSON list of N texts
+
+
+def scan_shared(
+    images: Sequence[Path | RecordImage], num_classes: int, share: Share, all_gather: AllGather
+) -> ScanReport:
+    """What `labels.scan_samples` returns, or raises, on each rank, when all of them call it.
+
+    Args:
+        images: the same ones on all ranks, in the same order.
+
+    Raises:
+        DatasetError: also where the ranks have different images.
+    """
+    if share.world_size == 1:
+        return scan_samples(images, num_classes)
+    _check_same_images(images, all_gather)
+    arrays = _to_arrays(scan_each(share.of(images), num_classes))
+    of_ranks = zip(*(all_gather(array) for array in arrays), strict=True)
+    results = []
+    for rank, found in enumerate(of_ranks):
+        part = Share(rank, share.world_size).of(images)
+        results += _from_arrays(part, _ScanArrays(*found))
+    return require_labels(report_usable(images, results))
+
+
+def _check_same_images(images: Sequence[Path | RecordImage], all_gather: AllGather) -> None:
+    # Names alone, for each machine may have the images in a folder of its own.
+    names = b"\0".join(os.fsencode(image_of(image).path.name) for image in images)
+    mine = np.array([[len(images), zlib.crc32(names)]], np.int64)
+    listed = np.concatenate(all_gather(mine))
+    if (listed != listed[0]).any():
+        raise DatasetError(
+            f"the processes found different images, {listed[:, 0].tolist()} of them; give all "
+            "machines the same files, and do not change them during the start"
+        )
+
+
+def _to_arrays(results: Sequence[ScanResult]) -> _ScanArrays:
+    samples = [sample for sample, _ in results]
+    usable = [sample for sample in samples if sample]
+    sizes = [(sample.height, sample.width) if sample else (0, 0) for sample in samples]
+    counts = [len(sample.class_index) if sample else 0 for sample in samples]
+    problems = json.dumps([problem for _, problem in results]).encode()
+    return _ScanArrays(
+        np.array(sizes, np.int64).reshape(-1, 2),
+        np.array(counts, np.int64),
+        np.concatenate([np.zeros(0, np.int64), *(sample.class_index for sample in usable)]),
+        np.concatenate(
+            [np.zeros((0, 4), np.float32), *(sample.boxes_cxcywh_norm for sample in usable)]
+        ),
+        np.frombuffer(problems, np.uint8),
+    )
+
+
+def _from_arrays(images: Sequence[Path | RecordImage], arrays: _ScanArrays) -> list[ScanResult]:
+    ends = np.cumsum(arrays.num_objects)
+    results: list[ScanResult] = []
+    for source, (height, width), count, end, problem in zip(
+        images,
+        arrays.sizes.tolist(),
+        arrays.num_objects.tolist(),
+        ends.tolist(),
+        json.loads(arrays.problems.tobytes()),
+        strict=True,
+    ):
+        image, rows = image_of(source), slice(end - count, end)
+        sample = None
+        if height:
+            labels = arrays.class_index[rows], arrays.boxes_cxcywh_norm[rows]
+            sample = Sample(image.path, height, width, *labels, image.place)
+        results.append((sample, problem))
+    return results
