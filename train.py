@@ -34,11 +34,11 @@ from utils.cli.config import (
 from utils.data.loading.loader import Batch, TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
-from utils.evaluation_progress import NOTHING_DONE, EvaluationSuspended
+from utils.evaluation.coco.metric import EvaluationResult
+from utils.evaluation.progress import NOTHING_DONE, EvaluationSuspended
 from utils.host_memory import keep_freed_memory
 from utils.images import images_to_tensor
 from utils.launch import launch
-from utils.metrics import EvaluationResult
 from utils.numa.binding import bind_numa
 from utils.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
 from utils.ranks import ALONE, Ranks, joined, on_main

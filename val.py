@@ -22,7 +22,6 @@ from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
 from utils.checkpoint import Checkpoint, load_weights, model_document
 from utils.cli.command import run_command
 from utils.cli.config import ValConfig, parse_val_flags
-from utils.coco_json import CocoResults
 from utils.cores import core_share
 from utils.data.loading.loader import Batch, Targets, ValLoader
 from utils.data.share import WHOLE, AllGather, Share, gather_alone
@@ -31,7 +30,16 @@ from utils.data.sources.dataset import DatasetSpec, list_images, load_dataset
 from utils.data.sources.labels import Sample
 from utils.data.sources.scan_shares import scan_shared
 from utils.errors import UserError
-from utils.evaluation_progress import (
+from utils.evaluation.coco.metric import (
+    DetectionEvaluator,
+    DetectionSink,
+    EvaluationResult,
+    GroundTruth,
+)
+from utils.evaluation.coco.results_file import CocoResults
+from utils.evaluation.legacy.metric import LegacyEvaluator
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from utils.evaluation.progress import (
     NOTHING_DONE,
     Collector,
     EvaluationProgress,
@@ -39,9 +47,6 @@ from utils.evaluation_progress import (
     FoundImage,
 )
 from utils.images import images_to_tensor
-from utils.legacy_metric import LegacyEvaluator
-from utils.metrics import DetectionEvaluator, DetectionSink, EvaluationResult, GroundTruth
-from utils.nms import SuppressionSettings, non_max_suppression
 from utils.numa.binding import bind_numa
 from utils.ranks import Ranks, joined
 from utils.report import create_run_folder, legacy_table, metrics_table, progress_bar

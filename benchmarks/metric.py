@@ -21,8 +21,8 @@ import numpy as np
 
 from benchmarks.side_by_side import Timing, bare_parser, host, write_json
 from utils.cli.command import run_command
-from utils.metrics import DetectionEvaluator, GroundTruth
-from utils.nms import Detections
+from utils.evaluation.coco.metric import DetectionEvaluator, GroundTruth
+from utils.evaluation.nms import Detections
 
 Image = tuple[Detections, GroundTruth]
 TOLERANCE = 1e-9  # both sum the same float64 numbers, in another order
@@ -158,8 +158,8 @@ def main() -> None:
     print(case)
     print(f"{'seconds':<14}{'median':>9}{'fastest':>9}{'slowest':>9}{'runs':>6}")
     figures, seconds = seconds_of(lambda: evaluate(images, flags.classes), flags.repeats)
-    print_row("utils.metrics", seconds)
-    spent = {"utils.metrics": seconds}
+    print_row("utils.evaluation.coco.metric", seconds)
+    spent = {"utils.evaluation.coco.metric": seconds}
     if flags.reference_repeats:
         spent |= compare(images, flags.classes, flags.reference_repeats, figures)
     if flags.json is not None:

@@ -20,7 +20,7 @@ SYNC_SUMS = 4
 # Exchanges of a few numbers each batch: the loss's counts, its values, and whether to stop, asked
 # as arrays whose lengths are gathered first.
 SHORT_EXCHANGES = 4
-# The most that a validated image leaves (utils/evaluation_progress.py): three int64, and 300 boxes
+# The most that a validated image leaves (utils/evaluation/progress.py): three int64, and 300 boxes
 # of five float32 and an int64.
 BYTES_A_VALIDATED_IMAGE = 3 * 8 + 300 * (5 * FLOAT + 8)
 

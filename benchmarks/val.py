@@ -23,9 +23,9 @@ from utils.cli.command import run_command
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
+from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from utils.evaluation.nms import non_max_suppression
 from utils.images import images_to_tensor
-from utils.metrics import DetectionEvaluator, EvaluationResult
-from utils.nms import non_max_suppression
 from val import DEFAULT_SUPPRESSION, evaluate, ground_truth, load_detector, load_split
 
 # A sigmoid may round otherwise in another memory layout, which can turn the order of two scores.

@@ -1,7 +1,7 @@
 """The detector: images -> raw maps, the graph of `graph.py` with its weights.
 
 Before: `train.py::train_step` or `val.py::evaluate`. After: `heads/anchor/head.py` is its last
-layer; `loss.py` or `utils/nms.py` take what it returns.
+layer; `loss.py` or `utils/evaluation/nms.py` take what it returns.
 """
 
 from __future__ import annotations

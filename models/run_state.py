@@ -23,7 +23,7 @@ from models.graph import parse_model
 from utils.checkpoint import Arrays, Checkpoint, Header
 from utils.cli.config import as_document, run_settings
 from utils.errors import UserError
-from utils.evaluation_progress import read_progress
+from utils.evaluation.progress import read_progress
 
 if TYPE_CHECKING:
     from models.train_state import TrainState

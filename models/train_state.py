@@ -15,7 +15,7 @@ from models.ema import ModelEMA
 from models.multi_tensor import choose_updates
 from models.optimizer import build_optimizer, parameter_groups
 from utils.cli.config import Hyperparameters, TrainConfig
-from utils.evaluation_progress import NOTHING_DONE, EvaluationProgress
+from utils.evaluation.progress import NOTHING_DONE, EvaluationProgress
 from utils.loss_scale import LossScale
 from utils.report import StageTimer
 from utils.schedule import Schedule

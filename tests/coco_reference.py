@@ -10,9 +10,9 @@ import numpy as np
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from utils.coco_matching import SIZE_RANGES
-from utils.metrics import DetectionEvaluator, EvaluationResult, GroundTruth
-from utils.nms import Detections
+from utils.evaluation.coco.matching import SIZE_RANGES
+from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult, GroundTruth
+from utils.evaluation.nms import Detections
 
 # Both sum the same float64 numbers, in another order.
 EXACT = {"rtol": 0, "atol": 1e-9}

@@ -16,7 +16,7 @@ import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
 from utils.errors import UserError
-from utils.metrics import RECALL_GRID, EvaluationResult
+from utils.evaluation.coco.metric import RECALL_GRID, EvaluationResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,9 +19,9 @@ import backend
 from backend.checks import CPU
 from backend.processes import processes
 from utils.errors import UserError
+from utils.evaluation.coco.metric import EvaluationResult
+from utils.evaluation.legacy.metric import LegacyResult
 from utils.files.atomic import atomic_text_file
-from utils.legacy_metric import LegacyResult
-from utils.metrics import EvaluationResult
 
 STAGES = (
     "data_wait",

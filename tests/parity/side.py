@@ -33,8 +33,8 @@ from utils.cli.config import (
 )
 from utils.data.loading.loader import Batch, TrainLoader
 from utils.data.sources.dataset import load_dataset
+from utils.evaluation.nms import non_max_suppression
 from utils.images import images_to_tensor
-from utils.nms import non_max_suppression
 from utils.report import StageTimer
 from val import load_split
 

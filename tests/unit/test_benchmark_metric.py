@@ -14,7 +14,10 @@ def test_both_sides_are_timed_and_agree(monkeypatch, capsys):
     metric.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "20 images x 30 detections, 4 classes"
-    assert [line.split()[0] for line in lines[2:4]] == ["utils.metrics", "pycocotools"]
+    assert [line.split()[0] for line in lines[2:4]] == [
+        "utils.evaluation.coco.metric",
+        "pycocotools",
+    ]
     assert lines[4].startswith("largest difference")
 
 
@@ -26,7 +29,7 @@ def test_the_table_is_written_in_milliseconds_as_the_others_do(monkeypatch, caps
     metric.main()
     document = json.loads(path.read_text())
     ours, reference = document["timings"]
-    assert (ours["name"], reference["name"]) == ("utils.metrics", "pycocotools")
+    assert (ours["name"], reference["name"]) == ("utils.evaluation.coco.metric", "pycocotools")
     assert (ours["median"], ours["fastest"], ours["slowest"], ours["runs"]) == (500, 250, 750, 2)
     assert (ours["ratio"], reference["median"], reference["ratio"]) == (2, 250, 1)
     assert ours["case"] == "20 images x 30 detections, 4 classes"

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from utils.errors import UserError
+from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult, GroundTruth
+from utils.evaluation.nms import Detections
 from utils.files.project import PROJECT
-from utils.metrics import DetectionEvaluator, EvaluationResult, GroundTruth
-from utils.nms import Detections
 from utils.plots import (
     COLOURS,
     RESULT_PANELS,
@@ -157,7 +157,7 @@ import sys
 import numpy as np
 import utils.plots
 assert not {{"matplotlib", "cv2"}} & set(sys.modules), "imported with utils.plots"
-from utils.metrics import DetectionEvaluator
+from utils.evaluation.coco.metric import DetectionEvaluator
 utils.plots.plot_precision_recall(DetectionEvaluator([]).result(), {str(tmp_path / "pr.png")!r})
 assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """

@@ -11,8 +11,8 @@ from benchmarks import scaling, scaling_measure, scaling_rank
 from benchmarks import scaling_model as scale
 from benchmarks.scaling_model import Constants, Link, Network
 from tests.small import write_small_model
-from utils.evaluation_progress import FoundImage, make_progress
-from utils.nms import Detections, SuppressionSettings
+from utils.evaluation.nms import Detections, SuppressionSettings
+from utils.evaluation.progress import FoundImage, make_progress
 
 TINY = Network(
     parameters=10, state_bytes=48, norm_layers=2, norm_channels=6, convolution_outputs=2.0

@@ -17,8 +17,8 @@ from utils.cli.config import parse_val_flags
 from utils.data.image.letterbox import fit_letterbox, letterbox
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.labels import Sample
-from utils.metrics import DetectionEvaluator
-from utils.nms import SuppressionSettings, non_max_suppression
+from utils.evaluation.coco.metric import DetectionEvaluator
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
 CLASS_NAMES = ("a", "b")
 SIZES = ((48, 80), (96, 64), (64, 64), (30, 96), (90, 70))  # (height, width)
@@ -157,7 +157,7 @@ def test_the_next_batch_is_queued_before_one_is_suppressed(model, samples):
 
 def test_suppression_on_the_host_asks_the_framework_for_nothing(monkeypatch):
     # Reading any tensor would wait for the next batch, which is queued already.
-    monkeypatch.setattr("utils.nms.ops", None)
+    monkeypatch.setattr("utils.evaluation.nms.ops", None)
     decoded = np.float32([[10, 10, 8, 8, 1, 0.9], [10, 10, 8, 8, 1, 0.8]])
     assert len(non_max_suppression(decoded, 0.1, 0.5, multi_label=True).scores) == 1
 

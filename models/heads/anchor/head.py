@@ -1,7 +1,7 @@
 """The anchor head: feature maps -> raw maps per level -> decoded boxes.
 
 Before: the layers of `graph.py`. After: `assign.py` and `loss.py` in training,
-`utils/nms.py` in validation. Source: the public YOLOv5 v6 head.
+`utils/evaluation/nms.py` in validation. Source: the public YOLOv5 v6 head.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from utils.coco_matching import GroundTruth
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
+from utils.evaluation.coco.matching import GroundTruth
 
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN
 SECTIONS = ("images", "annotations", "categories")

@@ -11,12 +11,12 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
-from utils.coco_json import CocoResults
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
-from utils.metrics import DetectionEvaluator
-from utils.nms import Detections
+from utils.evaluation.coco.metric import DetectionEvaluator
+from utils.evaluation.coco.results_file import CocoResults
+from utils.evaluation.nms import Detections
 from val import of_classes
 
 CLASS_NAMES = ("cat", "dog", "owl")

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.boxes import pairwise_iou
-from utils.coco_matching import IOU_THRESHOLDS, GroundTruth, position_in_run
-from utils.nms import Detections
+from utils.evaluation.coco.matching import IOU_THRESHOLDS, GroundTruth, position_in_run
+from utils.evaluation.nms import Detections
 
 
 class Claims(NamedTuple):

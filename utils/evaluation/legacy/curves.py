@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.coco_precision import RECALL_GRID
+from utils.evaluation.coco.precision import RECALL_GRID
 
 CONFIDENCE_GRID = np.linspace(0.0, 1.0, 1000)
 SMOOTHING_WINDOW = 101  # points of CONFIDENCE_GRID; of the odd widths to 299 alone to fit nc3, nc80

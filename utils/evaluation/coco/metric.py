@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from utils.coco_matching import (
+from utils.evaluation.coco.matching import (
     SIZE_RANGES,
     GroundTruth,
     MatchCandidates,
@@ -22,9 +22,9 @@ from utils.coco_matching import (
     join_images,
     match_greedily,
 )
-from utils.coco_precision import RECALL_GRID, SizeResult, measure_by_class
-from utils.nms import Detections
-from utils.operating_point import best_operating_point
+from utils.evaluation.coco.operating_point import best_operating_point
+from utils.evaluation.coco.precision import RECALL_GRID, SizeResult, measure_by_class
+from utils.evaluation.nms import Detections
 
 __all__ = [
     "RECALL_GRID",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.coco_matching import position_in_run
+from utils.evaluation.coco.matching import position_in_run
 
 
 class OperatingPoint(NamedTuple):

@@ -1,4 +1,4 @@
-"""utils/coco_json.py: what COCO's tools read, and that they find the same figures in it."""
+"""utils/evaluation/coco/results_file.py: what COCO's tools read, and that they find the same figures in it."""
 
 import contextlib
 import io
@@ -19,7 +19,12 @@ from tests.coco_reference import (
     object_annotations,
     reference_of,
 )
-from utils.coco_json import COCO_CATEGORY_IDS, CocoResults, category_ids, image_ids
+from utils.evaluation.coco.results_file import (
+    COCO_CATEGORY_IDS,
+    CocoResults,
+    category_ids,
+    image_ids,
+)
 from utils.files.project import PROJECT
 
 COCO_NAMES = list(COCO_CATEGORY_IDS)

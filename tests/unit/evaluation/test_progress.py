@@ -8,14 +8,14 @@ from models.graph import read_model_yaml
 from tests.small import write_small_dataset, write_tiny_model
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
-from utils.evaluation_progress import (
+from utils.evaluation.nms import Detections, SuppressionSettings
+from utils.evaluation.progress import (
     NOTHING_DONE,
     EvaluationProgress,
     EvaluationSuspended,
     FoundImage,
     make_progress,
 )
-from utils.nms import Detections, SuppressionSettings
 from val import evaluate, load_split
 
 

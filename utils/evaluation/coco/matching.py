@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.boxes import pairwise_iou
-from utils.nms import Detections
+from utils.evaluation.nms import Detections
 
 IOU_THRESHOLDS = np.linspace(0.50, 0.95, 10)
 MAX_DETECTIONS_PER_CLASS = 100

@@ -1,7 +1,7 @@
 """Detections as a COCO results file: nms.py before; pycocotools and COCO's server read it.
 
 Format: https://cocodataset.org/#format-results, "bbox". Numbers are written in full, so that
-pycocotools finds in the file what utils/metrics.py found in memory.
+pycocotools finds in the file what utils/evaluation/coco/metric.py found in memory.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.coco_matching import GroundTruth
+from utils.evaluation.coco.matching import GroundTruth
+from utils.evaluation.nms import Detections
 from utils.files.atomic import atomic_text_file
-from utils.nms import Detections
 
 # fmt: off
 COCO_CATEGORY_IDS = {

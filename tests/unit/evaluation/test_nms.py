@@ -1,4 +1,4 @@
-"""utils/nms.py against stored cases and a direct, slow form of the greedy rule."""
+"""utils/evaluation/nms.py against stored cases and a direct, slow form of the greedy rule."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy, pairwise_iou
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
-from utils.nms import non_max_suppression
+from utils.evaluation.nms import non_max_suppression
 from val import only_classes
 
 

@@ -1,4 +1,4 @@
-"""utils/metrics.py and utils/coco_matching.py against pycocotools, on random and real labels."""
+"""utils/evaluation/coco/metric.py and utils/evaluation/coco/matching.py against pycocotools, on random and real labels."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.coco_reference import (
 )
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy
-from utils.metrics import DetectionEvaluator, GroundTruth
+from utils.evaluation.coco.metric import DetectionEvaluator, GroundTruth
 
 
 def generator(seed: int) -> np.random.Generator:

@@ -5,9 +5,9 @@ import pytest
 
 from tests.coco_reference import detections, ground_truth
 from tests.shared_files import shared_path
-from utils.legacy_curves import area_under_curve, measure_classes
-from utils.legacy_matching import claim_objects, grant_claims
-from utils.legacy_metric import LegacyEvaluator, LegacyResult
+from utils.evaluation.legacy.curves import area_under_curve, measure_classes
+from utils.evaluation.legacy.matching import claim_objects, grant_claims
+from utils.evaluation.legacy.metric import LegacyEvaluator, LegacyResult
 from utils.report import legacy_table
 
 # Both sum the same float64 numbers, in another order.

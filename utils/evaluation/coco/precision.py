@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.coco_matching import IOU_THRESHOLDS, Matches
+from utils.evaluation.coco.matching import IOU_THRESHOLDS, Matches
 
 RECALL_GRID = np.linspace(0.0, 1.0, 101)
 DETECTION_LIMITS = (1, 10, 100)

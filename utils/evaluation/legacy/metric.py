@@ -1,6 +1,6 @@
 """The metric as YOLOv5 prints it, for comparing with old logs: nms.py before, report.py after.
 
-It is not COCO's, which utils/metrics.py measures; docs/accuracy.md says what differs. Written from
+It is not COCO's, which utils/evaluation/coco/metric.py measures; docs/accuracy.md says what differs. Written from
 figures that YOLOv5 gave for stored inputs: legacy_matching.py and legacy_curves.py name them.
 """
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.coco_matching import GroundTruth
-from utils.legacy_curves import measure_classes
-from utils.legacy_matching import Claims, claim_objects, grant_claims, join_claims
-from utils.nms import Detections
+from utils.evaluation.coco.matching import GroundTruth
+from utils.evaluation.legacy.curves import measure_classes
+from utils.evaluation.legacy.matching import Claims, claim_objects, grant_claims, join_claims
+from utils.evaluation.nms import Detections
 
 
 @dataclass(frozen=True, eq=False)

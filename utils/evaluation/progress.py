@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.data.share import AllGather, Share
-from utils.nms import Detections
+from utils.evaluation.nms import Detections
 
 
 class FoundImage(NamedTuple):

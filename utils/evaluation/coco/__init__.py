@@ -1,0 +1,1 @@
+"""COCO's metric, equal to pycocotools, and its file formats."""
