@@ -21,7 +21,6 @@ from backend.checks import CPU
 from backend.processes import processes
 from models.train_state import TrainState, build_state
 from utils import watchdog
-from utils.checkpoint import load_weights
 from utils.cli.command import run_command
 from utils.cli.config import (
     Hyperparameters,
@@ -49,7 +48,9 @@ from utils.report import (
     result_row,
     write_yaml,
 )
-from utils.resume import (
+from utils.schedule import StepSettings
+from utils.state.checkpoint import load_weights
+from utils.state.resume import (
     ResumePoint,
     describe_samples,
     find_resume_point,
@@ -58,8 +59,7 @@ from utils.resume import (
     require_same_point,
     resumed_config,
 )
-from utils.run import Run, begin_run
-from utils.schedule import StepSettings
+from utils.state.run import Run, begin_run
 from utils.step_watch import BatchName, format_losses
 from utils.suspend import StopRequests, Suspended, listening
 from val import DEFAULT_SUPPRESSION, Validation, evaluate, load_split, loader_workers

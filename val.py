@@ -19,7 +19,6 @@ from backend import autograd, ops
 from backend.contract import Tensor
 from utils import watchdog
 from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
-from utils.checkpoint import Checkpoint, load_weights, model_document
 from utils.cli.command import run_command
 from utils.cli.config import ValConfig, parse_val_flags
 from utils.cores import core_share
@@ -50,6 +49,7 @@ from utils.images import images_to_tensor
 from utils.numa.binding import bind_numa
 from utils.ranks import Ranks, joined
 from utils.report import create_run_folder, legacy_table, metrics_table, progress_bar
+from utils.state.checkpoint import Checkpoint, load_weights, model_document
 
 if TYPE_CHECKING:
     from models.detector import Detector

@@ -19,7 +19,7 @@ import numpy as np
 import backend
 from backend import autograd, nn, ops
 from benchmarks.scaling_model import Network
-from utils.checkpoint import Checkpoint, Header, save_checkpoint
+from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
 
 MODELS = "nsmlx"
 LIMIT_SECONDS = 900

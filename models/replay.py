@@ -20,7 +20,6 @@ from models.detector import Detector
 from models.execution import Execution
 from models.graph import IMAGE
 from models.heads.anchor.loss import LossTerms
-from utils.checkpoint import Checkpoint
 from utils.cli.config import TrainConfig, as_document, read_hyperparameters
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
@@ -28,6 +27,7 @@ from utils.errors import UserError
 from utils.images import images_to_tensor
 from utils.loss_scale import LossScale
 from utils.report import StageTimer
+from utils.state.checkpoint import Checkpoint
 from utils.step_watch import BatchName, format_losses
 
 # Settings on which the batch depends.

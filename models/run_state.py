@@ -1,7 +1,7 @@
 """The whole state of a run as a checkpoint, and a run put back into it.
 
 `capture` and `restore` mirror each other: what one writes, the other reads. Before: `train.py`,
-between two batches. After: `utils/state_files.py`.
+between two batches. After: `utils/state/files.py`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from backend.contract import Tensor
 from backend.processes import processes
 from models.detector import Detector
 from models.graph import parse_model
-from utils.checkpoint import Arrays, Checkpoint, Header
 from utils.cli.config import as_document, run_settings
 from utils.errors import UserError
 from utils.evaluation.progress import read_progress
+from utils.state.checkpoint import Arrays, Checkpoint, Header
 
 if TYPE_CHECKING:
     from models.train_state import TrainState
-    from utils.run import Run
+    from utils.state.run import Run
 
 log = logging.getLogger("train")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from utils.checkpoint import Header, load_checkpoint
 from utils.report import RESULT_COLUMNS
+from utils.state.checkpoint import Header, load_checkpoint
 
 SECTIONS = ("model", "ema", "optimizer", "gradients")
 

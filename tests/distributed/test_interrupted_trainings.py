@@ -16,7 +16,6 @@ import pytest
 from tests.distributed.trainings import Training
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
-from utils.checkpoint import load_checkpoint
 from utils.exit_status import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -24,6 +23,7 @@ from utils.exit_status import (
     EXIT_SUSPENDED,
     EXIT_USER_ERROR,
 )
+from utils.state.checkpoint import load_checkpoint
 
 SCRIPT = Path(__file__).parent / "faulty_training.py"
 EPOCHS = 3  # of six batches, and two of each validation

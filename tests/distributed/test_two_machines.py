@@ -11,7 +11,7 @@ import pytest
 from tests.distributed.machines import Job, require_two_machines
 from tests.distributed.network_namespaces import two_machines
 from tests.small import write_small_dataset, write_small_model
-from utils.checkpoint import load_checkpoint
+from utils.state.checkpoint import load_checkpoint
 
 START_SECONDS = 120.0  # a limit, not an expectation: OneFlow takes 12 s on a quiet machine
 TIMEOUT = 12  # seconds without progress before the job ends itself

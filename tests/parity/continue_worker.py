@@ -19,7 +19,6 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.parity.side import slowed
 from train import TrainState, build_state, train_step
-from utils.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
 from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     OPTIMIZERS,
@@ -30,6 +29,7 @@ from utils.data.augment.sample import AugmentConfig
 from utils.data.loading.loader import Batch, TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.report import StageTimer
+from utils.state.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
 from val import load_split
 
 IMAGE_SIZE, BATCH_SIZE = 64, 2

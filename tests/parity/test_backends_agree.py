@@ -6,8 +6,8 @@ import yaml
 
 from tests.environments import BACKENDS, python_of, run_python
 from tests.small import write_small_dataset, write_small_model
-from utils.checkpoint import load_checkpoint
 from utils.cli.config import DEFAULT_HYPERPARAMETERS
+from utils.state.checkpoint import load_checkpoint
 
 # To weights that find something within seconds: no augmentation, and a warm-up that lasts, since
 # it takes fewer batches an update.

@@ -5,8 +5,8 @@ import pytest
 
 from tests.environments import BACKENDS, python_of, run_python
 from tests.small import write_small_dataset, write_small_model
-from utils.checkpoint import load_checkpoint
 from utils.cli.config import OPTIMIZERS
+from utils.state.checkpoint import load_checkpoint
 
 STEPS = 2
 # Of the largest value of an array, after one step in float64 from equal states. BatchNorm's

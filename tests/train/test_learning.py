@@ -13,13 +13,13 @@ from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.padded import PaddedLoss
 from tests.small import write_small_dataset, write_small_model
 from train import Run, build_state, keep_weights, train_step
-from utils.checkpoint import load_checkpoint
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 from utils.data.augment.sample import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
 from utils.report import StageTimer
+from utils.state.checkpoint import load_checkpoint
 from val import load_split
 
 

@@ -9,7 +9,7 @@ import pytest
 import train
 from tests.equal_runs import rows
 from tests.train.old_state import FLAGS, write_inputs
-from utils.checkpoint import load_checkpoint
+from utils.state.checkpoint import load_checkpoint
 
 STATES = sorted((Path(__file__).parent / "states").rglob("*.safetensors"))
 # Between machines and frameworks float32 sums round differently; two epochs at small rates.

@@ -1,6 +1,6 @@
 """Where a run goes on: the state that --resume means, and the settings that hold for the rest.
 
-Before: the flags, and the states that `utils/state_files.py` keeps. After: `models/run_state.py`
+Before: the flags, and the states that `utils/state/files.py` keeps. After: `models/run_state.py`
 restores.
 """
 
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.processes import processes
-from utils.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.cli.config import (
     AUTO,
     NEWEST,
@@ -32,7 +31,8 @@ from utils.files.json import fits
 from utils.files.yaml import read_yaml
 from utils.ranks import Ranks
 from utils.report import RESULT_COLUMNS, STAGES
-from utils.state_files import StateFiles
+from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
+from utils.state.files import StateFiles
 from utils.suspend import FILE_VARIABLE
 
 # Settings that may change in the middle of a run. `data` may move: `require_equal_data` looks at

@@ -24,8 +24,8 @@ from tests.foreign_files import (
     write_zip,
 )
 from tests.shared_files import shared_path
-from utils.checkpoint import load_checkpoint, load_weights, main
 from utils.errors import UserError
+from utils.state.checkpoint import load_checkpoint, load_weights, main
 from val import load_detector
 
 

@@ -1,6 +1,6 @@
 """A run: its settings, its folder, and what it has recorded so far.
 
-Before: the flags, and `utils/resume.py`. After: `train.py` trains; `models/run_state.py` keeps it.
+Before: the flags, and `utils/state/resume.py`. After: `train.py` trains; `models/run_state.py` keeps it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from backend.processes import processes
 from utils.cli.config import Hyperparameters, TrainConfig
 from utils.ranks import Ranks
 from utils.report import Results, create_run_folder
-from utils.resume import ResumePoint, begin_in
-from utils.state_files import StateFiles
+from utils.state.files import StateFiles
+from utils.state.resume import ResumePoint, begin_in
+from utils.state.work_record import WorkRecord
 from utils.suspend import StopRequests
-from utils.work_record import WorkRecord
 
 
 @dataclass(frozen=True)

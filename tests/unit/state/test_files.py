@@ -1,4 +1,4 @@
-"""utils/state_files.py: which states stay, and what last and best are."""
+"""utils/state/files.py: which states stay, and what last and best are."""
 
 import dataclasses
 import os
@@ -6,11 +6,11 @@ import os
 import numpy as np
 import pytest
 
-from tests.unit.test_checkpoint import HEADER
-from utils.checkpoint import Checkpoint, load_checkpoint
+from tests.unit.state.test_checkpoint import HEADER
 from utils.errors import UserError
 from utils.files.atomic import remove_unfinished
-from utils.state_files import StateFiles
+from utils.state.checkpoint import Checkpoint, load_checkpoint
+from utils.state.files import StateFiles
 
 
 def state(number):
@@ -80,7 +80,7 @@ def test_a_state_that_cannot_be_written_names_the_folder_and_the_whole_one(tmp_p
     def refuse(*arguments):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("utils.checkpoint.os.replace", refuse)
+    monkeypatch.setattr("utils.state.checkpoint.os.replace", refuse)
     with pytest.raises(UserError) as error:
         files.save(state(2), is_best=True)
     for part in (str(files.folder), "Read-only file system", "state-00000001", "--resume"):

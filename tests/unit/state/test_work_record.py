@@ -1,4 +1,4 @@
-"""utils/work_record.py: equal batches in equal order hash alike, all others do not."""
+"""utils/state/work_record.py: equal batches in equal order hash alike, all others do not."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from utils.data.loading.batch import Batch, Targets
-from utils.work_record import WorkRecord
+from utils.state.work_record import WorkRecord
 
 
 def make_batch(seed=0, size=64, first_index=0):

@@ -1,4 +1,4 @@
-"""utils/resume.py: which state --resume means, and what may change in the middle of a run."""
+"""utils/state/resume.py: which state --resume means, and what may change in the middle of a run."""
 
 import copy
 import dataclasses
@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.test_checkpoint import HEADER
-from utils.checkpoint import Checkpoint, save_checkpoint
+from tests.unit.state.test_checkpoint import HEADER
 from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     TrainConfig,
@@ -22,8 +21,9 @@ from utils.cli.config import (
 )
 from utils.errors import UserError
 from utils.report import RESULT_COLUMNS, StageTimer, write_yaml
-from utils.resume import begin_in, find_resume_point, resumed_config
-from utils.state_files import StateFiles
+from utils.state.checkpoint import Checkpoint, save_checkpoint
+from utils.state.files import StateFiles
+from utils.state.resume import begin_in, find_resume_point, resumed_config
 from utils.suspend import FILE_VARIABLE
 
 BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "--keep", "5"]

@@ -1,6 +1,6 @@
 """The states of a run on disk: the last few, and the names last and best for two of them.
 
-Before: `models/run_state.py` captures a state. After: `utils/resume.py` finds the newest whole one.
+Before: `models/run_state.py` captures a state. After: `utils/state/resume.py` finds the newest whole one.
 A state appears whole under its name or not at all, and the one before goes only afterwards.
 """
 
@@ -10,8 +10,8 @@ import os
 import shutil
 from pathlib import Path
 
-from utils.checkpoint import Checkpoint, save_checkpoint
 from utils.errors import UserError
+from utils.state.checkpoint import Checkpoint, save_checkpoint
 
 PATTERN = "state-*.safetensors"
 

@@ -2,7 +2,7 @@
 
 Written to a temporary name, synced and renamed, so that a file of the final name is complete; a
 checksum tells whether it still is. Nothing in it is code. Both backends write and read the same
-arrays. `load_weights` also opens files of other programs; `python -m utils.checkpoint show FILE`
+arrays. `load_weights` also opens files of other programs; `python -m utils.state.checkpoint show FILE`
 prints what a file holds and `convert FILE OUT` writes it as one of ours.
 """
 
@@ -145,7 +145,7 @@ def model_document(checkpoint: Checkpoint) -> Mapping[str, Any]:
     if not checkpoint.header.model:
         raise UserError(
             "--weights: a plain state dict, which describes no model; write a checkpoint with "
-            "python -m utils.checkpoint convert FILE OUT.safetensors --cfg YAML"
+            "python -m utils.state.checkpoint convert FILE OUT.safetensors --cfg YAML"
         )
     return checkpoint.header.model
 
@@ -254,7 +254,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = new_parser("python -m utils.checkpoint", "Look into weights files and convert them.")
+    parser = new_parser(
+        "python -m utils.state.checkpoint", "Look into weights files and convert them."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     show = commands.add_parser("show", help="print what a weights file holds")
     show.add_argument("file", type=Path)
