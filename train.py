@@ -20,7 +20,6 @@ from backend import autograd, dist, nn
 from backend.checks import CPU
 from backend.processes import processes
 from models.train_state import TrainState, build_state
-from utils import watchdog
 from utils.cli.command import run_command
 from utils.cli.config import (
     Hyperparameters,
@@ -35,12 +34,14 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.progress import NOTHING_DONE, EvaluationSuspended
-from utils.host_memory import keep_freed_memory
 from utils.images import images_to_tensor
-from utils.launch import launch
-from utils.numa.binding import bind_numa
 from utils.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
-from utils.ranks import ALONE, Ranks, joined, on_main
+from utils.processes import watchdog
+from utils.processes.host_memory import keep_freed_memory
+from utils.processes.launch import launch
+from utils.processes.numa.binding import bind_numa
+from utils.processes.ranks import ALONE, Ranks, joined, on_main
+from utils.processes.suspend import StopRequests, Suspended, listening
 from utils.report import (
     StageTimer,
     metrics_table,
@@ -61,7 +62,6 @@ from utils.state.resume import (
 )
 from utils.state.run import Run, begin_run
 from utils.step_watch import BatchName, format_losses
-from utils.suspend import StopRequests, Suspended, listening
 from val import DEFAULT_SUPPRESSION, Validation, evaluate, load_split, loader_workers
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.

@@ -17,13 +17,10 @@ import numpy as np
 import backend
 from backend import autograd, ops
 from backend.contract import Tensor
-from utils import watchdog
 from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
 from utils.cli.command import run_command
 from utils.cli.config import ValConfig, parse_val_flags
-from utils.cores import core_share
 from utils.data.loading.loader import Batch, Targets, ValLoader
-from utils.data.share import WHOLE, AllGather, Share, gather_alone
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset import DatasetSpec, list_images, load_dataset
 from utils.data.sources.labels import Sample
@@ -46,8 +43,11 @@ from utils.evaluation.progress import (
     FoundImage,
 )
 from utils.images import images_to_tensor
-from utils.numa.binding import bind_numa
-from utils.ranks import Ranks, joined
+from utils.processes import watchdog
+from utils.processes.cores import core_share
+from utils.processes.numa.binding import bind_numa
+from utils.processes.ranks import Ranks, joined
+from utils.processes.share import WHOLE, AllGather, Share, gather_alone
 from utils.report import create_run_folder, legacy_table, metrics_table, progress_bar
 from utils.state.checkpoint import Checkpoint, load_weights, model_document
 

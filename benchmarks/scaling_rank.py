@@ -25,11 +25,11 @@ import backend
 from backend import autograd, device, dist, nn, ops
 from backend.checks import CPU
 from backend.processes import processes
-from utils import watchdog
 from utils.cli.command import run_command
 from utils.files.atomic import atomic_text_file
-from utils.host_memory import keep_freed_memory
 from utils.images import images_to_tensor
+from utils.processes import watchdog
+from utils.processes.host_memory import keep_freed_memory
 from utils.report import StageTimer
 
 SUM_BYTES = (2**12, 2**18, 2**22, 2**25)

@@ -24,8 +24,8 @@ from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_pars
 from utils.cli.command import run_command
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 from utils.data.loading.loader import Batch, Targets
-from utils.host_memory import keep_freed_memory
 from utils.images import gains_from_channels_last
+from utils.processes.host_memory import keep_freed_memory
 from utils.report import STAGES, StageTimer
 
 if TYPE_CHECKING:

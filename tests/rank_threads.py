@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from utils.data.share import AllGather, Share
+from utils.processes.share import AllGather, Share
 
 TIMEOUT = 60  # seconds; a rank that does not take part fails the test
 GATHERED_DTYPES = (np.float32, np.float64, np.int64, np.uint8)  # that the backends promise

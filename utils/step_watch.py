@@ -16,7 +16,7 @@ import numpy as np
 from backend import dist, ops
 from backend.contract import Tensor
 from utils.errors import UserError
-from utils.ranks import on_main
+from utils.processes.ranks import on_main
 
 if TYPE_CHECKING:
     from models.heads.anchor.loss import LossTerms

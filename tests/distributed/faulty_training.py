@@ -21,11 +21,11 @@ from typing import Any
 
 import train
 from backend.processes import processes
-from utils import watchdog
 from utils.cli.command import run_command
 from utils.cli.config import read_train_flags
 from utils.errors import UserError
-from utils.suspend import FILE_VARIABLE
+from utils.processes import watchdog
+from utils.processes.suspend import FILE_VARIABLE
 
 COMMAND = "FAULT_COMMAND"  # the process that the user started
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from backend import ops
 from backend.processes import processes
-from utils import watchdog
 from utils.cli.command import run_command
 from utils.cli.config import parse_train_flags
 from utils.errors import UserError
-from utils.launch import launch
-from utils.ranks import joined
-from utils.suspend import StopRequests, Suspended, listening
+from utils.processes import watchdog
+from utils.processes.launch import launch
+from utils.processes.ranks import joined
+from utils.processes.suspend import StopRequests, Suspended, listening
 
 PHASES = ("caching", "training", "validation", "saving")
 FAILING_STEP = 3

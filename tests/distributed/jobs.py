@@ -13,7 +13,7 @@ from pathlib import Path
 
 import backend
 from utils.files.project import PROJECT
-from utils.launch import launcher_command
+from utils.processes.launch import launcher_command
 
 MARK = "JOB_MARK"
 FLAGS = ("--cfg", "models/yolov5n.yaml", "--device", "cpu", "--batch", "4")

@@ -16,7 +16,7 @@ import pytest
 from tests.distributed.trainings import Training
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
-from utils.exit_status import (
+from utils.processes.exit_status import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,

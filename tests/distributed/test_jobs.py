@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.distributed.jobs import FLAGS, Job
-from utils.exit_status import EXIT_INTERRUPTED, EXIT_SUSPENDED, EXIT_USER_ERROR
+from utils.processes.exit_status import EXIT_INTERRUPTED, EXIT_SUSPENDED, EXIT_USER_ERROR
 
 JOBS_AT_ONCE = 3
 MOMENTS = random.Random(5)

@@ -14,8 +14,8 @@ from models.graph import read_model_yaml
 from tests.distributed.ranks import run_ranks
 from tests.distributed.val_worker import digest_training
 from tests.small import write_small_dataset, write_small_model
-from utils.data.share import WHOLE, gather_alone
 from utils.data.sources.dataset import load_dataset
+from utils.processes.share import WHOLE, gather_alone
 from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import backend
 from tests.distributed.jobs import MARK, Job
 from utils.files.project import PROJECT
-from utils.launch import launcher_command
+from utils.processes.launch import launcher_command
 
 TRAIN = PROJECT / "train.py"
 FLAGS = ("--img", "64", "--batch", "2", "--device", "cpu", "--workers", "1")

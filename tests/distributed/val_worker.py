@@ -18,7 +18,7 @@ from backend.processes import processes
 from tests.unit.data.batch_digest import EVERYTHING
 from utils.cli.command import run_command
 from utils.data.loading.loader import TrainLoader
-from utils.data.share import Share
+from utils.processes.share import Share
 
 
 def digest_training(samples: Any, share: Share, all_gather: Any, cache: str) -> list[str]:

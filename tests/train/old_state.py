@@ -17,7 +17,7 @@ import pytest
 
 import train
 from tests.small import write_small_dataset, write_tiny_model
-from utils.suspend import StopRequests, Suspended
+from utils.processes.suspend import StopRequests, Suspended
 
 # Relative names: a state tells where its run lay.
 FLAGS = (

@@ -15,10 +15,10 @@ from tests.equal_runs import SECTIONS, assert_equal_runs, timeless
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.config import TrainConfig, read_hyperparameters, read_train_flags
 from utils.errors import UserError
+from utils.processes.suspend import StopRequests, Suspended
 from utils.state.checkpoint import load_checkpoint, save_checkpoint
 from utils.state.files import StateFiles
 from utils.state.resume import find_resume_point, resumed_config
-from utils.suspend import StopRequests, Suspended
 
 EPOCHS, TRAIN_BATCHES, VAL_BATCHES = 3, 6, 2
 BOUNDARIES = EPOCHS * (TRAIN_BATCHES + VAL_BATCHES)

@@ -12,7 +12,7 @@ import pytest
 
 from utils.comparison.measured import ArrivingRows
 from utils.comparison.runner import rise, run_process
-from utils.process_family import descendants
+from utils.processes.process_family import descendants
 
 # Starts a process that would outlive it, if wanted in a session of its own, and names it.
 PARENT = (

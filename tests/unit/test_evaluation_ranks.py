@@ -13,9 +13,9 @@ from models.graph import read_model_yaml
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_model
 from utils.data.loading.loader import ValLoader
-from utils.data.share import WHOLE, gather_alone
 from utils.data.sources.labels import Sample
 from utils.evaluation.progress import NOTHING_DONE, EvaluationProgress, EvaluationSuspended
+from utils.processes.share import WHOLE, gather_alone
 
 CLASS_NAMES = ("a", "b")
 SIZES = ((48, 80), (96, 64), (64, 64), (30, 96), (90, 70), (64, 60), (33, 44))  # (height, width)

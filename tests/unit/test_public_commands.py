@@ -11,7 +11,7 @@ from models.graph import read_model_yaml
 from models.start import build_model
 from utils.cli.config import parse_train_flags
 from utils.data.sources.dataset import load_dataset
-from utils.launch import wanted_processes
+from utils.processes.launch import wanted_processes
 
 LINES = (
     "--data data/coco.yaml --weights ' ' --cfg models/yolov5n.yaml --batch 64",

@@ -10,9 +10,9 @@ from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_dataset, write_small_model
-from utils import watchdog
 from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
+from utils.processes import watchdog
 from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
 from val import load_split
 

@@ -14,10 +14,10 @@ from typing import NoReturn
 
 from backend import BackendError
 from backend.processes import processes
-from utils import watchdog
 from utils.data.errors import LoaderError
 from utils.errors import UserError
-from utils.exit_status import (
+from utils.processes import watchdog
+from utils.processes.exit_status import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -26,8 +26,8 @@ from utils.exit_status import (
     end_process,
     note_status,
 )
-from utils.process_family import end_as_orphan
-from utils.suspend import Suspended
+from utils.processes.process_family import end_as_orphan
+from utils.processes.suspend import Suspended
 
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after rank 0

@@ -21,7 +21,7 @@ from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
 from utils.installation import python_of
-from utils.launch import wanted_processes
+from utils.processes.launch import wanted_processes
 
 FILE = "settings.json"
 

@@ -18,7 +18,7 @@ from utils.cli.config import TrainConfig, parse_train_flags, read_hyperparameter
 from utils.data.loading.loader import Batch, TrainLoader
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
-from utils.numa.binding import bind_numa
+from utils.processes.numa.binding import bind_numa
 
 DEFAULT_MODEL = "models/yolov5n.yaml"
 SECONDS = 4.0  # of each measurement, after its warm-up

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.share import AllGather, Share
 from utils.evaluation.nms import Detections
+from utils.processes.share import AllGather, Share
 
 
 class FoundImage(NamedTuple):

@@ -29,11 +29,11 @@ from utils.errors import UserError
 from utils.files.atomic import remove_unfinished
 from utils.files.json import fits
 from utils.files.yaml import read_yaml
-from utils.ranks import Ranks
+from utils.processes.ranks import Ranks
+from utils.processes.suspend import FILE_VARIABLE
 from utils.report import RESULT_COLUMNS, STAGES
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.state.files import StateFiles
-from utils.suspend import FILE_VARIABLE
 
 # Settings that may change in the middle of a run. `data` may move: `require_equal_data` looks at
 # what is in it.

@@ -20,11 +20,11 @@ from utils.cli.config import (
     run_settings,
 )
 from utils.errors import UserError
+from utils.processes.suspend import FILE_VARIABLE
 from utils.report import RESULT_COLUMNS, StageTimer, write_yaml
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 from utils.state.files import StateFiles
 from utils.state.resume import begin_in, find_resume_point, resumed_config
-from utils.suspend import FILE_VARIABLE
 
 BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "--keep", "5"]
 

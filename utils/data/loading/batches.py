@@ -27,8 +27,8 @@ from utils.data.loading.batch import Batch, fill_images, naming_image
 from utils.data.loading.image_cache import ImageCache
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import epoch_order, sample_generator
-from utils.data.share import WHOLE, Share
 from utils.data.sources.labels import Sample
+from utils.processes.share import WHOLE, Share
 
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5

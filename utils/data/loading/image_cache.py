@@ -19,8 +19,8 @@ import numpy as np
 
 from backend.processes import Processes
 from utils.data.loading.told_file import open_told_file, tell_file
-from utils.data.share import AllGather, gather_alone
 from utils.data.sources.image_files import DatasetError
+from utils.processes.share import AllGather, gather_alone
 
 ALONE = Processes()
 CACHE_KINDS = ("ram", "disk")

@@ -21,8 +21,8 @@ from utils.data.loading.batches import TrainBatches, ValBatches
 from utils.data.loading.image_cache import ALONE, create_cache
 from utils.data.loading.sample_table import SampleTable
 from utils.data.loading.workers import WorkerPool
-from utils.data.share import WHOLE, AllGather, Share, gather_alone
 from utils.data.sources.labels import Sample
+from utils.processes.share import WHOLE, AllGather, Share, gather_alone
 
 # Of what is free when the loader is made; both caches, the model and the workers must fit.
 TRAIN_CACHE_FRACTION, VAL_CACHE_FRACTION = 0.5, 0.2

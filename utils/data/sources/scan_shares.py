@@ -16,7 +16,6 @@ import numpy as np
 
 from utils.data.errors import DatasetError
 from utils.data.records.contents import RecordImage
-from utils.data.share import AllGather, Share
 from utils.data.sources.labels import (
     Sample,
     ScanReport,
@@ -27,6 +26,7 @@ from utils.data.sources.labels import (
     scan_each,
     scan_samples,
 )
+from utils.processes.share import AllGather, Share
 
 
 class _ScanArrays(NamedTuple):

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.data.batch_digest import EVERYTHING
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.data.share import Share
 from utils.data.sources.dataset import list_images, load_dataset
 from utils.data.sources.labels import scan_samples
+from utils.processes.share import Share
 
 NUM_SAMPLES = 13  # in batches of 6 the last one is a single image: two of three ranks are idle
 

@@ -1,13 +1,13 @@
-"""utils/suspend.py: what asks a run to stop, and that nothing else does."""
+"""utils/processes/suspend.py: what asks a run to stop, and that nothing else does."""
 
 import os
 import signal
 
 import pytest
 
-from utils import suspend
 from utils.cli.command import run_command
-from utils.suspend import FILE_VARIABLE, StopRequests, Suspended, listening
+from utils.processes import suspend
+from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended, listening
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])

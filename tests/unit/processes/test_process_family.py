@@ -1,12 +1,12 @@
-"""utils/process_family.py: a process that is asked to end while it waits for others."""
+"""utils/processes/process_family.py: a process that is asked to end while it waits for others."""
 
 import os
 import signal
 
 import pytest
 
-from utils.process_family import ending_after_sigterm
-from utils.suspend import listening
+from utils.processes.process_family import ending_after_sigterm
+from utils.processes.suspend import listening
 
 
 @pytest.fixture(autouse=True)

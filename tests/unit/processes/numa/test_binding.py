@@ -11,12 +11,12 @@ import pytest
 import train
 import val
 from tests.small import write_small_dataset
-from tests.unit.fake_numa import FakeDriver, write_gpu, write_nodes
+from tests.unit.processes.numa.fake_numa import FakeDriver, write_gpu, write_nodes
 from utils.data import doctor
 from utils.errors import UserError
-from utils.numa import binding
-from utils.numa.binding import bind_numa, torchrun_arguments
-from utils.numa.memory import prefer_node
+from utils.processes.numa import binding
+from utils.processes.numa.binding import bind_numa, torchrun_arguments
+from utils.processes.numa.memory import prefer_node
 
 FOUR_NODES = {0: "0-1", 1: "2-3", 2: "4-5", 3: "6-7"}
 RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
@@ -257,7 +257,7 @@ from utils.data.augment.sample import AugmentConfig
 from utils.data.sources.labels import scan_samples
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import list_images, load_dataset
-from utils.numa.binding import bind_numa
+from utils.processes.numa.binding import bind_numa
 
 system, data, core = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 stop = threading.Event()

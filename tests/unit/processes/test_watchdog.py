@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import pytest
 
-from utils import watchdog
-from utils.activity import Activity
-from utils.watchdog_link import MAX_LINE_BYTES, Peer
+from utils.processes import watchdog
+from utils.processes.activity import Activity
+from utils.processes.watchdog_link import MAX_LINE_BYTES, Peer
 
 
 def test_a_phase_inside_another_counts_its_own_steps():

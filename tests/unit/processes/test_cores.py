@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from utils.cores import core_share
+from utils.processes.cores import core_share
 from val import loader_workers
 
 

@@ -15,11 +15,11 @@ import numpy as np
 
 import backend
 from backend.processes import processes
-from utils import watchdog
 from utils.cli.config import RunConfig
-from utils.data.share import WHOLE, AllGather, Share, gather_alone
 from utils.errors import UserError
-from utils.process_family import ending_after_sigterm
+from utils.processes import watchdog
+from utils.processes.process_family import ending_after_sigterm
+from utils.processes.share import WHOLE, AllGather, Share, gather_alone
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

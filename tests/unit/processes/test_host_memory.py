@@ -8,7 +8,7 @@ import pytest
 FAULTS = """
 import platform, resource, sys
 import numpy as np
-from utils.host_memory import keep_freed_memory
+from utils.processes.host_memory import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
 for turn in range(4):

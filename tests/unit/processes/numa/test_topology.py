@@ -4,9 +4,9 @@ import ctypes
 
 import pytest
 
-from tests.unit.fake_numa import FakeDriver, write_gpu, write_nodes
-from utils.numa.gpus import UnknownNode, gpu_node
-from utils.numa.topology import format_numbers, read_nodes
+from tests.unit.processes.numa.fake_numa import FakeDriver, write_gpu, write_nodes
+from utils.processes.numa.gpus import UnknownNode, gpu_node
+from utils.processes.numa.topology import format_numbers, read_nodes
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from backend.checks import CPU
 from backend.processes import processes
 from utils.cli.config import TrainConfig
 from utils.errors import UserError
-from utils.exit_status import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, STATUS_FILE
 from utils.files.atomic import atomic_text_file
-from utils.numa.binding import torchrun_arguments
-from utils.process_family import (
+from utils.processes.exit_status import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, STATUS_FILE
+from utils.processes.numa.binding import torchrun_arguments
+from utils.processes.process_family import (
     ORPHAN_SECONDS,
     adopt_orphans,
     ask_for_signal_when_parent_ends,
@@ -35,7 +35,7 @@ from utils.process_family import (
     send,
     wait_for_descendants,
 )
-from utils.suspend import FILE_VARIABLE
+from utils.processes.suspend import FILE_VARIABLE
 
 SECONDS_TO_END = 10
 

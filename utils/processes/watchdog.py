@@ -29,10 +29,16 @@ from typing import Any
 import numpy as np
 
 from backend.processes import processes
-from utils.activity import Activity, Report
-from utils.exit_status import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUSPENDED, end_process
-from utils.process_family import delay_abort
-from utils.watchdog_link import Peer, connect, listen
+from utils.processes.activity import Activity, Report
+from utils.processes.exit_status import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_SUSPENDED,
+    end_process,
+)
+from utils.processes.process_family import delay_abort
+from utils.processes.watchdog_link import Peer, connect, listen
 
 BEAT_SECONDS = 1.0
 STOPPED_SECONDS = 10.0  # between two looks, which are a fifth of a second apart

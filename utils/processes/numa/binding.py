@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from backend.processes import Processes, local_world_size, processes
-from utils.numa.gpus import UnknownNode, gpu_node, load_driver
-from utils.numa.memory import prefer_node
-from utils.numa.topology import SYSTEM, Node, format_numbers, read_nodes
+from utils.processes.numa.gpus import UnknownNode, gpu_node, load_driver
+from utils.processes.numa.memory import prefer_node
+from utils.processes.numa.topology import SYSTEM, Node, format_numbers, read_nodes
 
 
 def bind_numa(device: str, system: Path = SYSTEM) -> str:

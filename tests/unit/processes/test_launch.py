@@ -12,11 +12,11 @@ import pytest
 
 import backend
 from backend.own_device import own_device
-from utils import launch
 from utils.cli.config import parse_train_flags
 from utils.errors import UserError
-from utils.ranks import joined
-from utils.suspend import FILE_VARIABLE
+from utils.processes import launch
+from utils.processes.ranks import joined
+from utils.processes.suspend import FILE_VARIABLE
 
 LAUNCHERS = {
     "torch": {"TORCHELASTIC_RUN_ID": "1"},
@@ -194,7 +194,7 @@ run_command(lambda: time.sleep(60), several=True)
 """
 COMMAND = """
 import signal, sys
-from utils.launch import run_launcher
+from utils.processes.launch import run_launcher
 signal.signal(signal.SIGINT, signal.default_int_handler)  # else as pytest was started
 sys.exit(run_launcher([sys.executable, "-c", *sys.argv[1:]], {"RANK": "0", "LOCAL_RANK": "0"}))
 """

@@ -1,0 +1,1 @@
+"""Processes that do one job: starting, joining, watching, suspending and ending them."""
