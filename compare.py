@@ -23,7 +23,7 @@ from utils.comparison.report_files import write_reports
 from utils.comparison.settings import Settings, parse_flags
 from utils.comparison.terminal import Terminal
 from utils.errors import UserError
-from utils.report import create_run_folder
+from utils.report.console import create_run_folder
 
 EXIT_CELL_FAILED = 1
 

@@ -35,20 +35,20 @@ from utils.data.sources.labels import Sample
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.progress import NOTHING_DONE, EvaluationSuspended
 from utils.images import images_to_tensor
-from utils.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
 from utils.processes import watchdog
 from utils.processes.host_memory import keep_freed_memory
 from utils.processes.launch import launch
 from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import ALONE, Ranks, joined, on_main
 from utils.processes.suspend import StopRequests, Suspended, listening
-from utils.report import (
+from utils.report.console import (
     StageTimer,
     metrics_table,
     progress_bar,
     result_row,
     write_yaml,
 )
+from utils.report.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
 from utils.schedule import StepSettings
 from utils.state.checkpoint import load_weights
 from utils.state.resume import (

@@ -48,7 +48,7 @@ from utils.processes.cores import core_share
 from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import Ranks, joined
 from utils.processes.share import WHOLE, AllGather, Share, gather_alone
-from utils.report import create_run_folder, legacy_table, metrics_table, progress_bar
+from utils.report.console import create_run_folder, legacy_table, metrics_table, progress_bar
 from utils.state.checkpoint import Checkpoint, load_weights, model_document
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ def loader_workers(asked: int) -> int:
 
 def write_results(config: ValConfig, result: EvaluationResult, coco_results: CocoResults) -> None:
     """The precision-recall plot and, where asked for, predictions.json, into a folder."""
-    from utils.plots import plot_precision_recall
+    from utils.report.plots import plot_precision_recall
 
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     plot_precision_recall(result, folder / "PR_curve.png")

@@ -26,7 +26,7 @@ from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hy
 from utils.data.loading.loader import Batch, Targets
 from utils.images import gains_from_channels_last
 from utils.processes.host_memory import keep_freed_memory
-from utils.report import STAGES, StageTimer
+from utils.report.console import STAGES, StageTimer
 
 if TYPE_CHECKING:
     from train import TrainState

@@ -26,7 +26,7 @@ from utils.data.loading.loader import TrainLoader
 from utils.errors import UserError
 from utils.images import images_to_tensor
 from utils.loss_scale import LossScale
-from utils.report import StageTimer
+from utils.report.console import StageTimer
 from utils.state.checkpoint import Checkpoint
 from utils.step_watch import BatchName, format_losses
 

@@ -17,7 +17,7 @@ from models.optimizer import build_optimizer, parameter_groups
 from utils.cli.config import Hyperparameters, TrainConfig
 from utils.evaluation.progress import NOTHING_DONE, EvaluationProgress
 from utils.loss_scale import LossScale
-from utils.report import StageTimer
+from utils.report.console import StageTimer
 from utils.schedule import Schedule
 from utils.step_watch import StepWatch
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from utils.report import RESULT_COLUMNS, STAGES
+from utils.report.console import RESULT_COLUMNS, STAGES
 
 BODY = """
 import csv, json, os, sys, time

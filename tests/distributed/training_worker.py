@@ -28,7 +28,7 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
 from utils.processes import watchdog
 from utils.processes.share import Share
-from utils.report import StageTimer
+from utils.report.console import StageTimer
 
 TIMEOUT_S = 240.0
 IMAGES, BATCH, EPOCHS = 9, 4, 2  # the last batch of an epoch has one image: a rank has none

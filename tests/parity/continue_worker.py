@@ -28,7 +28,7 @@ from utils.cli.config import (
 from utils.data.augment.sample import AugmentConfig
 from utils.data.loading.loader import Batch, TrainLoader
 from utils.data.sources.dataset import load_dataset
-from utils.report import StageTimer
+from utils.report.console import StageTimer
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
 from val import load_split
 

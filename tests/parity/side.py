@@ -35,7 +35,7 @@ from utils.data.loading.loader import Batch, TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.evaluation.nms import non_max_suppression
 from utils.images import images_to_tensor
-from utils.report import StageTimer
+from utils.report.console import StageTimer
 from val import load_split
 
 SEED = 0

@@ -10,7 +10,7 @@ import numpy as np
 
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.loader import Targets
-from utils.report import StageTimer
+from utils.report.console import StageTimer
 
 # Importing a model chooses a backend, which the command itself has none of.
 if TYPE_CHECKING:

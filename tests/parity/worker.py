@@ -18,7 +18,7 @@ from train import build_state, train_step
 from utils.cli.config import parse_train_flags, read_hyperparameters
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
-from utils.report import StageTimer
+from utils.report.console import StageTimer
 from val import load_split
 
 

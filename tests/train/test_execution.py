@@ -18,7 +18,7 @@ from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
 from utils.images import images_to_tensor
-from utils.report import StageTimer
+from utils.report.console import StageTimer
 from val import load_split
 
 FLAGS = {"bfloat16": "bf16", "float16": "fp16"}

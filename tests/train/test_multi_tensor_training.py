@@ -18,7 +18,7 @@ from utils.cli.config import (
 from utils.data.augment.sample import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
-from utils.report import StageTimer
+from utils.report.console import StageTimer
 from val import load_split
 
 

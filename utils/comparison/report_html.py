@@ -1,6 +1,6 @@
 """compare.html: one page that holds everything, needs no network and runs no script.
 
-Before: `document.py`. After: a reader's browser; `tests/unit/test_comparison_page.py` reads it.
+Before: `document.py`. After: a reader's browser; `tests/unit/comparison/test_page.py` reads it.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def measure_model(config: TrainConfig) -> tuple[float, list[Sample], bool]:
     import train
     from models.start import build_model
     from utils.data.sources.dataset import load_dataset
-    from utils.report import StageTimer
+    from utils.report.console import StageTimer
     from val import load_split
 
     hyp = read_hyperparameters(config.hyp)

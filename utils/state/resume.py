@@ -31,7 +31,7 @@ from utils.files.json import fits
 from utils.files.yaml import read_yaml
 from utils.processes.ranks import Ranks
 from utils.processes.suspend import FILE_VARIABLE
-from utils.report import RESULT_COLUMNS, STAGES
+from utils.report.console import RESULT_COLUMNS, STAGES
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.state.files import StateFiles
 

@@ -14,7 +14,7 @@ from backend.processes import processes
 from utils.cli.config import Hyperparameters, TrainConfig
 from utils.processes.ranks import Ranks
 from utils.processes.suspend import StopRequests
-from utils.report import Results, create_run_folder
+from utils.report.console import Results, create_run_folder
 from utils.state.files import StateFiles
 from utils.state.resume import ResumePoint, begin_in
 from utils.state.work_record import WorkRecord

@@ -21,7 +21,7 @@ from utils.cli.config import (
 )
 from utils.errors import UserError
 from utils.processes.suspend import FILE_VARIABLE
-from utils.report import RESULT_COLUMNS, StageTimer, write_yaml
+from utils.report.console import RESULT_COLUMNS, StageTimer, write_yaml
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 from utils.state.files import StateFiles
 from utils.state.resume import begin_in, find_resume_point, resumed_config

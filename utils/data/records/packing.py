@@ -27,7 +27,7 @@ from utils.data.records.reading import MAX_RECORD_BYTES
 from utils.data.records.writing import write_records
 from utils.data.sources.label_file import BrokenLabelError, label_path, read_label_bytes
 from utils.data.sources.labels import Sample
-from utils.report import progress_bar
+from utils.report.console import progress_bar
 
 
 def pack_samples(

@@ -12,7 +12,7 @@ from utils.data.errors import DatasetError
 from utils.data.records.contents import RecordImage
 from utils.data.records.folders import dataset_yaml_text, new_folder
 from utils.data.records.reading import read_record
-from utils.report import progress_bar
+from utils.report.console import progress_bar
 
 
 def unpack_images(

@@ -8,7 +8,7 @@ from tests.shared_files import shared_path
 from utils.evaluation.legacy.curves import area_under_curve, measure_classes
 from utils.evaluation.legacy.matching import claim_objects, grant_claims
 from utils.evaluation.legacy.metric import LegacyEvaluator, LegacyResult
-from utils.report import legacy_table
+from utils.report.console import legacy_table
 
 # Both sum the same float64 numbers, in another order.
 EXACT = {"rtol": 0, "atol": 1e-9}

@@ -1,7 +1,7 @@
-"""What utils/report.py prints of a validation."""
+"""What utils/report/console.py prints of a validation."""
 
 from tests.coco_reference import detections, evaluate, ground_truth
-from utils.report import metrics_table
+from utils.report.console import metrics_table
 
 SMALL, LARGE = [10, 10, 30, 30], [50, 50, 250, 280]
 IMAGES = {1: (detections([SMALL, LARGE], [0.9, 0.8], [0, 0]),

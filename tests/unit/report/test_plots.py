@@ -1,4 +1,4 @@
-"""utils/plots.py: files of the right size that show what they were given, without side effects."""
+"""utils/report/plots.py: files of the right size that show what they were given, without side effects."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult, GroundTruth
 from utils.evaluation.nms import Detections
 from utils.files.project import PROJECT
-from utils.plots import (
+from utils.report.plots import (
     COLOURS,
     RESULT_PANELS,
     plot_batch,
@@ -155,10 +155,10 @@ def test_importing_draws_in_no_drawing_package_and_drawing_leaves_pyplot_alone(t
     program = f"""
 import sys
 import numpy as np
-import utils.plots
-assert not {{"matplotlib", "cv2"}} & set(sys.modules), "imported with utils.plots"
+import utils.report.plots
+assert not {{"matplotlib", "cv2"}} & set(sys.modules), "imported with utils.report.plots"
 from utils.evaluation.coco.metric import DetectionEvaluator
-utils.plots.plot_precision_recall(DetectionEvaluator([]).result(), {str(tmp_path / "pr.png")!r})
+utils.report.plots.plot_precision_recall(DetectionEvaluator([]).result(), {str(tmp_path / "pr.png")!r})
 assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """
     done = subprocess.run(

@@ -1,0 +1,1 @@
+"""What a run tells: lines on screen, results.csv, plots."""
