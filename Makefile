@@ -30,31 +30,31 @@ help:
 	@echo 'PYTHON=/path/to/python3.12     with any of them: the Python to make .venv/torch of'
 
 setup:
-	@$(PYTHON) -m utils.environments $(BACKEND)
+	@$(PYTHON) -m utils.setup.environments $(BACKEND)
 
 demo:
-	@$(PYTHON) -m utils.environments $(DEMO_BACKEND)
+	@$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND)
 	@.venv/$(DEMO_BACKEND)/bin/python train.py --backend $(DEMO_BACKEND) \
 		$(DEMO_common) $(DEMO_$(DEMO_BACKEND))
 
 compare:
-	@$(PYTHON) -m utils.environments
+	@$(PYTHON) -m utils.setup.environments
 	@.venv/torch/bin/python compare.py $(COMPARE) $(COMPARE_ARGS)
 
 test:
-	@$(PYTHON) -m utils.suites
+	@$(PYTHON) -m utils.setup.suites
 
 lint:
-	@$(PYTHON) -m utils.environments torch
+	@$(PYTHON) -m utils.setup.environments torch
 	@.venv/torch/bin/ruff check .
 	@.venv/torch/bin/mypy
 
 bench:
-	@$(PYTHON) -m utils.environments $(DEMO_BACKEND)
+	@$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND)
 	@.venv/$(DEMO_BACKEND)/bin/python -m benchmarks --backend $(DEMO_BACKEND) --device cpu
 
 bench-gpu:
-	@$(PYTHON) -m utils.environments $(DEMO_BACKEND)
+	@$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND)
 	@.venv/$(DEMO_BACKEND)/bin/python -m benchmarks --backend $(DEMO_BACKEND) --device 0 \
 		--output runs/bench-gpu
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from utils.environments import ENVIRONMENTS
 from utils.files.project import PROJECT
-from utils.installation import read_lock
+from utils.setup.environments import ENVIRONMENTS
+from utils.setup.installation import read_lock
 
 # Run on the user's own Python before anything is installed.
 SETUP_FILES = ["environments", "errors", "files.project", "installation", "interpreters", "suites"]

@@ -20,8 +20,8 @@ from utils.comparison.plan import ABLATION, PLAIN, VARIANTS, known_variant
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
-from utils.installation import python_of
 from utils.processes.launch import wanted_processes
+from utils.setup.installation import python_of
 
 FILE = "settings.json"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from utils.environments import prepare_all
 from utils.files.project import PROJECT
-from utils.installation import SetupError, check_import
+from utils.setup.environments import prepare_all
+from utils.setup.installation import SetupError, check_import
 
 # Plays python, pip and the Python inside the new environment, which is a copy of itself.
 FAKE_PYTHON = """#!/bin/sh
@@ -234,7 +234,7 @@ def test_changed_lock_leaves_the_cached_environment_to_other_checkouts(checkout,
 
 
 def test_command_ends_with_one_message_and_exit_code_2():
-    command = [sys.executable, "-m", "utils.environments", "jax"]
+    command = [sys.executable, "-m", "utils.setup.environments", "jax"]
     result = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert result.stderr == "error: unknown backend 'jax'; known are torch, oneflow\n"

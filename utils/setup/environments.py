@@ -1,6 +1,6 @@
 """Make the Python environment of each backend: .venv/torch and .venv/oneflow.
 
-    python3 -m utils.environments [torch] [oneflow]
+    python3 -m utils.setup.environments [torch] [oneflow]
 
 Backends that are named must succeed. Without names both are made, and OneFlow is left out where
 it cannot be had, unless REQUIRE_BACKENDS names it. With DUET_ENVIRONMENT_CACHE set, the
@@ -25,7 +25,7 @@ from typing import TextIO
 
 from utils.errors import UserError
 from utils.files.project import PROJECT
-from utils.installation import (
+from utils.setup.installation import (
     SetupError,
     install,
     is_ready,
@@ -34,7 +34,7 @@ from utils.installation import (
     read_lock,
     remove,
 )
-from utils.interpreters import Interpreter, NoInterpreterError, find_interpreter
+from utils.setup.interpreters import Interpreter, NoInterpreterError, find_interpreter
 
 
 class UnsupportedPlatformError(UserError):

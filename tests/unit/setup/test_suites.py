@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.suites import run_suites
+from utils.setup.suites import run_suites
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """Run the tests in the environment of every backend, all at the same time.
 
-    python3 -m utils.suites
+    python3 -m utils.setup.suites
 
-Makes the environments first, as `utils/environments.py` does. PYTEST_ARGS holds further arguments
+Makes the environments first, as `utils/setup/environments.py` does. PYTEST_ARGS holds further arguments
 of pytest. The first backend's output is shown as it comes, then the second's: OneFlow's CPU
 kernels use one thread, so on two cores both suites take little longer than the slower one alone.
 
-Standard library only, and no syntax newer than Python 3.8: see `utils/environments.py`.
+Standard library only, and no syntax newer than Python 3.8: see `utils/setup/environments.py`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from utils.environments import prepare_all
 from utils.errors import UserError
 from utils.files.project import PROJECT
+from utils.setup.environments import prepare_all
 
 POLL_SECONDS = 0.2
 

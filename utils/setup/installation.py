@@ -1,9 +1,9 @@
 """Install an environment into a folder: completely, or marked as not.
 
-Before it: `utils/environments.py` says which environment goes where. After it: the folder holds a
+Before it: `utils/setup/environments.py` says which environment goes where. After it: the folder holds a
 Python with every package of the lock file, and a stamp that says from which lock it was made.
 
-Standard library only, and no syntax newer than Python 3.8: see `utils/environments.py`.
+Standard library only, and no syntax newer than Python 3.8: see `utils/setup/environments.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from utils.errors import UserError
-from utils.interpreters import Interpreter, InterpreterFailedError, probe
+from utils.setup.interpreters import Interpreter, InterpreterFailedError, probe
 
 STAMP = "duet-environment.json"
 # Run inside a new environment. Both lines can be wrong after a pip that reports success: the

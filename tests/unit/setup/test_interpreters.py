@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.interpreters import NoInterpreterError, find_interpreter
+from utils.setup.interpreters import NoInterpreterError, find_interpreter
 
 WORKING = 'echo "{version}"; echo "$0"'
 WITHOUT_VENV = 'echo "{version}"; echo "$0"; echo "No module named ensurepip" >&2; exit 1'
