@@ -19,7 +19,10 @@ import backend
 from backend import autograd, dist, nn
 from backend.checks import CPU
 from backend.processes import processes
-from models.train_state import TrainState, build_state
+from models.images import images_to_tensor
+from models.training.schedule import StepSettings
+from models.training.state import TrainState, build_state
+from models.training.step_watch import BatchName, format_losses
 from utils.cli.command import run_command
 from utils.cli.config import (
     Hyperparameters,
@@ -34,7 +37,6 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.progress import NOTHING_DONE, EvaluationSuspended
-from utils.images import images_to_tensor
 from utils.processes import watchdog
 from utils.processes.host_memory import keep_freed_memory
 from utils.processes.launch import launch
@@ -49,7 +51,6 @@ from utils.report.console import (
     write_yaml,
 )
 from utils.report.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
-from utils.schedule import StepSettings
 from utils.state.checkpoint import load_weights
 from utils.state.resume import (
     ResumePoint,
@@ -61,7 +62,6 @@ from utils.state.resume import (
     resumed_config,
 )
 from utils.state.run import Run, begin_run
-from utils.step_watch import BatchName, format_losses
 from val import DEFAULT_SUPPRESSION, Validation, evaluate, load_split, loader_workers
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.
@@ -124,8 +124,8 @@ def run_training(
         if device == CPU:
             keep_freed_memory()
         with watchdog.phase("building the model"):  # PyTorch imports much for it
-            from models.run_state import rebuild_model, restore
-            from models.start import build_model
+            from models.training.checkpointing import rebuild_model, restore
+            from models.training.start import build_model
 
             if point is None:
                 model = build_model(config, start, dataset.class_names)
@@ -133,7 +133,7 @@ def run_training(
                 model = rebuild_model(point.header.model)
             state = build_state(config, hyp, model, len(train_loader), device)
         if config.replay:
-            from models.replay import replay
+            from models.training.replay import replay
 
             assert start is not None  # --replay needs --weights
             return replay(config, state, start, train_loader)
@@ -252,7 +252,7 @@ def suspended(run: Run, state: TrainState, cause: str | None) -> Suspended:
 
 def save_state(run: Run, state: TrainState, is_best: bool = False) -> None:
     """Write everything that the rest of the run depends on."""
-    from models.run_state import capture
+    from models.training.checkpointing import capture
 
     with watchdog.phase("saving"):
         checkpoint = capture(run, state, is_best)

@@ -17,6 +17,7 @@ import numpy as np
 import backend
 from backend import autograd, ops
 from backend.contract import Tensor
+from models.images import images_to_tensor
 from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
 from utils.cli.command import run_command
 from utils.cli.config import ValConfig, parse_val_flags
@@ -42,7 +43,6 @@ from utils.evaluation.progress import (
     EvaluationSuspended,
     FoundImage,
 )
-from utils.images import images_to_tensor
 from utils.processes import watchdog
 from utils.processes.cores import core_share
 from utils.processes.numa.binding import bind_numa

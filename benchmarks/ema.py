@@ -44,9 +44,9 @@ def loop(average: Any, model: Any, decay: Callable[[int], float]) -> Run:
 def build_candidates(cfg: Path, device: str) -> tuple[dict[str, Run], dict[str, Any]]:
     """The updates, and the averages that they change."""
     from models.detector import Detector
-    from models.ema import decay_after
     from models.graph import read_model_yaml
-    from models.multi_tensor import Updates
+    from models.training.ema import decay_after
+    from models.training.fast_paths.multi_tensor import Updates
 
     models = [Detector(read_model_yaml(cfg, 80)) for _ in range(3)]
     for model in models:

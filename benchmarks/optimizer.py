@@ -49,7 +49,7 @@ def build_model(cfg: Path, device: str) -> Any:
 
 def build_candidates(name: str, cfg: Path, device: str) -> dict[str, Run]:
     """The step of each, after a check that three steps give the same weights."""
-    from models.optimizer import parameter_groups
+    from models.training.optimizer import parameter_groups
 
     runs, weights = {}, []
     for namespace_name, namespace in (("plain", optim), ("multi_tensor", multi_tensor)):

@@ -21,10 +21,10 @@ import numpy as np
 from backend import amp, autograd, device, ops
 from backend.checks import CPU
 from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
+from models.images import gains_from_channels_last
 from utils.cli.command import run_command
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 from utils.data.loading.loader import Batch, Targets
-from utils.images import gains_from_channels_last
 from utils.processes.host_memory import keep_freed_memory
 from utils.report.console import STAGES, StageTimer
 

@@ -18,7 +18,7 @@ import val
 from backend import nn
 from backend.processes import processes
 from models.graph import read_model_yaml
-from models.train_state import TrainState
+from models.training.state import TrainState
 from tests.small import write_small_dataset, write_small_model
 from utils.cli.command import run_command
 from utils.cli.config import parse_train_flags, read_hyperparameters

@@ -20,6 +20,7 @@ from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.loss import DetectionLoss, LossGains, LossTerms
+from models.images import images_to_tensor
 from tests.parity import stored
 from tests.parity.rows import DTYPES
 from tests.parity.settings import Settings
@@ -34,7 +35,6 @@ from utils.cli.config import (
 from utils.data.loading.loader import Batch, TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.evaluation.nms import non_max_suppression
-from utils.images import images_to_tensor
 from utils.report.console import StageTimer
 from val import load_split
 

@@ -12,11 +12,11 @@ import pytest
 
 from backend import autograd, nn, ops, optim
 from models.detector import Detector, count_parameters
-from models.ema import ModelEMA
 from models.graph import read_model_yaml
 from models.heads.anchor.assign import assign_targets
 from models.heads.anchor.loss import DetectionLoss, LossGains
-from models.optimizer import parameter_groups
+from models.training.ema import ModelEMA
+from models.training.optimizer import parameter_groups
 from tests.shared_files import shared_path
 from train import GRADIENT_NORM_LIMIT
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters

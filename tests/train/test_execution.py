@@ -9,7 +9,8 @@ import backend
 from backend import amp, autograd, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.replay import layer_outputs
+from models.images import images_to_tensor
+from models.training.replay import layer_outputs
 from tests.small import write_small_dataset, write_small_model
 from train import build_state, train_step
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
@@ -17,7 +18,6 @@ from utils.data.augment.sample import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
-from utils.images import images_to_tensor
 from utils.report.console import StageTimer
 from val import load_split
 

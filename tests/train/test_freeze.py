@@ -7,9 +7,9 @@ import pytest
 
 from backend import nn, optim
 from models.detector import Detector
-from models.freezing import frozen_names
 from models.graph import read_model_yaml
-from models.optimizer import parameter_groups
+from models.training.freezing import frozen_names
+from models.training.optimizer import parameter_groups
 from tests.small import write_small_dataset, write_small_model
 from train import build_state, train_step
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters

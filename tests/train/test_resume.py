@@ -10,7 +10,7 @@ import pytest
 
 import backend
 import train
-from models.run_state import capture
+from models.training.checkpointing import capture
 from tests.equal_runs import SECTIONS, assert_equal_runs, timeless
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.config import TrainConfig, read_hyperparameters, read_train_flags

@@ -49,9 +49,13 @@ def test_the_means_are_those_that_were_chosen_not_those_that_were_asked_for(
     compiler = SimpleNamespace(
         compile_problem=lambda device: problem or None, compiled=lambda function, *shapes: function
     )
-    monkeypatch.setattr("models.execution.autograd", compiler)
-    monkeypatch.setattr("models.fused_iou.is_proved", lambda *arguments: not problem)
-    monkeypatch.setattr("models.multi_tensor.find_problem", lambda *arguments: problem)
+    monkeypatch.setattr("models.training.execution.autograd", compiler)
+    monkeypatch.setattr(
+        "models.training.fast_paths.fused_iou.is_proved", lambda *arguments: not problem
+    )
+    monkeypatch.setattr(
+        "models.training.fast_paths.multi_tensor.find_problem", lambda *arguments: problem
+    )
     asked = record("--compile", "--bbox_iou_optim", "--multi_tensor_optimizer")
     assert asked["means"] == {
         "compiled": not problem, "box_iou": chosen, "optimizer": chosen, "average": chosen,

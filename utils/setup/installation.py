@@ -1,7 +1,8 @@
 """Install an environment into a folder: completely, or marked as not.
 
-Before it: `utils/setup/environments.py` says which environment goes where. After it: the folder holds a
-Python with every package of the lock file, and a stamp that says from which lock it was made.
+Before it: `utils/setup/environments.py` says which environment goes where. After it: the folder
+holds a Python with every package of the lock file, and a stamp that says from which lock it was
+made.
 
 Standard library only, and no syntax newer than Python 3.8: see `utils/setup/environments.py`.
 """

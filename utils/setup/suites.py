@@ -2,9 +2,10 @@
 
     python3 -m utils.setup.suites
 
-Makes the environments first, as `utils/setup/environments.py` does. PYTEST_ARGS holds further arguments
-of pytest. The first backend's output is shown as it comes, then the second's: OneFlow's CPU
-kernels use one thread, so on two cores both suites take little longer than the slower one alone.
+Makes the environments first, as `utils/setup/environments.py` does. PYTEST_ARGS holds further
+arguments of pytest. The first backend's output is shown as it comes, then the second's: OneFlow's
+CPU kernels use one thread, so on two cores both suites take little longer than the slower one
+alone.
 
 Standard library only, and no syntax newer than Python 3.8: see `utils/setup/environments.py`.
 """

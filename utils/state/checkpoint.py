@@ -2,8 +2,8 @@
 
 Written to a temporary name, synced and renamed, so that a file of the final name is complete; a
 checksum tells whether it still is. Nothing in it is code. Both backends write and read the same
-arrays. `load_weights` also opens files of other programs; `python -m utils.state.checkpoint show FILE`
-prints what a file holds and `convert FILE OUT` writes it as one of ours.
+arrays. `load_weights` also opens files of other programs; `python -m utils.state.checkpoint show
+FILE` prints what a file holds and `convert FILE OUT` writes it as one of ours.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Header:
     settings: Mapping[str, Any]  # the flags of the run
     backend: str  # that wrote it, for the record
     loss_scale: float = 1.0  # of float16 training
-    progress: Mapping[str, Any] = field(default_factory=dict)  # of `models/run_state.py`
+    progress: Mapping[str, Any] = field(default_factory=dict)  # as `checkpointing.py` writes it
 
 
 KINDS = {

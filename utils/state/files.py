@@ -1,7 +1,8 @@
 """The states of a run on disk: the last few, and the names last and best for two of them.
 
-Before: `models/run_state.py` captures a state. After: `utils/state/resume.py` finds the newest whole one.
-A state appears whole under its name or not at all, and the one before goes only afterwards.
+Before: `models/training/checkpointing.py` captures a state. After: `utils/state/resume.py` finds
+the newest whole one. A state appears whole under its name or not at all, and the one before goes
+only afterwards.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where a run goes on: the state that --resume means, and the settings that hold for the rest.
 
-Before: the flags, and the states that `utils/state/files.py` keeps. After: `models/run_state.py`
-restores.
+Before: the flags, and the states that `utils/state/files.py` keeps. After:
+`models/training/checkpointing.py` restores.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FREE = PROCESS_SETTINGS | {
     "save_steps", "bind_numa",
 }  # fmt: skip
 
-# Of `Header.progress`, as `models/run_state.py` writes it.
+# Of `Header.progress`, as `models/training/checkpointing.py` writes it.
 _LOSSES = (float, float, float)
 _SAMPLES = {"images": int, "sha256": str}
 PROGRESS = {

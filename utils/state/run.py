@@ -1,6 +1,7 @@
 """A run: its settings, its folder, and what it has recorded so far.
 
-Before: the flags, and `utils/state/resume.py`. After: `train.py` trains; `models/run_state.py` keeps it.
+Before: the flags, and `utils/state/resume.py`. After: `train.py` trains;
+`models/training/checkpointing.py` keeps it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""utils/report/plots.py: files of the right size that show what they were given, without side effects."""
+"""`plots.py`: files of the right size that show what they were given, without side effects."""
 
 import subprocess
 import sys
@@ -158,7 +158,8 @@ import numpy as np
 import utils.report.plots
 assert not {{"matplotlib", "cv2"}} & set(sys.modules), "imported with utils.report.plots"
 from utils.evaluation.coco.metric import DetectionEvaluator
-utils.report.plots.plot_precision_recall(DetectionEvaluator([]).result(), {str(tmp_path / "pr.png")!r})
+result = DetectionEvaluator([]).result()
+utils.report.plots.plot_precision_recall(result, {str(tmp_path / "pr.png")!r})
 assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """
     done = subprocess.run(

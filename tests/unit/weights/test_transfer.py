@@ -8,7 +8,7 @@ import pytest
 
 from backend import autograd, nn, ops
 from models.blocks import SPP, SPPF, Conv, Focus
-from models.start import build_model
+from models.training.start import build_model
 from tests.shared_files import shared_path
 from utils.cli.config import parse_train_flags
 from utils.errors import UserError

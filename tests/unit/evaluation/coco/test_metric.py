@@ -1,4 +1,4 @@
-"""utils/evaluation/coco/metric.py and utils/evaluation/coco/matching.py against pycocotools, on random and real labels."""
+"""`metric.py` and `matching.py` against pycocotools, on random and real labels."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""utils/evaluation/coco/results_file.py: what COCO's tools read, and that they find the same figures in it."""
+"""`results_file.py`: what COCO's tools read, and that they find the same figures in it."""
 
 import contextlib
 import io

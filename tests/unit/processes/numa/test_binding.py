@@ -10,9 +10,9 @@ import pytest
 
 import train
 import val
+from models.training import doctor
 from tests.small import write_small_dataset
 from tests.unit.processes.numa.fake_numa import FakeDriver, write_gpu, write_nodes
-from utils.data import doctor
 from utils.errors import UserError
 from utils.processes.numa import binding
 from utils.processes.numa.binding import bind_numa, torchrun_arguments

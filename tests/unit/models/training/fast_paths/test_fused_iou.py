@@ -8,7 +8,7 @@ import pytest
 from backend import autograd, fused, ops
 from models.heads.anchor.ciou import complete_iou
 from tests.shared_files import shared_path
-from tests.unit.test_loss import NO_TARGETS, make_loss, raw_maps
+from tests.unit.models.heads.anchor.test_loss import NO_TARGETS, make_loss, raw_maps
 from utils.data.loading.loader import Targets
 
 # Of the largest value; the two forms take the same steps but for the difference of two angles.

@@ -1,6 +1,7 @@
 """What a training step reads and changes, built from flags and a model.
 
-Before: `models/start.py`, or `run_state.py` for a run that goes on. After: `train.py::train_step`.
+Before: `models/training/start.py`, or `run_state.py` for a run that goes on. After:
+`train.py::train_step`.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from backend import nn
 from backend.contract import Optimizer, Tensor
-from models.ema import ModelEMA
-from models.multi_tensor import choose_updates
-from models.optimizer import build_optimizer, parameter_groups
+from models.training.ema import ModelEMA
+from models.training.fast_paths.multi_tensor import choose_updates
+from models.training.loss_scale import LossScale
+from models.training.optimizer import build_optimizer, parameter_groups
+from models.training.schedule import Schedule
+from models.training.step_watch import StepWatch
 from utils.cli.config import Hyperparameters, TrainConfig
 from utils.evaluation.progress import NOTHING_DONE, EvaluationProgress
-from utils.loss_scale import LossScale
 from utils.report.console import StageTimer
-from utils.schedule import Schedule
-from utils.step_watch import StepWatch
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.
 if TYPE_CHECKING:
     from models.detector import Detector
-    from models.execution import Execution
     from models.heads.anchor.loss import DetectionLoss, LossTerms
+    from models.training.execution import Execution
 
 
 @dataclass
@@ -64,12 +65,12 @@ def build_state(
     dtype: str = "float32",
 ) -> TrainState:
     """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
-    from models.execution import choose_execution
-    from models.freezing import freeze_layers
-    from models.fused_iou import choose_box_iou
     from models.heads.anchor.ciou import complete_iou
     from models.heads.anchor.loss import DetectionLoss, LossGains
-    from models.parallel import parallelize
+    from models.training.execution import choose_execution
+    from models.training.fast_paths.fused_iou import choose_box_iou
+    from models.training.freezing import freeze_layers
+    from models.training.parallel import parallelize
 
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
     model = nn.place(model, device, dtype)

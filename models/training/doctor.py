@@ -1,4 +1,4 @@
-"""`python -m utils.data.doctor --data D`: is the loader or the model slower, and what to change.
+"""`python -m models.training.doctor --data D`: is the loader or the model slower, what to change?
 
 It takes the flags of train.py and measures what they would run: the loader alone with several
 numbers of workers and with `--cache ram`, and the training step alone.
@@ -44,7 +44,7 @@ def main() -> None:
     if not any(argument.split("=")[0] in ("--cfg", "--weights") for argument in arguments):
         arguments += ["--cfg", DEFAULT_MODEL]
         print(f"no --cfg and no --weights: measured with {DEFAULT_MODEL}")
-    config = parse_train_flags(arguments, program="python -m utils.data.doctor")
+    config = parse_train_flags(arguments, program="python -m models.training.doctor")
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
@@ -92,7 +92,7 @@ def measure_model(config: TrainConfig) -> tuple[float, list[Sample], bool]:
     """Images a second of training steps on one batch; the samples; whether a CPU runs them."""
     import backend
     import train
-    from models.start import build_model
+    from models.training.start import build_model
     from utils.data.sources.dataset import load_dataset
     from utils.report.console import StageTimer
     from val import load_split

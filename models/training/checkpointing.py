@@ -26,7 +26,7 @@ from utils.evaluation.progress import read_progress
 from utils.state.checkpoint import Arrays, Checkpoint, Header
 
 if TYPE_CHECKING:
-    from models.train_state import TrainState
+    from models.training.state import TrainState
     from utils.state.run import Run
 
 log = logging.getLogger("train")

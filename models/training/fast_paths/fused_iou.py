@@ -10,7 +10,7 @@ import numpy as np
 from backend import autograd, fused, ops
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.loss import BoxIou
-from models.proof import is_proved
+from models.training.fast_paths.proof import is_proved
 
 # Of the largest value. Float32 arithmetic in another order makes 1e-6, in the gradient 1e-5; a
 # missing term or a wrong factor at least 1e-2.

@@ -7,8 +7,8 @@ import pytest
 
 from backend import nn
 from models.detector import Detector
-from models.ema import ModelEMA, decay_after
 from models.graph import read_model_yaml
+from models.training.ema import ModelEMA, decay_after
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""models/run_state.py: what goes on in as many processes as wrote the state, or in others."""
+"""`checkpointing.py`: what goes on in as many processes as wrote the state, or in others."""
 
 import os
 from types import SimpleNamespace
@@ -10,8 +10,8 @@ import backend
 from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.run_state import differences, restore_gradients, set_gradients
-from models.train_state import build_state
+from models.training.checkpointing import differences, restore_gradients, set_gradients
+from models.training.state import build_state
 from tests.small import write_tiny_model
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 

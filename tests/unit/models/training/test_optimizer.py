@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backend import autograd, optim
-from models.optimizer import build_optimizer
+from models.training.optimizer import build_optimizer
 from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     OPTIMIZERS,

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from models.training.schedule import Schedule
 from tests.shared_files import shared_path
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.schedule import Schedule
 
 EPOCHS, BATCHES = 30, 19
 

@@ -1,14 +1,14 @@
-"""python -m utils.data.doctor: what it measures, and what it advises."""
+"""python -m models.training.doctor: what it measures, and what it advises."""
 
 import subprocess
 import sys
 
 import pytest
 
+from models.training import doctor
+from models.training.doctor import LoaderSpeed, choices, verdict
 from tests.small import write_small_dataset, write_small_model
 from utils.cli.config import parse_train_flags
-from utils.data import doctor
-from utils.data.doctor import LoaderSpeed, choices, verdict
 from utils.errors import UserError
 from val import loader_workers
 
@@ -95,7 +95,7 @@ def test_loader_and_model_are_measured_and_the_bottleneck_is_named(
     ],
 )
 def test_a_mistake_ends_it_with_a_message_and_code_2(flags, message):
-    command = [sys.executable, "-m", "utils.data.doctor", *flags]
+    command = [sys.executable, "-m", "models.training.doctor", *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert message in done.stderr

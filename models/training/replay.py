@@ -17,18 +17,18 @@ import numpy as np
 from backend import amp, autograd, nn, ops
 from backend.contract import Tensor
 from models.detector import Detector
-from models.execution import Execution
 from models.graph import IMAGE
 from models.heads.anchor.loss import LossTerms
+from models.images import images_to_tensor
+from models.training.execution import Execution
+from models.training.loss_scale import LossScale
+from models.training.step_watch import BatchName, format_losses
 from utils.cli.config import TrainConfig, as_document, read_hyperparameters
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.errors import UserError
-from utils.images import images_to_tensor
-from utils.loss_scale import LossScale
 from utils.report.console import StageTimer
 from utils.state.checkpoint import Checkpoint
-from utils.step_watch import BatchName, format_losses
 
 # Settings on which the batch depends.
 DECIDING = ("data", "image_size", "batch_size", "seed")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backend import autograd, ops
-from utils.loss_scale import GROWTH_INTERVAL, LIMITS, LossScale
+from models.training.loss_scale import GROWTH_INTERVAL, LIMITS, LossScale
 
 
 def test_only_float16_is_scaled():

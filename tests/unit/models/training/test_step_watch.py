@@ -1,4 +1,4 @@
-"""utils/step_watch.py: which losses are kept, and which count in the means."""
+"""models/training/step_watch.py: which losses are kept, and which count in the means."""
 
 import json
 
@@ -7,9 +7,9 @@ import pytest
 
 from backend import ops
 from models.heads.anchor.loss import LossTerms
-from utils import step_watch
+from models.training import step_watch
+from models.training.step_watch import BatchName, StepWatch
 from utils.errors import UserError
-from utils.step_watch import BatchName, StepWatch
 
 
 def add(watch, step, losses):

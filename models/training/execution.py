@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from backend import amp, autograd, ops, use
 from backend.checks import CPU
 from backend.contract import Tensor
+from models.images import choose_layout
 from utils.cli.config import TrainConfig
 from utils.errors import UserError
-from utils.images import choose_layout
 
 if TYPE_CHECKING:
     from models.heads.anchor.loss import DetectionLoss, LossTerms
