@@ -62,7 +62,7 @@ def start_ranks(count: int) -> int:
 def new_step(flags: argparse.Namespace) -> Callable[[], object]:
     """A training step of the plain path on `flags.images` images of this rank."""
     from benchmarks.train_step import CANDIDATES, PLAIN, draw_batch, start
-    from train import GRADIENT_NORM_LIMIT
+    from models.training.step import GRADIENT_NORM_LIMIT
 
     flags.batch = flags.images * processes().world_size
     state = start(PLAIN, CANDIDATES[PLAIN], flags, CPU)

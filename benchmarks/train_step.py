@@ -29,7 +29,7 @@ from utils.processes.host_memory import keep_freed_memory
 from utils.report.console import STAGES, StageTimer
 
 if TYPE_CHECKING:
-    from train import TrainState
+    from models.training.state import TrainState
 
 # Of COCO: 7 objects an image, four images a mosaic, of which about half remain inside.
 TARGETS_AN_IMAGE = 14
@@ -99,7 +99,7 @@ def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: st
     from models.detector import Detector
     from models.graph import read_model_yaml
     from models.heads.anchor.padded import PaddedLoss
-    from train import build_state
+    from models.training.state import build_state
 
     given = ["--cfg", str(flags.cfg), "--img", str(flags.img), "--batch", str(flags.batch)]
     config = parse_train_flags([*given, *candidate.flags])
@@ -136,7 +136,7 @@ def stage_rows(timers: Mapping[str, StageTimer], steps: int) -> list[str]:
 
 def measure(flags: argparse.Namespace, chosen: str) -> list[Timing]:
     """Time whole steps of every usable candidate, and print their stages."""
-    from train import train_step
+    from models.training.step import train_step
 
     batch = draw_batch(flags.batch, flags.img, num_classes=80)
     candidates = usable(flags.only, chosen)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +20,12 @@ from backend.contract import Tensor
 from backend.processes import processes
 from models.detector import Detector
 from models.graph import parse_model
+from models.training.state import TrainState
 from utils.cli.config import as_document, run_settings
 from utils.errors import UserError
 from utils.evaluation.progress import read_progress
 from utils.state.checkpoint import Arrays, Checkpoint, Header
-
-if TYPE_CHECKING:
-    from models.training.state import TrainState
-    from utils.state.run import Run
+from utils.state.run import Run
 
 log = logging.getLogger("train")
 

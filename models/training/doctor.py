@@ -10,15 +10,20 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import backend
+from backend.checks import CPU
 from utils.cli.command import run_command
 from utils.cli.config import TrainConfig, parse_train_flags, read_hyperparameters
 from utils.data.loading.loader import Batch, TrainLoader
+from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
+from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.numa.binding import bind_numa
+from utils.state.checkpoint import load_weights
 
 DEFAULT_MODEL = "models/yolov5n.yaml"
 SECONDS = 4.0  # of each measurement, after its warm-up
@@ -52,7 +57,15 @@ def main() -> None:
         )
     if config.bind_numa:
         print(bind_numa(config.device))
-    model_speed, samples, on_cpu = measure_model(config)
+    start = load_weights(config.weights) if config.weights else None
+    dataset = load_dataset(config.data, splits=("train",))
+    samples = load_split(dataset, "train")
+    backend.use(config.backend)
+    from models.training.step_speed import measure_steps
+
+    device = backend.device.resolve(config.device)
+    steps = measure_steps(config, start, dataset.class_names, samples, device)
+    model_speed, on_cpu = images_per_second(steps, warm_up=2), device == CPU
     print(f"model: {model_speed:.1f} images/s in training steps of {config.batch_size}")
     speeds = [measure_loader(config, samples, *choice) for choice in choices(config)]
     for speed in speeds:
@@ -84,48 +97,17 @@ def measure_loader(
         batches = itertools.chain.from_iterable(loader.epoch(epoch) for epoch in itertools.count())
         # The workers start meanwhile; with a cache, a pass and most of another fill it.
         warm_up = 2 * len(loader) if cache else 4 * max(1, workers)
-        speed = images_per_second(lambda: next(batches), warm_up)
+        speed = images_per_second(batches, warm_up)
     return LoaderSpeed(workers, cache, speed)
 
 
-def measure_model(config: TrainConfig) -> tuple[float, list[Sample], bool]:
-    """Images a second of training steps on one batch; the samples; whether a CPU runs them."""
-    import backend
-    import train
-    from models.training.start import build_model
-    from utils.data.sources.dataset import load_dataset
-    from utils.report.console import StageTimer
-    from val import load_split
-
-    hyp = read_hyperparameters(config.hyp)
-    dataset = load_dataset(config.data, splits=("train",))
-    samples = load_split(dataset, "train")
-    start = train.load_weights(config.weights) if config.weights else None
-    backend.use(config.backend)
-    device = backend.device.resolve(config.device)
-    model = build_model(config, start, dataset.class_names)
-    augment = hyp.augmentation()
-    size, count = config.image_size, config.batch_size
-    with TrainLoader(samples, size, count, augment, config.seed, workers=0) as loader:
-        state = train.build_state(config, hyp, model, len(loader), device)
-        batch = next(loader.epoch(0))
-    print(backend.device.describe(device))
-
-    def step() -> Batch:
-        train.train_step(state, batch, StageTimer(device))
-        backend.device.synchronize(device)
-        return batch
-
-    return images_per_second(step, warm_up=2), samples, device == "cpu"
-
-
-def images_per_second(make: Callable[[], Batch], warm_up: int) -> float:
-    """How many images the batches hold that are made in a second."""
+def images_per_second(batches: Iterator[Batch], warm_up: int) -> float:
+    """Return how many images the batches hold that come in a second."""
     for _ in range(warm_up):
-        make()
+        next(batches)
     start, count = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - start) < SECONDS or count == 0:
-        count += len(make().images)
+        count += len(next(batches).images)
     return count / elapsed
 
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from backend import dist, nn, ops
 from backend.contract import Tensor
-
-if TYPE_CHECKING:
-    from models.detector import Detector
+from models.detector import Detector
 
 Average = Callable[[Sequence[Tensor], Sequence[Tensor], float], None]  # as `Ops.ema_update_`
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backend import amp, autograd, ops, use
 from backend.checks import CPU
 from backend.contract import Tensor
+from models.heads.anchor.loss import DetectionLoss, LossTerms
 from models.images import choose_layout
 from utils.cli.config import TrainConfig
 from utils.errors import UserError
-
-if TYPE_CHECKING:
-    from models.heads.anchor.loss import DetectionLoss, LossTerms
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 # The loss has a shape for each batch size and each `padded.padded_size`: 1,024 and 4,096 rows a

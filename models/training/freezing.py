@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from backend import nn
+from models.detector import Detector
 from utils.errors import UserError
-
-if TYPE_CHECKING:
-    from models.detector import Detector
 
 log = logging.getLogger("train")
 

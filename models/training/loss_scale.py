@@ -9,14 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backend import amp
 from backend.contract import Tensor
 from backend.processes import processes
-
-if TYPE_CHECKING:
-    from models.heads.anchor.loss import LossTerms
+from models.heads.anchor.loss import LossTerms
 
 INITIAL = 2.0**16
 GROWTH, BACKOFF = 2.0, 0.5

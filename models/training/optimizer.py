@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from backend import nn, optim
 from backend.contract import Optim, Optimizer, Tensor
+from models.detector import Detector
 from utils.cli.config import Hyperparameters, TrainConfig
 from utils.errors import UserError
-
-if TYPE_CHECKING:
-    from models.detector import Detector
 
 
 def build_optimizer(

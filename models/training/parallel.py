@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backend import device, dist, nn, use
+from models.detector import Detector
 from utils.cli.config import TrainConfig
 from utils.errors import UserError
-
-if TYPE_CHECKING:
-    from models.detector import Detector
 
 
 def parallelize(config: TrainConfig, model: Detector) -> Any:

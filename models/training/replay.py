@@ -9,8 +9,7 @@ that the batch met.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -18,10 +17,8 @@ from backend import amp, autograd, nn, ops
 from backend.contract import Tensor
 from models.detector import Detector
 from models.graph import IMAGE
-from models.heads.anchor.loss import LossTerms
 from models.images import images_to_tensor
-from models.training.execution import Execution
-from models.training.loss_scale import LossScale
+from models.training.state import TrainState
 from models.training.step_watch import BatchName, format_losses
 from utils.cli.config import TrainConfig, as_document, read_hyperparameters
 from utils.data.loading.batch import Batch
@@ -37,18 +34,7 @@ ANY_LIMIT = 1.0  # of the gradient norm: only the norm before is looked at
 log = logging.getLogger("train")
 
 
-class StepState(Protocol):
-    """What is used of `train.py::TrainState`."""
-
-    model: Detector
-    dtype: str
-    execution: Execution
-    forward: Callable[[Tensor], Sequence[Tensor]]
-    step_loss: Callable[[Any, Any], LossTerms]
-    loss_scale: LossScale
-
-
-def replay(config: TrainConfig, state: StepState, start: Checkpoint, loader: TrainLoader) -> None:
+def replay(config: TrainConfig, state: TrainState, start: Checkpoint, loader: TrainLoader) -> None:
     """Run the forward and backward pass of the batch that --replay names, and log what they give.
 
     Raises:
@@ -86,7 +72,7 @@ def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
             yield f"--hyp has {name}: {hyp.get(name)}, but the weights come from a run with {value}"
 
 
-def examine(state: StepState, batch: Batch) -> Iterator[str]:
+def examine(state: TrainState, batch: Batch) -> Iterator[str]:
     """What one step computes, line by line."""
     images = images_to_tensor(
         batch.images, state.execution.device, state.dtype, state.execution.channels_last

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backend import nn
 from backend.contract import Optimizer, Tensor
+from models.detector import Detector
+from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.loss import DetectionLoss, LossGains, LossTerms
 from models.training.ema import ModelEMA
+from models.training.execution import Execution, choose_execution
+from models.training.fast_paths.fused_iou import choose_box_iou
 from models.training.fast_paths.multi_tensor import choose_updates
+from models.training.freezing import freeze_layers
 from models.training.loss_scale import LossScale
 from models.training.optimizer import build_optimizer, parameter_groups
+from models.training.parallel import parallelize
 from models.training.schedule import Schedule
 from models.training.step_watch import StepWatch
 from utils.cli.config import Hyperparameters, TrainConfig
 from utils.evaluation.progress import NOTHING_DONE, EvaluationProgress
 from utils.report.console import StageTimer
-
-# The model's classes derive from the framework's own Module: imported once it is chosen.
-if TYPE_CHECKING:
-    from models.detector import Detector
-    from models.heads.anchor.loss import DetectionLoss, LossTerms
-    from models.training.execution import Execution
 
 
 @dataclass
@@ -65,12 +66,6 @@ def build_state(
     dtype: str = "float32",
 ) -> TrainState:
     """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
-    from models.heads.anchor.ciou import complete_iou
-    from models.heads.anchor.loss import DetectionLoss, LossGains
-    from models.training.execution import choose_execution
-    from models.training.fast_paths.fused_iou import choose_box_iou
-    from models.training.freezing import freeze_layers
-    from models.training.parallel import parallelize
 
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
     model = nn.place(model, device, dtype)

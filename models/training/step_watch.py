@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backend import dist, ops
 from backend.contract import Tensor
+from models.heads.anchor.loss import LossTerms
 from utils.errors import UserError
 from utils.processes.ranks import on_main
-
-if TYPE_CHECKING:
-    from models.heads.anchor.loss import LossTerms
 
 MAX_FIRST_LOSSES = 1000
 MOST_IN_A_ROW = 10  # skipped updates, before a run counts as lost

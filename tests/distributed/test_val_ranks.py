@@ -15,6 +15,7 @@ from tests.distributed.ranks import run_ranks
 from tests.distributed.val_worker import digest_training
 from tests.small import write_small_dataset, write_small_model
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
 from utils.processes.share import WHOLE, gather_alone
 from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
 
@@ -71,7 +72,7 @@ def test_two_ranks_print_and_write_what_one_process_does(folder, monkeypatch, ca
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
     np.testing.assert_allclose(found[2], expected[2], atol=64e-4)
 
-    samples = val.load_split(load_dataset(folder / "shapes/shapes.yaml"), "val")
+    samples = load_split(load_dataset(folder / "shapes/shapes.yaml"), "val")
     batches = digest_training(samples, WHOLE, gather_alone, cache="")
     for rank in range(2):
         assert (folder / f"rank{rank}.txt").read_text().split() == batches

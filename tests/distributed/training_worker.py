@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 import backend
-import train
-import val
 from backend import nn
 from backend.processes import processes
+from models import evaluation
 from models.graph import read_model_yaml
-from models.training.state import TrainState
+from models.training.state import TrainState, build_state
+from models.training.step import train_step
 from tests.small import write_small_dataset, write_small_model
 from utils.cli.command import run_command
 from utils.cli.config import parse_train_flags, read_hyperparameters
@@ -26,6 +26,7 @@ from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
+from utils.data.sources.splits import load_split
 from utils.processes import watchdog
 from utils.processes.share import Share
 from utils.report.console import StageTimer
@@ -63,12 +64,12 @@ def learn(folder: Path, case: str) -> Arrays:
     if case == "accumulating":
         hyp = replace(hyp, warmup_epochs=0.0, box=10 * hyp.box)  # gradients are clipped
     dataset = load_dataset(config.data)
-    samples = train.load_split(dataset, "train")[:IMAGES]
+    samples = load_split(dataset, "train")[:IMAGES]
     share = Share(processes().rank, processes().world_size)
     loader = TrainLoader(samples, 64, BATCH, hyp.augmentation(), 0, 0, share=share)
     model = Detector(read_model_yaml(config.cfg, len(dataset.class_names)))
     model.initialize(config.seed)
-    state = train.build_state(config, hyp, model, len(loader), "cpu", "float64")
+    state = build_state(config, hyp, model, len(loader), "cpu", "float64")
     if case == "own statistics":
         state.model.eval()
     losses, forward = [], state.forward
@@ -79,7 +80,7 @@ def learn(folder: Path, case: str) -> Arrays:
             spoils = case == "not finite" and state.batch_number == SPOILED
             spoils = spoils and batch.global_indices[-1] in batch.sample_indices
             state.forward = (lambda images: forward(images * math.nan)) if spoils else forward
-            train.train_step(state, batch, StageTimer())
+            train_step(state, batch, StageTimer())
         state.epoch += 1
         losses.append(state.watch.end_epoch())
     state.ema.agree()
@@ -101,7 +102,7 @@ def validation_losses(
     """Of the average, in float32, on batches of two, two and one: a rank has none of the last."""
     model = nn.place(state.ema.model, "cpu", "float32")
     with ValLoader(samples[:5], 64, 2, 0, model.stride, share=share) as loader:
-        return val.evaluate(
+        return evaluation.evaluate(
             model, loader, samples[:5], class_names, "cpu", loss=state.loss,
             all_gather=backend.dist.all_gather,
         ).losses  # fmt: skip

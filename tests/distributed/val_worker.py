@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import backend
 import val
 from backend.processes import processes
 from tests.unit.data.batch_digest import EVERYTHING
@@ -36,14 +37,17 @@ def digest_training(samples: Any, share: Share, all_gather: Any, cache: str) -> 
 
 def main() -> None:
     folder = Path(sys.argv.pop(1))
-    evaluate = val.evaluate
+    backend.use()
+    from models import validation
+
+    evaluate = validation.evaluate
 
     def train_first(model: Any, loader: Any, samples: Any, *others: Any, **options: Any) -> Any:
         digests = digest_training(samples, loader.share, options["all_gather"], "ram")
         (folder / f"rank{processes().rank}.txt").write_text("\n".join(digests))
         return evaluate(model, loader, samples, *others, **options)
 
-    val.evaluate = train_first
+    validation.evaluate = train_first
     val.main()
 
 

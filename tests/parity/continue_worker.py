@@ -17,8 +17,9 @@ import backend
 from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
+from models.training.state import TrainState, build_state
+from models.training.step import train_step
 from tests.parity.side import slowed
-from train import TrainState, build_state, train_step
 from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     OPTIMIZERS,
@@ -28,9 +29,9 @@ from utils.cli.config import (
 from utils.data.augment.sample import AugmentConfig
 from utils.data.loading.loader import Batch, TrainLoader
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
 from utils.report.console import StageTimer
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
-from val import load_split
 
 IMAGE_SIZE, BATCH_SIZE = 64, 2
 

@@ -21,10 +21,11 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.loss import DetectionLoss, LossGains, LossTerms
 from models.images import images_to_tensor
+from models.training.state import TrainState, build_state
+from models.training.step import train_step
 from tests.parity import stored
 from tests.parity.rows import DTYPES
 from tests.parity.settings import Settings
-from train import TrainState, build_state, train_step
 from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     OPTIMIZERS,
@@ -34,9 +35,9 @@ from utils.cli.config import (
 )
 from utils.data.loading.loader import Batch, TrainLoader
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
 from utils.evaluation.nms import non_max_suppression
 from utils.report.console import StageTimer
-from val import load_split
 
 SEED = 0
 CONFIDENCE, IOU = 0.4, 0.45  # leave some hundred candidates of which some overlap

@@ -17,8 +17,8 @@ from models.heads.anchor.assign import assign_targets
 from models.heads.anchor.loss import DetectionLoss, LossGains
 from models.training.ema import ModelEMA
 from models.training.optimizer import parameter_groups
+from models.training.step import GRADIENT_NORM_LIMIT
 from tests.shared_files import shared_path
-from train import GRADIENT_NORM_LIMIT
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.loader import Targets
 from utils.report.console import StageTimer

@@ -14,12 +14,13 @@ import backend
 from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from train import build_state, train_step
+from models.training.state import build_state
+from models.training.step import train_step
 from utils.cli.config import parse_train_flags, read_hyperparameters
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
 from utils.report.console import StageTimer
-from val import load_split
 
 
 def main(

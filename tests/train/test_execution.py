@@ -11,15 +11,16 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.images import images_to_tensor
 from models.training.replay import layer_outputs
+from models.training.state import build_state
+from models.training.step import train_step
 from tests.small import write_small_dataset, write_small_model
-from train import build_state, train_step
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 from utils.data.augment.sample import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.report.console import StageTimer
-from val import load_split
 
 FLAGS = {"bfloat16": "bf16", "float16": "fp16"}
 CHANNELS_LAST = backend.device.supports("channels_last")

@@ -11,16 +11,19 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.padded import PaddedLoss
+from models.training.loop import keep_weights
+from models.training.state import build_state
+from models.training.step import train_step
 from tests.small import write_small_dataset, write_small_model
-from train import Run, build_state, keep_weights, train_step
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
 from utils.data.augment.sample import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.report.console import StageTimer
 from utils.state.checkpoint import load_checkpoint
-from val import load_split
+from utils.state.run import Run
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ import pytest
 from backend import nn, optim
 from models.detector import Detector
 from models.graph import read_model_yaml
+from models.training.state import build_state
+from models.training.step import train_step
 from tests.small import write_small_dataset, write_small_model
-from train import build_state, train_step
 from utils.cli.config import (
     DEFAULT_HYPERPARAMETERS,
     parse_train_flags,
@@ -18,8 +19,8 @@ from utils.cli.config import (
 from utils.data.augment.sample import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
 from utils.report.console import StageTimer
-from val import load_split
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 
 import backend
 import train
+from models.training import job, outputs
 from models.training.checkpointing import capture
 from tests.equal_runs import SECTIONS, assert_equal_runs, timeless
 from tests.small import write_small_dataset, write_tiny_model
@@ -62,7 +63,7 @@ def no_pictures():
     """Drawing takes longer than training these."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("plot_batch", "plot_labels", "plot_results", "plot_precision_recall"):
-            patch.setattr(train, name, lambda *arguments: None)
+            patch.setattr(outputs, name, lambda *arguments: None)
         yield
 
 
@@ -99,7 +100,7 @@ def start(arguments, stop=None):
         hyp = read_hyperparameters(config.hyp)
     else:
         config, hyp = resumed_config(values, given, point.header)
-    train.run_training(config, hyp, point, stop or StopAt())
+    train.run(config, hyp, point, stop or StopAt())
 
 
 def test_two_runs_are_equal_bit_for_bit(flags, whole):
@@ -180,8 +181,8 @@ def test_restoring_a_state_gives_that_state(flags, tmp_path, monkeypatch):
         start(run, StopAt(5))
     (path,) = (tmp_path / "exp" / "weights").glob("state-*")
     seen = []
-    monkeypatch.setattr(train, "train", lambda run, state, *loaders: seen.append((run, state)))
-    monkeypatch.setattr(train, "conclude_run", lambda *arguments: None)
+    monkeypatch.setattr(job, "train", lambda run, state, *loaders: seen.append((run, state)))
+    monkeypatch.setattr(job, "conclude_run", lambda *arguments: None)
     start([*run, "--resume"])
     again, stored = capture(*seen[0]), load_checkpoint(path)
     assert stored.gradients
@@ -236,7 +237,7 @@ def test_a_run_killed_after_its_last_state_is_concluded_by_a_resumption(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(train, "conclude_run", die)
+        patch.setattr(job, "conclude_run", die)
         with pytest.raises(Killed):
             start(run)
     start([*run, "--resume"])

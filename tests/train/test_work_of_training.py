@@ -7,9 +7,11 @@ import pytest
 
 from models.detector import Detector
 from models.graph import read_model_yaml
+from models.training.outputs import write_work
+from models.training.state import build_state
 from tests.small import write_small_model
-from train import Run, build_state, write_work
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.state.run import Run
 
 CACHED = {"training": "part", "validation": "all"}
 

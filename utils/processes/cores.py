@@ -17,3 +17,8 @@ def core_share() -> int:
     if ranks == 1:
         return usable
     return max(1, min(usable, len(os.sched_getaffinity(os.getppid())) // ranks))
+
+
+def loader_workers(asked: int) -> int:
+    """Return how many loader processes to start: those asked for, at most one a core."""
+    return min(asked, core_share())

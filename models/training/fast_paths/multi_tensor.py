@@ -10,18 +10,16 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backend import autograd, multi_tensor, nn, ops, optim
 from backend.contract import Optim, Tensor
+from models.detector import Detector
 from models.training.ema import Average, ModelEMA
 from models.training.fast_paths.proof import find_problem
 from utils.cli.config import TrainConfig
-
-if TYPE_CHECKING:
-    from models.detector import Detector
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -10,9 +10,9 @@ from backend.greedy_nms import suppress_greedily
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy, pairwise_iou
 from utils.data.sources.labels import Sample
+from utils.data.sources.splits import only_classes
 from utils.errors import UserError
 from utils.evaluation.nms import non_max_suppression
-from val import only_classes
 
 
 @pytest.fixture(scope="module")

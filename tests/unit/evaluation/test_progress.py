@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from models.detector import Detector
+from models.evaluation import evaluate
 from models.graph import read_model_yaml
 from tests.small import write_small_dataset, write_tiny_model
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
 from utils.evaluation.nms import Detections, SuppressionSettings
 from utils.evaluation.progress import (
     NOTHING_DONE,
@@ -16,7 +18,6 @@ from utils.evaluation.progress import (
     FoundImage,
     make_progress,
 )
-from val import evaluate, load_split
 
 
 def detections(count, seed=0):

@@ -1,4 +1,4 @@
-"""val.evaluate: the overlapped loop finds what image after image finds, and ends on any error."""
+"""The overlapped loop finds what image after image finds, and ends on any error."""
 
 import threading
 from pathlib import Path
@@ -7,8 +7,8 @@ import cv2
 import numpy as np
 import pytest
 
-import val
 from backend import autograd, ops
+from models import evaluation
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_model
@@ -80,7 +80,7 @@ def assert_same_detections(found, expected):
 def evaluate(model, samples, batch_size=2, rectangular=False, **changes):
     sink = Detected()
     with ValLoader(samples, 96, batch_size, 0, 32, rectangular) as loader:
-        validation = val.evaluate(
+        validation = evaluation.evaluate(
             model, loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink], **changes
         )
     return validation, sink.images
@@ -99,7 +99,7 @@ def test_figures_of_square_batches_are_those_of_images_alone(model, samples):
     labelled = [with_labels(s, found) for s, found in zip(samples, alone, strict=True)]
     evaluator = DetectionEvaluator(CLASS_NAMES)
     for index, (sample, found) in enumerate(zip(labelled, alone, strict=True)):
-        evaluator.add(index, found, val.ground_truth(sample))
+        evaluator.add(index, found, evaluation.ground_truth(sample))
     expected = evaluator.result()
     square, rectangular = (
         evaluate(model, labelled, rectangular=shape)[0].result for shape in (False, True)
@@ -123,7 +123,7 @@ def test_overlapping_the_next_batch_changes_nothing(model, samples):
     with ValLoader(samples, 96, 2, 0, 32) as loader:
         for batch in loader:
             with autograd.no_grad():
-                raw = model(val.images_to_tensor(batch.images, "cpu"))
+                raw = model(evaluation.images_to_tensor(batch.images, "cpu"))
                 rows = model.decode_above(raw, SETTINGS.confidence_threshold)
             for index, decoded, placement in zip(
                 batch.sample_indices.tolist(), rows, batch.letterboxes, strict=True
@@ -132,7 +132,7 @@ def test_overlapping_the_next_batch_changes_nothing(model, samples):
                 now = now._replace(boxes_xyxy=letterbox_to_image(now.boxes_xyxy, placement))
                 for field, expected in zip(found[index], now, strict=True):
                     np.testing.assert_array_equal(field, expected)
-                evaluator.add(index, now, val.ground_truth(samples[index]))
+                evaluator.add(index, now, evaluation.ground_truth(samples[index]))
     assert validation.result.summary() == pytest.approx(evaluator.result().summary(), nan_ok=True)
 
 
@@ -151,7 +151,9 @@ def test_the_next_batch_is_queued_before_one_is_suppressed(model, samples):
             events.append(image_id)
 
     with ValLoader(samples, 96, 2, 0, 32, False) as loader:
-        val.evaluate(Recording(), loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[Sink()])
+        evaluation.evaluate(
+            Recording(), loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[Sink()]
+        )
     assert events == ["forward", "forward", 0, 1, "forward", 2, 3, 4]
 
 
@@ -173,7 +175,7 @@ def test_an_error_while_suppressing_ends_validation_at_once(model, samples, erro
 
     sink, threads = Failing(), threading.active_count()
     with ValLoader(samples, 96, 2, 0, 32, False) as loader, pytest.raises(type(error)):
-        val.evaluate(model, loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink])
+        evaluation.evaluate(model, loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink])
     assert max(sink.images) == failing
     assert threading.active_count() == threads
 
@@ -210,7 +212,7 @@ def test_rows_above_the_threshold_are_all_decoded(model, threshold):
 def test_no_image_has_a_row_above_the_threshold(model, samples):
     never = SuppressionSettings(confidence_threshold=1.0)
     with ValLoader(samples, 96, 2, 0, 32) as loader:
-        validation = val.evaluate(model, loader, samples, CLASS_NAMES, "cpu", never)
+        validation = evaluation.evaluate(model, loader, samples, CLASS_NAMES, "cpu", never)
     assert (validation.result.map, validation.result.num_images) == (0.0, len(samples))
 
 

@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-import val
 from backend import ops
+from models import evaluation
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.rank_threads import run_rank_threads
@@ -87,20 +87,20 @@ class Received:
 
 @pytest.fixture(autouse=True)
 def one_thread_at_a_time(monkeypatch):
-    to_tensor = val.images_to_tensor
+    to_tensor = evaluation.images_to_tensor
 
     def locked(*arguments, **options):
         with _ONE_AT_A_TIME:
             return to_tensor(*arguments, **options)
 
-    monkeypatch.setattr(val, "images_to_tensor", locked)
+    monkeypatch.setattr(evaluation, "images_to_tensor", locked)
 
 
 def evaluate(samples, share=WHOLE, all_gather=gather_alone, model=None, loss=None, **options):
     sink = Received()
     with ValLoader(samples, 96, 3, 0, 32, share=share) as loader:
         assert len(loader) == NUM_BATCHES
-        validation = val.evaluate(
+        validation = evaluation.evaluate(
             model or PerImage(), loader, samples, CLASS_NAMES, "cpu", sinks=[sink], loss=loss,
             all_gather=all_gather, **options,
         )  # fmt: skip

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from utils.processes.cores import core_share
-from val import loader_workers
+from utils.processes.cores import core_share, loader_workers
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,16 @@ import pytest
 
 import val
 from backend import nn
+from models import validation
 from models.detector import Detector
+from models.evaluation import ground_truth
 from models.graph import read_model_yaml
 from tests.small import write_small_dataset, write_small_model
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes import watchdog
 from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
-from val import load_split
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def inputs(tmp_path_factory):
 def as_coco(samples, class_names):
     annotations = []
     for image_id, sample in enumerate(samples, start=500):
-        objects = val.ground_truth(sample)
+        objects = ground_truth(sample)
         for label, box in zip(objects.class_index, objects.boxes_xyxy, strict=True):
             box = [*box[:2].tolist(), *(box[2:] - box[:2]).tolist()]
             annotations.append(
@@ -100,7 +102,7 @@ def test_square_is_passed_to_the_loader(monkeypatch, inputs, tmp_path):
         shapes.append([batch.images.shape[2:] for batch in loader])
         raise UserError("enough")
 
-    monkeypatch.setattr(val, "evaluate", evaluate)
+    monkeypatch.setattr(validation, "evaluate", evaluate)
     for flags in ((), ("--square",)):
         with pytest.raises(UserError, match="enough"):
             validate(monkeypatch, inputs, tmp_path, *flags)
@@ -109,12 +111,12 @@ def test_square_is_passed_to_the_loader(monkeypatch, inputs, tmp_path):
 
 
 def test_a_rank_that_fails_while_it_validates_is_said_to_validate(monkeypatch, inputs, tmp_path):
-    evaluate, phases = val.evaluate, []
+    evaluate, phases = validation.evaluate, []
 
     def noted(*arguments, **options):
         phases.append(watchdog._activity.report().phase)
         return evaluate(*arguments, **options)
 
-    monkeypatch.setattr(val, "evaluate", noted)
+    monkeypatch.setattr(validation, "evaluate", noted)
     validate(monkeypatch, inputs, tmp_path)
     assert phases == ["validation"]

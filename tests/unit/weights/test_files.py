@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from backend import autograd, nn, ops
+from models.validation import load_detector
 from tests.foreign_files import (
     SMALL_DOCUMENT,
     Call,
@@ -26,7 +27,6 @@ from tests.foreign_files import (
 from tests.shared_files import shared_path
 from utils.errors import UserError
 from utils.state.checkpoint import load_checkpoint, load_weights, main
-from val import load_detector
 
 
 def write_small(path, legacy=False, seed=0, **changes):

@@ -10,7 +10,7 @@ from models.training.doctor import LoaderSpeed, choices, verdict
 from tests.small import write_small_dataset, write_small_model
 from utils.cli.config import parse_train_flags
 from utils.errors import UserError
-from val import loader_workers
+from utils.processes.cores import loader_workers
 
 CONFIG = parse_train_flags(["--cfg", "F", "--workers", "1", "--img", "320"])
 

@@ -1,0 +1,160 @@
+"""Detect in every image of a split and hold what is found against its labels.
+
+Before: a model in evaluation mode and `utils/data/loading/loader.py`. After: COCO's metric, in
+`utils/evaluation`. `loop.py` calls it after each epoch, `validation.py` for val.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from backend import autograd, ops
+from backend.contract import Tensor
+from models.detector import Detector
+from models.heads.anchor.loss import DetectionLoss
+from models.images import images_to_tensor
+from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
+from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.loader import ValLoader
+from utils.data.sources.labels import Sample
+from utils.evaluation.coco.metric import (
+    DetectionEvaluator,
+    DetectionSink,
+    EvaluationResult,
+    GroundTruth,
+)
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from utils.evaluation.progress import (
+    NOTHING_DONE,
+    Collector,
+    EvaluationProgress,
+    EvaluationSuspended,
+    FoundImage,
+)
+from utils.processes import watchdog
+from utils.processes.share import AllGather, gather_alone
+from utils.report.console import progress_bar
+
+DEFAULT_SUPPRESSION = SuppressionSettings()
+
+
+class Validation(NamedTuple):
+    """What `evaluate` measures."""
+
+    result: EvaluationResult
+    losses: np.ndarray  # (3,) float64: mean box, objectness, classification; zeros without a loss
+
+
+def evaluate(
+    model: Detector,
+    loader: ValLoader,
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
+    device: str,
+    suppression: SuppressionSettings = DEFAULT_SUPPRESSION,
+    loss: DetectionLoss | None = None,
+    sinks: Sequence[DetectionSink] = (),
+    objects: Sequence[GroundTruth] | None = None,
+    channels_last: bool | None = None,
+    all_gather: AllGather = gather_alone,
+    progress: EvaluationProgress = NOTHING_DONE,
+    should_stop: Callable[[], bool] | None = None,
+) -> Validation:
+    """Detect in every image of the loader and compare with its labels.
+
+    Each rank detects in its share of every batch; all of them return what a single process does.
+
+    Args:
+        model: in evaluation mode.
+        samples: those that the loader was made from.
+        suppression: which predictions become detections.
+        loss: adds the mean losses of the batches, as in training; the sum of what it returns on
+            all ranks is a batch's.
+        sinks: receive what the evaluator receives, each image under its place in samples, on the
+            first rank alone.
+        objects: of each sample, in pixels of its image, in place of its labels.
+        channels_last: layout of the feature maps; None for the one that the device gains from.
+        all_gather: over the ranks among which the loader's batches are shared.
+        progress: what an earlier call had found when it was suspended; it goes on behind that.
+        should_stop: asked after every batch, on all ranks, which must agree on the answer.
+
+    Raises:
+        EvaluationSuspended: on all ranks, with what they found; should_stop wanted it.
+    """
+    evaluator = DetectionEvaluator(class_names)
+    if objects is None:
+        objects = [ground_truth(sample) for sample in samples]
+    sinks = (evaluator, *sinks) if loader.share.rank == 0 else (evaluator,)
+    receive = partial(_hand_over, sinks, objects)
+    collector = Collector(progress, loader.share, all_gather, receive)
+    finish = partial(_add_detections, collector, suppression)
+    finish_last: Callable[[], None] = _nothing
+    raw: tuple[Tensor, ...] = ()
+    first = progress.num_batches
+    with progress_bar(len(loader), "validating", first) as bar, autograd.no_grad():
+        for batch_index, batch in enumerate(loader.batches(first), first):
+            # Without an image, a rank still takes part in the loss, which asks all of them.
+            if len(batch.images) or loss is not None:
+                raw = model(images_to_tensor(batch.images, device, channels_last=channels_last))
+            # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
+            finish_last()
+            collector.end_batch(_read_losses(loss, raw, batch.targets))
+            predictions: Sequence[np.ndarray] = ()
+            if len(batch.images):
+                predictions = model.decode_above(raw, suppression.confidence_threshold)
+            finish_last = partial(finish, batch_index, batch, predictions)
+            bar.update()
+            watchdog.progress()
+            if should_stop is not None and should_stop():
+                finish_last()
+                raise EvaluationSuspended(collector.progress())
+        finish_last()
+    losses = collector.finish()  # the evaluator has all images only then
+    return Validation(evaluator.result(), losses)
+
+
+def _nothing() -> None:
+    """What there is to finish before the first batch."""
+
+
+def _read_losses(loss: DetectionLoss | None, raw: Sequence[Tensor], targets: Targets) -> np.ndarray:
+    """(3,) float64: box, objectness, classification; zeros without a loss."""
+    if loss is None:
+        return np.zeros(3)
+    return np.array([float(ops.to_numpy(term)) for term in loss(raw, targets)[:3]])
+
+
+def _hand_over(
+    sinks: Sequence[DetectionSink], objects: Sequence[GroundTruth], image: FoundImage
+) -> None:
+    for sink in sinks:
+        sink.add(image.image_index, image.detections, objects[image.image_index])
+
+
+def _add_detections(
+    collector: Collector,
+    suppression: SuppressionSettings,
+    batch_index: int,
+    batch: Batch,
+    predictions: Sequence[np.ndarray],
+) -> None:
+    """Suppress, map back to the original images and collect, image by image.
+
+    On the host alone: whatever asks the framework for a result waits for all that it has queued.
+    """
+    for index, decoded, letterbox in zip(
+        batch.sample_indices.tolist(), predictions, batch.letterboxes, strict=True
+    ):
+        found = non_max_suppression(decoded, multi_label=True, **vars(suppression))
+        found = found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
+        collector.add_image(FoundImage(batch_index, index, found))
+
+
+def ground_truth(sample: Sample) -> GroundTruth:
+    """A sample's labels in pixels of its image."""
+    size = np.array([sample.width, sample.height, sample.width, sample.height], np.float64)
+    return GroundTruth(sample.class_index, cxcywh_to_xyxy(sample.boxes_cxcywh_norm * size))

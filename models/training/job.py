@@ -1,0 +1,62 @@
+"""Builds what a training needs on the chosen framework, and runs it to its end.
+
+Before: `train.py` read flags and data and chose the framework. After: `loop.py` trains.
+"""
+
+from __future__ import annotations
+
+import backend
+from backend.checks import CPU
+from models.training.checkpointing import rebuild_model, restore
+from models.training.loop import train
+from models.training.outputs import conclude_run, describe_run, write_work
+from models.training.replay import replay
+from models.training.start import build_model
+from models.training.state import TrainState, build_state
+from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.processes import watchdog
+from utils.processes.cores import loader_workers
+from utils.processes.host_memory import keep_freed_memory
+from utils.state.job import Job
+from utils.state.resume import load_state
+from utils.state.run import begin_run
+
+
+def run_job(job: Job, train_loader: TrainLoader) -> None:
+    """Train a new run, or the rest of one; with --replay run the one batch that it names."""
+    config = job.config
+    with watchdog.phase("building the model"):
+        state = build(job, len(train_loader))
+    if config.replay:
+        assert job.start is not None  # --replay needs --weights
+        return replay(config, state, job.start, train_loader)
+    run = begin_run(config, job.hyp, job.class_names, job.point, job.stop, job.data, job.ranks)
+    describe_run(run, state, job.train_samples)
+    if job.point is not None:
+        restore(run, state, load_state(job.point.path))
+    with val_loader(job, state.model.stride) as loader:
+        validation = train(run, state, train_loader, loader, job.val_samples)
+    conclude_run(run, state, validation)
+    cached = {"training": train_loader.cached, "validation": loader.cached}
+    write_work(run, state, len(job.train_samples), len(job.val_samples), cached)
+
+
+def build(job: Job, batches: int) -> TrainState:
+    """Build the model and what a step reads and changes, for so many batches an epoch."""
+    device = backend.device.resolve(job.config.device)
+    if device == CPU:
+        keep_freed_memory()
+    if job.point is None:
+        model = build_model(job.config, job.start, job.class_names)
+    else:
+        model = rebuild_model(job.point.header.model)
+    return build_state(job.config, job.hyp, model, batches, device)
+
+
+def val_loader(job: Job, stride: int) -> ValLoader:
+    """Make the loader of the validations: rectangular batches, twice as large as in training."""
+    size, batch = job.config.image_size, 2 * job.config.batch_size
+    workers = loader_workers(job.config.workers)
+    return ValLoader(
+        job.val_samples, size, batch, workers, stride, True, job.config.cache, *job.ranks
+    )

@@ -1,0 +1,145 @@
+"""Epochs of training and validation, and the places between batches where a run may end.
+
+Before: `job.py` built the run. After: `outputs.py` tells what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backend import dist
+from backend.processes import processes
+from models.evaluation import Validation, evaluate
+from models.training.checkpointing import capture
+from models.training.outputs import PLOTTED_BATCHES, plot_trained_batch, report_epoch, write_results
+from models.training.state import TrainState
+from models.training.step import train_step
+from models.training.step_watch import format_losses
+from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.sources.labels import Sample
+from utils.evaluation.coco.metric import EvaluationResult
+from utils.evaluation.progress import NOTHING_DONE, EvaluationSuspended
+from utils.processes import watchdog
+from utils.processes.suspend import Suspended
+from utils.report.console import StageTimer, progress_bar
+from utils.state.run import Run
+
+
+def train(
+    run: Run,
+    state: TrainState,
+    train_loader: TrainLoader,
+    val_loader: ValLoader,
+    val_samples: Sequence[Sample],
+) -> Validation:
+    """Train and validate epoch by epoch; return the last validation.
+
+    Raises:
+        Suspended: the run was asked to stop; its state is saved.
+    """
+    write_results(run)
+    state.timer = StageTimer(state.device, state.seconds_before)
+    validation = None
+    while state.epoch < run.config.epochs:
+        with watchdog.phase("training"):
+            train_epoch(run, state, train_loader)
+        with watchdog.phase("validation"):
+            validation = validate(run, state, val_loader, val_samples)
+        end_epoch(run, state, validation)
+    # A run that was killed between its last state and its end is validated once more.
+    return validation or validate(run, state, val_loader, val_samples)
+
+
+def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
+    """Train on the rest of the epoch in which the state is."""
+    done = state.batch_number - state.epoch * len(loader)
+    title = f"epoch {state.epoch + 1}/{run.config.epochs}"
+    with progress_bar(len(loader), title, done) as progress:
+        for batch in state.timer.waiting(loader.epoch(state.epoch, done)):
+            if state.batch_number < PLOTTED_BATCHES:
+                plot_trained_batch(run, state, batch)
+            train_step(state, batch, state.timer)
+            run.work.add_batch(batch)
+            progress.set_postfix_str(format_losses(state.watch.means()), refresh=False)
+            progress.update()
+            watchdog.progress()
+            between_batches(run, state)
+
+
+def validate(
+    run: Run, state: TrainState, loader: ValLoader, samples: Sequence[Sample]
+) -> Validation:
+    """Validate the EMA, or finish a validation that was suspended."""
+    cause = None
+
+    def should_stop() -> bool:
+        nonlocal cause
+        cause = run.stop.cause()
+        return cause is not None
+
+    try:
+        with state.timer("validation"):
+            state.ema.agree()
+            return evaluate(
+                state.ema.model,
+                loader,
+                samples,
+                run.class_names,
+                state.device,
+                loss=state.loss,
+                channels_last=state.execution.channels_last,
+                all_gather=dist.all_gather,
+                progress=state.evaluation,
+                should_stop=should_stop,
+            )
+    except EvaluationSuspended as stopped:
+        state.evaluation = stopped.progress
+        raise suspended(run, state, cause) from None
+
+
+def end_epoch(run: Run, state: TrainState, validation: Validation) -> None:
+    """Count the epoch, report it, and keep the state."""
+    losses = state.watch.end_epoch()
+    state.epoch += 1
+    report_epoch(run, state, losses, validation)
+    # Saving the state counts in the seconds of the epoch after it.
+    state.timer, state.evaluation = StageTimer(state.device), NOTHING_DONE
+    keep_weights(run, state, validation.result)
+    write_results(run)
+
+
+def between_batches(run: Run, state: TrainState) -> None:
+    """Stop or save where asked; the one place between two training steps that does."""
+    cause = run.stop.cause()
+    if cause is not None:
+        raise suspended(run, state, cause)
+    if run.config.save_steps and state.batch_number % run.config.save_steps == 0:
+        save_state(run, state)
+
+
+def suspended(run: Run, state: TrainState, cause: str | None) -> Suspended:
+    """Save the state of a run that was asked to stop; return what then ends it."""
+    save_state(run, state)
+    return Suspended(
+        f"suspended after {state.batch_number} batches: {cause}; go on with --resume {run.folder}"
+    )
+
+
+def save_state(run: Run, state: TrainState, is_best: bool = False) -> None:
+    """Write everything that the rest of the run depends on."""
+    with watchdog.phase("saving"):
+        checkpoint = capture(run, state, is_best)
+        if processes().is_main:
+            run.states.save(checkpoint, is_best)
+
+
+def keep_weights(run: Run, state: TrainState, result: EvaluationResult) -> None:
+    """Write the state as weights/last.safetensors and, if nothing was better, best.safetensors."""
+    is_best = fitness(result) > state.best_fitness
+    state.best_fitness = max(state.best_fitness, fitness(result))
+    save_state(run, state, is_best)
+
+
+def fitness(result: EvaluationResult) -> float:
+    """Return the figure that decides which weights are best, as in the public YOLOv5."""
+    return 0.1 * result.map50 + 0.9 * result.map

@@ -1,0 +1,61 @@
+"""One training step: a batch becomes losses, gradients and, once enough are added up, an update.
+
+Before: a `Batch` of `utils/data/loading/loader.py`. After: `loop.py`, batch by batch.
+"""
+
+from __future__ import annotations
+
+from backend import autograd, dist, nn
+from models.heads.anchor.loss import LossTerms
+from models.images import images_to_tensor
+from models.training.schedule import StepSettings
+from models.training.state import TrainState
+from models.training.step_watch import BatchName
+from utils.data.loading.batch import Batch
+from utils.report.console import StageTimer
+
+GRADIENT_NORM_LIMIT = 10.0
+
+
+def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
+    """Run forward and backward pass of one batch and, once enough are accumulated, one update."""
+    settings = state.schedule.at(state.batch_number)
+    with stage("to_device"):
+        layout = state.execution.channels_last
+        images = images_to_tensor(batch.images, state.device, state.dtype, layout)
+    is_last = state.batch_number - state.last_update >= settings.accumulate
+    with dist.averaging(state.parallel, is_last, stage):
+        terms = autograd.value_and_backward(
+            state.forward, state.step_loss, images, batch.targets, stage
+        )
+    state.watch.add(name_batch(state, batch), terms)
+    if is_last:
+        update_weights(state, settings, stage)
+        state.last_update = state.batch_number
+    state.batch_number += 1
+    return terms
+
+
+def update_weights(state: TrainState, settings: StepSettings, stage: StageTimer) -> None:
+    """Step the optimizer and the EMA once; neither when a number is not finite."""
+    with stage("optimizer"):
+        parameters = [parameter for _, parameter in nn.named_parameters(state.model)]
+        state.loss_scale.unscale(parameters)
+        norm = autograd.clip_gradients(parameters, GRADIENT_NORM_LIMIT)
+        finite = state.watch.update_is_finite(norm, state.loss_scale.can_fall)
+        if finite:
+            rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
+            state.optimizer.step(rates, settings.momentum)
+        state.optimizer.zero_grad()
+    state.loss_scale.update(finite)
+    if not finite:
+        state.ema.restore_statistics(state.model)
+        return
+    with stage("ema"):
+        state.ema.update(state.model)
+
+
+def name_batch(state: TrainState, batch: Batch) -> BatchName:
+    """Return what --replay needs to make the batch of this step again."""
+    step = state.batch_number - state.epoch * state.schedule.batches_per_epoch + 1
+    return BatchName(state.epoch + 1, step, batch.global_indices)

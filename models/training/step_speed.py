@@ -1,0 +1,45 @@
+"""Training steps on one batch, again and again: what the doctor times.
+
+Before: `doctor.py` chose the framework. After: it counts the images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import backend
+from models.training.start import build_model
+from models.training.state import build_state
+from models.training.step import train_step
+from utils.cli.config import TrainConfig, read_hyperparameters
+from utils.data.loading.batch import Batch
+from utils.data.loading.loader import TrainLoader
+from utils.data.sources.labels import Sample
+from utils.report.console import StageTimer
+from utils.state.checkpoint import Checkpoint
+
+
+def measure_steps(
+    config: TrainConfig,
+    start: Checkpoint | None,
+    class_names: Sequence[str],
+    samples: Sequence[Sample],
+    device: str,
+) -> Iterator[Batch]:
+    """Train on the first batch without end; yield it each time the device is done with it.
+
+    Args:
+        start: weights to begin with.
+        samples: of which the batch is made.
+    """
+    hyp = read_hyperparameters(config.hyp)
+    size, count, augment = config.image_size, config.batch_size, hyp.augmentation()
+    model = build_model(config, start, class_names)
+    with TrainLoader(samples, size, count, augment, config.seed, workers=0) as loader:
+        state = build_state(config, hyp, model, len(loader), device)
+        batch = next(loader.epoch(0))
+    print(backend.device.describe(device))
+    while True:
+        train_step(state, batch, StageTimer(device))
+        backend.device.synchronize(device)
+        yield batch

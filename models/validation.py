@@ -1,0 +1,138 @@
+"""The work of val.py: weights and samples -> a model, its evaluation, and the figures shown.
+
+Before: `val.py` read flags and data and chose the framework. After: `evaluation.py` evaluates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+import backend
+from models.detector import Detector
+from models.evaluation import evaluate
+from models.graph import parse_model
+from utils.cli.config import ValConfig
+from utils.data.loading.loader import ValLoader
+from utils.data.sources.coco_annotations import read_coco_annotations
+from utils.data.sources.labels import Sample
+from utils.errors import UserError
+from utils.evaluation.coco.metric import DetectionSink, EvaluationResult, GroundTruth
+from utils.evaluation.coco.results_file import CocoResults
+from utils.evaluation.legacy.metric import LegacyEvaluator
+from utils.evaluation.nms import SuppressionSettings
+from utils.processes import watchdog
+from utils.processes.cores import loader_workers
+from utils.processes.ranks import Ranks
+from utils.report.console import create_run_folder, legacy_table, metrics_table
+from utils.report.plots import plot_precision_recall
+from utils.state.checkpoint import Checkpoint, model_document
+
+log = logging.getLogger("val")
+
+
+def run_validation(
+    config: ValConfig,
+    class_names: tuple[str, ...],
+    samples: Sequence[Sample],
+    checkpoint: Checkpoint,
+    ranks: Ranks,
+) -> None:
+    """Evaluate the EMA of a checkpoint and, on the first rank, show what was found."""
+    device = backend.device.resolve(config.device)
+    model = load_detector(checkpoint, device)
+    require_classes(config, class_names, model)
+    if ranks.share.rank == 0 and class_names != checkpoint.header.class_names:
+        trained = ", ".join(checkpoint.header.class_names)
+        log.warning("the weights were trained for classes of other names: %s", trained)
+    log.info(backend.device.describe(device))
+    coco_results = CocoResults(class_names, [sample.image_path for sample in samples])
+    objects = None
+    if config.annotations is not None:
+        annotations = read_coco_annotations(config.annotations, samples, class_names)
+        objects = [of_classes(image, config.classes) for image in annotations.objects]
+        coco_results.image_ids = list(annotations.image_ids)
+        coco_results.category_ids = annotations.category_ids
+    legacy = LegacyEvaluator(class_names)
+    asked = ((coco_results, config.save_json), (legacy, config.legacy_metric))
+    sinks: list[DetectionSink] = [sink for sink, wanted in asked if wanted]
+    with val_loader(config, samples, model.stride, ranks) as loader, watchdog.phase("validation"):
+        validation = evaluate(
+            model,
+            loader,
+            samples,
+            class_names,
+            device,
+            suppression_settings(config),
+            sinks=sinks,
+            objects=objects,
+            all_gather=ranks.all_gather,
+        )
+    if ranks.share.rank == 0:
+        print(metrics_table(validation.result))
+        if config.legacy_metric:
+            print(legacy_table(legacy.result()))
+        write_results(config, validation.result, coco_results)
+
+
+def require_classes(config: ValConfig, class_names: Sequence[str], model: Detector) -> None:
+    """Raise UserError unless data and weights have the same number of classes."""
+    if len(class_names) != model.spec.num_classes:
+        raise UserError(
+            f"--data {config.data} has {len(class_names)} classes, "
+            f"--weights {config.weights} {model.spec.num_classes}; they must be equal"
+        )
+
+
+def val_loader(
+    config: ValConfig, samples: Sequence[Sample], stride: int, ranks: Ranks
+) -> ValLoader:
+    """Make the loader of the samples; what it read is not kept, as there is one pass."""
+    size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
+    rectangular, cache = not config.square, ""
+    return ValLoader(samples, size, batch, workers, stride, rectangular, cache, *ranks)
+
+
+def suppression_settings(config: ValConfig) -> SuppressionSettings:
+    """Return the flags that shape what is detected."""
+    names = [field.name for field in dataclasses.fields(SuppressionSettings)]
+    return SuppressionSettings(**{name: getattr(config, name) for name in names})
+
+
+def of_classes(objects: GroundTruth, classes: Sequence[int] | None) -> GroundTruth:
+    """Return the objects of these classes; all when None."""
+    if classes is None:
+        return objects
+    rows = np.isin(objects.class_index, classes)
+    given = {name: field for name, field in objects._asdict().items() if field is not None}
+    return objects._replace(**{name: field[rows] for name, field in given.items()})
+
+
+def load_detector(checkpoint: Checkpoint, device: str) -> Detector:
+    """Build the EMA of a checkpoint, in evaluation mode on a device.
+
+    Raises:
+        UserError: weights without a model, or one that this project cannot build as it was.
+    """
+    document = model_document(checkpoint)
+    try:
+        model = Detector(parse_model(document))
+        backend.nn.load_state_arrays(model, checkpoint.ema)
+    except ValueError as error:
+        raise UserError(f"--weights: their model cannot be built here: {error}") from error
+    strides = checkpoint.header.settings.get("strides") or model.head.strides
+    if tuple(strides) != model.head.strides:
+        raise UserError(f"--weights: strides {strides}, here {list(model.head.strides)}")
+    return backend.nn.frozen_copy(backend.nn.place(model, device, "float32"))
+
+
+def write_results(config: ValConfig, result: EvaluationResult, coco_results: CocoResults) -> None:
+    """Write the precision-recall plot and, where asked for, predictions.json, into a folder."""
+    folder = create_run_folder(config.project, config.name, config.exist_ok)
+    plot_precision_recall(result, folder / "PR_curve.png")
+    if config.save_json:
+        coco_results.write(folder / "predictions.json")
+    print(f"results in {folder}")

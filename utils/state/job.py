@@ -1,0 +1,41 @@
+"""What a training starts from, all of it read before a framework is imported.
+
+Before: `train.py` reads flags, data and weights. After: `models/training/job.py` builds and runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from utils.cli.config import Hyperparameters, TrainConfig
+from utils.data.sources.labels import Sample
+from utils.processes.ranks import ALONE, Ranks
+from utils.processes.suspend import StopRequests
+from utils.state.checkpoint import Checkpoint
+from utils.state.resume import ResumePoint, describe_samples
+
+
+@dataclass(frozen=True)
+class Job:
+    """The settings of a training, its data, and where it begins or goes on."""
+
+    config: TrainConfig
+    hyp: Hyperparameters
+    class_names: tuple[str, ...]
+    train_samples: Sequence[Sample]
+    val_samples: Sequence[Sample]
+    start: Checkpoint | None  # the weights to begin with
+    point: ResumePoint | None  # the state to go on from
+    stop: StopRequests
+    ranks: Ranks = ALONE
+
+    @cached_property
+    def data(self) -> Mapping[str, Any]:
+        """Number and digest of the samples, by split."""
+        return {
+            "train": describe_samples(self.train_samples),
+            "val": describe_samples(self.val_samples),
+        }
