@@ -32,7 +32,8 @@ from utils.cli.config import (
     read_train_flags,
     run_settings,
 )
-from utils.data.loading.loader import Batch, TrainLoader, ValLoader
+from utils.data.loading.batch import Batch
+from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
 from utils.evaluation.coco.metric import EvaluationResult

@@ -21,9 +21,12 @@ from models.images import images_to_tensor
 from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
 from utils.cli.command import run_command
 from utils.cli.config import ValConfig, parse_val_flags
-from utils.data.loading.loader import Batch, Targets, ValLoader
+from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import read_coco_annotations
-from utils.data.sources.dataset import DatasetSpec, list_images, load_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample
 from utils.data.sources.scan_shares import scan_shared
 from utils.errors import UserError

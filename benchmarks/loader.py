@@ -31,7 +31,8 @@ from utils.data.loading.image_cache import create_cache
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import draw_scene
-from utils.data.sources.dataset import list_images, load_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_samples
 
 PICTURE_SIZE = (480, 640)

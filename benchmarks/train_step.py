@@ -24,7 +24,7 @@ from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_pars
 from models.images import gains_from_channels_last
 from utils.cli.command import run_command
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
-from utils.data.loading.loader import Batch, Targets
+from utils.data.loading.batch import Batch, Targets
 from utils.processes.host_memory import keep_freed_memory
 from utils.report.console import STAGES, StageTimer
 

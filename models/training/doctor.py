@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from utils.cli.command import run_command
 from utils.cli.config import TrainConfig, parse_train_flags, read_hyperparameters
-from utils.data.loading.loader import Batch, TrainLoader
+from utils.data.loading.batch import Batch
+from utils.data.loading.loader import TrainLoader
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
 from utils.processes.numa.binding import bind_numa

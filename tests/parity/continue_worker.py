@@ -26,7 +26,8 @@ from utils.cli.config import (
     read_hyperparameters,
 )
 from utils.data.augment.sample import AugmentConfig
-from utils.data.loading.loader import Batch, TrainLoader
+from utils.data.loading.batch import Batch
+from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.report.console import StageTimer
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint

@@ -32,7 +32,8 @@ from utils.cli.config import (
     parse_train_flags,
     read_hyperparameters,
 )
-from utils.data.loading.loader import Batch, TrainLoader
+from utils.data.loading.batch import Batch
+from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.evaluation.nms import non_max_suppression
 from utils.report.console import StageTimer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.loader import Targets
+from utils.data.loading.batch import Targets
 from utils.report.console import StageTimer
 
 # Importing a model chooses a backend, which the command itself has none of.

@@ -20,7 +20,7 @@ from models.training.optimizer import parameter_groups
 from tests.shared_files import shared_path
 from train import GRADIENT_NORM_LIMIT
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.loader import Targets
+from utils.data.loading.batch import Targets
 from utils.report.console import StageTimer
 
 PUBLIC_PARAMETERS = {  # trainable, and with BatchNorm folded as the public tables count

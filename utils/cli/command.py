@@ -14,8 +14,7 @@ from typing import NoReturn
 
 from backend import BackendError
 from backend.processes import processes
-from utils.data.errors import LoaderError
-from utils.errors import UserError
+from utils.errors import LoaderError, UserError
 from utils.processes import watchdog
 from utils.processes.exit_status import (
     EXIT_DONE,

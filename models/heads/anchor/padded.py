@@ -18,7 +18,7 @@ from models.heads.anchor.assign import Assignment, assign_targets
 from models.heads.anchor.head import BOX_CHANNELS, decode_centres, decode_sizes
 from models.heads.anchor.loss import DetectionLoss, LossTerms
 from models.heads.anchor.shares import BatchShares, batch_shares
-from utils.data.loading.loader import Targets
+from utils.data.loading.batch import Targets
 
 SMALLEST_SIZE = 256  # rows a level
 SIZE_FACTOR = 4  # from one size to the next: each one may cost a compilation

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from utils.data.errors import DatasetError
 from utils.data.records.reading import read_record
 from utils.data.sources.labels import Sample
+from utils.errors import DatasetError
 
 
 def read_image_bytes(sample: Sample) -> np.ndarray:

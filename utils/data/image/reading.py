@@ -15,8 +15,8 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.file_bytes import read_image_bytes
 from utils.data.image.jpeg import read_header, shorten
 from utils.data.image.letterbox import Letterbox, letterbox
-from utils.data.sources.image_files import DatasetError
 from utils.data.sources.labels import Sample
+from utils.errors import DatasetError
 
 _REDUCED = {
     1: cv2.IMREAD_COLOR,

@@ -16,7 +16,7 @@ import numpy as np
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.image.letterbox import Letterbox
 from utils.data.image.reading import LabelledImage
-from utils.data.sources.image_files import DatasetError
+from utils.errors import DatasetError
 
 
 class Targets(NamedTuple):

@@ -19,7 +19,7 @@ import numpy as np
 
 from backend.processes import Processes
 from utils.data.loading.told_file import open_told_file, tell_file
-from utils.data.sources.image_files import DatasetError
+from utils.errors import DatasetError
 from utils.processes.share import AllGather, gather_alone
 
 ALONE = Processes()

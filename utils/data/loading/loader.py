@@ -14,9 +14,7 @@ import numpy as np
 
 from backend.processes import processes
 from utils.data.augment.sample import AugmentConfig
-from utils.data.errors import LoaderError
-from utils.data.image.letterbox import Letterbox
-from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, ValBatches
 from utils.data.loading.image_cache import ALONE, create_cache
 from utils.data.loading.sample_table import SampleTable
@@ -26,8 +24,6 @@ from utils.processes.share import WHOLE, AllGather, Share, gather_alone
 
 # Of what is free when the loader is made; both caches, the model and the workers must fit.
 TRAIN_CACHE_FRACTION, VAL_CACHE_FRACTION = 0.5, 0.2
-
-__all__ = ["Batch", "Letterbox", "LoaderError", "Targets", "TrainLoader", "ValLoader"]
 
 
 class _Loader:

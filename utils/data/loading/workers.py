@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 import cv2
 
-from utils.data.errors import DatasetError, LoaderError
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import BatchSource
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER, SharedSlots
+from utils.errors import DatasetError, LoaderError
 
 PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
 

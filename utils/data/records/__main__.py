@@ -7,16 +7,16 @@ import logging
 from pathlib import Path
 
 from utils.cli.command import new_parser, run_command
-from utils.data.errors import DatasetError
 from utils.data.records.contents import RecordImage
 from utils.data.records.folders import refuse_existing
 from utils.data.records.inspection import describe_file, find_damages, find_files
 from utils.data.records.packing import pack_samples
 from utils.data.records.unpacking import unpack_images
-from utils.data.sources.dataset import DatasetSpec, load_dataset
-from utils.data.sources.dataset_yaml import SPLITS
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_images
+from utils.errors import DatasetError
 
 MIB = 1 << 20
 

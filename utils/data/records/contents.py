@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.data.errors import DatasetError
 from utils.data.records.index import (
     MAGIC,
     MAX_INDEX_BYTES,
@@ -18,6 +17,7 @@ from utils.data.records.index import (
 )
 from utils.data.records.layout import SUFFIX, RecordPlace, RecordTable, read_table
 from utils.data.records.reading import check_record, forget_open_files, read_record, read_start
+from utils.errors import DatasetError
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from utils.data.errors import DatasetError
+from utils.errors import DatasetError
 
 
 def refuse_existing(path: Path) -> None:

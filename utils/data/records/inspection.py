@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from utils.data.errors import DatasetError
 from utils.data.records.contents import read_index
 from utils.data.records.index import ImageEntry
 from utils.data.records.layout import SUFFIX, read_table
 from utils.data.records.reading import check_record
+from utils.errors import DatasetError
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:

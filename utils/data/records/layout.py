@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from utils.data.errors import DatasetError
+from utils.errors import DatasetError
 
 SUFFIX = ".ffr"
 START = struct.Struct("<Iq")  # the checksum of all that follows it in the header, and N

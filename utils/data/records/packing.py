@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.errors import DatasetError
 from utils.data.image.file_bytes import read_image_bytes
 from utils.data.records.folders import dataset_yaml_text, new_folder
 from utils.data.records.index import (
@@ -27,6 +26,7 @@ from utils.data.records.reading import MAX_RECORD_BYTES
 from utils.data.records.writing import write_records
 from utils.data.sources.label_file import BrokenLabelError, label_path, read_label_bytes
 from utils.data.sources.labels import Sample
+from utils.errors import DatasetError
 from utils.report.console import progress_bar
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.errors import DatasetError
 from utils.data.records.layout import RecordPlace
+from utils.errors import DatasetError
 
 MAX_RECORD_BYTES = 1 << 30  # of what is read into memory at once
 _OPEN_FILES = 128  # well below the usual limit of 1,024 a process

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from utils.data.errors import DatasetError
 from utils.data.records.contents import RecordImage
 from utils.data.records.folders import dataset_yaml_text, new_folder
 from utils.data.records.reading import read_record
+from utils.errors import DatasetError
 from utils.report.console import progress_bar
 
 

@@ -19,7 +19,7 @@ import yaml
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import OUTLINES, Scene, draw_scene
-from utils.data.sources.image_files import DatasetError
+from utils.errors import DatasetError
 
 YAML_NAME = "shapes.yaml"
 _VERSION = 1  # of the drawing; a set drawn by another version is not mixed with this one's

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.errors import DatasetError
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.records.contents import RecordImage
 from utils.data.records.layout import RecordPlace
@@ -24,6 +23,7 @@ from utils.data.sources.label_file import (
     parse_labels,
     read_label_bytes,
 )
+from utils.errors import DatasetError
 from utils.processes import watchdog
 
 _SHOWN_PROBLEMS = 5

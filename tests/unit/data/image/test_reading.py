@@ -11,8 +11,8 @@ from utils.data.image.header import read_image_size
 from utils.data.image.jpeg import read_header, shorten
 from utils.data.image.reading import average_squares, choose_reduction, decode
 from utils.data.records.layout import RecordPlace
-from utils.data.sources.image_files import DatasetError
 from utils.data.sources.labels import Sample
+from utils.errors import DatasetError
 
 SIZE = (200, 133)
 SUBSAMPLINGS = {"4:4:4": 0x111111, "4:2:2": 0x211111, "4:2:0": 0x221111, "4:1:1": 0x411111}

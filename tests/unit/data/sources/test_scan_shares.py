@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tests.rank_threads import RankFailures, run_rank_threads
-from utils.data.errors import DatasetError
 from utils.data.sources import labels
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_samples
 from utils.data.sources.scan_shares import scan_shared
+from utils.errors import DatasetError
 from utils.processes.share import WHOLE, gather_alone
 
 GOOD, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
