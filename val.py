@@ -29,13 +29,9 @@ from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample
 from utils.data.sources.scan_shares import scan_shared
+from utils.detections import GroundTruth
 from utils.errors import UserError
-from utils.evaluation.coco.metric import (
-    DetectionEvaluator,
-    DetectionSink,
-    EvaluationResult,
-    GroundTruth,
-)
+from utils.evaluation.coco.metric import DetectionEvaluator, DetectionSink, EvaluationResult
 from utils.evaluation.coco.results_file import CocoResults
 from utils.evaluation.legacy.metric import LegacyEvaluator
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.evaluation.nms import Detections
+from utils.detections import Detections
 from utils.processes.share import AllGather, Share
 
 

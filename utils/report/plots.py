@@ -16,7 +16,8 @@ import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
 from utils.errors import UserError
-from utils.evaluation.coco.metric import RECALL_GRID, EvaluationResult
+from utils.evaluation.coco.metric import EvaluationResult
+from utils.evaluation.coco.precision import RECALL_GRID
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from utils.data.sources.labels import Sample
+from utils.detections import GroundTruth
 from utils.errors import UserError
-from utils.evaluation.coco.matching import GroundTruth
 
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN
 SECTIONS = ("images", "annotations", "categories")

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
+from utils.detections import Detections, GroundTruth
 from utils.evaluation.coco.matching import (
     SIZE_RANGES,
-    GroundTruth,
     MatchCandidates,
     Matches,
     SizeRange,
@@ -23,17 +23,7 @@ from utils.evaluation.coco.matching import (
     match_greedily,
 )
 from utils.evaluation.coco.operating_point import best_operating_point
-from utils.evaluation.coco.precision import RECALL_GRID, SizeResult, measure_by_class
-from utils.evaluation.nms import Detections
-
-__all__ = [
-    "RECALL_GRID",
-    "DetectionEvaluator",
-    "DetectionSink",
-    "EvaluationResult",
-    "GroundTruth",
-    "SizeResult",
-]
+from utils.evaluation.coco.precision import SizeResult, measure_by_class
 
 
 class DetectionSink(Protocol):

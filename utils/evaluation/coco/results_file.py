@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.evaluation.coco.matching import GroundTruth
-from utils.evaluation.nms import Detections
+from utils.detections import Detections, GroundTruth
 from utils.files.atomic import atomic_text_file
 
 # fmt: off

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.boxes import pairwise_iou
-from utils.evaluation.coco.matching import IOU_THRESHOLDS, GroundTruth, position_in_run
-from utils.evaluation.nms import Detections
+from utils.detections import Detections, GroundTruth
+from utils.evaluation.coco.matching import IOU_THRESHOLDS, position_in_run
 
 
 class Claims(NamedTuple):

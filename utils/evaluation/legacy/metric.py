@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.evaluation.coco.matching import GroundTruth
+from utils.detections import Detections, GroundTruth
 from utils.evaluation.legacy.curves import measure_classes
 from utils.evaluation.legacy.matching import Claims, claim_objects, grant_claims, join_claims
-from utils.evaluation.nms import Detections
 
 
 @dataclass(frozen=True, eq=False)
