@@ -18,9 +18,10 @@ import backend
 from backend import autograd, ops
 from backend.contract import Tensor
 from models.images import images_to_tensor
-from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
+from utils.boxes import cxcywh_to_xyxy
 from utils.cli.command import run_command
 from utils.cli.config import ValConfig, parse_val_flags
+from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import read_coco_annotations

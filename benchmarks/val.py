@@ -18,8 +18,8 @@ import numpy as np
 from backend import autograd, nn, ops
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from models.images import images_to_tensor
-from utils.boxes import letterbox_to_image
 from utils.cli.command import run_command
+from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample

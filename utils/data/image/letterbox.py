@@ -1,6 +1,6 @@
 """Fit an image into the network's input size and map boxes there and back.
 
-Before: `loader.read_image`. After: `loader` for validation, `mosaic` for training.
+Before: `utils/data/loading/reading.py`. After: the loader's batches, and the boxes found in them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-FILL = 114  # the grey of the public recipe; trained weights expect it around the picture
+from utils.boxes import clip_boxes
+
+FILL = 114  # the grey of the public recipe; trained weights expect it around the image
 
 
 @dataclass(frozen=True)
 class Letterbox:
-    """Where a picture lies in a network input; all sizes are (height, width) in pixels."""
+    """Where an image lies in a network input; all sizes are (height, width) in pixels."""
 
     original_size: tuple[int, int]
     resized_size: tuple[int, int]
@@ -61,6 +63,19 @@ def letterbox(image: np.ndarray, placement: Letterbox) -> np.ndarray:
     (height, width), (top, left) = placement.resized_size, placement.padding
     canvas[top : top + height, left : left + width] = resize(image, placement.resized_size)
     return canvas
+
+
+def letterbox_to_image(boxes_xyxy: np.ndarray, placement: Letterbox) -> np.ndarray:
+    """Map boxes from input pixels to pixels of the original image and clip them to it.
+
+    Args:
+        boxes_xyxy: (K, 4), pixels of the network's input.
+        placement: where the original image lies in the input.
+
+    Returns:
+        (K, 4), dtype of boxes_xyxy.
+    """
+    return clip_boxes(placement.to_original(boxes_xyxy), placement.original_size)
 
 
 def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
