@@ -22,8 +22,9 @@ from utils.data.augment.sample import (
     flip_left_right,
     flip_up_down,
 )
+from utils.data.image.labelled import LabelledImage, letterbox_labelled
 from utils.data.image.letterbox import FILL, fit_letterbox, resize
-from utils.data.image.reading import LabelledImage, letterbox_labelled, read_image
+from utils.data.loading.reading import read_image
 from utils.data.randomness import sample_generator
 from utils.data.sources.labels import Sample
 

@@ -15,7 +15,7 @@ import numpy as np
 from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 from utils.data.augment.mosaic import NUM_TILES, Canvas, mosaic_canvas, single_canvas
 from utils.data.augment.tiles import draw_tiles
-from utils.data.image.reading import LabelledImage, Picture
+from utils.data.image.labelled import LabelledImage, Picture
 from utils.errors import UserError
 
 _FLOAT32_MARGIN = 1e-4  # three times the rounding of float32 at 512, the largest product

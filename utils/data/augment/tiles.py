@@ -1,6 +1,6 @@
 """Pictures drawn straight into the training image, each through the composed transform.
 
-Before: `mosaic` says where they lie, `images.Picture` decodes them. After: `augment`.
+Before: `mosaic` says where they lie, `labelled.Picture` decodes them. After: `augment`.
 
 Of a picture only that part is read which the training image shows, and nothing of a hidden one.
 """
@@ -16,8 +16,8 @@ import numpy as np
 
 from utils.data.augment.geometry import determinant, invert, multiply, warp_corners
 from utils.data.augment.mosaic import Canvas, Tile
+from utils.data.image.labelled import Picture
 from utils.data.image.letterbox import FILL
-from utils.data.image.reading import Picture
 
 _MARGIN = 2  # pixels around the part of a picture that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32
@@ -111,7 +111,7 @@ def _draw(
         seen = _needed_part(seen, window, matrix, margin=_MARGIN * factor)
     if seen.is_empty:  # thinner than a pixel
         return
-    part = seen.of(picture.decode(seen.bottom))
+    part = seen.of(picture.decode())
     if factor > 1:
         part = _shrink(part, factor)
     centre = (factor - 1) / 2  # of the first pixel of the part among those of the picture

@@ -14,8 +14,8 @@ import cv2
 import numpy as np
 
 from utils.boxes import xyxy_to_cxcywh
+from utils.data.image.labelled import LabelledImage
 from utils.data.image.letterbox import Letterbox
-from utils.data.image.reading import LabelledImage
 from utils.errors import DatasetError
 
 

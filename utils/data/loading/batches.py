@@ -13,18 +13,12 @@ from typing import Protocol
 import numpy as np
 
 from utils.data.augment.sample import AugmentConfig, augment, draw_augmentation
+from utils.data.image.decoding import choose_reduction, reduced_size
+from utils.data.image.labelled import LabelledImage, Picture, letterbox_labelled
 from utils.data.image.letterbox import Letterbox, fit_letterbox, resize
-from utils.data.image.reading import (
-    LabelledImage,
-    Picture,
-    choose_reduction,
-    decode,
-    letterbox_labelled,
-    pixel_boxes,
-    reduced_size,
-)
 from utils.data.loading.batch import Batch, fill_images, naming_image
 from utils.data.loading.image_cache import ImageCache
+from utils.data.loading.reading import decode, pixel_boxes
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import epoch_order, sample_generator
 from utils.data.sources.labels import Sample
@@ -104,10 +98,10 @@ class TrainBatches:
             partial(self._decode, index, sample, reduction),
         )
 
-    def _decode(self, index: int, sample: Sample, reduction: int, rows: int) -> np.ndarray:
+    def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
         with naming_image(sample.image_path):  # of a mosaic, any of the tiles may fail
             if self.cache is None or not self.cache.holds(index):
-                return decode(sample, reduction, rows)
+                return decode(sample, reduction)
             return self.cache.get(index, partial(decode, sample, reduction))
 
 

@@ -20,7 +20,7 @@ from utils.data.augment.sample import (
     multiply_channel,
     multiply_hue,
 )
-from utils.data.image.reading import LabelledImage, Picture
+from utils.data.image.labelled import LabelledImage, Picture
 from utils.data.randomness import sample_generator
 from utils.errors import UserError
 
@@ -43,7 +43,7 @@ def plain_image(value: int, size: tuple[int, int], boxes=((0, 0, 1, 1),)) -> Lab
 def augment(draw: Augmentation, items: list[LabelledImage], image_size: int) -> LabelledImage:
     """Augment images that are in memory already."""
     pictures = [
-        Picture(item.size, item.class_index, item.boxes_xyxy, 1, lambda rows, item=item: item.image)
+        Picture(item.size, item.class_index, item.boxes_xyxy, 1, lambda item=item: item.image)
         for item in items
     ]
     return augment_module.augment(draw, pictures, image_size)

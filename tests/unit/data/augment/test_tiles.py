@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks.paste_and_warp import plain_augment
 from utils.data.augment.sample import AugmentConfig, augment, draw_augmentation
-from utils.data.image.reading import LabelledImage, Picture, average_squares, choose_reduction
+from utils.data.image.decoding import average_squares, choose_reduction
+from utils.data.image.labelled import LabelledImage, Picture
 from utils.data.randomness import sample_generator
 
 SIZES = [(240, 320), (320, 240), (200, 320), (320, 320), (317, 211)]
@@ -45,19 +46,19 @@ def items(period: float, factor: int = 1) -> list[LabelledImage]:
 
 
 class Reader:
-    """Pictures of images in memory that record how many rows were asked for."""
+    """Pictures of images in memory; names those that were decoded."""
 
     def __init__(self, images: list[LabelledImage], image_size: int):
-        self.images, self.image_size, self.rows = images, image_size, {}
+        self.images, self.image_size, self.decoded = images, image_size, set()
 
     def picture(self, index: int) -> Picture:
         item = self.images[index]
         reduction = choose_reduction(item.size, self.image_size)
         reduced = item.image if reduction == 1 else average_squares(item.image, reduction)
 
-        def decode(rows: int) -> np.ndarray:
-            self.rows[index] = rows
-            return reduced[:rows]
+        def decode() -> np.ndarray:
+            self.decoded.add(index)
+            return reduced
 
         return Picture(item.size, item.class_index, item.boxes_xyxy, reduction, decode)
 
@@ -176,21 +177,10 @@ def test_a_zoom_near_nothing_needs_little_memory(kind, monkeypatch):
 
 
 def test_what_is_hidden_is_not_decoded():
-    images, asked, hidden = items(32), [], 0
+    images, hidden = items(32), 0
     for number in range(60):
         draw = draw_augmentation(PLAIN, sample_generator(0, 1, number), number % 5, 5)
         reader = Reader(images, 320)
-        fast = augment(draw, [reader.picture(index) for index in draw.tiles], 320)
-        whole = Reader(images, 320)
-        pictures = [whole.picture(index) for index in draw.tiles]
-        pictures = [
-            picture._replace(decode=lambda rows, decode=picture.decode: decode(10**6))
-            for picture in pictures
-        ]
-        np.testing.assert_array_equal(fast.image, augment(draw, pictures, 320).image)
-        hidden += len(set(draw.tiles)) - len(reader.rows)
-        asked += [rows / images[index].size[0] for index, rows in reader.rows.items()]
+        augment(draw, [reader.picture(index) for index in draw.tiles], 320)
+        hidden += len(set(draw.tiles) - reader.decoded)
     assert hidden > 0
-    assert min(asked) < 0.3
-    assert max(asked) <= 1
-    assert np.mean(asked) < 0.9
