@@ -1,6 +1,6 @@
 """One record out of a file: read where it lies, checked against its checksum.
 
-Before: `layout`, `contents`. After: `image_bytes`, in the loader's workers.
+Before: `layout.py`. After: `sources/image_bytes.py`, in the loader's workers.
 
 A process opens a file at its first read and shares nothing but the system's page cache with the
 others. Positioned reads rather than a mapping: a file that is cut off or a disk that fails while

@@ -1,6 +1,6 @@
 """Images -> samples with checked labels, and a report of what is broken.
 
-Before: `image_files.list_images`. After: `images.read_image`, in the loader's workers.
+Before: `image_files.list_images`. After: `utils/data/loading/reading.py`, in the loader's workers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.data.image.header import BrokenImageError, read_image_size
-from utils.data.records.contents import RecordImage
 from utils.data.records.layout import RecordPlace
 from utils.data.sources.label_file import (
     BrokenLabelError,
@@ -23,6 +22,7 @@ from utils.data.sources.label_file import (
     parse_labels,
     read_label_bytes,
 )
+from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
 from utils.processes import watchdog
 
@@ -43,7 +43,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image in a file of its own; of the same shape as `records.contents.RecordImage`."""
+    """An image in a file of its own; of the same shape as `record_images.RecordImage`."""
 
     path: Path
     place = None

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.records.contents import RecordImage
 from utils.data.sources.labels import (
     Sample,
     ScanReport,
@@ -25,6 +24,7 @@ from utils.data.sources.labels import (
     scan_each,
     scan_samples,
 )
+from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
 from utils.processes.share import AllGather, Share
 

@@ -1,6 +1,6 @@
 """A dataset of files -> record files and the YAML that names them.
 
-Before: `sources.load_dataset`, `labels.scan_images`. After: `contents`, which reads them.
+Before: `sources/labels.py::scan_images`. After: `sources/record_images.py`, which reads them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.records.folders import dataset_yaml_text, new_folder
+from utils.data.records.command.folders import dataset_yaml_text, new_folder
 from utils.data.records.index import (
     MAX_INDEX_BYTES,
     BrokenIndexError,

@@ -17,6 +17,7 @@ from utils.data.records.index import (
 )
 from utils.data.records.layout import SUFFIX, RecordPlace, RecordTable, read_table
 from utils.data.records.reading import check_record, forget_open_files, read_record, read_start
+from utils.data.sources.label_file import label_path
 from utils.errors import DatasetError
 
 
@@ -34,7 +35,7 @@ class RecordImage:
 
     @property
     def label_path(self) -> Path:
-        return self.place.path / self.entry.label_name
+        return self.place.path / label_path(Path(self.entry.name))
 
     def read_size(self) -> tuple[int, int]:
         """(height, width) in pixels; `pack` has found the image to be whole."""

@@ -1,6 +1,6 @@
 """A dataset's new folder, whole or not there, and its YAML.
 
-Before: `packing`, `unpacking`. After: `sources.load_dataset`.
+Before: `packing.py`, `unpacking.py`. After: `sources/dataset.py`.
 """
 
 from __future__ import annotations
