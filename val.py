@@ -248,7 +248,7 @@ def load_split(
     """
     paths = list_images(getattr(dataset, split))
     with watchdog.phase(f"reading the labels of {split}"):
-        report = scan_shared(paths, len(dataset.class_names), share, all_gather)
+        report = scan_shared(paths, len(dataset.class_names), share, all_gather, watchdog.progress)
     if share.rank != 0:
         return report.samples
     for problem in report.problems:
