@@ -23,15 +23,9 @@ from models.images import images_to_tensor
 from models.training.schedule import StepSettings
 from models.training.state import TrainState, build_state
 from models.training.step_watch import BatchName, format_losses
-from utils.cli.command import run_command
-from utils.cli.config import (
-    Hyperparameters,
-    TrainConfig,
-    as_document,
-    read_hyperparameters,
-    read_train_flags,
-    run_settings,
-)
+from utils.cli.document import as_document, run_settings
+from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
+from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
@@ -39,6 +33,7 @@ from utils.data.sources.labels import Sample
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.progress import NOTHING_DONE, EvaluationSuspended
 from utils.processes import watchdog
+from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
 from utils.processes.launch import launch
 from utils.processes.numa.binding import bind_numa

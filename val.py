@@ -19,8 +19,7 @@ from backend import autograd, ops
 from backend.contract import Tensor
 from models.images import images_to_tensor
 from utils.boxes import cxcywh_to_xyxy
-from utils.cli.command import run_command
-from utils.cli.config import ValConfig, parse_val_flags
+from utils.cli.val_config import ValConfig, parse_val_flags
 from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader
@@ -44,6 +43,7 @@ from utils.evaluation.progress import (
     FoundImage,
 )
 from utils.processes import watchdog
+from utils.processes.command import run_command
 from utils.processes.cores import core_share
 from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import Ranks, joined

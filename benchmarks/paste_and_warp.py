@@ -16,12 +16,12 @@ from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 from utils.data.augment.mosaic import NUM_TILES
 from utils.data.augment.sample import (
     Augmentation,
-    AugmentConfig,
     change_hsv,
     draw_augmentation,
     flip_left_right,
     flip_up_down,
 )
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.labelled import LabelledImage, letterbox_labelled
 from utils.data.image.letterbox import FILL, fit_letterbox, resize
 from utils.data.loading.reading import read_image

@@ -18,13 +18,13 @@ import numpy as np
 from backend import autograd, nn, ops
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from models.images import images_to_tensor
-from utils.cli.command import run_command
 from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.nms import non_max_suppression
+from utils.processes.command import run_command
 from utils.state.checkpoint import load_weights
 from val import DEFAULT_SUPPRESSION, evaluate, ground_truth, load_detector, load_split
 

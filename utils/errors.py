@@ -7,8 +7,8 @@ class UserError(ValueError):
     """A mistake in a flag, a file or a dataset.
 
     Its text names the value, what is accepted and the next step. A command prints it and ends
-    with exit code 2 (`utils.cli.command.run_command`); any other exception is a defect of ours and
-    keeps its traceback.
+    with exit code 2 (`processes/command.py::run_command`); any other exception is a defect of ours
+    and keeps its traceback.
     """
 
 

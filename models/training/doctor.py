@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from utils.cli.command import run_command
-from utils.cli.config import TrainConfig, parse_train_flags, read_hyperparameters
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import TrainConfig, parse_train_flags
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
+from utils.processes.command import run_command
 from utils.processes.numa.binding import bind_numa
 
 DEFAULT_MODEL = "models/yolov5n.yaml"

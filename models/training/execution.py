@@ -14,7 +14,7 @@ from backend import amp, autograd, ops, use
 from backend.checks import CPU
 from backend.contract import Tensor
 from models.images import choose_layout
-from utils.cli.config import TrainConfig
+from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 
 if TYPE_CHECKING:

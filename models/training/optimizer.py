@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from backend import nn, optim
 from backend.contract import Optim, Optimizer, Tensor
-from utils.cli.config import Hyperparameters, TrainConfig
+from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backend import device, dist, nn, use
-from utils.cli.config import TrainConfig
+from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 
 if TYPE_CHECKING:

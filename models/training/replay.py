@@ -23,7 +23,9 @@ from models.images import images_to_tensor
 from models.training.execution import Execution
 from models.training.loss_scale import LossScale
 from models.training.step_watch import BatchName, format_losses
-from utils.cli.config import TrainConfig, as_document, read_hyperparameters
+from utils.cli.document import as_document
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.errors import UserError

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from backend import nn
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
-from utils.cli.config import TrainConfig
+from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 from utils.state.checkpoint import Checkpoint, model_document
 from utils.weights.transfer import match_classes, transfer_arrays

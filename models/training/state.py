@@ -18,7 +18,8 @@ from models.training.loss_scale import LossScale
 from models.training.optimizer import build_optimizer, parameter_groups
 from models.training.schedule import Schedule
 from models.training.step_watch import StepWatch
-from utils.cli.config import Hyperparameters, TrainConfig
+from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.train_config import TrainConfig
 from utils.evaluation.progress import NOTHING_DONE, EvaluationProgress
 from utils.report.console import StageTimer
 

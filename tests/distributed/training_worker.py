@@ -20,13 +20,14 @@ from backend.processes import processes
 from models.graph import read_model_yaml
 from models.training.state import TrainState
 from tests.small import write_small_dataset, write_small_model
-from utils.cli.command import run_command
-from utils.cli.config import parse_train_flags, read_hyperparameters
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
 from utils.processes import watchdog
+from utils.processes.command import run_command
 from utils.processes.share import Share
 from utils.report.console import StageTimer
 

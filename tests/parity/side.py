@@ -25,13 +25,8 @@ from tests.parity import stored
 from tests.parity.rows import DTYPES
 from tests.parity.settings import Settings
 from train import TrainState, build_state, train_step
-from utils.cli.config import (
-    DEFAULT_HYPERPARAMETERS,
-    OPTIMIZERS,
-    Hyperparameters,
-    parse_train_flags,
-    read_hyperparameters,
-)
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters, read_hyperparameters
+from utils.cli.train_config import OPTIMIZERS, parse_train_flags
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset

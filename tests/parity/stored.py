@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batch import Targets
 from utils.report.console import StageTimer
 

@@ -19,7 +19,7 @@ from models.training.ema import ModelEMA
 from models.training.optimizer import parameter_groups
 from tests.shared_files import shared_path
 from train import GRADIENT_NORM_LIMIT
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batch import Targets
 from utils.report.console import StageTimer
 

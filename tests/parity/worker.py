@@ -15,7 +15,8 @@ from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from train import build_state, train_step
-from utils.cli.config import parse_train_flags, read_hyperparameters
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import parse_train_flags
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.report.console import StageTimer

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.small import write_small_dataset, write_small_model
-from utils.cli.config import DEFAULT_HYPERPARAMETERS
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from utils.data.randomness import epoch_order
 from utils.data.sources.dataset import load_dataset
 from utils.report.console import RESULT_COLUMNS

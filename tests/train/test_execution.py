@@ -13,8 +13,9 @@ from models.images import images_to_tensor
 from models.training.replay import layer_outputs
 from tests.small import write_small_dataset, write_small_model
 from train import build_state, train_step
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
-from utils.data.augment.sample import AugmentConfig
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import parse_train_flags
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError

@@ -9,7 +9,8 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_model
 from train import Run, build_state, write_work
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import parse_train_flags
 
 CACHED = {"training": "part", "validation": "all"}
 

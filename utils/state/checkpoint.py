@@ -23,9 +23,10 @@ import yaml
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from utils.cli.command import new_parser, run_command
+from utils.cli.flags import new_parser
 from utils.errors import UserError
 from utils.files.json import fits
+from utils.processes.command import run_command
 from utils.weights.model_document import complete_document
 from utils.weights.reader import open_foreign
 from utils.weights.yolov5 import ForeignWeights, read_yolov5

@@ -19,7 +19,7 @@ from models.heads.anchor.assign import Assignment, assign_targets
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.head import BOX_CHANNELS, AnchorHead, decode_centres, decode_sizes
 from models.heads.anchor.shares import BatchShares, batch_shares
-from utils.cli.config import Hyperparameters
+from utils.cli.hyperparameters import Hyperparameters
 from utils.data.loading.batch import Targets
 
 NOMINAL_CLASSES, NOMINAL_LEVELS, NOMINAL_IMAGE_SIZE = 80, 3, 640

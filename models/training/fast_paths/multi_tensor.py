@@ -18,7 +18,7 @@ from backend import autograd, multi_tensor, nn, ops, optim
 from backend.contract import Optim, Tensor
 from models.training.ema import Average, ModelEMA
 from models.training.fast_paths.proof import find_problem
-from utils.cli.config import TrainConfig
+from utils.cli.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from models.detector import Detector

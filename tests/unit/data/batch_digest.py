@@ -9,7 +9,7 @@ import hashlib
 import sys
 from itertools import islice
 
-from utils.data.augment.sample import AugmentConfig
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset

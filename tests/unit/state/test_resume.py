@@ -11,14 +11,9 @@ import numpy as np
 import pytest
 
 from tests.unit.state.test_checkpoint import HEADER
-from utils.cli.config import (
-    DEFAULT_HYPERPARAMETERS,
-    TrainConfig,
-    as_document,
-    read_hyperparameters,
-    read_train_flags,
-    run_settings,
-)
+from utils.cli.document import as_document, run_settings
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.errors import UserError
 from utils.processes.suspend import FILE_VARIABLE
 from utils.report.console import RESULT_COLUMNS, StageTimer, write_yaml

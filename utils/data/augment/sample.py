@@ -5,7 +5,6 @@ Before: `mosaic` and `tiles`, which it calls. After: `batches`, which collates.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,35 +13,11 @@ import numpy as np
 
 from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 from utils.data.augment.mosaic import NUM_TILES, Canvas, mosaic_canvas, single_canvas
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.augment.tiles import draw_tiles
 from utils.data.image.labelled import LabelledImage, Picture
-from utils.errors import UserError
 
 _FLOAT32_MARGIN = 1e-4  # three times the rounding of float32 at 512, the largest product
-_UPPER_LIMITS = {"degrees": 180.0, "shear": 80.0, "perspective": 0.001}  # all others: 1
-
-
-@dataclass(frozen=True)
-class AugmentConfig:
-    """Strengths by their public names; the defaults change nothing."""
-
-    hsv_h: float = 0.0  # hue factor is 1 +- this; likewise saturation and value
-    hsv_s: float = 0.0
-    hsv_v: float = 0.0
-    degrees: float = 0.0  # rotation, +- degrees
-    translate: float = 0.0  # +- fraction of the image
-    scale: float = 0.0  # zoom, 1 +- this
-    shear: float = 0.0  # +- degrees
-    perspective: float = 0.0  # +- change of the perspective divisor per pixel
-    flipud: float = 0.0  # probability
-    fliplr: float = 0.0  # probability
-    mosaic: float = 0.0  # probability
-
-    def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
-            limit = _UPPER_LIMITS.get(name, 1.0)
-            if not 0 <= value <= limit:
-                raise UserError(f"{name}: {value}; a number from 0 to {limit:g} is needed")
 
 
 @dataclass(frozen=True)

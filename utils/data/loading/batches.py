@@ -12,7 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from utils.data.augment.sample import AugmentConfig, augment, draw_augmentation
+from utils.data.augment.sample import augment, draw_augmentation
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import choose_reduction, reduced_size
 from utils.data.image.labelled import LabelledImage, Picture, letterbox_labelled
 from utils.data.image.letterbox import Letterbox, fit_letterbox, resize

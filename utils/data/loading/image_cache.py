@@ -23,7 +23,6 @@ from utils.errors import DatasetError
 from utils.processes.share import AllGather, gather_alone
 
 ALONE = Processes()
-CACHE_KINDS = ("ram", "disk")
 _ABSENT, _PRESENT = b"\0", b"\1"
 _PAGE = 4096
 _MEMORY_LIMITS = Path("/sys/fs/cgroup")
@@ -119,7 +118,7 @@ def create_cache(
         place: of this process among those that call this together.
         all_gather: over them.
     """
-    assert kind in CACHE_KINDS
+    assert kind in ("ram", "disk")
     shapes = np.array(sizes, np.int32).reshape(-1, 2)
     limit = descriptor = 0
     if place.local_rank == 0:

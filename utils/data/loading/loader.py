@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from backend.processes import processes
-from utils.data.augment.sample import AugmentConfig
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, ValBatches
 from utils.data.loading.image_cache import ALONE, create_cache

@@ -6,7 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from utils.cli.command import new_parser, run_command
+from utils.cli.flags import new_parser
 from utils.data.records.command.folders import refuse_existing
 from utils.data.records.command.inspection import describe_file, find_damages, find_files
 from utils.data.records.command.packing import pack_samples
@@ -17,6 +17,7 @@ from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_images
 from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
+from utils.processes.command import run_command
 
 MIB = 1 << 20
 

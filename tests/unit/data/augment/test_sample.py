@@ -12,7 +12,6 @@ from utils.data.augment import sample as augment_module
 from utils.data.augment.geometry import Warp
 from utils.data.augment.sample import (
     Augmentation,
-    AugmentConfig,
     change_hsv,
     draw_augmentation,
     flip_left_right,
@@ -20,6 +19,7 @@ from utils.data.augment.sample import (
     multiply_channel,
     multiply_hue,
 )
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.labelled import LabelledImage, Picture
 from utils.data.randomness import sample_generator
 from utils.errors import UserError

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from benchmarks.paste_and_warp import plain_augment
-from utils.data.augment.sample import AugmentConfig, augment, draw_augmentation
+from utils.data.augment.sample import augment, draw_augmentation
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import average_squares, choose_reduction
 from utils.data.image.labelled import LabelledImage, Picture
 from utils.data.randomness import sample_generator

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.augment.sample import AugmentConfig
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batches import TrainBatches
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.loading.reading import decode
