@@ -24,7 +24,7 @@ from utils.comparison.terminal import Terminal
 from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_INTERRUPTED, EXIT_USER_ERROR
-from utils.report.console import create_run_folder
+from utils.state.folder import create_run_folder
 
 EXIT_CELL_FAILED = 1
 

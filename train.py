@@ -32,6 +32,7 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.progress import NOTHING_DONE, EvaluationSuspended
+from utils.files.yaml import write_yaml
 from utils.processes import watchdog
 from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
@@ -39,14 +40,10 @@ from utils.processes.launch import launch
 from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import ALONE, Ranks, joined, on_main
 from utils.processes.suspend import StopRequests, Suspended, listening
-from utils.report.console import (
-    StageTimer,
-    metrics_table,
-    progress_bar,
-    result_row,
-    write_yaml,
-)
+from utils.report.console import metrics_table, progress_bar
 from utils.report.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
+from utils.report.results import result_row
+from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import load_weights
 from utils.state.resume import (
     ResumePoint,

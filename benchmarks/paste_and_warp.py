@@ -23,7 +23,8 @@ from utils.data.augment.sample import (
 )
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.labelled import LabelledImage, letterbox_labelled
-from utils.data.image.letterbox import FILL, fit_letterbox, resize
+from utils.data.image.letterbox import fit_letterbox
+from utils.data.image.resizing import FILL, resize
 from utils.data.loading.reading import read_image
 from utils.data.randomness import sample_generator
 from utils.data.sources.labels import Sample

@@ -30,7 +30,7 @@ from utils.files.atomic import atomic_text_file
 from utils.processes import watchdog
 from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 SUM_BYTES = (2**12, 2**18, 2**22, 2**25)
 SUM_REPEATS, WARM_UP = 17, 2

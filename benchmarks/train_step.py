@@ -27,7 +27,7 @@ from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch, Targets
 from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
-from utils.report.console import STAGES, StageTimer
+from utils.report.stage_timer import STAGES, StageTimer
 
 if TYPE_CHECKING:
     from train import TrainState

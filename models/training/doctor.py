@@ -96,7 +96,7 @@ def measure_model(config: TrainConfig) -> tuple[float, list[Sample], bool]:
     import train
     from models.training.start import build_model
     from utils.data.sources.dataset import load_dataset
-    from utils.report.console import StageTimer
+    from utils.report.stage_timer import StageTimer
     from val import load_split
 
     hyp = read_hyperparameters(config.hyp)

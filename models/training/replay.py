@@ -29,7 +29,7 @@ from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.errors import UserError
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint
 
 # Settings on which the batch depends.

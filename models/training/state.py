@@ -21,7 +21,7 @@ from models.training.step_watch import StepWatch
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.evaluation.progress import NOTHING_DONE, EvaluationProgress
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.
 if TYPE_CHECKING:

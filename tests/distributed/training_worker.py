@@ -29,7 +29,7 @@ from utils.data.sources.labels import Sample
 from utils.processes import watchdog
 from utils.processes.command import run_command
 from utils.processes.share import Share
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 TIMEOUT_S = 240.0
 IMAGES, BATCH, EPOCHS = 9, 4, 2  # the last batch of an epoch has one image: a rank has none

@@ -25,7 +25,7 @@ from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
 from val import load_split
 

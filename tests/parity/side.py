@@ -31,7 +31,7 @@ from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.evaluation.nms import non_max_suppression
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 from val import load_split
 
 SEED = 0

@@ -10,7 +10,7 @@ import numpy as np
 
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batch import Targets
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 # Importing a model chooses a backend, which the command itself has none of.
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tests.shared_files import shared_path
 from train import GRADIENT_NORM_LIMIT
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batch import Targets
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 PUBLIC_PARAMETERS = {  # trainable, and with BatchNorm folded as the public tables count
     "n": (1_872_157, 1_867_405),

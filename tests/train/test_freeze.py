@@ -18,7 +18,7 @@ from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 from val import load_split
 
 NAMES = [

@@ -19,7 +19,7 @@ from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import load_checkpoint
 from val import load_split
 

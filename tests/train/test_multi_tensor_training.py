@@ -15,7 +15,7 @@ from utils.cli.train_config import parse_train_flags
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 from val import load_split
 
 

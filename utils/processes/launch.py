@@ -1,7 +1,7 @@
 """Starts the backend's own launcher when one command asks for several processes.
 
-Before: `config.py` parsed the flags. After: each process that is started reads the same command
-line, and comes back here to check it. No framework is imported.
+Before: `cli/train_config.py` parsed the flags. After: each process that is started reads the same
+command line, and comes back here to check it. No framework is imported.
 """
 
 from __future__ import annotations

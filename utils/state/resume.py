@@ -25,7 +25,8 @@ from utils.files.json import fits
 from utils.files.yaml import read_yaml
 from utils.processes.ranks import Ranks
 from utils.processes.suspend import FILE_VARIABLE
-from utils.report.console import RESULT_COLUMNS, STAGES
+from utils.report.results import RESULT_COLUMNS
+from utils.report.stage_timer import STAGES
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.state.files import StateFiles
 

@@ -17,7 +17,7 @@ import numpy as np
 from utils.data.augment.geometry import determinant, invert, multiply, warp_corners
 from utils.data.augment.mosaic import Canvas, Tile
 from utils.data.image.labelled import Picture
-from utils.data.image.letterbox import FILL
+from utils.data.image.resizing import FILL
 
 _MARGIN = 2  # pixels around the part of a picture that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32

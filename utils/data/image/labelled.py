@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.data.image.decoding import reduced_size
-from utils.data.image.letterbox import Letterbox, letterbox
+from utils.data.image.letterbox import Letterbox
+from utils.data.image.resizing import letterbox
 
 
 class LabelledImage(NamedTuple):

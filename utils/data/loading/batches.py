@@ -16,8 +16,10 @@ from utils.data.augment.sample import augment, draw_augmentation
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import choose_reduction, reduced_size
 from utils.data.image.labelled import LabelledImage, Picture, letterbox_labelled
-from utils.data.image.letterbox import Letterbox, fit_letterbox, resize
-from utils.data.loading.batch import Batch, fill_images, naming_image
+from utils.data.image.letterbox import Letterbox, fit_letterbox
+from utils.data.image.resizing import resize
+from utils.data.loading.batch import Batch
+from utils.data.loading.collate import fill_images, naming_image
 from utils.data.loading.image_cache import ImageCache
 from utils.data.loading.reading import decode, pixel_boxes
 from utils.data.loading.sample_table import SampleTable

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from utils.data.image.letterbox import FILL, Letterbox, fit_letterbox, letterbox, letterbox_to_image
+from utils.data.image.letterbox import Letterbox, fit_letterbox, letterbox_to_image
+from utils.data.image.resizing import FILL, letterbox
 
 # float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.
 PIXELS = {"rtol": 1e-6, "atol": 1e-4}
