@@ -44,7 +44,6 @@ from utils.report.console import metrics_table, progress_bar
 from utils.report.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
 from utils.report.results import result_row
 from utils.report.stage_timer import StageTimer
-from utils.state.checkpoint import load_weights
 from utils.state.resume import (
     ResumePoint,
     describe_samples,
@@ -55,6 +54,7 @@ from utils.state.resume import (
     resumed_config,
 )
 from utils.state.run import Run, begin_run
+from utils.weights.load import load_weights
 from val import DEFAULT_SUPPRESSION, Validation, evaluate, load_split, loader_workers
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.

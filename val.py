@@ -49,8 +49,9 @@ from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import Ranks, joined
 from utils.processes.share import WHOLE, AllGather, Share, gather_alone
 from utils.report.console import legacy_table, metrics_table, progress_bar
-from utils.state.checkpoint import Checkpoint, load_weights, model_document
+from utils.state.checkpoint import Checkpoint
 from utils.state.folder import create_run_folder
+from utils.weights.load import load_weights, model_document
 
 if TYPE_CHECKING:
     from models.detector import Detector

@@ -25,7 +25,7 @@ from utils.data.sources.labels import Sample
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.nms import non_max_suppression
 from utils.processes.command import run_command
-from utils.state.checkpoint import load_weights
+from utils.weights.load import load_weights
 from val import DEFAULT_SUPPRESSION, evaluate, ground_truth, load_detector, load_split
 
 # A sigmoid may round otherwise in another memory layout, which can turn the order of two scores.

@@ -14,7 +14,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import parse_model
 from tests.foreign_modules import YoloModules
-from utils.state.checkpoint import load_weights
+from utils.weights.load import load_weights
 from val import load_detector
 
 CLASS_NAMES = ["cat", "dog", "Kuh ü"]
