@@ -1,4 +1,4 @@
-"""Which optimizer updates which parameters; `train.py::build_state` before, `train_step` after."""
+"""Which optimizer updates which parameters; `state.py::build_state` before, `train_step` after."""
 
 from __future__ import annotations
 

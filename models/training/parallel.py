@@ -1,4 +1,4 @@
-"""The model as several ranks train it; `train.py::build_state` before, `train_step` after."""
+"""The model as several ranks train it; `state.py::build_state` before, `train_step` after."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ log = logging.getLogger("train")
 
 
 class StepState(Protocol):
-    """What is used of `train.py::TrainState`."""
+    """What is used of `state.py::TrainState`."""
 
     model: Detector
     dtype: str

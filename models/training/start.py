@@ -1,6 +1,6 @@
 """The model that a run starts from: drawn from the seed, with the weights that fit.
 
-Before: flags and `utils/weights/load.py`. After: `train.py::build_state`.
+Before: flags and `utils/weights/load.py`. After: `state.py::build_state`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a training step reads and changes, built from flags and a model.
 
-Before: `models/training/start.py`, or `run_state.py` for a run that goes on. After:
+Before: `models/training/start.py`, or `checkpointing.py` for a run that goes on. After:
 `train.py::train_step`.
 """
 

@@ -1,5 +1,6 @@
-"""Greedy suppression of overlapping predictions: the head's decoded boxes before, metrics.py after.
+"""Non-maximum suppression (NMS): of predictions that overlap, the best stay.
 
+Before: the head's decoded boxes. After: `coco/metric.py`.
 Exact, and without a time limit: the result depends on the predictions alone. Which library looks
 for the overlaps is the backend's choice.
 """

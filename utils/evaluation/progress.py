@@ -1,6 +1,7 @@
 """What a validation has found so far, as arrays: to be put together from all ranks, or to be saved.
 
-Before: nms.py, image by image. After: metrics.py; or a checkpoint, from which it goes on.
+Before: `evaluation/nms.py`, image by image. After: `coco/metric.py`; or a checkpoint, from which it
+goes on.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""COCO's detection metric over a set of images: coco_matching.py before, report and plots after.
+"""COCO's detection metric over a set of images.
 
+Before: `matching.py`, image by image. After: `report/console.py` and `report/plots.py`.
 Every figure equals pycocotools' on the same detections, objects and crowds.
 """
 

@@ -1,5 +1,6 @@
-"""Which detection finds which object, as YOLOv5's old logs count: nms.py before, legacy_metric.py.
+"""Which detection finds which object, as YOLOv5's old logs count.
 
+Before: `evaluation/nms.py`. After: `curves.py`.
 It is PASCAL VOC's rule, with the detections in the order they are listed in: it gives the stored
 process-batch arrays `pb0` to `pb7` of YOLOv5 (8 images, 229 detections, 10 thresholds) without an
 exception. These leave open, and VOC's rule decides:

@@ -1,4 +1,4 @@
-"""`metric.py` and `matching.py` against pycocotools, on random and real labels."""
+"""`coco/metric.py` and `coco/matching.py` against pycocotools, on random and real labels."""
 
 from pathlib import Path
 
