@@ -74,7 +74,7 @@ def plot_batch(
 
 
 def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
-    """A picture of how often each class occurs, where boxes lie and how large they are."""
+    """A plot of how often each class occurs, where boxes lie and how large they are."""
     class_index = np.concatenate([sample.class_index for sample in samples])
     boxes_cxcywh_norm = np.concatenate([sample.boxes_cxcywh_norm for sample in samples])
     figure, (counts, centres, sizes) = _new_figure(1, 3, width=16, height=5)
@@ -89,8 +89,8 @@ def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Pat
     figure.savefig(path)
 
 
-def plot_results(csv_path: Path, picture_path: Path) -> None:
-    """A picture of the losses, metrics and learning rates of results.csv over the epochs.
+def plot_results(csv_path: Path, plot_path: Path) -> None:
+    """A plot of the losses, metrics and learning rates of results.csv over the epochs.
 
     Raises:
         UserError: the file has no epochs, or lacks one of the public YOLOv5 columns.
@@ -112,11 +112,11 @@ def plot_results(csv_path: Path, picture_path: Path) -> None:
         axes.set(title=title, xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(frameon=False)
-    figure.savefig(picture_path)
+    figure.savefig(plot_path)
 
 
 def plot_precision_recall(result: EvaluationResult, path: Path) -> None:
-    """A picture of precision over recall at IoU 0.50, per class and as the mean of the classes.
+    """A plot of precision over recall at IoU 0.50, per class and as the mean of the classes.
 
     With more than seven classes the curves of single classes are grey and without a name.
     """

@@ -1,6 +1,6 @@
 """An image with its boxes: decoded, or still to be decoded.
 
-Before: `utils/data/loading/reading.py`. After: `augment` in training, the batches in validation.
+Before: `utils/data/loading/reading.py`. After: `augment/sample.py`, or a batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LabelledImage(NamedTuple):
         return self.image.shape[0], self.image.shape[1]
 
 
-class Picture(NamedTuple):
+class SourceImage(NamedTuple):
     """An image that is decoded when it is asked for, with its boxes in its own pixels."""
 
     size: tuple[int, int]  # (height, width) of the file

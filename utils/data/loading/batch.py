@@ -1,6 +1,6 @@
 """A batch: images as one array, targets as one table.
 
-Before: `augment` in training, `images.letterbox_labelled` in validation. After: the training step.
+Before: `collate.py`. After: the training step, and validation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decoded images in memory, or in a file, that all loaders' processes of a machine share.
 
-Before: `images.decode`, whose results it keeps. After: `batches`, which looks here first.
+Before: `reading.py::decode`, whose results it keeps. After: `batches.py`, which looks here first.
 """
 
 from __future__ import annotations

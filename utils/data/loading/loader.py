@@ -1,6 +1,6 @@
 """Loaders: iterate over the batches of an epoch, built here or by worker processes.
 
-Before: `labels.scan_samples`. After: the training step, and validation.
+Before: `sources/labels.py`. After: the training step, and validation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A sample -> its image with boxes, read and decoded.
 
-Before: `labels.scan_samples`. After: `utils/data/loading/batches.py`.
+Before: `sources/labels.py`. After: `batches.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Processes that build batches ahead of their consumer, in a fixed order.
 
-Before: `batches`, which they run. After: `loader`.
+Before: `batches.py`, which they run. After: `loader.py`.
 
 Worker i of W builds the batches i, i + W, i + 2W, ...: what a batch holds never depends on which
 worker is fast. Images come back through memory shared with one worker, everything else through

@@ -1,6 +1,6 @@
 """The built-in dataset: drawn into a folder on first use, in the layout of any other dataset.
 
-Before: `sources.load_dataset`. After: `dataset_yaml`, which reads it like any other.
+Before: `sources/dataset.py`. After: `sources/dataset_yaml.py`, which reads it like any other.
 """
 
 from __future__ import annotations

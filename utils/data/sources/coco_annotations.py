@@ -1,6 +1,6 @@
 """The objects of images from COCO's instances JSON, with crowds and areas that labels lack.
 
-Before: `labels.scan_samples`, whose images they belong to. After: `val.evaluate`.
+Before: `labels.py`, to whose samples they belong. After: a validation.
 Format: https://cocodataset.org/#format-data, "Object Detection".
 """
 

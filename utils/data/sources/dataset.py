@@ -1,6 +1,6 @@
 """From the `--data` argument to a dataset.
 
-Before: the command line. After: `list_images`, then `labels.scan_samples`.
+Before: the command line. After: `image_files.py`, then `labels.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A dataset YAML: read, checked, its paths resolved.
 
-Before: `sources.load_dataset` finds the file. After: `image_files.list_images`.
+Before: `dataset.py` finds the file. After: `image_files.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The bytes of a sample's image, from a file of its own or out of a record file.
 
-Before: `labels.scan_samples`. After: `utils/data/loading/reading.py`, which decodes them.
+Before: `labels.py`. After: `utils/data/loading/reading.py`, which decodes them.
 """
 
 from __future__ import annotations

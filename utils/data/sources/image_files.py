@@ -1,6 +1,6 @@
 """Folders, list files and record files -> images.
 
-Before: `dataset_yaml`. After: `labels.scan_samples`.
+Before: `dataset_yaml.py`. After: `labels.py`.
 """
 
 from __future__ import annotations

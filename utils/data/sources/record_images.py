@@ -1,6 +1,6 @@
 """Record files -> the images in them, with size and labels, from the index alone.
 
-Before: `image_files.list_images`. After: `labels.scan_samples`.
+Before: `image_files.py`. After: `labels.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Scan the images of a split on all ranks, each a share, so that none waits for another's.
 
-Before: `image_files.list_images`. After: `labels.report_usable`, with the results of all ranks.
+Before: `image_files.py`. After: `labels.py::report_usable`, with the results of all ranks.
 """
 
 from __future__ import annotations
