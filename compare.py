@@ -13,7 +13,6 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from utils.cli.command import EXIT_INTERRUPTED, EXIT_USER_ERROR, run_command
 from utils.comparison.document import build_document, cells_of, unequal_work
 from utils.comparison.execution import carry_out, load_record
 from utils.comparison.machine import describe_machine
@@ -23,7 +22,9 @@ from utils.comparison.report_files import write_reports
 from utils.comparison.settings import Settings, parse_flags
 from utils.comparison.terminal import Terminal
 from utils.errors import UserError
-from utils.report.console import create_run_folder
+from utils.processes.command import run_command
+from utils.processes.exit_status import EXIT_INTERRUPTED, EXIT_USER_ERROR
+from utils.state.folder import create_run_folder
 
 EXIT_CELL_FAILED = 1
 

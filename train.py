@@ -8,17 +8,17 @@ from __future__ import annotations
 import logging
 
 import backend
-from utils.cli.command import run_command
-from utils.cli.config import Hyperparameters, TrainConfig, read_hyperparameters, read_train_flags
+from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
+from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
+from utils.processes.command import run_command
 from utils.processes.cores import loader_workers
 from utils.processes.launch import launch
 from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import ALONE, Ranks, joined
 from utils.processes.suspend import StopRequests, listening
-from utils.state.checkpoint import load_weights
 from utils.state.job import Job
 from utils.state.resume import (
     ResumePoint,
@@ -27,6 +27,7 @@ from utils.state.resume import (
     require_same_point,
     resumed_config,
 )
+from utils.weights.load import load_weights
 
 log = logging.getLogger("train")
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 
 import backend
-from utils.cli.command import run_command
-from utils.cli.config import ValConfig, parse_val_flags
+from utils.cli.val_config import ValConfig, parse_val_flags
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split, only_classes
+from utils.processes.command import run_command
 from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import Ranks, joined
-from utils.state.checkpoint import load_weights
+from utils.weights.load import load_weights
 
 log = logging.getLogger("val")
 

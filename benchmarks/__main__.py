@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import backend
-from utils.cli.command import run_command
+from utils.processes.command import run_command
 
 FOLDER = Path(__file__).parent
 # `scaling` writes tables of the documentation; its own parts are beside it.

@@ -19,7 +19,7 @@ import numpy as np
 
 from backend import autograd, multi_tensor, nn, ops, optim
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
-from utils.cli.command import run_command
+from utils.processes.command import run_command
 
 TOLERANCE = 1e-5  # rounding of a few updates of float32 values up to 10
 

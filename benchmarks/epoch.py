@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
-from utils.cli.command import run_command
-from utils.data.sources.dataset import list_images, load_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
 from utils.errors import UserError
+from utils.processes.command import run_command
 
 Flags = Sequence[str]
 

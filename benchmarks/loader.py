@@ -23,16 +23,18 @@ import numpy as np
 
 from benchmarks.paste_and_warp import plain_item
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
-from utils.cli.command import run_command
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.batch import Batch, fill_images
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches
+from utils.data.loading.collate import fill_images
 from utils.data.loading.image_cache import create_cache
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import draw_scene
-from utils.data.sources.dataset import list_images, load_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_samples
+from utils.processes.command import run_command
 
 PICTURE_SIZE = (480, 640)
 # Decoding takes as long as there is data. With grain of this standard deviation a JPEG has 160 KB

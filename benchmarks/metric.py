@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from benchmarks.side_by_side import Timing, bare_parser, host, write_json
-from utils.cli.command import run_command
-from utils.evaluation.coco.metric import DetectionEvaluator, GroundTruth
-from utils.evaluation.nms import Detections
+from utils.detections import Detections, GroundTruth
+from utils.evaluation.coco.metric import DetectionEvaluator
+from utils.processes.command import run_command
 
 Image = tuple[Detections, GroundTruth]
 TOLERANCE = 1e-9  # both sum the same float64 numbers, in another order

@@ -17,8 +17,8 @@ from backend import ops
 from backend.checks import as_float32
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.boxes import pairwise_iou
-from utils.cli.command import run_command
 from utils.evaluation.nms import non_max_suppression
+from utils.processes.command import run_command
 
 IOU_THRESHOLD = 0.6
 IMAGE_SIDE = 640

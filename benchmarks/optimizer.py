@@ -17,8 +17,8 @@ import numpy as np
 
 from backend import autograd, multi_tensor, nn, ops, optim
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
-from utils.cli.command import run_command
-from utils.cli.config import OPTIMIZERS
+from utils.cli.train_config import OPTIMIZERS
+from utils.processes.command import run_command
 
 RATES, MOMENTUM, DECAY = (1e-4, 1e-4, 1e-4), 0.937, 5e-4
 TOLERANCE = 1e-5  # rounding of three steps; that of Adam is the largest, 1e-3 of a step of 1e-4

@@ -16,14 +16,16 @@ from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 from utils.data.augment.mosaic import NUM_TILES
 from utils.data.augment.sample import (
     Augmentation,
-    AugmentConfig,
     change_hsv,
     draw_augmentation,
     flip_left_right,
     flip_up_down,
 )
-from utils.data.image.letterbox import FILL, fit_letterbox, resize
-from utils.data.image.reading import LabelledImage, letterbox_labelled, read_image
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.image.labelled import LabelledImage, letterbox_labelled
+from utils.data.image.letterbox import fit_letterbox
+from utils.data.image.resizing import FILL, resize
+from utils.data.loading.reading import read_image
 from utils.data.randomness import sample_generator
 from utils.data.sources.labels import Sample
 

@@ -20,9 +20,10 @@ from typing import Any
 
 from benchmarks import scaling_tables as tables
 from benchmarks.scaling_model import Network
-from utils.cli.command import new_parser, run_command
+from utils.cli.flags import new_parser
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
+from utils.processes.command import run_command
 
 DOCS = PROJECT / "docs"
 PAGE, CONSTANTS = DOCS / "scaling.md", DOCS / "scaling-constants.json"

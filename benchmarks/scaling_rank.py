@@ -26,11 +26,11 @@ from backend import autograd, device, dist, nn, ops
 from backend.checks import CPU
 from backend.processes import processes
 from models.images import images_to_tensor
-from utils.cli.command import run_command
 from utils.files.atomic import atomic_text_file
 from utils.processes import watchdog
+from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 SUM_BYTES = (2**12, 2**18, 2**22, 2**25)
 SUM_REPEATS, WARM_UP = 17, 2

@@ -22,11 +22,12 @@ from backend import amp, autograd, device, ops
 from backend.checks import CPU
 from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
 from models.images import gains_from_channels_last
-from utils.cli.command import run_command
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
-from utils.data.loading.loader import Batch, Targets
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import parse_train_flags
+from utils.data.loading.batch import Batch, Targets
+from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
-from utils.report.console import STAGES, StageTimer
+from utils.report.stage_timer import STAGES, StageTimer
 
 if TYPE_CHECKING:
     from models.training.state import TrainState

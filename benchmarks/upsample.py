@@ -18,7 +18,7 @@ import backend
 from backend import autograd, ops
 from backend.select import FRAMEWORKS
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
-from utils.cli.command import run_command
+from utils.processes.command import run_command
 
 TOLERANCE = 1e-5  # four float32 numbers up to 4, added in any order
 

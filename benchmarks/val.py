@@ -20,15 +20,15 @@ from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_t
 from models.evaluation import DEFAULT_SUPPRESSION, evaluate, ground_truth
 from models.images import images_to_tensor
 from models.validation import load_detector
-from utils.boxes import letterbox_to_image
-from utils.cli.command import run_command
+from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
 from utils.data.sources.splits import load_split
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.nms import non_max_suppression
-from utils.state.checkpoint import load_weights
+from utils.processes.command import run_command
+from utils.weights.load import load_weights
 
 # A sigmoid may round otherwise in another memory layout, which can turn the order of two scores.
 TOLERANCE = 1e-4

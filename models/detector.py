@@ -1,7 +1,8 @@
 """The detector: images -> raw maps, the graph of `graph.py` with its weights.
 
-Before: `train.py::train_step` or `val.py::evaluate`. After: `heads/anchor/head.py` is its last
-layer; `loss.py` or `utils/evaluation/nms.py` take what it returns.
+Before: `models/training/step.py::train_step` or `models/evaluation.py::evaluate`. After:
+`heads/anchor/head.py` is its last layer; `loss.py` or `utils/evaluation/nms.py` take what it
+returns.
 """
 
 from __future__ import annotations

@@ -17,16 +17,13 @@ from backend.contract import Tensor
 from models.detector import Detector
 from models.heads.anchor.loss import DetectionLoss
 from models.images import images_to_tensor
-from utils.boxes import cxcywh_to_xyxy, letterbox_to_image
+from utils.boxes import cxcywh_to_xyxy
+from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.labels import Sample
-from utils.evaluation.coco.metric import (
-    DetectionEvaluator,
-    DetectionSink,
-    EvaluationResult,
-    GroundTruth,
-)
+from utils.detections import GroundTruth
+from utils.evaluation.coco.metric import DetectionEvaluator, DetectionSink, EvaluationResult
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.evaluation.progress import (
     NOTHING_DONE,

@@ -1,6 +1,6 @@
 """A batch's images travel to the device as bytes and become floats there.
 
-Before: `data/loader.py`. After: `models/detector.py`.
+Before: `loading/loader.py`. After: `models/detector.py`.
 """
 
 from __future__ import annotations

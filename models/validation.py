@@ -15,21 +15,24 @@ import backend
 from models.detector import Detector
 from models.evaluation import evaluate
 from models.graph import parse_model
-from utils.cli.config import ValConfig
+from utils.cli.val_config import ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.labels import Sample
+from utils.detections import GroundTruth
 from utils.errors import UserError
-from utils.evaluation.coco.metric import DetectionSink, EvaluationResult, GroundTruth
+from utils.evaluation.coco.metric import DetectionSink, EvaluationResult
 from utils.evaluation.coco.results_file import CocoResults
 from utils.evaluation.legacy.metric import LegacyEvaluator
 from utils.evaluation.nms import SuppressionSettings
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.ranks import Ranks
-from utils.report.console import create_run_folder, legacy_table, metrics_table
+from utils.report.console import legacy_table, metrics_table
 from utils.report.plots import plot_precision_recall
-from utils.state.checkpoint import Checkpoint, model_document
+from utils.state.checkpoint import Checkpoint
+from utils.state.folder import create_run_folder
+from utils.weights.load import model_document
 
 log = logging.getLogger("val")
 

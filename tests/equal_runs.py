@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from utils.report.console import RESULT_COLUMNS
+from utils.report.results import RESULT_COLUMNS
 from utils.state.checkpoint import Header, load_checkpoint
 
 SECTIONS = ("model", "ema", "optimizer", "gradients")

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from utils.report.console import RESULT_COLUMNS, STAGES
+from utils.report.results import RESULT_COLUMNS
+from utils.report.stage_timer import STAGES
 
 BODY = """
 import csv, json, os, sys, time

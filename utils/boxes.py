@@ -1,13 +1,8 @@
-"""Box formats, frames and overlaps in NumPy: predictions before, nms.py and metrics.py after."""
+"""Box formats and overlaps in NumPy."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-
-if TYPE_CHECKING:
-    from utils.data.image.letterbox import Letterbox
 
 
 def cxcywh_to_xyxy(boxes_cxcywh: np.ndarray) -> np.ndarray:
@@ -33,19 +28,6 @@ def clip_boxes(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarra
     height, width = image_size
     limits = np.array((width, height, width, height), dtype=boxes_xyxy.dtype)
     return np.clip(boxes_xyxy, 0, limits)
-
-
-def letterbox_to_image(boxes_xyxy: np.ndarray, letterbox: Letterbox) -> np.ndarray:
-    """Boxes in letterboxed pixels, mapped to pixels of the original image and clipped to it.
-
-    Args:
-        boxes_xyxy: (K, 4), pixels of the letterboxed image.
-        letterbox: where the original image lies in the letterboxed one.
-
-    Returns:
-        (K, 4), dtype of boxes_xyxy.
-    """
-    return clip_boxes(letterbox.to_original(boxes_xyxy), letterbox.original_size)
 
 
 def pairwise_iou(

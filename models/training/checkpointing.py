@@ -21,7 +21,7 @@ from backend.processes import processes
 from models.detector import Detector
 from models.graph import parse_model
 from models.training.state import TrainState
-from utils.cli.config import as_document, run_settings
+from utils.cli.document import as_document, run_settings
 from utils.errors import UserError
 from utils.evaluation.progress import read_progress
 from utils.state.checkpoint import Arrays, Checkpoint, Header

@@ -15,15 +15,17 @@ from typing import NamedTuple
 
 import backend
 from backend.checks import CPU
-from utils.cli.command import run_command
-from utils.cli.config import TrainConfig, parse_train_flags, read_hyperparameters
-from utils.data.loading.loader import Batch, TrainLoader
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import TrainConfig, parse_train_flags
+from utils.data.loading.batch import Batch
+from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
+from utils.processes.command import run_command
 from utils.processes.numa.binding import bind_numa
-from utils.state.checkpoint import load_weights
+from utils.weights.load import load_weights
 
 DEFAULT_MODEL = "models/yolov5n.yaml"
 SECONDS = 4.0  # of each measurement, after its warm-up

@@ -1,6 +1,6 @@
 """An exponential moving average of a model's weights: what is validated and kept.
 
-Before: `train.py::train_step` calls `update` after each optimizer step.
+Before: `models/training/step.py::train_step` calls `update` after each optimizer step.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """How a training step is run: precision, memory layout, compiled or not; chosen once, at start.
 
-Before: the flags. After: `train.py::train_step` calls what `forward_of` and `loss_of` return.
+Before: the flags. After: `models/training/step.py::train_step` calls what `forward_of` and
+`loss_of` return.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from backend import amp, autograd, ops, use
 from backend.checks import CPU
 from backend.contract import Tensor
 from models.heads.anchor.loss import DetectionLoss, LossTerms
+from models.heads.anchor.padded import PaddedLoss
 from models.images import choose_layout
-from utils.cli.config import TrainConfig
+from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
@@ -63,8 +65,6 @@ class Execution:
 
     def loss_of(self, loss: DetectionLoss) -> Callable[[Any, Any], LossTerms]:
         """The loss itself or, compiled, the one whose shapes are fixed."""
-        from models.heads.anchor.padded import PaddedLoss
-
         if not self.compiled:
             return loss
         return PaddedLoss(loss, lambda cost: autograd.compiled(cost, LOSS_SHAPES))

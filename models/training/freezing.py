@@ -1,4 +1,4 @@
-"""Which parameters --freeze holds fixed: the model's layers before, `train.py::build_state` after.
+"""Which parameters --freeze holds fixed: the model's layers before, `state.py::build_state` after.
 
 BatchNorm layers that are frozen go on gathering their running statistics, as in the public
 YOLOv5: `detector.py` is in training mode as a whole.

@@ -21,7 +21,8 @@ from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.progress import NOTHING_DONE, EvaluationSuspended
 from utils.processes import watchdog
 from utils.processes.suspend import Suspended
-from utils.report.console import StageTimer, progress_bar
+from utils.report.console import progress_bar
+from utils.report.stage_timer import StageTimer
 from utils.state.run import Run
 
 

@@ -1,11 +1,12 @@
-"""Which optimizer updates which parameters; `train.py::build_state` before, `train_step` after."""
+"""Which optimizer updates which parameters; `state.py::build_state` before, `train_step` after."""
 
 from __future__ import annotations
 
 from backend import nn, optim
 from backend.contract import Optim, Optimizer, Tensor
 from models.detector import Detector
-from utils.cli.config import Hyperparameters, TrainConfig
+from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 
 

@@ -20,12 +20,14 @@ from models.evaluation import DEFAULT_SUPPRESSION, Validation
 from models.training.state import TrainState
 from models.training.step import GRADIENT_NORM_LIMIT
 from models.training.step_watch import format_losses
-from utils.cli.config import as_document, run_settings
+from utils.cli.document import as_document, run_settings
 from utils.data.loading.batch import Batch
 from utils.data.sources.labels import Sample
+from utils.files.yaml import write_yaml
 from utils.processes.ranks import on_main
-from utils.report.console import metrics_table, result_row, write_yaml
+from utils.report.console import metrics_table
 from utils.report.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
+from utils.report.results import result_row
 from utils.state.run import Run
 
 PLOTTED_BATCHES = 3

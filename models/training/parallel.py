@@ -1,4 +1,4 @@
-"""The model as several ranks train it; `train.py::build_state` before, `train_step` after."""
+"""The model as several ranks train it; `state.py::build_state` before, `train_step` after."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from backend import device, dist, nn, use
 from models.detector import Detector
-from utils.cli.config import TrainConfig
+from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 
 

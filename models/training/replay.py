@@ -20,11 +20,13 @@ from models.graph import IMAGE
 from models.images import images_to_tensor
 from models.training.state import TrainState
 from models.training.step_watch import BatchName, format_losses
-from utils.cli.config import TrainConfig, as_document, read_hyperparameters
+from utils.cli.document import as_document
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.errors import UserError
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint
 
 # Settings on which the batch depends.

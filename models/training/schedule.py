@@ -1,6 +1,7 @@
 """Learning rate, momentum and accumulation of each batch, as the public YOLOv5 sets them.
 
-Before: flags and hyper-parameters. After: `train.py::train_step` asks for the settings of a batch.
+Before: flags and hyper-parameters. After: `models/training/step.py::train_step` asks for the
+settings of a batch.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from utils.cli.config import Hyperparameters
+from utils.cli.hyperparameters import Hyperparameters
 
 NOMINAL_BATCH = 64  # images an optimizer step; smaller batches are accumulated up to it
 MIN_WARMUP_BATCHES = 100

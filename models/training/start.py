@@ -1,6 +1,6 @@
 """The model that a run starts from: drawn from the seed, with the weights that fit.
 
-Before: flags and `utils/state/checkpoint.py`. After: `train.py::build_state`.
+Before: flags and `utils/weights/load.py`. After: `state.py::build_state`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from backend import nn
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
-from utils.cli.config import TrainConfig
+from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
-from utils.state.checkpoint import Checkpoint, model_document
+from utils.state.checkpoint import Checkpoint
+from utils.weights.load import model_document
 from utils.weights.transfer import match_classes, transfer_arrays
 
 DEFAULT_MODEL = "models/yolov5s.yaml"  # that of the public commands

@@ -1,7 +1,7 @@
 """What a training step reads and changes, built from flags and a model.
 
-Before: `models/training/start.py`, or `run_state.py` for a run that goes on. After:
-`train.py::train_step`.
+Before: `models/training/start.py`, or `checkpointing.py` for a run that goes on. After:
+`models/training/step.py::train_step`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from models.training.optimizer import build_optimizer, parameter_groups
 from models.training.parallel import parallelize
 from models.training.schedule import Schedule
 from models.training.step_watch import StepWatch
-from utils.cli.config import Hyperparameters, TrainConfig
+from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.train_config import TrainConfig
 from utils.evaluation.progress import NOTHING_DONE, EvaluationProgress
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 
 @dataclass

@@ -12,7 +12,7 @@ from models.training.schedule import StepSettings
 from models.training.state import TrainState
 from models.training.step_watch import BatchName
 from utils.data.loading.batch import Batch
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 GRADIENT_NORM_LIMIT = 10.0
 

@@ -11,11 +11,12 @@ import backend
 from models.training.start import build_model
 from models.training.state import build_state
 from models.training.step import train_step
-from utils.cli.config import TrainConfig, read_hyperparameters
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.labels import Sample
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint
 
 

@@ -1,8 +1,8 @@
 """Watches the losses of a run: reads them late, and finds the updates that must not happen.
 
-Before: `train.py::train_step` adds the terms of each batch. After: it asks, at an update, whether
-all of its numbers are finite. Losses stay on the device until then and come in one transfer, so
-that the host queues work ahead between updates.
+Before: `models/training/step.py::train_step` adds the terms of each batch. After: it asks, at an
+update, whether all of its numbers are finite. Losses stay on the device until then and come in one
+transfer, so that the host queues work ahead between updates.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ import backend
 from backend.processes import processes
 from tests.conformance.checks_dist import network  # noqa: F401  registers its checks
 from tests.conformance.judging import CHECKS, Backend
-from utils.cli.command import run_command
 from utils.processes import watchdog
+from utils.processes.command import run_command
 
 TIMEOUT_S = 240.0
 

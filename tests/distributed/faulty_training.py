@@ -21,10 +21,10 @@ from typing import Any
 
 import train
 from backend.processes import processes
-from utils.cli.command import run_command
-from utils.cli.config import read_train_flags
+from utils.cli.train_config import read_train_flags
 from utils.errors import UserError
 from utils.processes import watchdog
+from utils.processes.command import run_command
 from utils.processes.suspend import FILE_VARIABLE
 
 COMMAND = "FAULT_COMMAND"  # the process that the user started

@@ -15,10 +15,10 @@ from typing import Any
 
 from backend import ops
 from backend.processes import processes
-from utils.cli.command import run_command
-from utils.cli.config import parse_train_flags
+from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.processes import watchdog
+from utils.processes.command import run_command
 from utils.processes.launch import launch
 from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, Suspended, listening

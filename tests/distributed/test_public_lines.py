@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributed.ranks import PROJECT, launcher
+from tests.distributed.ranks import launcher
 from tests.small import write_small_dataset, write_tiny_model
+from utils.files.project import PROJECT
 
 SMALL = "--img 64 --epochs 1 --workers 1 --project runs"
 LINES = {

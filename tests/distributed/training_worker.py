@@ -20,16 +20,17 @@ from models.graph import read_model_yaml
 from models.training.state import TrainState, build_state
 from models.training.step import train_step
 from tests.small import write_small_dataset, write_small_model
-from utils.cli.command import run_command
-from utils.cli.config import parse_train_flags, read_hyperparameters
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.labels import Sample
 from utils.data.sources.splits import load_split
 from utils.processes import watchdog
+from utils.processes.command import run_command
 from utils.processes.share import Share
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 TIMEOUT_S = 240.0
 IMAGES, BATCH, EPOCHS = 9, 4, 2  # the last batch of an epoch has one image: a rank has none

@@ -17,8 +17,8 @@ import backend
 import val
 from backend.processes import processes
 from tests.unit.data.batch_digest import EVERYTHING
-from utils.cli.command import run_command
 from utils.data.loading.loader import TrainLoader
+from utils.processes.command import run_command
 from utils.processes.share import Share
 
 

@@ -19,10 +19,10 @@ from tests.parity.both import compare_sides, run_sides
 from tests.parity.settings import Settings
 from tests.parity.table import formatted
 from tests.shared_files import shared_folder
-from utils.cli.command import EXIT_USER_ERROR, new_parser
-from utils.cli.config import require_from
+from utils.cli.flags import new_parser, require_from
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
+from utils.processes.exit_status import EXIT_USER_ERROR
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

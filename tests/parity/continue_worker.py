@@ -20,17 +20,14 @@ from models.graph import read_model_yaml
 from models.training.state import TrainState, build_state
 from models.training.step import train_step
 from tests.parity.side import slowed
-from utils.cli.config import (
-    DEFAULT_HYPERPARAMETERS,
-    OPTIMIZERS,
-    parse_train_flags,
-    read_hyperparameters,
-)
-from utils.data.augment.sample import AugmentConfig
-from utils.data.loading.loader import Batch, TrainLoader
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import OPTIMIZERS, parse_train_flags
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.loading.batch import Batch
+from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
 
 IMAGE_SIZE, BATCH_SIZE = 64, 2

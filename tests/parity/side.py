@@ -26,18 +26,14 @@ from models.training.step import train_step
 from tests.parity import stored
 from tests.parity.rows import DTYPES
 from tests.parity.settings import Settings
-from utils.cli.config import (
-    DEFAULT_HYPERPARAMETERS,
-    OPTIMIZERS,
-    Hyperparameters,
-    parse_train_flags,
-    read_hyperparameters,
-)
-from utils.data.loading.loader import Batch, TrainLoader
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters, read_hyperparameters
+from utils.cli.train_config import OPTIMIZERS, parse_train_flags
+from utils.data.loading.batch import Batch
+from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.evaluation.nms import non_max_suppression
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 SEED = 0
 CONFIDENCE, IOU = 0.4, 0.45  # leave some hundred candidates of which some overlap

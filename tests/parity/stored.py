@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.loader import Targets
-from utils.report.console import StageTimer
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.loading.batch import Targets
+from utils.report.stage_timer import StageTimer
 
 # Importing a model chooses a backend, which the command itself has none of.
 if TYPE_CHECKING:

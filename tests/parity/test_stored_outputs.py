@@ -19,9 +19,9 @@ from models.training.ema import ModelEMA
 from models.training.optimizer import parameter_groups
 from models.training.step import GRADIENT_NORM_LIMIT
 from tests.shared_files import shared_path
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.loader import Targets
-from utils.report.console import StageTimer
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.loading.batch import Targets
+from utils.report.stage_timer import StageTimer
 
 PUBLIC_PARAMETERS = {  # trainable, and with BatchNorm folded as the public tables count
     "n": (1_872_157, 1_867_405),

@@ -16,11 +16,12 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.training.state import build_state
 from models.training.step import train_step
-from utils.cli.config import parse_train_flags, read_hyperparameters
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import parse_train_flags
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 
 def main(

@@ -12,19 +12,15 @@ import pytest
 
 from backend import contract
 from backend.select import FRAMEWORKS
+from tests.structure.source_files import PYTHON_FILES, parse
 from utils.files.project import PROJECT
 
-PYTHON_FILES = [
-    path
-    for path in sorted(PROJECT.rglob("*.py"))
-    if not any(part.startswith(".") for part in path.relative_to(PROJECT).parts)
-]
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 
 
 def imported_packages(path: Path) -> Iterator[str]:
     """The top-level package of every import in a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -47,7 +43,7 @@ def test_a_framework_is_imported_in_its_own_folder_only() -> None:
 
 def test_no_framework_module_goes_by_another_name() -> None:
     for path in PYTHON_FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.Import):
                 aliased = {alias.name for alias in node.names if alias.asname}
                 assert not aliased & PACKAGES, path

@@ -13,13 +13,14 @@ from models.training.optimizer import parameter_groups
 from models.training.state import build_state
 from models.training.step import train_step
 from tests.small import write_small_dataset, write_small_model
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
-from utils.data.augment.sample import AugmentConfig
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import parse_train_flags
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
-from utils.report.console import StageTimer
+from utils.report.stage_timer import StageTimer
 
 NAMES = [
     "model.0.conv.weight",

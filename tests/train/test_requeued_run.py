@@ -13,7 +13,7 @@ import pytest
 import train
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
-from utils.cli.command import run_command
+from utils.processes.command import run_command
 from utils.state.checkpoint import load_checkpoint
 
 EPOCHS = 12  # enough for three signals to arrive in between

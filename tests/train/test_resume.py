@@ -14,7 +14,8 @@ from models.training import job, outputs
 from models.training.checkpointing import capture
 from tests.equal_runs import SECTIONS, assert_equal_runs, timeless
 from tests.small import write_small_dataset, write_tiny_model
-from utils.cli.config import TrainConfig, read_hyperparameters, read_train_flags
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.errors import UserError
 from utils.processes.suspend import StopRequests, Suspended
 from utils.state.checkpoint import load_checkpoint, save_checkpoint

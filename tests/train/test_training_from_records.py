@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 from tests.small import write_small_dataset, write_small_model
-from utils.report.console import RESULT_COLUMNS
+from utils.report.results import RESULT_COLUMNS
 
 
 def run(*arguments: object) -> str:

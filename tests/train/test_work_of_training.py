@@ -1,4 +1,4 @@
-"""train.py::write_work: what of a run makes its time comparable, as it really was."""
+"""outputs.py::write_work: what of a run makes its time comparable, as it really was."""
 
 import json
 from types import SimpleNamespace
@@ -10,7 +10,8 @@ from models.graph import read_model_yaml
 from models.training.outputs import write_work
 from models.training.state import build_state
 from tests.small import write_small_model
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import parse_train_flags
 from utils.state.run import Run
 
 CACHED = {"training": "part", "validation": "all"}

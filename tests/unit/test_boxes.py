@@ -1,4 +1,4 @@
-"""utils/boxes.py against stored arrays, hand-computed values and the letterbox that it undoes."""
+"""utils/boxes.py against stored arrays and hand-computed values."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,9 @@ from tests.shared_files import shared_path
 from utils.boxes import (
     clip_boxes,
     cxcywh_to_xyxy,
-    letterbox_to_image,
     pairwise_iou,
     xyxy_to_cxcywh,
 )
-from utils.data.image.letterbox import fit_letterbox
 
 # float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.
 PIXELS = {"rtol": 1e-6, "atol": 1e-4}
@@ -54,27 +52,6 @@ def test_clip_moves_corners_onto_the_image_and_leaves_the_input_alone():
 
 def test_clip_agrees_with_stored_boxes(stored):
     np.testing.assert_array_equal(clip_boxes(stored["boxes"], (480, 640)), stored["clip"])
-
-
-def test_letterbox_is_undone_and_clipped():
-    placement = fit_letterbox((480, 600), (640, 640))
-    boxes = np.array([[0, 0, 600, 480], [12, 34, 56, 78], [599, 0, 600, 480]], np.float32)
-    found = letterbox_to_image(placement.to_input(boxes), placement)
-    np.testing.assert_allclose(found, boxes, **PIXELS)
-    whole_input = np.array([[0, 0, 640, 640]], np.float32)
-    found = letterbox_to_image(whole_input, placement)
-    np.testing.assert_allclose(found, [[0, 0, 600, 480]], **PIXELS)
-
-
-def test_letterbox_agrees_with_stored_scaling(stored):
-    placement = fit_letterbox((480, 600), (640, 640))
-    found = letterbox_to_image(stored["boxes"], placement)
-    np.testing.assert_allclose(found, stored["scale_auto_640x640_to_480x600"], **PIXELS)
-
-
-def test_letterbox_of_no_boxes_is_no_boxes():
-    placement = fit_letterbox((48, 60), (64, 64))
-    assert letterbox_to_image(np.zeros((0, 4), np.float32), placement).shape == (0, 4)
 
 
 def test_pairwise_iou_agrees_with_stored_values(stored):

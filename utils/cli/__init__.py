@@ -1,1 +1,1 @@
-"""Command lines: what they share, and the settings that they give."""
+"""Flags and hyper-parameters -> frozen settings, checked where they are built."""

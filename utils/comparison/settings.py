@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.select import FRAMEWORKS
-from utils.cli.command import new_parser
+from utils.cli.flags import new_parser
 from utils.comparison.plan import ABLATION, PLAIN, VARIANTS, known_variant
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file

@@ -1,1 +1,1 @@
-"""From files to batches, in NumPy and OpenCV: sources, labels, augment, loader, shapes."""
+"""From --data to batches, in NumPy and OpenCV; flat lies only what is random, which all share."""

@@ -1,6 +1,6 @@
 """Random numbers as a function of (seed, epoch, sample index), with no state anywhere.
 
-Before: nothing. After: the order of an epoch in `batches` and `augment.draw_augmentation`.
+Before: nothing. After: the order of an epoch in `loading/batches.py`, and `augment/sample.py`.
 """
 
 from __future__ import annotations

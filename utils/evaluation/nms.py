@@ -1,5 +1,6 @@
-"""Greedy suppression of overlapping predictions: the head's decoded boxes before, metrics.py after.
+"""Non-maximum suppression (NMS): of predictions that overlap, the best stay.
 
+Before: the head's decoded boxes. After: `coco/metric.py`.
 Exact, and without a time limit: the result depends on the predictions alone. Which library looks
 for the overlaps is the backend's choice.
 """
@@ -9,25 +10,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from backend import library_nms, ops
 from backend.checks import as_float32
 from utils.boxes import cxcywh_to_xyxy
-
-
-class Detections(NamedTuple):
-    """What was found in one image, highest score first."""
-
-    boxes_xyxy: np.ndarray  # (K, 4) float32, pixels
-    scores: np.ndarray  # (K,) float32, objectness * class score
-    class_index: np.ndarray  # (K,) int64
-
-    def take(self, rows: np.ndarray) -> Detections:
-        """The detections at these rows, in the order of the rows."""
-        return Detections(*(field[rows] for field in self))
+from utils.detections import Detections
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What a validation has found so far, as arrays: to be put together from all ranks, or to be saved.
 
-Before: nms.py, image by image. After: metrics.py; or a checkpoint, from which it goes on.
+Before: `evaluation/nms.py`, image by image. After: `coco/metric.py`; or a checkpoint, from which it
+goes on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.evaluation.nms import Detections
+from utils.detections import Detections
 from utils.processes.share import AllGather, Share
 
 

@@ -1,4 +1,4 @@
-"""YAML files as plain mappings, strictly: data only, and no key twice."""
+"""YAML files as plain mappings, read strictly (data only, no key twice) and written whole."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from utils.errors import UserError
+from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
 
 
@@ -38,6 +39,12 @@ def find_yaml(argument: str, folder: str) -> Path:
     """The file as given or, if there is none, the one of its name in a folder of the project."""
     shipped = PROJECT / folder / Path(argument).name
     return shipped if shipped.is_file() and not Path(argument).exists() else Path(argument)
+
+
+def write_yaml(path: Path, document: Mapping[str, Any]) -> None:
+    """Write settings for a reader's eyes, in the order given."""
+    with atomic_text_file(path) as file:
+        yaml.safe_dump(dict(document), file, sort_keys=False)
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

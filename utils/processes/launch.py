@@ -1,7 +1,7 @@
 """Starts the backend's own launcher when one command asks for several processes.
 
-Before: `config.py` parsed the flags. After: each process that is started reads the same command
-line, and comes back here to check it. No framework is imported.
+Before: `cli/train_config.py` parsed the flags. After: each process that is started reads the same
+command line, and comes back here to check it. No framework is imported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from backend import select
 from backend.checks import CPU
 from backend.processes import processes
-from utils.cli.config import TrainConfig
+from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.processes.exit_status import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, STATUS_FILE
@@ -160,7 +160,7 @@ def run_launcher(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _prepare_launcher() -> None:
     ask_for_signal_when_parent_ends()
-    # For the ranks, which inherit it: `utils/cli/command.py` is ready for Ctrl-C, imports are not.
+    # For the ranks, which inherit it: `command.py` is ready for Ctrl-C, imports are not.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 
 

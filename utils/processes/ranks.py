@@ -15,7 +15,7 @@ import numpy as np
 
 import backend
 from backend.processes import processes
-from utils.cli.config import RunConfig
+from utils.cli.run_config import RunConfig
 from utils.errors import UserError
 from utils.processes import watchdog
 from utils.processes.process_family import ending_after_sigterm

@@ -1,7 +1,7 @@
 """What asks a run to stop and keep its state: signals, a file, the time that it was given.
 
 Before: `train.py::main` listens. After: between two batches the run asks `cause`, saves its state
-and raises `Suspended`, with which `utils/cli/command.py` ends the process.
+and raises `Suspended`, with which `utils/processes/command.py` ends the process.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a run tells: lines on screen, results.csv, plots."""
+"""What a run shows: lines and tables on screen, results.csv, stage times, plots."""

@@ -1,7 +1,7 @@
-"""Pictures of a run: batches, labels, training curves and precision over recall.
+"""Plots of a run: batches, labels, training curves and precision over recall.
 
-Before: the loader's batches and samples, results.csv, metrics.py. Drawing imports matplotlib or
-OpenCV where it needs them, and leaves their global state alone.
+Before: the loader's batches and samples, results.csv, `evaluation/coco/metric.py`. Drawing imports
+matplotlib or OpenCV where it needs them, and leaves their global state alone.
 """
 
 from __future__ import annotations
@@ -10,20 +10,16 @@ import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
+from utils.data.loading.batch import Targets
+from utils.data.sources.labels import Sample
 from utils.errors import UserError
-from utils.evaluation.coco.metric import RECALL_GRID, EvaluationResult
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from utils.data.loading.batch import Targets
-    from utils.data.sources.labels import Sample
+from utils.evaluation.coco.metric import EvaluationResult
+from utils.evaluation.coco.precision import RECALL_GRID
 
 # Seven colours told apart under the common kinds of colour blindness: Okabe and Ito 2008.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
@@ -78,7 +74,7 @@ def plot_batch(
 
 
 def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
-    """A picture of how often each class occurs, where boxes lie and how large they are."""
+    """A plot of how often each class occurs, where boxes lie and how large they are."""
     class_index = np.concatenate([sample.class_index for sample in samples])
     boxes_cxcywh_norm = np.concatenate([sample.boxes_cxcywh_norm for sample in samples])
     figure, (counts, centres, sizes) = _new_figure(1, 3, width=16, height=5)
@@ -93,8 +89,8 @@ def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Pat
     figure.savefig(path)
 
 
-def plot_results(csv_path: Path, picture_path: Path) -> None:
-    """A picture of the losses, metrics and learning rates of results.csv over the epochs.
+def plot_results(csv_path: Path, plot_path: Path) -> None:
+    """A plot of the losses, metrics and learning rates of results.csv over the epochs.
 
     Raises:
         UserError: the file has no epochs, or lacks one of the public YOLOv5 columns.
@@ -116,11 +112,11 @@ def plot_results(csv_path: Path, picture_path: Path) -> None:
         axes.set(title=title, xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(frameon=False)
-    figure.savefig(picture_path)
+    figure.savefig(plot_path)
 
 
 def plot_precision_recall(result: EvaluationResult, path: Path) -> None:
-    """A picture of precision over recall at IoU 0.50, per class and as the mean of the classes.
+    """A plot of precision over recall at IoU 0.50, per class and as the mean of the classes.
 
     With more than seven classes the curves of single classes are grey and without a name.
     """
@@ -191,7 +187,7 @@ def _draw_name(
     cv2.putText(tile, name, (left + 2, base), font, size, ink, 1, cv2.LINE_AA)
 
 
-def _draw_class_counts(axes: Axes, class_index: np.ndarray, class_names: Sequence[str]) -> None:
+def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence[str]) -> None:
     """A bar per class, the most frequent on top; of more than 30 classes the first 30."""
     counts = np.bincount(class_index, minlength=len(class_names))
     shown = np.argsort(-counts, kind="stable")[:MAX_BARS]
@@ -208,7 +204,7 @@ def _draw_class_counts(axes: Axes, class_index: np.ndarray, class_names: Sequenc
     axes.set(title=f"{len(class_index)} labels of {len(counts)} classes{first}", xlabel="labels")
 
 
-def _draw_density(figure: Figure, axes: Axes, points: np.ndarray) -> None:
+def _draw_density(figure: Any, axes: Any, points: np.ndarray) -> None:
     """Points (M, 2) in [0, 1] counted in squares, dark where there are most."""
     from matplotlib.colors import PowerNorm
     from matplotlib.ticker import MaxNLocator
@@ -242,7 +238,7 @@ def _read_results(csv_path: Path) -> dict[str, np.ndarray]:
     }
 
 
-def _new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Any]:
+def _new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
     """A figure of width x height inches and its axes, styled alike throughout."""
     from matplotlib.figure import Figure
 

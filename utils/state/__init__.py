@@ -1,1 +1,1 @@
-"""The state of a run: its checkpoints, its folder, and where it goes on."""
+"""A run on disk: its folder, its checkpoints, its record of work, and where it goes on."""

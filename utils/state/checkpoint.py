@@ -2,8 +2,7 @@
 
 Written to a temporary name, synced and renamed, so that a file of the final name is complete; a
 checksum tells whether it still is. Nothing in it is code. Both backends write and read the same
-arrays. `load_weights` also opens files of other programs; `python -m utils.state.checkpoint show
-FILE` prints what a file holds and `convert FILE OUT` writes it as one of ours.
+arrays. Files of other programs are read by `utils/weights/load.py`.
 """
 
 from __future__ import annotations
@@ -13,22 +12,17 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from utils.cli.command import new_parser, run_command
 from utils.errors import UserError
 from utils.files.json import fits
-from utils.weights.model_document import complete_document
-from utils.weights.reader import open_foreign
-from utils.weights.yolov5 import ForeignWeights, read_yolov5
 
 FORMAT = "duet-checkpoint"
 VERSION = 1
@@ -115,41 +109,6 @@ def _checksum(header: str, arrays: Arrays) -> str:
     return digest.hexdigest()
 
 
-def load_weights(path: str | Path) -> Checkpoint:
-    """Read a weights file of any kind that docs/weights.md lists, told apart by its bytes.
-
-    Returns:
-        A checkpoint. Of a foreign file it has the same arrays as model and as ema, no optimizer,
-        and in the header an empty model and no class names where the file has none.
-
-    Raises:
-        UserError: no such file, damaged, of an unknown kind, or asking for what is refused.
-    """
-    path = Path(path)
-    if not path.exists():
-        raise UserError(f"--weights {path}: no such file")
-    try:
-        if path.suffix == ".safetensors" or _starts_as_safetensors(path):
-            return _read_own(path)
-        with open_foreign(path) as contents:
-            return _from_foreign(read_yolov5(contents))
-    except OSError as error:
-        raise UserError(f"--weights {path}: {error.strerror}") from error
-    except UserError as error:
-        text = str(error)
-        raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
-
-
-def model_document(checkpoint: Checkpoint) -> Mapping[str, Any]:
-    """The model YAML of weights; UserError where they have none, as a plain state dict."""
-    if not checkpoint.header.model:
-        raise UserError(
-            "--weights: a plain state dict, which describes no model; write a checkpoint with "
-            "python -m utils.state.checkpoint convert FILE OUT.safetensors --cfg YAML"
-        )
-    return checkpoint.header.model
-
-
 def load_checkpoint(path: str | Path) -> Checkpoint:
     """Read a checkpoint of either backend, written by `save_checkpoint`.
 
@@ -164,10 +123,11 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
         )
     if not path.is_file():
         raise UserError(f"--weights {path}: no such file")
-    return _read_own(path)
+    return read_checkpoint(path)
 
 
-def _read_own(path: Path) -> Checkpoint:
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read one of ours whatever its name; UserError for one that is damaged or not ours."""
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -188,35 +148,6 @@ def _read_own(path: Path) -> Checkpoint:
         for section in SECTIONS
     }
     return Checkpoint(header, **sections)
-
-
-def _starts_as_safetensors(path: Path) -> bool:
-    """Eight bytes of length, then JSON; no zip and no pickle has a brace there."""
-    if not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        return file.read(9)[8:] == b"{"
-
-
-def _from_foreign(weights: ForeignWeights) -> Checkpoint:
-    header = Header(
-        model=weights.document,
-        class_names=weights.class_names,
-        epoch=0 if weights.epoch is None else max(weights.epoch + 1, 0),
-        batch_number=0,
-        last_update=-1,
-        ema_updates=0,
-        best_fitness=-1.0,
-        hyperparameters=weights.hyperparameters,
-        settings={
-            "converted_from": weights.file_format,
-            "stored_dtypes": list(weights.stored_dtypes),
-            "stored_epoch": weights.epoch,
-            "strides": list(weights.strides),
-        },
-        backend="",
-    )
-    return Checkpoint(header, model=weights.arrays, ema=weights.arrays, optimizer={})
 
 
 def _parse_header(path: Path, text: str | None) -> Header:
@@ -251,76 +182,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = new_parser(
-        "python -m utils.state.checkpoint", "Look into weights files and convert them."
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    show = commands.add_parser("show", help="print what a weights file holds")
-    show.add_argument("file", type=Path)
-    convert = commands.add_parser("convert", help="write a .safetensors that train.py can open")
-    convert.add_argument("file", type=Path)
-    convert.add_argument("out", type=Path)
-    convert.add_argument("--cfg", default="", help="model YAML, for a plain state dict")
-    flags = parser.parse_args(arguments)
-    checkpoint = load_weights(flags.file)
-    if flags.command == "show":
-        print(describe(checkpoint))
-    else:
-        _convert(checkpoint, flags.out, flags.cfg)
-
-
-def describe(checkpoint: Checkpoint) -> str:
-    """What a checkpoint holds, a line a subject."""
-    header, arrays = checkpoint.header, checkpoint.ema
-    dtypes = sorted({array.dtype.name for array in arrays.values()})
-    count = sum(array.size for array in arrays.values())
-    lines = [
-        f"format: {header.settings.get('converted_from', FORMAT)}",
-        f"stored as: {', '.join(header.settings.get('stored_dtypes', dtypes))}",
-        f"tensors: {len(arrays)} with {count:,} numbers",
-        f"optimizer tensors: {len(checkpoint.optimizer)}",
-        f"finished epochs: {header.epoch}",
-        f"stored epoch: {header.settings.get('stored_epoch', header.epoch)}",
-        f"strides: {header.settings.get('strides', 'as the model gives')}",
-        f"anchors in pixels: {header.model.get('anchors', 'unknown')}",
-        f"layers: {' '.join(_blocks(header.model)) or 'unknown: a plain state dict'}",
-        f"classes: {len(header.class_names)} {list(header.class_names)}",
-        f"hyper-parameters: {json.dumps(header.hyperparameters)}",
-    ]
-    return "\n".join(lines)
-
-
-def _blocks(document: Mapping[str, Any]) -> list[str]:
-    return [str(line[2]) for key in ("backbone", "head") for line in document.get(key, ())]
-
-
-def _convert(checkpoint: Checkpoint, out: Path, cfg: str) -> None:
-    if out.suffix != ".safetensors":
-        raise UserError(f"{out}: the name of the new file must end with .safetensors")
-    if cfg:
-        checkpoint = describe_state_dict(checkpoint, cfg)
-    model_document(checkpoint)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    save_checkpoint(out, checkpoint)
-    print(f"wrote {out}: {len(checkpoint.ema)} tensors")
-
-
-def describe_state_dict(checkpoint: Checkpoint, cfg: str) -> Checkpoint:
-    """A plain state dict's checkpoint with the model of a YAML and numbered class names."""
-    if checkpoint.header.model:
-        raise UserError(f"--cfg {cfg}: the weights describe their model themselves; leave it out")
-    try:
-        document = yaml.safe_load(Path(cfg).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"--cfg {cfg}: {error}") from error
-    document = complete_document(document, checkpoint.ema)
-    names = checkpoint.header.class_names or tuple(map(str, range(document["nc"])))
-    header = dataclasses.replace(checkpoint.header, model=document, class_names=names)
-    return dataclasses.replace(checkpoint, header=header)
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from utils.cli.config import Hyperparameters, TrainConfig
+from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.train_config import TrainConfig
 from utils.data.sources.labels import Sample
 from utils.processes.ranks import ALONE, Ranks
 from utils.processes.suspend import StopRequests

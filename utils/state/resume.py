@@ -15,15 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.processes import processes
-from utils.cli.config import (
-    AUTO,
-    NEWEST,
-    PROCESS_SETTINGS,
-    Hyperparameters,
-    TrainConfig,
-    as_document,
-    read_hyperparameters,
-)
+from utils.cli.document import as_document
+from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
+from utils.cli.train_config import AUTO, NEWEST, PROCESS_SETTINGS, TrainConfig
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
 from utils.files.atomic import remove_unfinished
@@ -31,7 +25,8 @@ from utils.files.json import fits
 from utils.files.yaml import read_yaml
 from utils.processes.ranks import Ranks
 from utils.processes.suspend import FILE_VARIABLE
-from utils.report.console import RESULT_COLUMNS, STAGES
+from utils.report.results import RESULT_COLUMNS
+from utils.report.stage_timer import STAGES
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.state.files import StateFiles
 

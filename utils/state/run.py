@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from backend.processes import processes
-from utils.cli.config import Hyperparameters, TrainConfig
+from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.train_config import TrainConfig
 from utils.processes.ranks import Ranks
 from utils.processes.suspend import StopRequests
-from utils.report.console import Results, create_run_folder
+from utils.report.results import Results
 from utils.state.files import StateFiles
+from utils.state.folder import create_run_folder
 from utils.state.resume import ResumePoint, begin_in
 from utils.state.work_record import WorkRecord
 

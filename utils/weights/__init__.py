@@ -1,1 +1,1 @@
-"""Weights of other programs, read as data: nothing in them is run or imported."""
+"""Weights of any kind -> checkpoints; files of other programs are read as data and run nothing."""

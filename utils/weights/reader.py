@@ -1,6 +1,6 @@
 """A path -> the contents of the foreign weights file there, told apart by its bytes.
 
-Before: `utils/state/checkpoint.py::load_weights`. After: `yolov5.py`.
+Before: `utils/weights/load.py::load_weights`. After: `yolov5.py`.
 """
 
 from __future__ import annotations

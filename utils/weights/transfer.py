@@ -1,6 +1,6 @@
 """Weights of one model -> another: what fits is taken over, the head's classes by name on demand.
 
-Before: `utils/state/checkpoint.py::load_weights`. After: `models/training/start.py` loads the
+Before: `utils/weights/load.py::load_weights`. After: `models/training/start.py` loads the
 result.
 """
 

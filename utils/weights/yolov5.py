@@ -1,6 +1,6 @@
 """The contents of a YOLOv5 file -> float32 arrays, model document, class names and settings.
 
-Before: `reader.py`. After: `utils/state/checkpoint.py::load_weights`. Understood are checkpoints of
+Before: `reader.py`. After: `utils/weights/load.py::load_weights`. Understood are checkpoints of
 pickled models (`ema` is preferred to `model`), pickled models alone, and plain state dicts.
 """
 

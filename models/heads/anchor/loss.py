@@ -1,6 +1,6 @@
 """What the predictions cost: raw maps and the assignment -> `LossTerms`.
 
-Before: `head.py` (raw maps) and `assign.py`. After: `train.py::train_step`.
+Before: `head.py` (raw maps) and `assign.py`. After: `models/training/step.py::train_step`.
 Source: the public YOLOv5 recipe; terms and gains by its published hyper-parameters.
 """
 
@@ -19,8 +19,8 @@ from models.heads.anchor.assign import Assignment, assign_targets
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.head import BOX_CHANNELS, AnchorHead, decode_centres, decode_sizes
 from models.heads.anchor.shares import BatchShares, batch_shares
-from utils.cli.config import Hyperparameters
-from utils.data.loading.loader import Targets
+from utils.cli.hyperparameters import Hyperparameters
+from utils.data.loading.batch import Targets
 
 NOMINAL_CLASSES, NOMINAL_LEVELS, NOMINAL_IMAGE_SIZE = 80, 3, 640
 # Weight of each level's objectness, finest first: fine levels have more cells, of which a

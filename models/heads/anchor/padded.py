@@ -1,6 +1,6 @@
 """The loss of `loss.py` with shapes that do not depend on the targets: for compiled steps.
 
-Before: `head.py` (raw maps) and `assign.py`. After: `train.py::train_step`.
+Before: `head.py` (raw maps) and `assign.py`. After: `models/training/step.py::train_step`.
 Which cells are positive is decided on the host, as in `loss.py`, and so is which of several
 claims on a cell is the last. The device gets so many rows a level that the batch's assignment
 fits, filled up with rows of weight zero: a few sizes in all, and nothing is read back.
@@ -18,7 +18,7 @@ from models.heads.anchor.assign import Assignment, assign_targets
 from models.heads.anchor.head import BOX_CHANNELS, decode_centres, decode_sizes
 from models.heads.anchor.loss import DetectionLoss, LossTerms
 from models.heads.anchor.shares import BatchShares, batch_shares
-from utils.data.loading.loader import Targets
+from utils.data.loading.batch import Targets
 
 SMALLEST_SIZE = 256  # rows a level
 SIZE_FACTOR = 4  # from one size to the next: each one may cost a compilation

@@ -1,6 +1,6 @@
 """--bbox_iou_optim: the fused complete IoU, used where it proves right, value and gradient.
 
-`train.py::build_state` asks `choose_box_iou`, which tries it on the device of the training.
+`training/state.py::build_state` asks `choose_box_iou`, which tries it on the training's device.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """--multi_tensor_optimizer: the updates of many tensors together, used where they prove right.
 
-`train.py::build_state` asks `choose_updates`; each fast update is tried on a few small tensors on
-the device of the training, beside the plain one. The model and its average are then packed.
+`training/state.py::build_state` asks `choose_updates`; each fast update is tried on a few small
+tensors on the device of the training, beside the plain one. The model and its average are then
+packed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from backend.contract import Optim, Tensor
 from models.detector import Detector
 from models.training.ema import Average, ModelEMA
 from models.training.fast_paths.proof import find_problem
-from utils.cli.config import TrainConfig
+from utils.cli.train_config import TrainConfig
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -11,7 +11,8 @@ from benchmarks import scaling, scaling_measure, scaling_rank
 from benchmarks import scaling_model as scale
 from benchmarks.scaling_model import Constants, Link, Network
 from tests.small import write_small_model
-from utils.evaluation.nms import Detections, SuppressionSettings
+from utils.detections import Detections
+from utils.evaluation.nms import SuppressionSettings
 from utils.evaluation.progress import FoundImage, make_progress
 
 TINY = Network(

@@ -1,4 +1,4 @@
-"""benchmarks/ema.py, optimizer.py and upsample.py: each compares equal work, or refuses."""
+"""Benchmarks of EMA, optimizer and upsampling: each compares equal work, or refuses."""
 
 import json
 

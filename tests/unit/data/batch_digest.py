@@ -9,9 +9,11 @@ import hashlib
 import sys
 from itertools import islice
 
-from utils.data.augment.sample import AugmentConfig
-from utils.data.loading.loader import Batch, TrainLoader, ValLoader
-from utils.data.sources.dataset import list_images, load_dataset
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.loading.batch import Batch
+from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
 
 EVERYTHING = AugmentConfig(

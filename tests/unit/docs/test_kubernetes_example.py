@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.kubernetes_objects import documents
-from utils.cli.config import parse_train_flags
+from utils.cli.train_config import parse_train_flags
 from utils.files.project import PROJECT
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.cli.config import parse_train_flags
+from utils.cli.train_config import parse_train_flags
 from utils.files.project import PROJECT
 
 SCRIPT = PROJECT / "docs" / "examples" / "train.sbatch"

@@ -10,7 +10,8 @@ from tests.small import write_small_dataset, write_tiny_model
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
-from utils.evaluation.nms import Detections, SuppressionSettings
+from utils.detections import Detections
+from utils.evaluation.nms import SuppressionSettings
 from utils.evaluation.progress import (
     NOTHING_DONE,
     EvaluationProgress,

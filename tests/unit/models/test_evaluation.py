@@ -12,9 +12,10 @@ from models import evaluation
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_model
-from utils.boxes import letterbox_to_image, xyxy_to_cxcywh
-from utils.cli.config import parse_val_flags
-from utils.data.image.letterbox import fit_letterbox, letterbox
+from utils.boxes import xyxy_to_cxcywh
+from utils.cli.val_config import parse_val_flags
+from utils.data.image.letterbox import fit_letterbox, letterbox_to_image
+from utils.data.image.resizing import letterbox
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.labels import Sample
 from utils.evaluation.coco.metric import DetectionEvaluator

@@ -12,7 +12,7 @@ import pytest
 
 import backend
 from backend.own_device import own_device
-from utils.cli.config import parse_train_flags
+from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.processes import launch
 from utils.processes.ranks import joined
@@ -189,7 +189,7 @@ import sys, time
 from pathlib import Path
 Path(sys.argv[1]).touch()
 time.sleep(1)
-from utils.cli.command import run_command
+from utils.processes.command import run_command
 run_command(lambda: time.sleep(60), several=True)
 """
 COMMAND = """

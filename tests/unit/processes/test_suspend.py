@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from utils.cli.command import run_command
 from utils.processes import suspend
+from utils.processes.command import run_command
 from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended, listening
 
 

@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 import pytest
 
+from utils.detections import Detections, GroundTruth
 from utils.errors import UserError
-from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult, GroundTruth
-from utils.evaluation.nms import Detections
+from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.files.project import PROJECT
 from utils.report.plots import (
     COLOURS,

@@ -3,7 +3,7 @@
 import itertools
 
 import backend
-from utils.report.console import UNREAD_STAGES, StageTimer
+from utils.report.stage_timer import UNREAD_STAGES, StageTimer
 
 
 def test_marks_are_read_late_and_none_is_lost(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 
 from models.graph import read_model_yaml
 from models.training.start import build_model
-from utils.cli.config import parse_train_flags
+from utils.cli.train_config import parse_train_flags
 from utils.data.sources.dataset import load_dataset
 from utils.processes.launch import wanted_processes
 

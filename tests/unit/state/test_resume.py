@@ -11,17 +11,14 @@ import numpy as np
 import pytest
 
 from tests.unit.state.test_checkpoint import HEADER
-from utils.cli.config import (
-    DEFAULT_HYPERPARAMETERS,
-    TrainConfig,
-    as_document,
-    read_hyperparameters,
-    read_train_flags,
-    run_settings,
-)
+from utils.cli.document import as_document, run_settings
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.errors import UserError
+from utils.files.yaml import write_yaml
 from utils.processes.suspend import FILE_VARIABLE
-from utils.report.console import RESULT_COLUMNS, StageTimer, write_yaml
+from utils.report.results import RESULT_COLUMNS
+from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 from utils.state.files import StateFiles
 from utils.state.resume import begin_in, find_resume_point, resumed_config

@@ -26,7 +26,9 @@ from tests.foreign_files import (
 )
 from tests.shared_files import shared_path
 from utils.errors import UserError
-from utils.state.checkpoint import load_checkpoint, load_weights, main
+from utils.state.checkpoint import load_checkpoint
+from utils.weights.__main__ import main
+from utils.weights.load import load_weights
 
 
 def write_small(path, legacy=False, seed=0, **changes):

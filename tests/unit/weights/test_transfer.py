@@ -10,9 +10,9 @@ from backend import autograd, nn, ops
 from models.blocks import SPP, SPPF, Conv, Focus
 from models.training.start import build_model
 from tests.shared_files import shared_path
-from utils.cli.config import parse_train_flags
+from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
-from utils.state.checkpoint import load_weights
+from utils.weights.load import load_weights
 from utils.weights.transfer import match_classes, remap_rows, transfer_arrays
 
 BCCD = ("RBC", "WBC", "Platelets")

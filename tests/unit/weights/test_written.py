@@ -15,7 +15,7 @@ from models.detector import Detector
 from models.graph import parse_model
 from models.validation import load_detector
 from tests.foreign_modules import YoloModules
-from utils.state.checkpoint import load_weights
+from utils.weights.load import load_weights
 
 CLASS_NAMES = ["cat", "dog", "Kuh ü"]
 # The backbone of v5: Focus, SPP, then C3 without shortcut.

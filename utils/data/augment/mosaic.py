@@ -1,6 +1,6 @@
-"""Where the pictures of a training sample lie on its canvas, before any of them is decoded.
+"""Where the images of a training sample lie on its canvas, before any of them is decoded.
 
-Before: `augment.draw_augmentation`. After: `tiles`, which draws them through the random warp.
+Before: `sample.py::draw_augmentation`. After: `tiles.py`, which draws them through the random warp.
 Source: the mosaic of YOLOv4, Bochkovskiy et al. 2020, arXiv:2004.10934.
 """
 
@@ -17,15 +17,15 @@ NUM_TILES = 4
 
 
 class Tile(NamedTuple):
-    """A picture's place on a canvas; the canvas is never drawn itself."""
+    """An image's place on a canvas; the canvas is never drawn itself."""
 
-    resized_size: tuple[int, int]  # (height, width) of the picture on the canvas
-    scale: tuple[float, float]  # (vertical, horizontal) from picture to canvas pixels
+    resized_size: tuple[int, int]  # (height, width) of the image on the canvas
+    scale: tuple[float, float]  # (vertical, horizontal) from image to canvas pixels
     top: int  # canvas pixels; what lies outside the canvas is not seen
     left: int
 
     def to_canvas(self, boxes_xyxy: np.ndarray) -> np.ndarray:
-        """(M, 4) float64 boxes from picture to canvas pixels, not clipped."""
+        """(M, 4) float64 boxes from image to canvas pixels, not clipped."""
         scale_y, scale_x = self.scale
         left, top = self.left, self.top
         return boxes_xyxy * [scale_x, scale_y, scale_x, scale_y] + [left, top, left, top]
@@ -39,7 +39,7 @@ class Canvas(NamedTuple):
 
 
 def single_canvas(size: tuple[int, int], image_size: int) -> Canvas:
-    """One picture of (height, width) in the middle of a canvas, as large as fits."""
+    """One image of (height, width) in the middle of a canvas, as large as fits."""
     placement = fit_letterbox(size, (image_size, image_size))
     return Canvas(image_size, (Tile(placement.resized_size, placement.scale, *placement.padding),))
 
@@ -47,7 +47,7 @@ def single_canvas(size: tuple[int, int], image_size: int) -> Canvas:
 def mosaic_canvas(
     sizes: Sequence[tuple[int, int]], centre_xy: tuple[int, int], image_size: int
 ) -> Canvas:
-    """Four pictures, each with its long side at `image_size`, that meet in a point.
+    """Four images, each with its long side at `image_size`, that meet in a point.
 
     Args:
         sizes: (height, width) of top left, top right, bottom left, bottom right.

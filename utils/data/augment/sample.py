@@ -1,11 +1,10 @@
 """Random changes to a training sample: every draw first, then a pure function of the draws.
 
-Before: `mosaic` and `tiles`, which it calls. After: `batches`, which collates.
+Before: `mosaic.py` and `tiles.py`, which it calls. After: `loading/collate.py`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,35 +13,11 @@ import numpy as np
 
 from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 from utils.data.augment.mosaic import NUM_TILES, Canvas, mosaic_canvas, single_canvas
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.augment.tiles import draw_tiles
-from utils.data.image.reading import LabelledImage, Picture
-from utils.errors import UserError
+from utils.data.image.labelled import LabelledImage, SourceImage
 
 _FLOAT32_MARGIN = 1e-4  # three times the rounding of float32 at 512, the largest product
-_UPPER_LIMITS = {"degrees": 180.0, "shear": 80.0, "perspective": 0.001}  # all others: 1
-
-
-@dataclass(frozen=True)
-class AugmentConfig:
-    """Strengths by their public names; the defaults change nothing."""
-
-    hsv_h: float = 0.0  # hue factor is 1 +- this; likewise saturation and value
-    hsv_s: float = 0.0
-    hsv_v: float = 0.0
-    degrees: float = 0.0  # rotation, +- degrees
-    translate: float = 0.0  # +- fraction of the image
-    scale: float = 0.0  # zoom, 1 +- this
-    shear: float = 0.0  # +- degrees
-    perspective: float = 0.0  # +- change of the perspective divisor per pixel
-    flipud: float = 0.0  # probability
-    fliplr: float = 0.0  # probability
-    mosaic: float = 0.0  # probability
-
-    def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
-            limit = _UPPER_LIMITS.get(name, 1.0)
-            if not 0 <= value <= limit:
-                raise UserError(f"{name}: {value}; a number from 0 to {limit:g} is needed")
 
 
 @dataclass(frozen=True)
@@ -91,19 +66,19 @@ def _draw_warp(config: AugmentConfig, around: Callable[[float, float], float]) -
     )
 
 
-def augment(draw: Augmentation, pictures: Sequence[Picture], image_size: int) -> LabelledImage:
+def augment(draw: Augmentation, sources: Sequence[SourceImage], image_size: int) -> LabelledImage:
     """The training image of a draw, a square of side `image_size`.
 
     Args:
         draw: from `draw_augmentation`.
-        pictures: those of `draw.tiles`; only those that are seen are decoded.
+        sources: those of `draw.tiles`; only those that are seen are decoded.
         image_size: pixels.
     """
-    canvas = _lay_out(draw, [picture.size for picture in pictures], image_size)
+    canvas = _lay_out(draw, [source.size for source in sources], image_size)
     output_size = image_size, image_size
     matrix = draw.warp.matrix((canvas.side, canvas.side), output_size)
-    image = draw_tiles(canvas, pictures, matrix, output_size)
-    item = LabelledImage(image, *_warp_labels(draw, canvas, pictures, matrix, output_size))
+    image = draw_tiles(canvas, sources, matrix, output_size)
+    item = LabelledImage(image, *_warp_labels(draw, canvas, sources, matrix, output_size))
     item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
     if draw.flip_up_down:
         item = flip_up_down(item)
@@ -122,19 +97,19 @@ def _lay_out(draw: Augmentation, sizes: Sequence[tuple[int, int]], image_size: i
 def _warp_labels(
     draw: Augmentation,
     canvas: Canvas,
-    pictures: Sequence[Picture],
+    sources: Sequence[SourceImage],
     matrix: np.ndarray,
     output_size: tuple[int, int],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Classes and boxes of all pictures in the output: clipped, poor remains dropped."""
-    placed = zip(canvas.tiles, pictures, strict=True)
-    on_canvas = np.concatenate([tile.to_canvas(picture.boxes_xyxy) for tile, picture in placed])
+    """Classes and boxes of all images in the output: clipped, poor remains dropped."""
+    placed = zip(canvas.tiles, sources, strict=True)
+    on_canvas = np.concatenate([tile.to_canvas(source.boxes_xyxy) for tile, source in placed])
     if len(canvas.tiles) > 1:
         on_canvas = on_canvas.clip(0, canvas.side)
     height, width = output_size
     warped = warp_boxes(on_canvas, matrix).clip(0, [width, height, width, height])
     keep = worth_keeping(on_canvas * draw.warp.zoom, warped)
-    class_index = np.concatenate([picture.class_index for picture in pictures])
+    class_index = np.concatenate([source.class_index for source in sources])
     return class_index[keep], warped[keep]
 
 

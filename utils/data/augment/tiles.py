@@ -1,8 +1,8 @@
-"""Pictures drawn straight into the training image, each through the composed transform.
+"""Images drawn straight into the training image, each through the composed transform.
 
-Before: `mosaic` says where they lie, `images.Picture` decodes them. After: `augment`.
+Before: `mosaic.py` says where they lie, a `SourceImage` decodes itself. After: `sample.py`.
 
-Of a picture only that part is read which the training image shows, and nothing of a hidden one.
+Of an image only that part is read which the training image shows, and nothing of a hidden one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 
 from utils.data.augment.geometry import determinant, invert, multiply, warp_corners
 from utils.data.augment.mosaic import Canvas, Tile
-from utils.data.image.letterbox import FILL
-from utils.data.image.reading import Picture
+from utils.data.image.labelled import SourceImage
+from utils.data.image.resizing import FILL
 
-_MARGIN = 2  # pixels around the part of a picture that is seen: bilinear weights reach one
+_MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32
-_SMALLEST_SCALE = 1 / 64  # below it, the pixels before a view are many more than those of a picture
+_SMALLEST_SCALE = 1 / 64  # below it, the pixels before a view are many more than those of an image
 _ROUNDING = 1e-6  # far above that of float64 here, far below a pixel that could be seen
 
 
@@ -43,25 +43,25 @@ class _Window(NamedTuple):
 
 
 def draw_tiles(
-    canvas: Canvas, pictures: Sequence[Picture], warp: np.ndarray, output_size: tuple[int, int]
+    canvas: Canvas, sources: Sequence[SourceImage], warp: np.ndarray, output_size: tuple[int, int]
 ) -> np.ndarray:
-    """What a canvas of these pictures looks like through a warp, without drawing the canvas.
+    """What a canvas of these images looks like through a warp, without drawing the canvas.
 
     Args:
-        canvas: the place of every picture.
-        pictures: those that are not seen are not decoded.
+        canvas: the place of every image.
+        sources: those that are not seen are not decoded.
         warp: (3, 3), canvas pixel to output pixel.
         output_size: (height, width).
 
     Returns:
-        (height, width, 3) uint8, grey where no picture lies.
+        (height, width, 3) uint8, grey where no image lies.
     """
     output = np.full((*output_size, 3), FILL, np.uint8)
-    for tile, picture in zip(canvas.tiles, pictures, strict=True):
+    for tile, source in zip(canvas.tiles, sources, strict=True):
         visible = _clip_edges(tile, canvas.side)
         window = _seen_in(output_size, visible, warp)
         if not window.is_empty:
-            _draw(output, window, picture, visible, _picture_to_canvas(tile, picture), warp)
+            _draw(output, window, source, visible, _source_to_canvas(tile, source), warp)
     return output
 
 
@@ -89,9 +89,9 @@ def _seen_in(
     return _Window(max(top, 0), min(bottom, height), max(left, 0), min(right, width))
 
 
-def _picture_to_canvas(tile: Tile, picture: Picture) -> np.ndarray:
-    """(3, 3) from pixel centres of the decoded, perhaps reduced, picture to those of the canvas."""
-    scale_y, scale_x = (picture.reduction * factor for factor in tile.scale)
+def _source_to_canvas(tile: Tile, source: SourceImage) -> np.ndarray:
+    """(3, 3) from pixel centres of the decoded, perhaps reduced, image to those of the canvas."""
+    scale_y, scale_x = (source.reduction * factor for factor in tile.scale)
     offset_x, offset_y = scale_x / 2 - 0.5 + tile.left, scale_y / 2 - 0.5 + tile.top
     return np.array([[scale_x, 0, offset_x], [0, scale_y, offset_y], [0, 0, 1]])
 
@@ -99,22 +99,22 @@ def _picture_to_canvas(tile: Tile, picture: Picture) -> np.ndarray:
 def _draw(
     output: np.ndarray,
     window: _Window,
-    picture: Picture,
+    source: SourceImage,
     visible: tuple[int, int, int, int],
     to_canvas: np.ndarray,
     warp: np.ndarray,
 ) -> None:
     matrix = multiply(warp, to_canvas)
-    factor = _shrink_factor(matrix, picture.decoded_size)
-    seen = _canvas_part(picture.decoded_size, visible, to_canvas)
+    factor = _shrink_factor(matrix, source.decoded_size)
+    seen = _canvas_part(source.decoded_size, visible, to_canvas)
     if _is_affine(matrix):  # else what lies far away on the canvas may be near in the output
         seen = _needed_part(seen, window, matrix, margin=_MARGIN * factor)
     if seen.is_empty:  # thinner than a pixel
         return
-    part = seen.of(picture.decode(seen.bottom))
+    part = seen.of(source.decode())
     if factor > 1:
         part = _shrink(part, factor)
-    centre = (factor - 1) / 2  # of the first pixel of the part among those of the picture
+    centre = (factor - 1) / 2  # of the first pixel of the part among those of the image
     matrix = multiply(matrix, _scale_and_shift(factor, seen.left + centre, seen.top + centre))
     matrix = multiply(_scale_and_shift(1, -window.left, -window.top), matrix)
     into = window.of(output)  # a view, written in place
@@ -123,7 +123,7 @@ def _draw(
 
 
 def _resize_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> bool:
-    """Scale a part of a picture into all of a view of the output, in half the time of a warp.
+    """Scale a part of an image into all of a view of the output, in half the time of a warp.
 
     `cv2.resize` lets the edges of its first source and output pixel fall together. So it starts
     some pixels before the view, at a place where edges do: within a 32nd of a pixel, the step in
@@ -162,7 +162,7 @@ def _start(scale: float, shift: float, length: int) -> tuple[int, int, int] | No
 
 
 def _warp_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> None:
-    """Warp a part of a picture into a view of the output; other pixels stay as they are."""
+    """Warp a part of an image into a view of the output; other pixels stay as they are."""
     # Around the centres of the outermost pixels, these are repeated.
     part = cv2.copyMakeBorder(part, 1, 1, 1, 1, cv2.BORDER_REPLICATE)
     matrix = multiply(matrix, _scale_and_shift(1, -1, -1))
@@ -184,7 +184,7 @@ def _scale_and_shift(scale: float, x: float, y: float) -> np.ndarray:
 def _canvas_part(
     size: tuple[int, int], visible: tuple[int, int, int, int], to_canvas: np.ndarray
 ) -> _Window:
-    """The pixels of a decoded picture that the canvas does not cut off."""
+    """The pixels of a decoded image that the canvas does not cut off."""
     (scale_x, _, offset_x), (_, scale_y, offset_y), _ = to_canvas.tolist()
     left, right = ((edge - 0.5 - offset_x) / scale_x + 0.5 for edge in visible[0::2])
     top, bottom = ((edge - 0.5 - offset_y) / scale_y + 0.5 for edge in visible[1::2])
@@ -211,7 +211,7 @@ def _needed_part(part: _Window, window: _Window, matrix: np.ndarray, margin: int
 
 
 def _shrink_factor(matrix: np.ndarray, size: tuple[int, int]) -> int:
-    """1, 2, 4, ...: the largest that leaves the picture no smaller than it is drawn.
+    """1, 2, 4, ...: the largest that leaves the image no smaller than it is drawn.
 
     Bilinear reads four pixels and so aliases below half size.
     """

@@ -1,19 +1,23 @@
-"""The size of an image file, from its header, and whether the file is complete.
+"""What the header of an image file says: its size and whether it is turned; is the file complete?
 
-Before: `labels.scan_samples`. After: `images.read_image`, which decodes.
+Before: the file. After: `utils/data/sources/labels.py`, which scans, and `decoding.py` beside this.
 """
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import numpy as np
 from PIL import Image, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
 MIN_SIDE = 10
 _END_MARKS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"}
 _JPEG_SCAN_START = b"\xff\xda"
 _EXIF_ORIENTATION = 0x0112
+_UPRIGHT = 1
 _QUARTER_TURNS = (5, 6, 7, 8)  # EXIF orientations that exchange height and width
 # Measured with OpenCV 4.11: it turns these, ignores the orientation of WebP, and fails on TIFF's.
 _TURNED_KINDS = ("JPEG", "MPO", "PNG")
@@ -52,6 +56,14 @@ def read_image_size(path: Path) -> tuple[int, int]:
     if min(width, height) < MIN_SIDE:
         raise BrokenImageError(f"{width}x{height} px, at least {MIN_SIDE} px a side are needed")
     return (width, height) if turned and kind in _TURNED_KINDS else (height, width)
+
+
+def is_upright_jpeg(content: np.ndarray) -> bool:
+    """Whether a file's bytes, (N,) uint8, are a JPEG that a decoder neither turns nor mirrors."""
+    try:
+        return _orientation(JpegImageFile(io.BytesIO(content.data))) in (None, _UPRIGHT)
+    except (OSError, ValueError, SyntaxError):  # no JPEG, or broken
+        return False
 
 
 def _orientation(image: Image.Image) -> int | None:

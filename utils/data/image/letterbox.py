@@ -1,6 +1,6 @@
-"""Fit an image into the network's input size and map boxes there and back.
+"""Where an image lies in the network's input, and its boxes mapped there and back.
 
-Before: `loader.read_image`. After: `loader` for validation, `mosaic` for training.
+Before: `utils/data/loading/reading.py`. After: the loader's batches, and the boxes found in them.
 """
 
 from __future__ import annotations
@@ -8,15 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 
-FILL = 114  # the grey of the public recipe; trained weights expect it around the picture
+from utils.boxes import clip_boxes
 
 
 @dataclass(frozen=True)
 class Letterbox:
-    """Where a picture lies in a network input; all sizes are (height, width) in pixels."""
+    """Where an image lies in a network input; all sizes are (height, width) in pixels."""
 
     original_size: tuple[int, int]
     resized_size: tuple[int, int]
@@ -55,21 +54,14 @@ def fit_letterbox(
     return Letterbox(original_size, (height, width), padding, input_size)
 
 
-def letterbox(image: np.ndarray, placement: Letterbox) -> np.ndarray:
-    """Resize and pad an image (H, W, 3) uint8 to `placement.input_size` with grey."""
-    canvas = np.full((*placement.input_size, 3), FILL, np.uint8)
-    (height, width), (top, left) = placement.resized_size, placement.padding
-    canvas[top : top + height, left : left + width] = resize(image, placement.resized_size)
-    return canvas
+def letterbox_to_image(boxes_xyxy: np.ndarray, placement: Letterbox) -> np.ndarray:
+    """Map boxes from input pixels to pixels of the original image and clip them to it.
 
+    Args:
+        boxes_xyxy: (K, 4), pixels of the network's input.
+        placement: where the original image lies in the input.
 
-def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Resize an image to (height, width): area averages when it shrinks, else bilinear.
-
-    Bilinear reads four pixels and so aliases below half size; the average does not.
+    Returns:
+        (K, 4), dtype of boxes_xyxy.
     """
-    if image.shape[:2] == size:
-        return image
-    shrinks = size[0] < image.shape[0] or size[1] < image.shape[1]
-    interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
-    return cv2.resize(image, (size[1], size[0]), interpolation=interpolation)
+    return clip_boxes(placement.to_original(boxes_xyxy), placement.original_size)

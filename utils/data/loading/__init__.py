@@ -1,1 +1,1 @@
-"""Samples become batches, in this process or in workers."""
+"""Samples -> batches: read, cached, built in this process or in workers."""

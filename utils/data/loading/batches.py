@@ -1,6 +1,6 @@
 """Which samples form a batch, and in which shape.
 
-Before: `labels.scan_samples`. After: `loader`, in this process or in those of `workers`.
+Before: `sources/labels.py`. After: `loader.py`, in this process or in those of `workers.py`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ from typing import Protocol
 
 import numpy as np
 
-from utils.data.augment.sample import AugmentConfig, augment, draw_augmentation
-from utils.data.image.letterbox import Letterbox, fit_letterbox, resize
-from utils.data.image.reading import (
-    LabelledImage,
-    Picture,
-    choose_reduction,
-    decode,
-    letterbox_labelled,
-    pixel_boxes,
-    reduced_size,
-)
-from utils.data.loading.batch import Batch, fill_images, naming_image
+from utils.data.augment.sample import augment, draw_augmentation
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.image.decoding import choose_reduction, reduced_size
+from utils.data.image.labelled import LabelledImage, SourceImage, letterbox_labelled
+from utils.data.image.letterbox import Letterbox, fit_letterbox
+from utils.data.image.resizing import resize
+from utils.data.loading.batch import Batch
+from utils.data.loading.collate import fill_images, naming_image
 from utils.data.loading.image_cache import ImageCache
+from utils.data.loading.reading import decode, pixel_boxes
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import epoch_order, sample_generator
 from utils.data.sources.labels import Sample
@@ -84,19 +81,19 @@ class TrainBatches:
         generator = sample_generator(self.seed, epoch, index)
         draw = draw_augmentation(self.augment, generator, index, len(self.samples))
         with naming_image(self.samples[index].image_path):
-            pictures = [self._picture(tile) for tile in draw.tiles]
-            return augment(draw, pictures, self.image_size)
+            sources = [self._source(tile) for tile in draw.tiles]
+            return augment(draw, sources, self.image_size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
         """(height, width) at which each sample is decoded: what a cache has to hold."""
         sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
         return [reduced_size(size, choose_reduction(size, self.image_size)) for size in sizes]
 
-    def _picture(self, index: int) -> Picture:
+    def _source(self, index: int) -> SourceImage:
         sample = self.samples[index]
         size = sample.height, sample.width
         reduction = choose_reduction(size, self.image_size)
-        return Picture(
+        return SourceImage(
             size,
             sample.class_index,
             pixel_boxes(sample),
@@ -104,10 +101,10 @@ class TrainBatches:
             partial(self._decode, index, sample, reduction),
         )
 
-    def _decode(self, index: int, sample: Sample, reduction: int, rows: int) -> np.ndarray:
+    def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
         with naming_image(sample.image_path):  # of a mosaic, any of the tiles may fail
             if self.cache is None or not self.cache.holds(index):
-                return decode(sample, reduction, rows)
+                return decode(sample, reduction)
             return self.cache.get(index, partial(decode, sample, reduction))
 
 

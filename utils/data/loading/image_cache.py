@@ -1,6 +1,6 @@
 """Decoded images in memory, or in a file, that all loaders' processes of a machine share.
 
-Before: `images.decode`, whose results it keeps. After: `batches`, which looks here first.
+Before: `reading.py::decode`, whose results it keeps. After: `batches.py`, which looks here first.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ import numpy as np
 
 from backend.processes import Processes
 from utils.data.loading.told_file import open_told_file, tell_file
-from utils.data.sources.image_files import DatasetError
+from utils.errors import DatasetError
 from utils.processes.share import AllGather, gather_alone
 
 ALONE = Processes()
-CACHE_KINDS = ("ram", "disk")
 _ABSENT, _PRESENT = b"\0", b"\1"
 _PAGE = 4096
 _MEMORY_LIMITS = Path("/sys/fs/cgroup")
@@ -119,7 +118,7 @@ def create_cache(
         place: of this process among those that call this together.
         all_gather: over them.
     """
-    assert kind in CACHE_KINDS
+    assert kind in ("ram", "disk")
     shapes = np.array(sizes, np.int32).reshape(-1, 2)
     limit = descriptor = 0
     if place.local_rank == 0:

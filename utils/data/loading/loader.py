@@ -1,6 +1,6 @@
 """Loaders: iterate over the batches of an epoch, built here or by worker processes.
 
-Before: `labels.scan_samples`. After: the training step, and validation.
+Before: `sources/labels.py`. After: the training step, and validation.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from backend.processes import processes
-from utils.data.augment.sample import AugmentConfig
-from utils.data.errors import LoaderError
-from utils.data.image.letterbox import Letterbox
-from utils.data.loading.batch import Batch, Targets
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, ValBatches
 from utils.data.loading.image_cache import ALONE, create_cache
 from utils.data.loading.sample_table import SampleTable
@@ -26,8 +24,6 @@ from utils.processes.share import WHOLE, AllGather, Share, gather_alone
 
 # Of what is free when the loader is made; both caches, the model and the workers must fit.
 TRAIN_CACHE_FRACTION, VAL_CACHE_FRACTION = 0.5, 0.2
-
-__all__ = ["Batch", "Letterbox", "LoaderError", "Targets", "TrainLoader", "ValLoader"]
 
 
 class _Loader:

@@ -1,6 +1,6 @@
 """The samples of a split in a few arrays, to be sent to other processes.
 
-Before: `labels.scan_samples`. After: `batches`.
+Before: `sources/labels.py`. After: `batches.py`.
 
 A hundred thousand samples with two small arrays each take seconds and much memory to send to
 every worker; four large arrays do not.

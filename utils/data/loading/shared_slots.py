@@ -1,6 +1,6 @@
 """Memory for finished images, shared by the parent with one worker.
 
-Before: `batches` fills it in the worker. After: `workers` copies from it in the parent.
+Before: `batches.py` fills it in the worker. After: `workers.py` copies from it in the parent.
 """
 
 from __future__ import annotations

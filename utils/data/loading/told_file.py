@@ -1,6 +1,6 @@
 """A file without a name that the processes of a machine open together.
 
-Before: one of them makes it and tells the others where. After: `image_cache`.
+Before: one of them makes it and tells the others where. After: `image_cache.py`.
 
 Without a name it can be left behind by no process, however that ends.
 """

@@ -1,6 +1,6 @@
 """Processes that build batches ahead of their consumer, in a fixed order.
 
-Before: `batches`, which they run. After: `loader`.
+Before: `batches.py`, which they run. After: `loader.py`.
 
 Worker i of W builds the batches i, i + W, i + 2W, ...: what a batch holds never depends on which
 worker is fast. Images come back through memory shared with one worker, everything else through
@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 import cv2
 
-from utils.data.errors import DatasetError, LoaderError
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import BatchSource
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER, SharedSlots
+from utils.errors import DatasetError, LoaderError
 
 PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
 

@@ -1,1 +1,1 @@
-"""Packed datasets: many images in a few FFRecord files; docs/records.md is their description."""
+"""FFRecord files: many images in one; docs/records.md describes them, command/ makes them."""

@@ -6,17 +6,18 @@ import argparse
 import logging
 from pathlib import Path
 
-from utils.cli.command import new_parser, run_command
-from utils.data.errors import DatasetError
-from utils.data.records.contents import RecordImage
-from utils.data.records.folders import refuse_existing
-from utils.data.records.inspection import describe_file, find_damages, find_files
-from utils.data.records.packing import pack_samples
-from utils.data.records.unpacking import unpack_images
-from utils.data.sources.dataset import DatasetSpec, load_dataset
-from utils.data.sources.dataset_yaml import SPLITS
+from utils.cli.flags import new_parser
+from utils.data.records.command.folders import refuse_existing
+from utils.data.records.command.inspection import describe_file, find_damages, find_files
+from utils.data.records.command.packing import pack_samples
+from utils.data.records.command.unpacking import unpack_images
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_images
+from utils.data.sources.record_images import RecordImage
+from utils.errors import DatasetError
+from utils.processes.command import run_command
 
 MIB = 1 << 20
 

@@ -1,8 +1,8 @@
 """The last record of a file of ours: name, size and labels of the image in each other record.
 
-Before: `reading`. After: `contents`. Layout, little-endian: 8 bytes "duet-img", u32 version 1,
-u32 number of images; then for each image u32 height, u32 width, i32 bytes of labels (-1: it has no
-label file), u16 bytes of name, the name in UTF-8, the label file's bytes.
+Before: `reading.py`. After: `sources/record_images.py`. Layout, little-endian: 8 bytes "duet-img",
+u32 version 1, u32 number of images; then for each image u32 height, u32 width, i32 bytes of labels
+(-1: it has no label file), u16 bytes of name, the name in UTF-8, the label file's bytes.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from utils.data.image.header import MIN_SIDE
-from utils.data.sources.label_file import label_path
 
 MAGIC = b"duet-img"
 VERSION = 1
@@ -35,11 +33,6 @@ class ImageEntry(NamedTuple):
     height: int  # pixels, as decoded: EXIF rotation applied
     width: int
     labels: bytes | None  # the label file as it was; None: there was none
-
-    @property
-    def label_name(self) -> str:
-        """Where the labels lie beside the image, "labels/train/a.txt"."""
-        return label_path(Path(self.name)).as_posix()
 
 
 class BrokenIndexError(Exception):

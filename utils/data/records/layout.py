@@ -1,6 +1,6 @@
 """The FFRecord layout: a header of checksums and offsets, then the records back to back.
 
-Before: a file. After: `contents`, which knows what the records of this project hold.
+Before: a file. After: `index.py`, which knows what the records of this project hold.
 Source: the files that HFAI's ffrecord 1.4.0 writes; little-endian, no magic, no padding.
 """
 
@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from utils.data.errors import DatasetError
+from utils.errors import DatasetError
 
 SUFFIX = ".ffr"
 START = struct.Struct("<Iq")  # the checksum of all that follows it in the header, and N

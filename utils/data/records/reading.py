@@ -1,6 +1,6 @@
 """One record out of a file: read where it lies, checked against its checksum.
 
-Before: `layout`, `contents`. After: `image_bytes`, in the loader's workers.
+Before: `layout.py`. After: `sources/image_bytes.py`, in the loader's workers.
 
 A process opens a file at its first read and shares nothing but the system's page cache with the
 others. Positioned reads rather than a mapping: a file that is cut off or a disk that fails while
@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.errors import DatasetError
 from utils.data.records.layout import RecordPlace
+from utils.errors import DatasetError
 
 MAX_RECORD_BYTES = 1 << 30  # of what is read into memory at once
 _OPEN_FILES = 128  # well below the usual limit of 1,024 a process

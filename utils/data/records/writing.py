@@ -1,6 +1,6 @@
 """Writes a record file: the records, then the header in front of them.
 
-Before: `packing`. After: `layout`, which reads it.
+Before: `command/packing.py`. After: `layout.py`, which reads it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The ground of a built-in picture: colour clouds, thin clutter, and noise over all.
+"""The ground of a built-in image: colour clouds, thin clutter, and noise over all.
 
-Before: nothing but a generator. After: `scene`, which puts shapes between ground and noise.
+Before: nothing but a generator. After: `scene.py`, which puts shapes between ground and noise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def draw_backdrop(generator: np.random.Generator, size: tuple[int, int]) -> np.n
 
 
 def _stripes(generator: np.random.Generator, image: np.ndarray) -> None:
-    """Parallel thin lines across the picture."""
+    """Parallel thin lines across the image."""
     colour = random_colour(generator, (0, 110), (40, 230)).tolist()
     height, width = image.shape[:2]
     angle = math.pi * generator.random()
@@ -50,7 +50,7 @@ def _scribble(generator: np.random.Generator, image: np.ndarray) -> None:
 
 
 def add_noise(generator: np.random.Generator, image: np.ndarray) -> np.ndarray:
-    """Slight blur in some pictures, uniform noise of up to +-16 in all."""
+    """Slight blur in some images, uniform noise of up to +-16 in all."""
     if generator.random() < 0.3:
         image = cv2.GaussianBlur(image, (3, 3), 0)
     strength = int(17 * generator.random())

@@ -1,6 +1,6 @@
 """The built-in dataset: drawn into a folder on first use, in the layout of any other dataset.
 
-Before: `sources.load_dataset`. After: `dataset_yaml`, which reads it like any other.
+Before: `sources/dataset.py`. After: `sources/dataset_yaml.py`, which reads it like any other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import yaml
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import OUTLINES, Scene, draw_scene
-from utils.data.sources.image_files import DatasetError
+from utils.errors import DatasetError
 
 YAML_NAME = "shapes.yaml"
 _VERSION = 1  # of the drawing; a set drawn by another version is not mixed with this one's

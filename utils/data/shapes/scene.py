@@ -1,6 +1,6 @@
-"""One picture of the built-in dataset: shapes of five classes over textured clutter.
+"""One image of the built-in dataset: shapes of five classes over textured clutter.
 
-Before: nothing but a generator. After: `shapes`, which writes pictures and labels to files.
+Before: nothing but a generator. After: `dataset.py`, which writes images and labels to files.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from utils.data.shapes.backdrop import add_noise, draw_backdrop, random_colour
 
 MAX_OBJECTS = 7
-SIZE_RANGE = (0.18, 0.45)  # diameter as a fraction of the picture's shorter side
-MIN_INSIDE = 0.6  # an object shows at least this share of itself inside the picture
+SIZE_RANGE = (0.18, 0.45)  # diameter as a fraction of the image's shorter side
+MIN_INSIDE = 0.6  # an object shows at least this share of itself inside the image
 MIN_VISIBLE = 0.55  # and keeps this share of that when others cover it
 # Colour helps but does not decide, as with most real classes: a small network that trains for
 # minutes on a CPU then learns the classes too.
@@ -26,7 +26,7 @@ _SUBPIXEL_BITS = 4
 
 
 class Scene(NamedTuple):
-    """A drawn picture with boxes around the visible part of every object."""
+    """A drawn image with boxes around the visible part of every object."""
 
     image: np.ndarray  # (H, W, 3) uint8, BGR
     class_index: np.ndarray  # (M,) int64
@@ -63,7 +63,7 @@ OUTLINES = {
 
 
 class _Object(NamedTuple):
-    """An object's place: a window of the picture, and how much of each of its pixels it covers."""
+    """An object's place: a window of the image, and how much of each of its pixels it covers."""
 
     rows: slice
     columns: slice
@@ -75,7 +75,7 @@ class _Object(NamedTuple):
 
 
 def draw_scene(generator: np.random.Generator, size: tuple[int, int]) -> Scene:
-    """Draw a picture of (height, width) pixels with 1 to 7 objects."""
+    """Draw an image of (height, width) pixels with 1 to 7 objects."""
     image = draw_backdrop(generator, size)
     owner = np.full(size, -1, np.int16)  # which object a pixel shows
     areas: list[int] = []

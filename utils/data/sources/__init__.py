@@ -1,1 +1,1 @@
-"""Where images and labels come from: folders, list files, record files, annotations."""
+"""Where images and labels come from: dataset YAMLs, folders, lists, record files, annotations."""

@@ -1,6 +1,6 @@
 """The objects of images from COCO's instances JSON, with crowds and areas that labels lack.
 
-Before: `labels.scan_samples`, whose images they belong to. After: `val.evaluate`.
+Before: `labels.py`, to whose samples they belong. After: a validation.
 Format: https://cocodataset.org/#format-data, "Object Detection".
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from utils.data.sources.labels import Sample
+from utils.detections import GroundTruth
 from utils.errors import UserError
-from utils.evaluation.coco.matching import GroundTruth
 
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN
 SECTIONS = ("images", "annotations", "categories")

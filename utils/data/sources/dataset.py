@@ -1,6 +1,6 @@
 """From the `--data` argument to a dataset.
 
-Before: the command line. After: `list_images`, then `labels.scan_samples`.
+Before: the command line. After: `image_files.py`, then `labels.py`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from pathlib import Path
 
 from utils.data.shapes.dataset import draw_dataset
 from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
-from utils.data.sources.image_files import DatasetError, list_images
+from utils.errors import DatasetError
 from utils.files.project import PROJECT
-
-__all__ = ["DatasetError", "DatasetSpec", "list_images", "load_dataset"]
 
 BUILT_IN = "shapes"
 YAML_FOLDER = PROJECT / "data"

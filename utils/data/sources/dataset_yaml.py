@@ -1,6 +1,6 @@
 """A dataset YAML: read, checked, its paths resolved.
 
-Before: `sources.load_dataset` finds the file. After: `image_files.list_images`.
+Before: `dataset.py` finds the file. After: `image_files.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from utils.data.sources.image_files import DatasetError, has_images, no_images_text
+from utils.data.sources.image_files import has_images, no_images_text
+from utils.errors import DatasetError
 from utils.files.yaml import read_yaml
 
 SPLITS = ("train", "val", "test")

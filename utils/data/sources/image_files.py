@@ -1,6 +1,6 @@
 """Folders, list files and record files -> images.
 
-Before: `dataset_yaml`. After: `labels.scan_samples`.
+Before: `dataset_yaml.py`. After: `labels.py`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from utils.data.errors import DatasetError
-from utils.data.records.contents import RecordImage, find_record_files, read_record_images
 from utils.data.records.layout import SUFFIX as RECORD_SUFFIX
+from utils.data.sources.record_images import RecordImage, find_record_files, read_record_images
+from utils.errors import DatasetError
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 

@@ -1,6 +1,6 @@
 """The label file of an image: one line per object, normalised coordinates.
 
-Before: `image_files.list_images`. After: `labels.scan_samples`, which calls this per image.
+Before: `image_files.py`. After: `labels.py`, which calls this per image.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Images -> samples with checked labels, and a report of what is broken.
 
-Before: `image_files.list_images`. After: `images.read_image`, in the loader's workers.
+Before: `image_files.py`. After: `utils/data/loading/reading.py`, in the loader's workers.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.errors import DatasetError
 from utils.data.image.header import BrokenImageError, read_image_size
-from utils.data.records.contents import RecordImage
 from utils.data.records.layout import RecordPlace
 from utils.data.sources.label_file import (
     BrokenLabelError,
@@ -24,7 +22,8 @@ from utils.data.sources.label_file import (
     parse_labels,
     read_label_bytes,
 )
-from utils.processes import watchdog
+from utils.data.sources.record_images import RecordImage
+from utils.errors import DatasetError
 
 _SHOWN_PROBLEMS = 5
 
@@ -43,7 +42,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image in a file of its own; of the same shape as `records.contents.RecordImage`."""
+    """An image in a file of its own; of the same shape as `record_images.RecordImage`."""
 
     path: Path
     place = None
@@ -71,13 +70,24 @@ class ScanReport(NamedTuple):
     problems: list[str]
 
 
-def scan_samples(images: Sequence[Path | RecordImage], num_classes: int) -> ScanReport:
+def unwatched() -> None:
+    """Take no note of the progress of a scan."""
+
+
+def scan_samples(
+    images: Sequence[Path | RecordImage],
+    num_classes: int,
+    progress: Callable[[], None] = unwatched,
+) -> ScanReport:
     """Scan images to train on or to validate with.
+
+    Args:
+        progress: called before each image, from several threads.
 
     Raises:
         DatasetError: no image is usable, or none of them has any object.
     """
-    return require_labels(scan_images(images, num_classes))
+    return require_labels(scan_images(images, num_classes, progress))
 
 
 def require_labels(report: ScanReport) -> ScanReport:
@@ -92,7 +102,11 @@ def require_labels(report: ScanReport) -> ScanReport:
     return report
 
 
-def scan_images(images: Sequence[Path | RecordImage], num_classes: int) -> ScanReport:
+def scan_images(
+    images: Sequence[Path | RecordImage],
+    num_classes: int,
+    progress: Callable[[], None] = unwatched,
+) -> ScanReport:
     """Read the header and the labels of every image.
 
     Broken images, and images with a broken label line, are left out; repeated label rows are
@@ -102,14 +116,16 @@ def scan_images(images: Sequence[Path | RecordImage], num_classes: int) -> ScanR
     Raises:
         DatasetError: no image is usable.
     """
-    return report_usable(images, scan_each(images, num_classes))
+    return report_usable(images, scan_each(images, num_classes, progress))
 
 
-def scan_each(images: Sequence[Path | RecordImage], num_classes: int) -> list[ScanResult]:
+def scan_each(
+    images: Sequence[Path | RecordImage], num_classes: int, progress: Callable[[], None]
+) -> list[ScanResult]:
     """The result of every image, of none as well."""
 
     def scan(image: Path | RecordImage) -> ScanResult:
-        watchdog.progress()
+        progress()
         return _scan_one(image_of(image), num_classes)
 
     with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:

@@ -1,6 +1,6 @@
 """Scan the images of a split on all ranks, each a share, so that none waits for another's.
 
-Before: `image_files.list_images`. After: `labels.report_usable`, with the results of all ranks.
+Before: `image_files.py`. After: `labels.py::report_usable`, with the results of all ranks.
 """
 
 from __future__ import annotations
@@ -8,14 +8,12 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.errors import DatasetError
-from utils.data.records.contents import RecordImage
 from utils.data.sources.labels import (
     Sample,
     ScanReport,
@@ -26,6 +24,8 @@ from utils.data.sources.labels import (
     scan_each,
     scan_samples,
 )
+from utils.data.sources.record_images import RecordImage
+from utils.errors import DatasetError
 from utils.processes.share import AllGather, Share
 
 
@@ -40,20 +40,25 @@ class _ScanArrays(NamedTuple):
 
 
 def scan_shared(
-    images: Sequence[Path | RecordImage], num_classes: int, share: Share, all_gather: AllGather
+    images: Sequence[Path | RecordImage],
+    num_classes: int,
+    share: Share,
+    all_gather: AllGather,
+    progress: Callable[[], None],
 ) -> ScanReport:
     """What `labels.scan_samples` returns, or raises, on each rank, when all of them call it.
 
     Args:
         images: the same ones on all ranks, in the same order.
+        progress: called before each image, from several threads.
 
     Raises:
         DatasetError: also where the ranks have different images.
     """
     if share.world_size == 1:
-        return scan_samples(images, num_classes)
+        return scan_samples(images, num_classes, progress)
     _check_same_images(images, all_gather)
-    arrays = _to_arrays(scan_each(share.of(images), num_classes))
+    arrays = _to_arrays(scan_each(share.of(images), num_classes, progress))
     of_ranks = zip(*(all_gather(array) for array in arrays), strict=True)
     results = []
     for rank, found in enumerate(of_ranks):

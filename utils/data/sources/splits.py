@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utils.data.sources.dataset import DatasetSpec, list_images
+from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample
 from utils.data.sources.scan_shares import scan_shared
 from utils.errors import UserError
@@ -30,7 +31,8 @@ def load_split(
     """
     paths = list_images(getattr(dataset, split))
     with watchdog.phase(f"reading the labels of {split}"):
-        report = scan_shared(paths, len(dataset.class_names), share, all_gather)
+        num_classes = len(dataset.class_names)
+        report = scan_shared(paths, num_classes, share, all_gather, watchdog.progress)
     if share.rank != 0 or not report.problems:
         return report.samples
     for problem in report.problems:

@@ -1,5 +1,6 @@
-"""Which detection finds which object, to COCO's rules: nms.py before, coco_precision.py after.
+"""Which detection finds which object, to COCO's rules.
 
+Before: `evaluation/nms.py`. After: `precision.py`.
 Source: Lin et al. 2014, arXiv:1405.0312, and the rules of https://cocodataset.org/#detection-eval.
 """
 
@@ -11,23 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.boxes import pairwise_iou
-from utils.evaluation.nms import Detections
+from utils.detections import Detections, GroundTruth
 
 IOU_THRESHOLDS = np.linspace(0.50, 0.95, 10)
 MAX_DETECTIONS_PER_CLASS = 100
-
-
-class GroundTruth(NamedTuple):
-    """The objects labelled in one image.
-
-    YOLO labels know neither crowds nor outlines: nothing is a crowd then, and the area is the
-    box's, where COCO's annotations have the area of the outline.
-    """
-
-    class_index: np.ndarray  # (M,) int64
-    boxes_xyxy: np.ndarray  # (M, 4) float, pixels of the frame that the detections are in
-    is_crowd: np.ndarray | None = None  # (M,) bool, boxes around many objects; none when None
-    area: np.ndarray | None = None  # (M,) float64, square pixels; of the boxes when None
 
 
 class SizeRange(NamedTuple):

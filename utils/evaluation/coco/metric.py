@@ -1,5 +1,6 @@
-"""COCO's detection metric over a set of images: coco_matching.py before, report and plots after.
+"""COCO's detection metric over a set of images.
 
+Before: `matching.py`, image by image. After: `report/console.py` and `report/plots.py`.
 Every figure equals pycocotools' on the same detections, objects and crowds.
 """
 
@@ -11,9 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
+from utils.detections import Detections, GroundTruth
 from utils.evaluation.coco.matching import (
     SIZE_RANGES,
-    GroundTruth,
     MatchCandidates,
     Matches,
     SizeRange,
@@ -23,17 +24,7 @@ from utils.evaluation.coco.matching import (
     match_greedily,
 )
 from utils.evaluation.coco.operating_point import best_operating_point
-from utils.evaluation.coco.precision import RECALL_GRID, SizeResult, measure_by_class
-from utils.evaluation.nms import Detections
-
-__all__ = [
-    "RECALL_GRID",
-    "DetectionEvaluator",
-    "DetectionSink",
-    "EvaluationResult",
-    "GroundTruth",
-    "SizeResult",
-]
+from utils.evaluation.coco.precision import SizeResult, measure_by_class
 
 
 class DetectionSink(Protocol):

@@ -1,4 +1,7 @@
-"""Precision and recall at the best confidence: coco_matching.py before, metrics.py after."""
+"""Precision and recall at the best confidence.
+
+Before: `matching.py`. After: `metric.py` beside this.
+"""
 
 from __future__ import annotations
 

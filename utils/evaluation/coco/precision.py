@@ -1,5 +1,6 @@
-"""Average precision and recall of one size of objects: coco_matching.py before, metrics.py after.
+"""Average precision and recall of one size of objects.
 
+Before: `matching.py`. After: `metric.py` beside this.
 Equal to pycocotools: precision made monotone, read at 101 recalls, averaged over the IoU
 thresholds 0.50, 0.55, ... 0.95.
 Source: https://cocodataset.org/#detection-eval.

@@ -1,5 +1,6 @@
-"""Detections as a COCO results file: nms.py before; pycocotools and COCO's server read it.
+"""Detections as a COCO results file, which pycocotools and COCO's server read.
 
+Before: `evaluation/nms.py`.
 Format: https://cocodataset.org/#format-results, "bbox". Numbers are written in full, so that
 pycocotools finds in the file what utils/evaluation/coco/metric.py found in memory.
 """
@@ -12,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.evaluation.coco.matching import GroundTruth
-from utils.evaluation.nms import Detections
+from utils.detections import Detections, GroundTruth
 from utils.files.atomic import atomic_text_file
 
 # fmt: off

@@ -1,5 +1,6 @@
-"""Which detection finds which object, as YOLOv5's old logs count: nms.py before, legacy_metric.py.
+"""Which detection finds which object, as YOLOv5's old logs count.
 
+Before: `evaluation/nms.py`. After: `curves.py`.
 It is PASCAL VOC's rule, with the detections in the order they are listed in: it gives the stored
 process-batch arrays `pb0` to `pb7` of YOLOv5 (8 images, 229 detections, 10 thresholds) without an
 exception. These leave open, and VOC's rule decides:
@@ -20,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.boxes import pairwise_iou
-from utils.evaluation.coco.matching import IOU_THRESHOLDS, GroundTruth, position_in_run
-from utils.evaluation.nms import Detections
+from utils.detections import Detections, GroundTruth
+from utils.evaluation.coco.matching import IOU_THRESHOLDS, position_in_run
 
 
 class Claims(NamedTuple):

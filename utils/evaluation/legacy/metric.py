@@ -1,8 +1,9 @@
-"""The metric as YOLOv5 prints it, for comparing with old logs: nms.py before, report.py after.
+"""The metric as YOLOv5 prints it, for comparing with old logs.
 
+Before: `matching.py`, image by image. After: `report/console.py`.
 It is not COCO's, which utils/evaluation/coco/metric.py measures; docs/accuracy.md says what
-differs. Written from figures that YOLOv5 gave for stored inputs: legacy_matching.py and
-legacy_curves.py name them.
+differs. Written from figures that YOLOv5 gave for stored inputs: matching.py and
+curves.py name them.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.evaluation.coco.matching import GroundTruth
+from utils.detections import Detections, GroundTruth
 from utils.evaluation.legacy.curves import measure_classes
 from utils.evaluation.legacy.matching import Claims, claim_objects, grant_claims, join_claims
-from utils.evaluation.nms import Detections
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,6 @@ from utils.data.augment import sample as augment_module
 from utils.data.augment.geometry import Warp
 from utils.data.augment.sample import (
     Augmentation,
-    AugmentConfig,
     change_hsv,
     draw_augmentation,
     flip_left_right,
@@ -20,7 +19,8 @@ from utils.data.augment.sample import (
     multiply_channel,
     multiply_hue,
 )
-from utils.data.image.reading import LabelledImage, Picture
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.image.labelled import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 from utils.errors import UserError
 
@@ -42,11 +42,11 @@ def plain_image(value: int, size: tuple[int, int], boxes=((0, 0, 1, 1),)) -> Lab
 
 def augment(draw: Augmentation, items: list[LabelledImage], image_size: int) -> LabelledImage:
     """Augment images that are in memory already."""
-    pictures = [
-        Picture(item.size, item.class_index, item.boxes_xyxy, 1, lambda rows, item=item: item.image)
+    sources = [
+        SourceImage(item.size, item.class_index, item.boxes_xyxy, 1, lambda item=item: item.image)
         for item in items
     ]
-    return augment_module.augment(draw, pictures, image_size)
+    return augment_module.augment(draw, sources, image_size)
 
 
 def draws(config: AugmentConfig, number: int) -> list[Augmentation]:

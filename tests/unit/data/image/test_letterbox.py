@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from utils.data.image.letterbox import FILL, Letterbox, fit_letterbox, letterbox
+from utils.data.image.letterbox import Letterbox, fit_letterbox, letterbox_to_image
+from utils.data.image.resizing import FILL, letterbox
+
+# float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.
+PIXELS = {"rtol": 1e-6, "atol": 1e-4}
 
 
 def stored_cases() -> list[dict]:
@@ -104,3 +108,26 @@ def test_shrinking_averages_over_all_pixels():
     checkerboard[::4] = 255  # a row in four: bilinear sampling at a quarter would see 0 or 255
     found = letterbox(checkerboard, fit_letterbox((64, 64), (16, 16)))
     np.testing.assert_array_equal(found, 64)  # 255 / 4, rounded
+
+
+def test_letterbox_is_undone_and_clipped():
+    placement = fit_letterbox((480, 600), (640, 640))
+    boxes = np.array([[0, 0, 600, 480], [12, 34, 56, 78], [599, 0, 600, 480]], np.float32)
+    found = letterbox_to_image(placement.to_input(boxes), placement)
+    np.testing.assert_allclose(found, boxes, **PIXELS)
+    whole_input = np.array([[0, 0, 640, 640]], np.float32)
+    found = letterbox_to_image(whole_input, placement)
+    np.testing.assert_allclose(found, [[0, 0, 600, 480]], **PIXELS)
+
+
+def test_letterbox_agrees_with_stored_scaling():
+    with np.load(shared_path("golden/nms/boxes.npz")) as arrays:
+        stored = dict(arrays)
+    placement = fit_letterbox((480, 600), (640, 640))
+    found = letterbox_to_image(stored["boxes"], placement)
+    np.testing.assert_allclose(found, stored["scale_auto_640x640_to_480x600"], **PIXELS)
+
+
+def test_letterbox_of_no_boxes_is_no_boxes():
+    placement = fit_letterbox((48, 60), (64, 64))
+    assert letterbox_to_image(np.zeros((0, 4), np.float32), placement).shape == (0, 4)

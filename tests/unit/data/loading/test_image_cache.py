@@ -12,7 +12,7 @@ from backend.processes import Processes
 from tests.rank_threads import run_rank_threads
 from utils.data.loading import image_cache
 from utils.data.loading.image_cache import create_cache, free_memory
-from utils.data.sources.image_files import DatasetError
+from utils.errors import DatasetError
 from utils.files.project import PROJECT
 
 SIZES = [(3, 5), (7, 2), (4, 4)]

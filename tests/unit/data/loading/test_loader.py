@@ -9,14 +9,16 @@ import pytest
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.augment.sample import AugmentConfig
-from utils.data.image.reading import decode
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batches import TrainBatches
-from utils.data.loading.loader import LoaderError, TrainLoader, ValLoader
+from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.loading.reading import decode
 from utils.data.loading.sample_table import SampleTable
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.data.sources.dataset import DatasetError, list_images, load_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
+from utils.errors import DatasetError, LoaderError
 
 NUM_SAMPLES = 22
 

@@ -8,7 +8,8 @@ import pytest
 from tests.unit.data.batch_digest import EVERYTHING
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.data.sources.dataset import list_images, load_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
 from utils.processes.share import Share
 

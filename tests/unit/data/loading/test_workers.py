@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
-from utils.data.loading.loader import LoaderError, TrainLoader
+from utils.data.loading.loader import TrainLoader
 from utils.data.loading.shared_slots import SharedSlots
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
-from utils.data.sources.dataset import list_images, load_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
+from utils.errors import LoaderError
 from utils.files.project import PROJECT
 
 

@@ -18,17 +18,17 @@ import yaml
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.records.record_files import index_entry, records_of, write_image_file
-from utils.data.errors import DatasetError
 from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.records import packing
-from utils.data.records.inspection import find_damages
+from utils.data.records.command import packing
+from utils.data.records.command.inspection import find_damages
+from utils.data.records.command.packing import pack_samples
+from utils.data.records.command.unpacking import unpack_images
 from utils.data.records.layout import read_table
-from utils.data.records.packing import pack_samples
 from utils.data.records.reading import forget_open_files
-from utils.data.records.unpacking import unpack_images
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_samples
+from utils.errors import DatasetError
 from utils.evaluation.coco.results_file import image_ids
 from utils.files.project import PROJECT
 

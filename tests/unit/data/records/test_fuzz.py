@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.unit.data.records.record_files import index_entry, index_record, record_file, records_of
-from utils.data.errors import DatasetError
-from utils.data.records.contents import read_record_images
-from utils.data.records.inspection import describe_file, find_damages
+from utils.data.records.command.inspection import describe_file, find_damages
 from utils.data.records.reading import read_record
 from utils.data.sources.labels import scan_samples
+from utils.data.sources.record_images import read_record_images
+from utils.errors import DatasetError
 
 ENTRIES = [
     index_entry(b"images/a.jpg", labels=b"0 0.5 0.5 0.25 0.25\n"),

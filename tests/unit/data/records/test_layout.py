@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tests.unit.data.records.record_files import header, index_entry, record_file, write_image_file
-from utils.data.errors import DatasetError
-from utils.data.records.contents import read_index, read_record_images
+from utils.data.records.command.inspection import find_damages
 from utils.data.records.index import MAX_INDEX_BYTES
-from utils.data.records.inspection import find_damages
 from utils.data.records.layout import MAX_RECORDS, read_table
 from utils.data.records.reading import MAX_RECORD_BYTES, read_record
 from utils.data.records.writing import write_records
+from utils.data.sources.record_images import read_index, read_record_images
+from utils.errors import DatasetError
 
 RECORDS = (b"abc", b"", b"123456789")
 # By hand from the published layout. The checksums of the three records are the published CRC-32

@@ -12,8 +12,10 @@ from utils.data.randomness import sample_generator
 from utils.data.shapes import dataset as shapes
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.shapes.scene import OUTLINES, draw_scene
-from utils.data.sources.dataset import DatasetError, list_images, load_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
+from utils.errors import DatasetError
 
 SMALL = ShapesConfig(num_train=6, num_val=3, image_side=96)
 

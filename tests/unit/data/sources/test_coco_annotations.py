@@ -14,10 +14,10 @@ from models.validation import of_classes
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.labels import Sample
+from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator
 from utils.evaluation.coco.results_file import CocoResults
-from utils.evaluation.nms import Detections
 
 CLASS_NAMES = ("cat", "dog", "owl")
 CATEGORY_IDS = {"dog": 18, "cat": 17, "owl": 3, "unused": 99}

@@ -7,8 +7,9 @@ import yaml
 
 from tests.shared_files import shared_path
 from utils.data.sources import dataset as sources
-from utils.data.sources.dataset import YAML_FOLDER, DatasetError, list_images, load_dataset
-from utils.errors import UserError
+from utils.data.sources.dataset import YAML_FOLDER, load_dataset
+from utils.data.sources.image_files import list_images
+from utils.errors import DatasetError, UserError
 
 NAMES = {0: "cell", 1: "platelet"}
 

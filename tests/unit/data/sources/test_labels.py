@@ -12,9 +12,10 @@ from PIL.PngImagePlugin import PngInfo
 
 from tests.shared_files import shared_path
 from utils.data.image.header import BrokenImageError, read_image_size
-from utils.data.sources.dataset import DatasetError, list_images
+from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import label_path, parse_labels, read_label_bytes
 from utils.data.sources.labels import scan_samples
+from utils.errors import DatasetError
 
 
 def add_image(folder: Path, name: str, labels: str | None = "0 0.5 0.5 0.25 0.5\n") -> Path:

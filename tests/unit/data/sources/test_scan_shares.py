@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tests.rank_threads import RankFailures, run_rank_threads
-from utils.data.errors import DatasetError
 from utils.data.sources import labels
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import Sample, scan_samples
+from utils.data.sources.labels import Sample, scan_samples, unwatched
 from utils.data.sources.scan_shares import scan_shared
+from utils.errors import DatasetError
 from utils.processes.share import WHOLE, gather_alone
 
 GOOD, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
@@ -51,7 +51,7 @@ def test_every_rank_has_the_report_of_a_single_process(images, world_size):
     assert len(expected.samples) == 6 and len(expected.problems) == 5
 
     def scan(share, all_gather):
-        return scan_shared(images, 3, share, all_gather)
+        return scan_shared(images, 3, share, all_gather, unwatched)
 
     for report in run_rank_threads(world_size, scan):
         assert_same_report(report, expected)
@@ -64,16 +64,21 @@ def test_each_image_is_read_by_one_rank_alone(images, monkeypatch):
         read.append(path)
         return read_image_size(path)
 
+    def scan(share, all_gather):
+        return scan_shared(images, 3, share, all_gather, lambda: progress.append(share.rank))
+
+    progress = []
     monkeypatch.setattr(labels, "read_image_size", counting)
-    run_rank_threads(3, lambda share, all_gather: scan_shared(images, 3, share, all_gather))
+    run_rank_threads(3, scan)
     assert sorted(read) == sorted(images)
+    assert sorted(progress) == [0] * 4 + [1] * 3 + [2] * 3  # each rank told of its own images
 
 
 def test_one_process_asks_nobody(images):
     def nobody(array):
         raise AssertionError("asked")
 
-    assert_same_report(scan_shared(images, 3, WHOLE, nobody), scan_samples(images, 3))
+    assert_same_report(scan_shared(images, 3, WHOLE, nobody, unwatched), scan_samples(images, 3))
     np.testing.assert_array_equal(gather_alone(np.arange(3)), [np.arange(3)])
 
 
@@ -82,15 +87,20 @@ def test_what_a_single_process_refuses_all_ranks_refuse_alike(images, chosen):
     few = images[1:][chosen]  # without cut.png
     with pytest.raises(DatasetError) as single:
         scan_samples(few, 3)
+
+    def scan(share, all_gather):
+        return scan_shared(few, 3, share, all_gather, unwatched)
+
     with pytest.raises(RankFailures) as caught:
-        run_rank_threads(2, lambda share, all_gather: scan_shared(few, 3, share, all_gather))
+        run_rank_threads(2, scan)
     assert [str(error) for error in caught.value.errors] == [str(single.value)] * 2
 
 
 @pytest.mark.parametrize("other", [slice(1, None), slice(None, None, -1)])
 def test_ranks_with_different_images_are_an_error(images, other):
     def scan(share, all_gather):
-        return scan_shared(images[other] if share.rank else images, 3, share, all_gather)
+        mine = images[other] if share.rank else images
+        return scan_shared(mine, 3, share, all_gather, unwatched)
 
     with pytest.raises(RankFailures) as caught:
         run_rank_threads(2, scan)

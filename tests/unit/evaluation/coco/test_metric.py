@@ -1,4 +1,4 @@
-"""`metric.py` and `matching.py` against pycocotools, on random and real labels."""
+"""`coco/metric.py` and `coco/matching.py` against pycocotools, on random and real labels."""
 
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from tests.coco_reference import (
 )
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy
-from utils.evaluation.coco.metric import DetectionEvaluator, GroundTruth
+from utils.detections import GroundTruth
+from utils.evaluation.coco.metric import DetectionEvaluator
 
 
 def generator(seed: int) -> np.random.Generator:

@@ -13,7 +13,8 @@ from models.graph import read_model_yaml
 from models.training.checkpointing import differences, restore_gradients, set_gradients
 from models.training.state import build_state
 from tests.small import write_tiny_model
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import parse_train_flags
 
 
 @pytest.fixture

@@ -7,12 +7,8 @@ import pytest
 
 from backend import autograd, optim
 from models.training.optimizer import build_optimizer
-from utils.cli.config import (
-    DEFAULT_HYPERPARAMETERS,
-    OPTIMIZERS,
-    parse_train_flags,
-    read_hyperparameters,
-)
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import OPTIMIZERS, parse_train_flags
 from utils.errors import UserError
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)

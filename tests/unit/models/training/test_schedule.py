@@ -7,7 +7,7 @@ import pytest
 
 from models.training.schedule import Schedule
 from tests.shared_files import shared_path
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 
 EPOCHS, BATCHES = 30, 19
 

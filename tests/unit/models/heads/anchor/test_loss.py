@@ -9,8 +9,8 @@ from models.graph import read_model_yaml
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.loss import DetectionLoss, LossGains, put_last
 from tests.shared_files import shared_path
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.loader import Targets
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.loading.batch import Targets
 
 NO_TARGETS = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
 ONE_TARGET = Targets(np.array([1]), np.array([2]), np.array([[0.5, 0.5, 0.2, 0.3]], np.float32))

@@ -9,8 +9,8 @@ from models.graph import read_model_yaml
 from models.heads.anchor.loss import DetectionLoss, LossGains
 from models.heads.anchor.padded import PaddedLoss, padded_size
 from tests.shared_files import shared_path
-from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.data.loading.loader import Targets
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.loading.batch import Targets
 
 
 def make_loss(num_classes, image_size=640, **changes):

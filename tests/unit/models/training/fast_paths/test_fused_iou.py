@@ -9,7 +9,7 @@ from backend import autograd, fused, ops
 from models.heads.anchor.ciou import complete_iou
 from tests.shared_files import shared_path
 from tests.unit.models.heads.anchor.test_loss import NO_TARGETS, make_loss, raw_maps
-from utils.data.loading.loader import Targets
+from utils.data.loading.batch import Targets
 
 # Of the largest value; the two forms take the same steps but for the difference of two angles.
 # In float32 that difference cancels digits in the plain form.

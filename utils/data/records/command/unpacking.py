@@ -1,6 +1,6 @@
 """Packed datasets -> files again: images, labels, list files and the YAML that names them.
 
-Before: `contents`. After: `sources.load_dataset`, which reads them like any other.
+Before: `sources/record_images.py`. After: `sources/dataset.py`, which reads them like any other.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from utils.data.errors import DatasetError
-from utils.data.records.contents import RecordImage
-from utils.data.records.folders import dataset_yaml_text, new_folder
+from utils.data.records.command.folders import dataset_yaml_text, new_folder
 from utils.data.records.reading import read_record
+from utils.data.sources.label_file import label_path
+from utils.data.sources.record_images import RecordImage
+from utils.errors import DatasetError
 from utils.report.console import progress_bar
 
 
@@ -41,7 +42,7 @@ def unpack_images(
 def _unpack_one(folder: Path, image: RecordImage) -> None:
     _write(folder, image.entry.name, read_record(image.place).tobytes())
     if image.entry.labels is not None:
-        _write(folder, image.entry.label_name, image.entry.labels)
+        _write(folder, str(label_path(Path(image.entry.name))), image.entry.labels)
 
 
 def _write(folder: Path, name: str, content: bytes) -> None:

@@ -1,6 +1,6 @@
 """A dataset of files -> record files and the YAML that names them.
 
-Before: `sources.load_dataset`, `labels.scan_images`. After: `contents`, which reads them.
+Before: `sources/labels.py::scan_images`. After: `sources/record_images.py`, which reads them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.errors import DatasetError
-from utils.data.image.file_bytes import read_image_bytes
-from utils.data.records.folders import dataset_yaml_text, new_folder
+from utils.data.records.command.folders import dataset_yaml_text, new_folder
 from utils.data.records.index import (
     MAX_INDEX_BYTES,
     BrokenIndexError,
@@ -25,8 +23,10 @@ from utils.data.records.index import (
 from utils.data.records.layout import SUFFIX
 from utils.data.records.reading import MAX_RECORD_BYTES
 from utils.data.records.writing import write_records
+from utils.data.sources.image_bytes import read_image_bytes
 from utils.data.sources.label_file import BrokenLabelError, label_path, read_label_bytes
 from utils.data.sources.labels import Sample
+from utils.errors import DatasetError
 from utils.report.console import progress_bar
 
 

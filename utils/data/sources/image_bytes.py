@@ -1,15 +1,15 @@
 """The bytes of a sample's image, from a file of its own or out of a record file.
 
-Before: `labels.scan_samples`. After: `images.read_image`, which decodes them.
+Before: `labels.py`. After: `utils/data/loading/reading.py`, which decodes them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from utils.data.errors import DatasetError
 from utils.data.records.reading import read_record
 from utils.data.sources.labels import Sample
+from utils.errors import DatasetError
 
 
 def read_image_bytes(sample: Sample) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Record files -> the images in them, with size and labels, from the index alone.
 
-Before: `image_files.list_images`. After: `labels.scan_samples`.
+Before: `image_files.py`. After: `labels.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.data.errors import DatasetError
 from utils.data.records.index import (
     MAGIC,
     MAX_INDEX_BYTES,
@@ -18,6 +17,8 @@ from utils.data.records.index import (
 )
 from utils.data.records.layout import SUFFIX, RecordPlace, RecordTable, read_table
 from utils.data.records.reading import check_record, forget_open_files, read_record, read_start
+from utils.data.sources.label_file import label_path
+from utils.errors import DatasetError
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class RecordImage:
 
     @property
     def label_path(self) -> Path:
-        return self.place.path / self.entry.label_name
+        return self.place.path / label_path(Path(self.entry.name))
 
     def read_size(self) -> tuple[int, int]:
         """(height, width) in pixels; `pack` has found the image to be whole."""

@@ -1,6 +1,7 @@
 """What record files hold and what is damaged in them, for `verify` and `list`.
 
-Before: `contents`. After: lines on screen. Files of other programs are looked into just as well.
+Before: `sources/record_images.py`. After: lines on screen. Files of other programs are looked
+into just as well.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from utils.data.errors import DatasetError
-from utils.data.records.contents import read_index
 from utils.data.records.index import ImageEntry
 from utils.data.records.layout import SUFFIX, read_table
 from utils.data.records.reading import check_record
+from utils.data.sources.record_images import read_index
+from utils.errors import DatasetError
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:

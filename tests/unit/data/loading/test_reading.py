@@ -1,4 +1,4 @@
-"""Decoding: whole, at a fraction of the size, and only the rows that are needed."""
+"""Decoding a sample: whole, and at a fraction of the size."""
 
 import zlib
 
@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from utils.data.image.header import read_image_size
-from utils.data.image.jpeg import read_header, shorten
-from utils.data.image.reading import average_squares, choose_reduction, decode
+from utils.data.image.decoding import average_squares, choose_reduction
+from utils.data.image.header import is_upright_jpeg, read_image_size
+from utils.data.loading.reading import decode
 from utils.data.records.layout import RecordPlace
-from utils.data.sources.image_files import DatasetError
 from utils.data.sources.labels import Sample
+from utils.errors import DatasetError
 
 SIZE = (200, 133)
 SUBSAMPLINGS = {"4:4:4": 0x111111, "4:2:2": 0x211111, "4:2:0": 0x221111, "4:1:1": 0x411111}
@@ -63,12 +63,12 @@ def sample(request, tmp_path) -> Sample:
 
 
 @pytest.mark.parametrize("reduction", [1, 2, 4, 8])
-def test_the_first_rows_equal_those_of_the_whole(sample, reduction, capfd):
-    whole = decode(sample, reduction)
-    height = -(-SIZE[0] // reduction)
-    assert whole.shape == (height, -(-SIZE[1] // reduction), 3)
-    for rows in (1, height // 3, height // 2, height - 1, height):
-        np.testing.assert_array_equal(decode(sample, reduction, rows)[:rows], whole[:rows])
+def test_a_reduced_size_is_rounded_up(sample, reduction, capfd):
+    assert decode(sample, reduction).shape == (
+        -(-SIZE[0] // reduction),
+        -(-SIZE[1] // reduction),
+        3,
+    )
     assert capfd.readouterr() == ("", "")  # libjpeg warns of nothing
 
 
@@ -83,28 +83,14 @@ def test_a_reduced_image_is_the_average_of_the_whole(sample, reduction):
     assert np.abs(np.diff(expected.astype(int), axis=1)).mean() > 7
 
 
-def test_fewer_rows_are_decoded_of_plain_jpegs_alone(tmp_path):
-    plain = write(tmp_path / "plain.jpg")
-    assert decode(plain, rows=20).shape[0] == 64  # the block of 32 rows, and one more
-    assert decode(plain, rows=150).shape[0] == 192
-    assert decode(plain, rows=190).shape[0] == SIZE[0]
-    progressive = write(tmp_path / "progressive.jpg", cv2.IMWRITE_JPEG_PROGRESSIVE, 1)
-    assert decode(progressive, rows=20).shape[0] == SIZE[0]
-    content = np.fromfile(plain.image_path, np.uint8)
-    before = content.copy()
-    shortened = shorten(content, read_header(content), 20)
-    assert len(shortened) == len(content) - 2
-    np.testing.assert_array_equal(content, before)
-
-
-def test_bytes_that_are_no_whole_header_are_decoded_as_they_are():
-    for content in (b"", b"\xff\xd8\xff", b"\xff\xd8\xff\xc0\0\x11\x08", bytes(100)):
-        header = read_header(np.frombuffer(content, np.uint8))
-        assert header is None or header[:2] == (False, None)
+def test_bytes_that_are_no_jpeg_or_broken_are_no_upright_jpeg(tmp_path):
+    png = write(tmp_path / "a.png").image_path.read_bytes()
+    for content in (b"", b"\xff\xd8\xff", b"\xff\xd8\xff\xc0\0\x11\x08", bytes(100), png):
+        assert not is_upright_jpeg(np.frombuffer(content, np.uint8))
 
 
 @pytest.mark.parametrize("orientations", [(6, 1), (1, 6), (6, 6), (1, 1)])
-def test_of_two_exif_segments_none_may_turn_the_image(tmp_path, orientations, capfd):
+def test_of_two_exif_segments_the_first_turns_the_image(tmp_path, orientations):
     path = tmp_path / "twice.jpg"
     segments = b""
     for orientation in orientations:
@@ -114,10 +100,10 @@ def test_of_two_exif_segments_none_may_turn_the_image(tmp_path, orientations, ca
         segments += b"\xff\xe1" + (len(content) + 2).to_bytes(2, "big") + content
     plain = write(path).image_path.read_bytes()
     path.write_bytes(plain[:2] + segments + plain[2:])
-    assert read_header(np.fromfile(path, np.uint8)).is_upright == (orientations == (1, 1))
+    assert is_upright_jpeg(np.fromfile(path, np.uint8)) == (orientations[0] == 1)
     height, width = cv2.imread(str(path)).shape[:2]
     sample = Sample(path, height, width, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
-    np.testing.assert_array_equal(decode(sample, rows=20)[:20], decode(sample)[:20])
+    assert decode(sample, 2).shape == (-(-height // 2), -(-width // 2), 3)
     assert read_image_size(path) == (height, width)
 
 
@@ -128,7 +114,7 @@ def test_of_two_exif_segments_none_may_turn_the_image(tmp_path, orientations, ca
         ((3000, 4000), 640, 4), ((6000, 9000), 640, 8), ((100, 100), 640, 1),
     ],
 )  # fmt: skip
-def test_a_picture_is_reduced_to_no_less_than_the_size_it_is_needed_in(size, long_side, reduction):
+def test_an_image_is_reduced_to_no_less_than_the_size_it_is_needed_in(size, long_side, reduction):
     assert choose_reduction(size, long_side) == reduction
 
 
@@ -140,8 +126,6 @@ def test_another_size_than_at_the_scan_is_an_error(tmp_path, reduction):
         message = f"is 133x200 px, but was {width}x{height} px when the dataset"
         with pytest.raises(DatasetError, match=message):
             decode(other, reduction)
-    with pytest.raises(DatasetError, match="is 133x200 px, but was 120x200 px when the dataset"):
-        decode(Sample(sample.image_path, 200, 120, *[np.zeros(0)] * 2), reduction, rows=20)
 
 
 @pytest.mark.parametrize(
@@ -157,11 +141,11 @@ def test_another_size_tells_what_to_do_about_it(tmp_path, packed, message):
         decode(sample)
 
 
-@pytest.mark.parametrize("arguments", [(1,), (2,), (1, 20)])
+@pytest.mark.parametrize("reduction", [1, 2])
 @pytest.mark.parametrize("content", [b"", b"\xff\xd8\xff no picture"], ids=["empty", "broken"])
-def test_an_image_that_cannot_be_decoded_is_named(tmp_path, arguments, content):
+def test_an_image_that_cannot_be_decoded_is_named(tmp_path, reduction, content):
     path = tmp_path / "a.jpg"
     path.write_bytes(content)
     sample = Sample(path, *SIZE, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
     with pytest.raises(DatasetError, match=f"{path}: the image cannot be decoded"):
-        decode(sample, *arguments)
+        decode(sample, reduction)

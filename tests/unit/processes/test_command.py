@@ -2,9 +2,8 @@
 
 import pytest
 
-from utils.cli.command import run_command
-from utils.data.loading.loader import LoaderError
-from utils.errors import UserError
+from utils.errors import LoaderError, UserError
+from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 
 BUG = "a.jpg: ValueError: 3\nin a loader worker:\nTraceback (most recent call last):\n  there"

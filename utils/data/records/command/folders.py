@@ -1,6 +1,6 @@
 """A dataset's new folder, whole or not there, and its YAML.
 
-Before: `packing`, `unpacking`. After: `sources.load_dataset`.
+Before: `packing.py`, `unpacking.py`. After: `sources/dataset.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from utils.data.errors import DatasetError
+from utils.errors import DatasetError
 
 
 def refuse_existing(path: Path) -> None:

@@ -1,21 +1,17 @@
-"""What every command line shares: flags read strictly, user errors as one message."""
+"""Run a command to its end: user errors as one message, every end as an exit code."""
 
 from __future__ import annotations
 
-import argparse
 import logging
 import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable
-from pathlib import Path
-from typing import NoReturn
 
 from backend import BackendError
 from backend.processes import processes
-from utils.data.errors import LoaderError
-from utils.errors import UserError
+from utils.errors import LoaderError, UserError
 from utils.processes import watchdog
 from utils.processes.exit_status import (
     EXIT_DONE,
@@ -31,48 +27,6 @@ from utils.processes.suspend import Suspended
 
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after rank 0
-
-
-class _Parser(argparse.ArgumentParser):
-    """One that does not print the same error once a process."""
-
-    def error(self, message: str) -> NoReturn:
-        if processes().is_main:
-            super().error(message)
-        raise UserError(message)
-
-
-def new_parser(program: str, description: str) -> argparse.ArgumentParser:
-    """An argument parser that accepts no abbreviations and shows every default."""
-    return _Parser(
-        prog=program,
-        description=description,
-        allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-
-
-def add_common_flags(parser: argparse.ArgumentParser, batch_size: int, project: str) -> None:
-    """The flags that train.py and val.py share, with the public names and their synonyms."""
-    add = parser.add_argument
-    add("--backend", choices=("torch", "oneflow"), help="framework; YOLO_BACKEND, else found")
-    add("--weights", type=str.strip, default="", metavar="F", help="file of docs/weights.md")
-    add("--data", default="shapes", metavar="D", help="dataset YAML, or 'shapes', the built-in one")
-    add("--img", "--imgsz", "--img-size", dest="image_size", type=int, default=640, metavar="PX",
-        help="long side of the images")  # fmt: skip
-    add("--batch", "--batch-size", dest="batch_size", type=int, default=batch_size, metavar="N",
-        help="images a batch, of all processes together")  # fmt: skip
-    add("--device", default="", help="cpu, 0 for the first GPU, 0,1 for one a process; '' takes a "
-        "GPU if there is one")  # fmt: skip
-    add("--workers", type=int, default=8, metavar="N",
-        help="loader processes of each process, at most its share of the cores")  # fmt: skip
-    add("--project", type=Path, default=Path(project), metavar="P", help="folder of the runs")
-    add("--name", default="exp", metavar="N", help="folder of this run inside the project")
-    add("--bind-numa", action="store_true",
-        help="keep each process, its loader and memory on the NUMA node of its device")  # fmt: skip
-    add("--timeout", type=float, default=600, metavar="S",
-        help="end all processes when one makes no progress for so many seconds")  # fmt: skip
-    add("--exist-ok", action="store_true", help="write into the folder when it exists already")
 
 
 def run_command(main: Callable[[], None], several: bool = False) -> None:

@@ -1,0 +1,195 @@
+"""One direction of imports: between the rooms, between the folders of utils, between modules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from tests.structure.source_files import PYTHON_FILES, parse
+from utils.files.project import PROJECT
+
+# From below to above: each imports from itself and from what stands before it.
+LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
+FLAT_IN_UTILS = {"__init__", "errors", "boxes", "detections"}
+# Large packages that not every command needs.
+OPTIONAL = {"cv2", "matplotlib", "pycocotools", "torchvision", "triton"}
+OPTIONAL_HERE = "backend.torch.kernels"  # Triton's
+
+# Started by `python -m`, it chooses the framework and then imports the work, as scripts do.
+COMMANDS_IN_MODELS = {"models.training.doctor"}
+
+# What is not yet as it should be. Whoever works on a file removes its lines; none is added.
+UPWARD_IMPORTS: set[tuple[str, str]] = set()
+CYCLIC_IMPORTS = {
+    ("backend.completeness", "backend.contract"),
+    ("tests.parity.stored", "tests.parity.side"),
+}
+TYPE_CHECKING_BLOCKS = {
+    "backend/__init__.py",
+    "backend/contract.py",
+    "benchmarks/train_step.py",
+}
+FUNCTION_LEVEL_IMPORTS = {
+    ("backend/contract.py", "backend.completeness"),
+    ("backend/contract.py", "backend.select"),
+    ("benchmarks/scaling.py", "backend"),
+    ("benchmarks/scaling.py", "benchmarks.scaling_measure"),
+    ("benchmarks/scaling.py", "benchmarks.side_by_side"),
+    ("benchmarks/scaling_rank.py", "benchmarks.train_step"),
+}
+
+
+def module_of(path: Path) -> str:
+    """The name by which a file of the project is imported."""
+    parts = path.relative_to(PROJECT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_of(path): path for path in PYTHON_FILES}
+
+
+def imports_of(node: ast.AST) -> Iterator[str]:
+    """The modules, and names of modules, that a statement imports; full names."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def nearest_module(name: str) -> str:
+    """The module of the project that holds a full name; "" for one of another package."""
+    while name and name not in FILES:
+        name = name.rpartition(".")[0]
+    return name
+
+
+@cache
+def graph() -> Mapping[str, set[str]]:
+    """By module, the modules of the project that it imports, wherever in the file."""
+    return {
+        module: {
+            found
+            for node in ast.walk(parse(path))
+            for name in imports_of(node)
+            if (found := nearest_module(name)) not in ("", module)
+        }
+        for module, path in FILES.items()
+    }
+
+
+def layer_of(module: str) -> int:
+    """The place of a module's room among LAYERS; what lies in no room is a script."""
+    room = module.partition(".")[0]
+    return LAYERS.index(room if room in LAYERS else "scripts")
+
+
+def is_command(module: str) -> bool:
+    """Whether it is started by `python -m`, and stands above its folder."""
+    return FILES[module].name == "__main__.py"
+
+
+def without(arrows: set[tuple[str, str]]) -> dict[str, set[str]]:
+    """The graph without some of its arrows."""
+    return {
+        module: {other for other in others if (module, other) not in arrows}
+        for module, others in graph().items()
+    }
+
+
+def cycle_in(arrows: Mapping[str, set[str]]) -> list[str]:
+    """The nodes of a cycle, the first again at the end; [] if there is none."""
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_the_rooms_import_downward() -> None:
+    found = {
+        (module, other)
+        for module, others in graph().items()
+        for other in others
+        if layer_of(other) > layer_of(module)
+    }
+    assert found == UPWARD_IMPORTS
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert cycle_in(without(CYCLIC_IMPORTS)) == []
+
+
+def test_what_is_excepted_is_still_a_cycle() -> None:
+    for arrow in CYCLIC_IMPORTS:
+        assert cycle_in(without(CYCLIC_IMPORTS - {arrow})), f"{arrow} is one no more: remove it"
+
+
+def test_a_cycle_is_found() -> None:
+    assert set(cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}})) == {"b", "c"}
+    assert cycle_in({"a": {"b", "c"}, "b": {"c"}}) == []
+
+
+def test_no_folder_of_utils_imports_itself_by_way_of_others() -> None:
+    folders: dict[str, set[str]] = {}
+    for module, others in graph().items():
+        if module.startswith("utils.") and not is_command(module):
+            folder = FILES[module].parent
+            targets = {FILES[other].parent for other in others if other.startswith("utils.")}
+            folders.setdefault(str(folder.relative_to(PROJECT)), set()).update(
+                str(target.relative_to(PROJECT)) for target in targets - {folder}
+            )
+    assert cycle_in(folders) == []
+
+
+def test_commands_are_imported_by_tests_alone() -> None:
+    importers = {
+        module for module, others in graph().items() for other in others if is_command(other)
+    }
+    assert {module for module in importers if not module.startswith("tests.")} == set()
+
+
+def test_little_lies_flat_in_utils() -> None:
+    assert {path.stem for path in (PROJECT / "utils").glob("*.py")} <= FLAT_IN_UTILS
+
+
+def test_no_import_is_for_type_checkers_alone() -> None:
+    found = {
+        str(path.relative_to(PROJECT))
+        for module, path in FILES.items()
+        if not module.startswith("tests.")
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    }
+    assert found == TYPE_CHECKING_BLOCKS
+
+
+def test_what_a_module_needs_is_imported_at_its_top() -> None:
+    """Apart from what is optional, and from models where the framework is chosen first."""
+    found = set()
+    for module, path in FILES.items():
+        if not module.startswith("tests."):
+            found |= {
+                (str(path.relative_to(PROJECT)), nearest_module(name) or name)
+                for name in function_level_imports(path)
+                if not may_be_imported_late(name, module)
+            }
+    assert found == FUNCTION_LEVEL_IMPORTS
+
+
+def may_be_imported_late(name: str, module: str) -> bool:
+    """Whether a module may import a name inside a function."""
+    package = name.partition(".")[0]
+    if package == "models":
+        return layer_of(module) >= LAYERS.index("scripts") or module in COMMANDS_IN_MODELS
+    return package in OPTIONAL or name.startswith(OPTIONAL_HERE)
+
+
+def function_level_imports(path: Path) -> Iterator[str]:
+    """Full names that are imported inside functions."""
+    for function in ast.walk(parse(path)):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for node in ast.walk(function):
+                yield from imports_of(node)

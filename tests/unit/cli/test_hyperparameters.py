@@ -1,0 +1,55 @@
+"""Hyper-parameter YAMLs: what reads, and what is refused how."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from utils.cli.hyperparameters import (
+    DEFAULT_HYPERPARAMETERS,
+    Hyperparameters,
+    read_hyperparameters,
+)
+from utils.errors import UserError
+
+
+def test_the_default_hyperparameters_are_the_public_ones():
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    assert (hyp.lr0, hyp.lrf, hyp.momentum, hyp.weight_decay) == (0.01, 0.01, 0.937, 0.0005)
+    assert (hyp.box, hyp.cls, hyp.obj, hyp.anchor_t) == (0.05, 0.5, 1.0, 4.0)
+    assert (hyp.hsv_h, hyp.hsv_s, hyp.hsv_v) == (0.015, 0.7, 0.4)
+    assert (hyp.translate, hyp.scale, hyp.fliplr, hyp.mosaic) == (0.1, 0.5, 0.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lr0": "fast"}, "lr0: 'fast' is not a number"),
+        ({"lr0": float("nan")}, "lr0: nan"),
+        ({"anchor_t": 1.0}, "anchor_t: 1.0"),
+        ({"mosaic": 1.5}, "mosaic: 1.5"),
+        ({"fl_gamma": 1.5}, "fl_gamma: 1.5 is not available"),
+        ({"mixup": 0.1}, "mixup: 0.1 is not available"),
+        ({"learning_rate": 0.1}, r"unknown \['learning_rate'\]"),
+    ],
+)
+def test_wrong_hyperparameters_are_refused_by_name(tmp_path, change, message):
+    document = yaml.safe_load(DEFAULT_HYPERPARAMETERS.read_text())
+    path = tmp_path / "hyp.yaml"
+    path.write_text(yaml.safe_dump({**document, **change}))
+    with pytest.raises(UserError, match=message):
+        read_hyperparameters(path)
+
+
+def test_a_missing_hyperparameter_is_named(tmp_path):
+    document = yaml.safe_load(DEFAULT_HYPERPARAMETERS.read_text())
+    del document["momentum"]
+    path = tmp_path / "hyp.yaml"
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(UserError, match=r"missing \['momentum'\]"):
+        read_hyperparameters(path)
+
+
+@pytest.mark.parametrize("path", sorted(Path("data/hyps").glob("*.yaml")), ids=lambda p: p.name)
+def test_every_hyperparameter_yaml_that_ships_reads(path):
+    assert isinstance(read_hyperparameters(path), Hyperparameters)

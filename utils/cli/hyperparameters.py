@@ -1,0 +1,86 @@
+"""The hyper-parameters of a YAML file, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.data.augment.strengths import AugmentConfig
+from utils.errors import UserError
+from utils.files.project import PROJECT
+from utils.files.yaml import find_yaml, read_yaml
+
+DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """The public YOLOv5 hyper-parameters; data/hyps/hyp.scratch-low.yaml explains each."""
+
+    lr0: float
+    lrf: float
+    momentum: float
+    weight_decay: float
+    warmup_epochs: float
+    warmup_momentum: float
+    warmup_bias_lr: float
+    box: float
+    cls: float
+    cls_pw: float
+    obj: float
+    obj_pw: float
+    iou_t: float
+    anchor_t: float
+    fl_gamma: float
+    hsv_h: float
+    hsv_s: float
+    hsv_v: float
+    degrees: float
+    translate: float
+    scale: float
+    shear: float
+    perspective: float
+    flipud: float
+    fliplr: float
+    mosaic: float
+    mixup: float
+    copy_paste: float
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise UserError(f"{name}: {value!r} is not a number; write 0.01 or 1.0e-2")
+            if not math.isfinite(value) or value < 0:
+                raise UserError(f"{name}: {value}; a finite number from 0 up is needed")
+        if self.anchor_t <= 1:
+            raise UserError(f"anchor_t: {self.anchor_t}; a ratio above 1 is needed")
+        for name in ("fl_gamma", "mixup", "copy_paste"):
+            if getattr(self, name) != 0:
+                raise UserError(f"{name}: {getattr(self, name)} is not available; set it to 0")
+        for name in ("lrf", "momentum", "warmup_momentum"):
+            if getattr(self, name) > 1:
+                raise UserError(f"{name}: {getattr(self, name)}; at most 1 is accepted")
+        self.augmentation()
+
+    def augmentation(self) -> AugmentConfig:
+        """Those that strengthen the augmentation; UserError for one out of its range."""
+        names = [field.name for field in dataclasses.fields(AugmentConfig)]
+        return AugmentConfig(**{name: getattr(self, name) for name in names})
+
+
+def read_hyperparameters(path: str | Path) -> Hyperparameters:
+    """Read a hyper-parameter YAML that names every hyper-parameter, and only these."""
+    path = find_yaml(str(path), "data/hyps")
+    document = read_yaml("--hyp", path, f"the default is {DEFAULT_HYPERPARAMETERS}")
+    known = {field.name for field in dataclasses.fields(Hyperparameters)}
+    unknown, missing = sorted(set(document) - known, key=str), sorted(known - set(document))
+    if unknown or missing:
+        raise UserError(
+            f"--hyp {path}: unknown {unknown}, missing {missing}; see {DEFAULT_HYPERPARAMETERS}"
+        )
+    try:
+        return Hyperparameters(**document)
+    except UserError as error:
+        raise UserError(f"--hyp {path}: {error}") from error

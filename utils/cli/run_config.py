@@ -1,0 +1,57 @@
+"""The settings that train.py and val.py share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.cli.flags import check_flags, flag, whole_from
+from utils.errors import UserError
+
+
+def require_seconds(name: str, value: float) -> None:
+    """UserError unless value is above 0."""
+    if not value > 0:
+        raise UserError(f"{name} {value:g}; a number of seconds above 0 is needed")
+
+
+def require_folder_name(name: str, value: str) -> None:
+    """UserError unless value names a folder inside another."""
+    if value in ("", ".", "..") or set("/\0") & set(value):
+        raise UserError(f"{name} {value!r}; the name of one folder is needed, inside --project")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What train.py and val.py share, under the public names and their synonyms."""
+
+    backend: str | None = flag("backend and device", "--backend", default=None,
+        choices=("torch", "oneflow"), help="framework; YOLO_BACKEND, else found")  # fmt: skip
+    weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
+        help="file of docs/weights.md")  # fmt: skip
+    data: str = flag("data", "--data", default="shapes", metavar="D",
+        help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip
+    image_size: int = flag("data", "--img", "--imgsz", "--img-size", default=640, metavar="PX",
+        check=whole_from(32), help="long side of the images")  # fmt: skip
+    batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
+        check=whole_from(1), help="images a batch, of all processes together")  # fmt: skip
+    device: str = flag("backend and device", "--device", default="",
+        help="cpu, 0 for the first GPU, 0,1 for one a process; '' takes a GPU if there is "
+        "one")  # fmt: skip
+    workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
+        help="loader processes of each process, at most its share of the cores")  # fmt: skip
+    project: Path = flag("output", "--project", default=Path("runs/train"), metavar="P",
+        help="folder of the runs")  # fmt: skip
+    name: str = flag("output", "--name", default="exp", metavar="N", check=require_folder_name,
+        help="folder of this run inside the project")  # fmt: skip
+    exist_ok: bool = flag("output", "--exist-ok", default=False,
+        help="write into the folder when it exists already")  # fmt: skip
+    bind_numa: bool = flag("several processes", "--bind-numa", default=False,
+        help="keep each process, its loader and memory on the NUMA node of its "
+        "device")  # fmt: skip
+    timeout: float = flag("several processes", "--timeout", default=600, type=float, metavar="S",
+        check=require_seconds,
+        help="end all processes when one makes no progress for so many seconds")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_flags(self)

@@ -1,0 +1,136 @@
+"""The settings of a training run, and train.py's command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
+from utils.cli.run_config import RunConfig
+from utils.errors import UserError
+
+MAX_SEED = 2**63 - 1
+PRECISIONS = ("off", "bf16", "fp16")
+LAYOUTS = ("auto", "contiguous", "channels-last")
+OPTIMIZERS = ("SGD", "Adam", "AdamW")
+NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
+# Settings of one process, not of the run that it begins or goes on with.
+PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
+
+
+def require_seed(name: str, value: int) -> None:
+    """UserError unless value is a seed."""
+    whole_from(0)(name, value)
+    if value > MAX_SEED:
+        raise UserError(f"{name} {value}; at most {MAX_SEED} is accepted")
+
+
+def require_minutes(name: str, value: float | None) -> None:
+    """UserError unless value is None or above 0."""
+    if value is not None and not value > 0:
+        raise UserError(f"{name} {value:g}; minutes above 0 are needed")
+
+
+@dataclass(frozen=True)
+class TrainConfig(RunConfig):
+    """The settings of one training run."""
+
+    cfg: str = flag("model", "--cfg", default="", type=str.strip, metavar="F",
+        help="model YAML, to start from scratch; yolov5s without --weights")  # fmt: skip
+    nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
+        help="processes that train together; 0: one for each of --device")  # fmt: skip
+    hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
+        help="hyper-parameter YAML")  # fmt: skip
+    epochs: int = flag("recipe", "--epochs", "--epoch", default=100, metavar="N",
+        check=whole_from(1), help="passes over the images")  # fmt: skip
+    seed: int = flag("recipe", "--seed", default=0, check=require_seed,
+        help="of weights, order and augmentation")  # fmt: skip
+    cosine: bool = flag("recipe", "--cos-lr", default=False,
+        help="cosine instead of linear schedule")  # fmt: skip
+    optimizer: str = flag("recipe", "--optimizer", default="SGD", choices=OPTIMIZERS,
+        help="hyp's momentum is Adam's beta1")  # fmt: skip
+    freeze: tuple[str, ...] = flag("model", "--freeze", default=("0",), type=str, nargs="+",
+        metavar="LAYER", help="N: the first N layers; several numbers or names (model.24.m): "
+        "these; BatchNorm statistics go on")  # fmt: skip
+    remap_classes: bool = flag("model", "--remap-classes", default=False,
+        help="take the head of --weights over: boxes, objectness, classes by name")  # fmt: skip
+    bbox_iou_optim: bool = flag("speed", "--bbox_iou_optim", default=False,
+        help="fused box loss, where it proves equal to the plain one on the device")  # fmt: skip
+    multi_tensor_optimizer: bool = flag("speed", "--multi_tensor_optimizer", default=False,
+        help="update all weights together, and their EMA; equal to rounding")  # fmt: skip
+    cache: str = flag("speed", "--cache", default="", nargs="?", const="ram",
+        choices=("ram", "disk"),
+        help="keep decoded images for all workers: in memory, or a file in TMPDIR")  # fmt: skip
+    amp: str = flag("speed", "--amp", default="off", choices=PRECISIONS,
+        help="compute the network in half precision")  # fmt: skip
+    layout: str = flag("speed", "--layout", default="auto", choices=LAYOUTS,
+        help="of feature maps in memory; auto takes what the device gains from")  # fmt: skip
+    compile: bool = flag("speed", "--compile", default=False,
+        help="compile the training step where the backend can")  # fmt: skip
+    sync_bn: bool = flag("several processes", "--sync-bn", default=False,
+        help="BatchNorm statistics of all ranks' images instead of each rank's own")  # fmt: skip
+    half_gradients: bool = flag("several processes", "--half-gradients", default=False,
+        help="send gradients from rank to rank as bfloat16, half the bytes")  # fmt: skip
+    replay: str = flag("interruption", "--replay", default="", type=str.strip,
+        metavar="EPOCH:STEP",
+        help="run this one batch from --weights and show where numbers stop to be finite, with "
+        "the run's other flags")  # fmt: skip
+    resume: str = flag("interruption", "--resume", default="", nargs="?", const=NEWEST,
+        metavar="R",
+        help="go on with a run: the newest of --project and --name, a folder or a state's file; "
+        "auto: the newest, or a new run where there is none")  # fmt: skip
+    suspend_file: str = flag("interruption", "--suspend-file", default="", metavar="F",
+        help="save the state and end once F is there")  # fmt: skip
+    time_limit: float | None = flag("interruption", "--time-limit", default=None, type=float,
+        metavar="MIN", check=require_minutes,
+        help="save the state and end after so long")  # fmt: skip
+    keep: int = flag("interruption", "--keep", default=2, metavar="N", check=whole_from(1),
+        help="states that stay on disk")  # fmt: skip
+    save_steps: int = flag("interruption", "--save-steps", default=0, metavar="N",
+        check=whole_from(0),
+        help="save the state every N batches too; 0: after epochs only")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.remap_classes and not self.weights:
+            raise UserError("--remap-classes takes over classes of --weights; give both")
+        if self.replay:
+            if self.resume:
+                raise UserError("--replay runs one batch and --resume a run; give one of them")
+            self.replayed()
+            if not self.weights:
+                raise UserError("--replay needs --weights with a checkpoint of that run")
+
+    def replayed(self) -> tuple[int, int]:
+        """Epoch and step of --replay, counted from 1; UserError for anything else."""
+        epoch, separator, step = self.replay.partition(":")
+        if not (separator and epoch.isdecimal() and step.isdecimal() and int(epoch) and int(step)):
+            raise UserError(
+                f"--replay {self.replay}: EPOCH:STEP is needed, counted from 1, such as 3:17"
+            )
+        return int(epoch), int(step)
+
+
+def parse_train_flags(
+    arguments: Sequence[str] | None = None, program: str = "train.py"
+) -> TrainConfig:
+    """train.py's command line, by default sys.argv; exits with code 2 on an unknown flag."""
+    return TrainConfig(**read_train_flags(arguments, program)[0])
+
+
+def read_train_flags(
+    arguments: Sequence[str] | None = None, program: str = "train.py"
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of a command line by name: all of them, and those that it names."""
+    return read_flags(train_parser(program), arguments)
+
+
+def train_parser(program: str) -> argparse.ArgumentParser:
+    """The flags of train.py."""
+    parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.")
+    add_flags(parser, TrainConfig)
+    return parser

@@ -1,0 +1,53 @@
+"""The settings of a validation, and val.py's command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.cli.flags import add_flags, flag, new_parser, read_flags, require_fraction, whole_from
+from utils.cli.run_config import RunConfig
+from utils.errors import UserError
+
+
+@dataclass(frozen=True)
+class ValConfig(RunConfig):
+    """The settings of one validation."""
+
+    batch_size: int = 32
+    project: Path = Path("runs/val")
+    confidence_threshold: float = flag("detection", "--conf", default=0.001,
+        check=require_fraction, help="lowest score")  # fmt: skip
+    iou_threshold: float = flag("detection", "--iou", default=0.6, check=require_fraction,
+        help="of non-maximum suppression")  # fmt: skip
+    task: str = flag("data", "--task", default="val", choices=("train", "val", "test"),
+        help="split of the dataset")  # fmt: skip
+    class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,
+        help="a box suppresses boxes of all classes")  # fmt: skip
+    classes: tuple[int, ...] | None = flag("detection", "--classes", default=None, type=int,
+        nargs="+", metavar="C", help="detect and compare only these classes")  # fmt: skip
+    max_detections: int = flag("detection", "--max-det", default=300, metavar="N",
+        check=whole_from(1), help="detections an image, at most")  # fmt: skip
+    square: bool = flag("data", "--square", default=False,
+        help="square batches of side --img, in the dataset's order; without it batches are "
+        "rectangular, as in YOLOv5")  # fmt: skip
+    annotations: Path | None = flag("data", "--annotations", default=None, type=Path,
+        metavar="F", help="COCO instances JSON of the split: its objects, crowds and areas "
+        "count, not the labels")  # fmt: skip
+    save_json: bool = flag("output", "--save-json", default=False,
+        help="write predictions.json, a COCO results file")  # fmt: skip
+    legacy_metric: bool = flag("output", "--legacy-metric", default=False,
+        help="print the figures as YOLOv5 prints them too, to compare with old logs")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.weights:
+            raise UserError("--weights is needed: a file that docs/weights.md lists")
+
+
+def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
+    """val.py's command line, by default sys.argv; exits with code 2 on an unknown flag."""
+    parser = new_parser("val.py", "Validate a detector: P, R, mAP50 and mAP50-95 per class.")
+    add_flags(parser, ValConfig)
+    return ValConfig(**read_flags(parser, arguments)[0])

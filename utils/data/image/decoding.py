@@ -1,0 +1,56 @@
+"""The bytes of an image file -> pixels, at full size or at a fraction of it.
+
+Before: `utils/data/sources/image_bytes.py`. After: `utils/data/loading/reading.py`.
+"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from utils.data.image.header import is_upright_jpeg
+
+REDUCTIONS = {
+    1: cv2.IMREAD_COLOR,
+    2: cv2.IMREAD_REDUCED_COLOR_2,
+    4: cv2.IMREAD_REDUCED_COLOR_4,
+    8: cv2.IMREAD_REDUCED_COLOR_8,
+}
+
+
+def reduced_size(size: tuple[int, int], reduction: int) -> tuple[int, int]:
+    """(height, width) of an image decoded at a fraction of its size: rounded up."""
+    return -(-size[0] // reduction), -(-size[1] // reduction)
+
+
+def choose_reduction(size: tuple[int, int], long_side: int) -> int:
+    """The largest of 1, 2, 4 and 8 at which an image keeps a long side of at least so much."""
+    return max(
+        reduction for reduction in REDUCTIONS if reduction * long_side <= max(long_side, *size)
+    )
+
+
+def decode_bytes(content: np.ndarray, reduction: int = 1) -> np.ndarray | None:
+    """Decode an image file, (H, W, 3) uint8 BGR; None if it cannot be.
+
+    Args:
+        content: (N,) uint8, of the whole file.
+        reduction: 1, 2, 4 or 8: so many times smaller, each pixel an average. JPEGs are decoded
+            at that size, which takes less time.
+    """
+    # Turned, the squares that a decoder averages over need not start at the left and the top.
+    if reduction > 1 and not is_upright_jpeg(content):
+        image = decode_bytes(content)
+        return None if image is None else average_squares(image, reduction)
+    try:
+        return cv2.imdecode(content, REDUCTIONS[reduction])
+    except cv2.error:  # an empty file, or more pixels than OpenCV accepts
+        return None
+
+
+def average_squares(image: np.ndarray, reduction: int) -> np.ndarray:
+    """Means over squares of pixels; the last row and column are repeated to fill the last ones."""
+    bottom, right = -image.shape[0] % reduction, -image.shape[1] % reduction
+    image = cv2.copyMakeBorder(image, 0, bottom, 0, right, cv2.BORDER_REPLICATE)
+    size_wh = image.shape[1] // reduction, image.shape[0] // reduction
+    return cv2.resize(image, size_wh, interpolation=cv2.INTER_AREA)

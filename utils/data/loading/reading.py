@@ -1,0 +1,53 @@
+"""A sample -> its image with boxes, read and decoded.
+
+Before: `sources/labels.py`. After: `batches.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from utils.boxes import cxcywh_to_xyxy
+from utils.data.image.decoding import decode_bytes, reduced_size
+from utils.data.image.labelled import LabelledImage
+from utils.data.sources.image_bytes import read_image_bytes
+from utils.data.sources.labels import Sample
+from utils.errors import DatasetError
+
+
+def pixel_boxes(sample: Sample) -> np.ndarray:
+    """(M, 4) float64 xyxy boxes in pixels of the file."""
+    size = np.array([sample.width, sample.height, sample.width, sample.height], np.float64)
+    return cxcywh_to_xyxy(sample.boxes_cxcywh_norm * size)
+
+
+def read_image(sample: Sample) -> LabelledImage:
+    """Decode a sample's image and put its boxes into pixels.
+
+    Raises:
+        DatasetError: the image cannot be read or decoded, or no longer has the size of the scan.
+    """
+    return LabelledImage(decode(sample), sample.class_index, pixel_boxes(sample))
+
+
+def decode(sample: Sample, reduction: int = 1) -> np.ndarray:
+    """Decode a sample's image, (H, W, 3) uint8 BGR; reduction as in `decode_bytes`.
+
+    Raises:
+        DatasetError: the file cannot be decoded, or no longer has the size of the scan.
+    """
+    content = read_image_bytes(sample)
+    image = decode_bytes(content, reduction)
+    size = sample.height, sample.width
+    if image is not None and image.shape[:2] == reduced_size(size, reduction):
+        return image
+    whole = decode_bytes(content)
+    if whole is None:
+        raise DatasetError(f"{sample.image_path}: the image cannot be decoded; repair or remove it")
+    was_read, next_step = "scanned", "start again"
+    if sample.record is not None:
+        was_read, next_step = "packed", "pack the dataset again"
+    raise DatasetError(
+        f"{sample.image_path}: the image is {whole.shape[1]}x{whole.shape[0]} px, but was "
+        f"{sample.width}x{sample.height} px when the dataset was {was_read}; {next_step}"
+    )

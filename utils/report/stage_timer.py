@@ -1,0 +1,83 @@
+"""Seconds spent in each stage of a training step: what results.csv and benchmarks show."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import backend
+from backend.checks import CPU
+
+STAGES = (
+    "data_wait",
+    "to_device",
+    "forward",
+    "loss",
+    "backward",
+    "optimizer",
+    "ema",
+    "validation",
+)
+# Of the device's marks so many are kept: a few dozen steps, long done when they are read.
+UNREAD_STAGES = 256
+
+Item = TypeVar("Item")
+
+
+class StageTimer:
+    """Seconds spent in each stage since it was made; `with timer("forward"): ...`.
+
+    A stage lasts from where the device is when it is entered to where it has done the stage's
+    work. Its marks are read much later, so that timing does not make the host wait.
+    """
+
+    def __init__(self, device: str = CPU, spent: Mapping[str, float] | None = None) -> None:
+        """A timer that starts now or, of a resumed epoch, goes on from a `state()`."""
+        self._device = device
+        self._seconds = dict.fromkeys(STAGES, 0.0)
+        self._unread: deque[tuple[str, Any, Any]] = deque()
+        self._start = time.perf_counter()
+        if spent is not None:
+            self._seconds = {stage: spent[stage] for stage in STAGES}
+            self._start -= spent["total"]
+
+    @contextlib.contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        start = backend.device.mark(self._device)
+        yield
+        self._unread.append((name, start, backend.device.mark(self._device)))
+        if len(self._unread) > UNREAD_STAGES:
+            self._read_oldest()
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """By stage; waits for the device to have done all of them."""
+        while self._unread:
+            self._read_oldest()
+        return self._seconds
+
+    def state(self) -> dict[str, float]:
+        """The seconds of each stage, and "total"."""
+        return {**self.seconds, "total": self.total()}
+
+    def _read_oldest(self) -> None:
+        stage, start, end = self._unread.popleft()
+        self._seconds[stage] += backend.device.seconds_between(start, end)
+
+    def waiting(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items of an iterable, the host's wait for each counted as "data_wait"."""
+        iterator = iter(items)
+        while True:
+            start = time.perf_counter()
+            item = next(iterator, None)
+            self._seconds["data_wait"] += time.perf_counter() - start
+            if item is None:
+                return
+            yield item
+
+    def total(self) -> float:
+        """Seconds since the timer was made."""
+        return time.perf_counter() - self._start

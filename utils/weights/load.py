@@ -1,0 +1,79 @@
+"""A weights file of any kind -> a checkpoint: ours, or one that other programs wrote.
+
+Before: the file that --weights names. After: `models/training/start.py`, or a validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from utils.errors import UserError
+from utils.state.checkpoint import Checkpoint, Header, read_checkpoint
+from utils.weights.reader import open_foreign
+from utils.weights.yolov5 import ForeignWeights, read_yolov5
+
+
+def load_weights(path: str | Path) -> Checkpoint:
+    """Read a weights file of any kind that docs/weights.md lists, told apart by its bytes.
+
+    Returns:
+        A checkpoint. Of a foreign file it has the same arrays as model and as ema, no optimizer,
+        and in the header an empty model and no class names where the file has none.
+
+    Raises:
+        UserError: no such file, damaged, of an unknown kind, or asking for what is refused.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"--weights {path}: no such file")
+    try:
+        if path.suffix == ".safetensors" or _starts_as_safetensors(path):
+            return read_checkpoint(path)
+        with open_foreign(path) as contents:
+            return _from_foreign(read_yolov5(contents))
+    except OSError as error:
+        raise UserError(f"--weights {path}: {error.strerror}") from error
+    except UserError as error:
+        text = str(error)
+        raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
+
+
+def _starts_as_safetensors(path: Path) -> bool:
+    """Eight bytes of length, then JSON; no zip and no pickle has a brace there."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return file.read(9)[8:] == b"{"
+
+
+def _from_foreign(weights: ForeignWeights) -> Checkpoint:
+    header = Header(
+        model=weights.document,
+        class_names=weights.class_names,
+        epoch=0 if weights.epoch is None else max(weights.epoch + 1, 0),
+        batch_number=0,
+        last_update=-1,
+        ema_updates=0,
+        best_fitness=-1.0,
+        hyperparameters=weights.hyperparameters,
+        settings={
+            "converted_from": weights.file_format,
+            "stored_dtypes": list(weights.stored_dtypes),
+            "stored_epoch": weights.epoch,
+            "strides": list(weights.strides),
+        },
+        backend="",
+    )
+    return Checkpoint(header, model=weights.arrays, ema=weights.arrays, optimizer={})
+
+
+def model_document(checkpoint: Checkpoint) -> Mapping[str, Any]:
+    """The model YAML of weights; UserError where they have none, as a plain state dict."""
+    if not checkpoint.header.model:
+        raise UserError(
+            "--weights: a plain state dict, which describes no model; write a checkpoint with "
+            "python -m utils.weights convert FILE OUT.safetensors --cfg YAML"
+        )
+    return checkpoint.header.model
