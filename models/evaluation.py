@@ -15,7 +15,7 @@ import numpy as np
 from backend import autograd, ops
 from backend.contract import Tensor
 from models.detector import Detector
-from models.heads.anchor.loss import DetectionLoss
+from models.heads.base import Loss
 from models.images import images_to_tensor
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.letterbox import letterbox_to_image
@@ -53,7 +53,7 @@ def evaluate(
     class_names: Sequence[str],
     device: str,
     suppression: SuppressionSettings = DEFAULT_SUPPRESSION,
-    loss: DetectionLoss | None = None,
+    loss: Loss | None = None,
     sinks: Sequence[DetectionSink] = (),
     objects: Sequence[GroundTruth] | None = None,
     channels_last: bool | None = None,
@@ -118,11 +118,11 @@ def _nothing() -> None:
     """What there is to finish before the first batch."""
 
 
-def _read_losses(loss: DetectionLoss | None, raw: Sequence[Tensor], targets: Targets) -> np.ndarray:
+def _read_losses(loss: Loss | None, raw: Sequence[Tensor], targets: Targets) -> np.ndarray:
     """(3,) float64: box, objectness, classification; zeros without a loss."""
     if loss is None:
         return np.zeros(3)
-    return np.array([float(ops.to_numpy(term)) for term in loss(raw, targets)[:3]])
+    return np.array([float(ops.to_numpy(term)) for term in loss(raw, targets).by_name.values()])
 
 
 def _hand_over(

@@ -14,16 +14,12 @@ from typing import Any
 from backend import amp, autograd, ops, use
 from backend.checks import CPU
 from backend.contract import Tensor
-from models.heads.anchor.loss import DetectionLoss, LossTerms
-from models.heads.anchor.padded import PaddedLoss
+from models.heads.base import Loss, LossTerms
 from models.images import choose_layout
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
-# The loss has a shape for each batch size and each `padded.padded_size`: 1,024 and 4,096 rows a
-# level, say, of whole batches and of the smaller last one.
-LOSS_SHAPES = 4
 
 log = logging.getLogger("train")
 
@@ -63,11 +59,9 @@ class Execution:
 
         return in_half_precision
 
-    def loss_of(self, loss: DetectionLoss) -> Callable[[Any, Any], LossTerms]:
-        """The loss itself or, compiled, the one whose shapes are fixed."""
-        if not self.compiled:
-            return loss
-        return PaddedLoss(loss, lambda cost: autograd.compiled(cost, LOSS_SHAPES))
+    def loss_of(self, loss: Loss) -> Callable[[Any, Any], LossTerms]:
+        """The loss itself or its compiled form."""
+        return loss.compiled(autograd.compiled) if self.compiled else loss
 
 
 def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:

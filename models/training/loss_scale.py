@@ -14,7 +14,7 @@ from typing import Any
 from backend import amp
 from backend.contract import Tensor
 from backend.processes import processes
-from models.heads.anchor.loss import LossTerms
+from models.heads.base import LossTerms
 
 INITIAL = 2.0**16
 GROWTH, BACKOFF = 2.0, 0.5

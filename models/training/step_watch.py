@@ -15,7 +15,7 @@ import numpy as np
 
 from backend import dist, ops
 from backend.contract import Tensor
-from models.heads.anchor.loss import LossTerms
+from models.heads.base import LossTerms
 from utils.errors import UserError
 from utils.processes.ranks import on_main
 
@@ -56,8 +56,8 @@ class StepWatch:
         self._window: list[tuple[BatchName, np.ndarray]] = []  # read, since the last update
 
     def add(self, name: BatchName, terms: LossTerms) -> None:
-        """Remember a batch's box, objectness and classification loss; reads nothing."""
-        self._unread.append((name, [term.detach() for term in terms[:3]]))
+        """Remember a batch's losses; reads nothing."""
+        self._unread.append((name, [term.detach() for term in terms.by_name.values()]))
 
     def update_is_finite(self, gradient_norm: Tensor, scale_can_fall: bool = False) -> bool:
         """Whether the losses since the last update and the norm of their gradients are finite.

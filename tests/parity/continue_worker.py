@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 
 import backend
-from backend import nn, ops
+from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.training.state import TrainState, build_state
 from models.training.step import train_step
+from tests.losses import arrays_of
 from tests.parity.side import slowed
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import OPTIMIZERS, parse_train_flags
@@ -54,7 +55,7 @@ def after_one_more(state: TrainState, batches: list[Batch]) -> dict[str, np.ndar
         "model": nn.state_arrays(state.model),
         "ema": nn.state_arrays(state.ema.model),
         "optimizer": state.optimizer.state_arrays(),
-        "loss": {name: ops.to_numpy(term) for name, term in terms._asdict().items()},
+        "loss": arrays_of(terms),
     }
     return {f"{key}/{name}": x for key, found in sections.items() for name, x in found.items()}
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 
 import backend
-from backend import nn, ops
+from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.training.state import build_state
 from models.training.step import train_step
+from tests.losses import arrays_of
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.data.loading.loader import TrainLoader
@@ -50,7 +51,7 @@ def main(
         while len(losses) < int(steps):
             for batch in loader.epoch(state.epoch):
                 terms = train_step(state, batch, StageTimer())
-                losses.append([float(ops.to_numpy(term)) for term in terms])
+                losses.append([float(array) for array in arrays_of(terms).values()])
             state.epoch += 1
     arrays = {f"ema/{name}": array for name, array in nn.state_arrays(state.ema.model).items()}
     np.savez(Path(out), losses=np.array(losses[: int(steps)]), **arrays)

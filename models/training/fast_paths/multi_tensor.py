@@ -18,8 +18,8 @@ import numpy as np
 from backend import autograd, multi_tensor, nn, ops, optim
 from backend.contract import Optim, Tensor
 from models.detector import Detector
+from models.proof import find_problem
 from models.training.ema import Average, ModelEMA
-from models.training.fast_paths.proof import find_problem
 from utils.cli.train_config import TrainConfig
 
 Arrays = Mapping[str, np.ndarray]
