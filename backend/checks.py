@@ -124,26 +124,6 @@ def equal_counts(count: int, wanted: int, what: str) -> None:
         raise ValueError(f"{count} {what}, but {wanted} are needed")
 
 
-def suppression(
-    boxes: tuple[Sequence[int], str],
-    group: tuple[Sequence[int], str],
-    iou_threshold: float,
-    max_kept: int,
-) -> None:
-    """(shape, dtype) of boxes and groups that belong together, a threshold and a number."""
-    (boxes_shape, boxes_dtype), (group_shape, group_dtype) = boxes, group
-    if len(boxes_shape) != 2 or boxes_shape[1] != 4 or boxes_dtype != "float32":
-        raise ValueError(f"boxes must be (N, 4) float32, not {tuple(boxes_shape)} {boxes_dtype}")
-    if tuple(group_shape) != (boxes_shape[0],) or group_dtype != "int64":
-        raise ValueError(
-            f"groups must be ({boxes_shape[0]},) int64, not {tuple(group_shape)} {group_dtype}"
-        )
-    if not 0 <= iou_threshold <= 1:
-        raise ValueError(f"iou_threshold {iou_threshold}; a number from 0 to 1 is needed")
-    if max_kept < 1:
-        raise ValueError(f"max_kept {max_kept}; a whole number from 1 up is needed")
-
-
 def box_pairs(shape: Sequence[int], other: Sequence[int]) -> None:
     """(N, 4) boxes that belong together row by row."""
     if len(shape) != 2 or shape[1] != 4 or tuple(shape) != tuple(other):

@@ -220,25 +220,6 @@ class Ops(Protocol):
             ValueError: another shape or dtype of the condition.
         """
 
-    def suppress(
-        self, boxes_xyxy: Tensor, group: Tensor, iou_threshold: float, max_kept: int
-    ) -> Tensor:
-        """Rows that remain when each kept box removes the later ones of its group it overlaps.
-
-        Args:
-            boxes_xyxy: (N, 4) float32, finite, best first, left <= right and top <= bottom.
-            group: (N,) int64, on the same device; boxes of different groups never meet.
-            iou_threshold: a box goes when its IoU with a kept one is above this, rounded to
-                float32. IoU is computed in float64; boxes that only touch or lack area have 0.
-            max_kept: the search ends when this many are kept.
-
-        Returns:
-            (K,) int64, ascending, on the device of the boxes; the same on every device.
-
-        Raises:
-            ValueError: another shape or dtype, a threshold outside [0, 1], max_kept below 1.
-        """
-
 
 class NN(Protocol):
     """Layers (classes, constructed as named here) and functions of modules.

@@ -31,7 +31,7 @@ SMALL: dict[str, Sequence[str]] = {
     "epoch": ("--epochs", "2", "--img", "160"),
 }
 NUMPY_ALONE = {"metric"}  # take no --backend and --device
-CPU_ALONE = {"loader"}  # refuse another device
+CPU_ALONE = {"loader", "nms"}  # refuse another device
 ONE_CORE = {"loader", "metric", "nms"}  # their figures are stated for one core
 TABLE = ("--table", "--epochs", "2", "--img", "640")
 

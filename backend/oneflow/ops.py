@@ -16,7 +16,7 @@ import oneflow
 from oneflow import Tensor
 from oneflow.nn import functional
 
-from backend import checks, library_nms
+from backend import checks
 from backend.oneflow.device import resolve, synchronize
 
 Shape = Sequence[int]
@@ -248,16 +248,6 @@ def take_where(x: Tensor, condition: Tensor) -> Tensor:
     return taken.reshape(*position.shape)
 
 
-def suppress(boxes_xyxy: Tensor, group: Tensor, iou_threshold: float, max_kept: int) -> Tensor:
-    described = [(x.shape, dtype_of(x)) for x in (boxes_xyxy, group)]
-    checks.suppression(*described, iou_threshold, max_kept)
-    device = device_of(boxes_xyxy)
-    kept = _suppressor(device)(
-        to_numpy(boxes_xyxy), to_numpy(group), checks.as_float32(iou_threshold), max_kept
-    )
-    return tensor(kept, device)
-
-
 def dtype_named(name: str) -> oneflow.dtype:
     """The framework's dtype; ValueError for a name outside the promised ones."""
     checks.known_dtype(name)
@@ -283,19 +273,6 @@ def _join(
     # The backward pass of joining nothing ends the process; that of adding nothing does not.
     parts = [x.reshape(*joined.shape) for x in tensors]
     return functools.reduce(operator.add, parts)
-
-
-@functools.cache
-def _suppressor(device: str) -> library_nms.Suppress:
-    if device == checks.CPU:
-        return library_nms.numpy_only(device, "OneFlow has a CUDA kernel only")
-    return library_nms.choose("OneFlow", device, lambda: functools.partial(_cuda_kernel, device))
-
-
-def _cuda_kernel(device: str, boxes_xyxy: np.ndarray, iou_threshold: float) -> np.ndarray:
-    # Not `oneflow.nms`, which sorts by score first: these are sorted.
-    kept = oneflow._C.nms(tensor(boxes_xyxy, device), iou_threshold)
-    return np.flatnonzero(to_numpy(kept))
 
 
 def _check_rows(x: Tensor, index: Tensor) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backend import checks, library_nms
+from backend import checks
 from backend.checks import CPU
 from backend.torch.device import resolve
 
@@ -218,36 +217,10 @@ def take_where(x: Tensor, condition: Tensor) -> Tensor:
     return x[condition]
 
 
-def suppress(boxes_xyxy: Tensor, group: Tensor, iou_threshold: float, max_kept: int) -> Tensor:
-    described = [(x.shape, dtype_of(x)) for x in (boxes_xyxy, group)]
-    checks.suppression(*described, iou_threshold, max_kept)
-    device = device_of(boxes_xyxy)
-    kept = _suppressor(device)(
-        to_numpy(boxes_xyxy), to_numpy(group), checks.as_float32(iou_threshold), max_kept
-    )
-    return tensor(kept, device)
-
-
 def dtype_named(name: str) -> torch.dtype:
     """The framework's dtype; ValueError for a name outside the promised ones."""
     checks.known_dtype(name)
     return DTYPES[name]
-
-
-@functools.cache
-def _suppressor(device: str) -> library_nms.Suppress:
-    return library_nms.choose("torchvision", device, lambda: _torchvision_kernel(device))
-
-
-def _torchvision_kernel(device: str) -> library_nms.Kernel:
-    from torchvision.ops import nms
-
-    def kernel(boxes_xyxy: np.ndarray, iou_threshold: float) -> np.ndarray:
-        boxes = tensor(boxes_xyxy, device)
-        falling = torch.arange(len(boxes), 0, -1, dtype=boxes.dtype, device=device)
-        return to_numpy(nms(boxes, falling, iou_threshold))
-
-    return kernel
 
 
 def _check_rows(x: Tensor, index: Tensor) -> None:
