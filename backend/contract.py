@@ -90,9 +90,6 @@ class Ops(Protocol):
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         """Same values in another dtype, truncated towards zero from float to int (gradient)."""
 
-    def move(self, x: Tensor, device: str) -> Tensor:
-        """The same tensor on another device (gradient)."""
-
     def normalize_images(self, images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
         """(B, C, H, W) uint8 -> the same shape and order in a float dtype, divided by 255.
 
@@ -111,12 +108,7 @@ class Ops(Protocol):
     ) -> Tensor: ...
 
     # Element by element, float in, same dtype out (gradient)
-    def exp(self, x: Tensor) -> Tensor: ...
-    def log(self, x: Tensor) -> Tensor: ...
-    def sqrt(self, x: Tensor) -> Tensor: ...
     def atan(self, x: Tensor) -> Tensor: ...
-    def absolute(self, x: Tensor) -> Tensor: ...
-    def floor(self, x: Tensor) -> Tensor: ...
     def sigmoid(self, x: Tensor) -> Tensor: ...
     def silu(self, x: Tensor) -> Tensor:
         """x · sigmoid(x)."""
@@ -139,14 +131,6 @@ class Ops(Protocol):
         Raises:
             ValueError: two tensors of unequal dtypes.
         """
-
-    # bool in, bool out
-    def isfinite(self, x: Tensor) -> Tensor:
-        """bool: neither infinite nor NaN."""
-
-    def logical_and(self, x: Tensor, y: Tensor) -> Tensor: ...
-    def logical_or(self, x: Tensor, y: Tensor) -> Tensor: ...
-    def logical_not(self, x: Tensor) -> Tensor: ...
 
     # Reductions (gradient). dim None reduces to 0-d.
     def sum(self, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:

@@ -63,10 +63,6 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return x.to(dtype_named(dtype))
 
 
-def move(x: Tensor, device: str) -> Tensor:
-    return x.to(resolve(device))
-
-
 def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
     checks.image_batch(images.shape, dtype_of(images))
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
@@ -85,28 +81,8 @@ def full(shape: Shape, value: float, dtype: str = "float32", device: str = "cpu"
     return tensor(np.full(tuple(shape), value, dtype), device)
 
 
-def exp(x: Tensor) -> Tensor:
-    return oneflow.exp(x)
-
-
-def log(x: Tensor) -> Tensor:
-    return oneflow.log(x)
-
-
-def sqrt(x: Tensor) -> Tensor:
-    return oneflow.sqrt(x)
-
-
 def atan(x: Tensor) -> Tensor:
     return oneflow.atan(x)
-
-
-def absolute(x: Tensor) -> Tensor:
-    return oneflow.abs(x)
-
-
-def floor(x: Tensor) -> Tensor:
-    return oneflow.floor(x)
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -145,22 +121,6 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         # `oneflow.where` ends the process when it must broadcast to an empty shape; a sum can.
         return condition.to(x.dtype) + x + y
     return oneflow.where(condition, x, y)
-
-
-def isfinite(x: Tensor) -> Tensor:
-    return oneflow.isfinite(x)
-
-
-def logical_and(x: Tensor, y: Tensor) -> Tensor:
-    return oneflow.logical_and(x, y)
-
-
-def logical_or(x: Tensor, y: Tensor) -> Tensor:
-    return oneflow.logical_or(x, y)
-
-
-def logical_not(x: Tensor) -> Tensor:
-    return oneflow.logical_not(x)
 
 
 def sum(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:

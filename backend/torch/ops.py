@@ -54,10 +54,6 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return x.to(dtype_named(dtype))
 
 
-def move(x: Tensor, device: str) -> Tensor:
-    return x.to(resolve(device))
-
-
 def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
     checks.image_batch(images.shape, dtype_of(images))
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
@@ -77,28 +73,8 @@ def full(shape: Shape, value: float, dtype: str = "float32", device: str = "cpu"
     return torch.full(tuple(shape), value, dtype=dtype_named(dtype), device=resolve(device))
 
 
-def exp(x: Tensor) -> Tensor:
-    return torch.exp(x)
-
-
-def log(x: Tensor) -> Tensor:
-    return torch.log(x)
-
-
-def sqrt(x: Tensor) -> Tensor:
-    return torch.sqrt(x)
-
-
 def atan(x: Tensor) -> Tensor:
     return torch.atan(x)
-
-
-def absolute(x: Tensor) -> Tensor:
-    return torch.abs(x)
-
-
-def floor(x: Tensor) -> Tensor:
-    return torch.floor(x)
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -133,22 +109,6 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         return torch.full((), value, dtype=dtype, device=condition.device)
 
     return torch.where(condition, as_tensor(x), as_tensor(y))
-
-
-def isfinite(x: Tensor) -> Tensor:
-    return torch.isfinite(x)
-
-
-def logical_and(x: Tensor, y: Tensor) -> Tensor:
-    return torch.logical_and(x, y)
-
-
-def logical_or(x: Tensor, y: Tensor) -> Tensor:
-    return torch.logical_or(x, y)
-
-
-def logical_not(x: Tensor) -> Tensor:
-    return torch.logical_not(x)
 
 
 def sum(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
