@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import backend
+from backend.select import FRAMEWORKS
 from utils.cli.command import run_command
 
 FOLDER = Path(__file__).parent
@@ -64,7 +65,7 @@ def run(line: Sequence[str], one_core: bool) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="All benchmarks.")
     add = parser.add_argument
-    add("--backend", choices=("torch", "oneflow"))
+    add("--backend", choices=FRAMEWORKS)
     add("--device", default="cpu", help="cpu, 0, cuda:0")
     add("--output", type=Path, default=Path("runs/bench"), metavar="P", help="folder of the JSON")
     add("--only", nargs="+", choices=names(), default=names(), metavar="NAME")

@@ -9,7 +9,7 @@ must give the same values and gradients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from backend import autograd, fused, ops
 from backend.contract import Tensor
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from models.heads.anchor.ciou import complete_iou
-from models.heads.anchor.loss import BoxIou
 from utils.cli.command import run_command
+
+BoxIou = Callable[[Tensor, Tensor], Tensor]
 
 TOLERANCE = 1e-4  # of the largest entry; float32 arithmetic in another order makes 1e-6
 

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from backend import BackendError
 from backend.processes import processes
+from backend.select import FRAMEWORKS
 from utils.data.errors import LoaderError
 from utils.errors import UserError
 from utils.processes import watchdog
@@ -55,7 +56,7 @@ def new_parser(program: str, description: str) -> argparse.ArgumentParser:
 def add_common_flags(parser: argparse.ArgumentParser, batch_size: int, project: str) -> None:
     """The flags that train.py and val.py share, with the public names and their synonyms."""
     add = parser.add_argument
-    add("--backend", choices=("torch", "oneflow"), help="framework; YOLO_BACKEND, else found")
+    add("--backend", choices=FRAMEWORKS, help="framework; YOLO_BACKEND, else found")
     add("--weights", type=str.strip, default="", metavar="F", help="file of docs/weights.md")
     add("--data", default="shapes", metavar="D", help="dataset YAML, or 'shapes', the built-in one")
     add("--img", "--imgsz", "--img-size", dest="image_size", type=int, default=640, metavar="PX",
