@@ -11,6 +11,7 @@ import oneflow
 from oneflow import Tensor
 
 from backend import checks
+from backend.contract import Stage
 from backend.oneflow import ops
 
 # Measured: backward inside a graph is refused without an optimizer in it ("job has no TrainConf"),
@@ -42,7 +43,7 @@ def value_and_backward(
     loss: Callable[[Any, Any], Any],
     images: Tensor,
     targets: Any,
-    stage: Callable[[str], AbstractContextManager[Any]],
+    stage: Stage,
 ) -> Any:
     with stage("forward"):
         predictions = model(images)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from backend import checks
+from backend.contract import Stage
 from backend.torch import ops
 
 log = logging.getLogger("backend")
@@ -43,7 +44,7 @@ def value_and_backward(
     loss: Callable[[Any, Any], Any],
     images: Tensor,
     targets: Any,
-    stage: Callable[[str], AbstractContextManager[Any]],
+    stage: Stage,
 ) -> Any:
     with stage("forward"):
         predictions = model(images)
