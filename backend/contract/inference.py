@@ -1,4 +1,7 @@
-"""The contract of running a model: what a backend for inference only is complete with."""
+"""The contract of running a model: what a backend for inference only is complete with.
+
+The smallest example is the one that the tests have, `tests/conformance/inference_only/arrays`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ import numpy as np
 
 
 class Tensor(Protocol):
-    """The methods and operators of a framework tensor that Duet's code may use."""
+    """The methods and operators of a framework tensor that Duet's code may use.
+
+    Where nothing is recorded `requires_grad` is False, `grad` None and `detach` the same values.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]: ...
