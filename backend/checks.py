@@ -108,15 +108,15 @@ def module_state(shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.nd
         raise ValueError(f"arrays do not fit the module: {'; '.join(problems[:5])}{more}")
 
 
-def optimizer_state(shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.ndarray]) -> None:
+def of_parameters(
+    what: str, shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.ndarray]
+) -> None:
     """Each array belongs to one of these names and has its shape; names may be absent."""
     for name, array in arrays.items():
         if name not in shapes:
-            raise ValueError(f"optimizer state {name!r} belongs to no parameter of this model")
+            raise ValueError(f"{what} {name!r} belongs to no parameter of this model")
         if array.shape != tuple(shapes[name]):
-            raise ValueError(
-                f"optimizer state {name!r} is {array.shape}, not {tuple(shapes[name])}"
-            )
+            raise ValueError(f"{what} {name!r} is {array.shape}, not {tuple(shapes[name])}")
 
 
 def equal_counts(count: int, wanted: int, what: str) -> None:

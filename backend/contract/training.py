@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -230,6 +230,18 @@ class Autograd(Protocol):
 
         Gradients add to those already there. Enters the stages "forward", "loss", "backward", and
         waits for none of them: who times a stage does so by `device.mark`.
+        """
+
+    def set_gradients(
+        self, parameters: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        """Make copies of the arrays the gradients of the parameters, zeros where one is missing.
+
+        Bit for bit where the dtypes are equal, else cast to the parameter's. What was there goes;
+        a backward pass adds to what is here.
+
+        Raises:
+            ValueError: a name or shape that is not a parameter's, naming it; none is set then.
         """
 
     def compile_problem(self, device: str) -> str | None:

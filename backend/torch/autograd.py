@@ -6,7 +6,7 @@ import functools
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -53,6 +53,15 @@ def value_and_backward(
     with stage("backward"):
         terms.total.backward()
     return terms
+
+
+def set_gradients(parameters: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> None:
+    checks.of_parameters("gradient", {name: x.shape for name, x in parameters.items()}, arrays)
+    for name, x in parameters.items():
+        # In the parameter's order of memory, as a backward pass leaves it.
+        x.grad = torch.zeros_like(x)
+        if name in arrays:
+            x.grad.copy_(ops.tensor(arrays[name].astype(ops.dtype_of(x))))
 
 
 @functools.cache

@@ -45,7 +45,7 @@ class NamedState:
         }
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        checks.optimizer_state(self._state_shapes(), arrays)
+        checks.of_parameters("optimizer state", self._state_shapes(), arrays)
         self._state = {
             kind: {
                 name: torch.empty_like(x).copy_(ops.tensor(arrays[f"{name}.{kind}"]))
