@@ -199,7 +199,7 @@ def take_where(x: Tensor, condition: Tensor) -> Tensor:
     order = sorted(range(x.ndim), key=lambda dim: -strides[dim])
     steps = _steps([x.shape[dim] for dim in order])
     step = dict(zip(order, steps, strict=True))
-    position = np.zeros(1, np.int64)
+    position: np.ndarray = np.zeros(1, np.int64)
     for dim, index in enumerate(np.nonzero(to_numpy(condition))):
         position = position + index * step[dim]
     for dim in range(condition.ndim, x.ndim):
