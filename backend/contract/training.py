@@ -183,7 +183,27 @@ class Fused(Protocol):
     """
 
     def complete_iou(self, pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
-        """`models/heads/anchor/ciou.py`: the same value, the gradient in closed form (gradient).
+        """`models/heads/anchor/ciou.py::complete_iou`, its gradient in closed form (gradient).
+
+        That plain form is the one reference; whatever is written for a framework or a device
+        computes what follows, in the order that is fastest there. Per axis, with the overlap s of
+        that axis and t of the other (0 where the boxes are apart), the hull h, the offset o of the
+        centres, the union U, the squared diagonal D of the hull and rho = |o|² / D:
+
+            by_overlap = t * (1 + IoU) / U where the boxes meet, else 0
+            by_hull = 2 * h * rho / D
+            by centre: (by_hull - by_overlap) / 2 * (high + low) - 2 * o / D
+            by size:   (by_hull + by_overlap) / 2 + (by_hull - by_overlap) / 4 * (high - low)
+
+        high and low are the signs of pred's edge minus target's: 0 for equal edges, so that a tie
+        counts half for either box. The area and the angle add to the sizes, with alpha constant,
+        T = height + eps, angle = 2 / pi * (atan of target's sides - atan of pred's) and
+        by_angle = alpha * angle * 4 / pi / (T² + width²):
+
+            by width:  by_angle * T - IoU / U * height
+            by height: -by_angle * width - IoU / U * width
+
+        The difference of two arctangents is one: that of the cross over the dot product.
 
         Args:
             pred: (N, 4) cxcywh, any one unit, float32 or float64, sides not negative.
