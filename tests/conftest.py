@@ -15,7 +15,7 @@ COMPARISONS = [
 ]
 
 
-LINTED = ["unit/test_example_schemas.py"]
+LINTED = ["unit/docs/test_example_schemas.py"]
 
 # The first run both backends in processes of their own, so one of the two suites is enough; what
 # the second need is in .venv/torch alone.

@@ -92,6 +92,8 @@ def measure_model(config: TrainConfig) -> tuple[float, list[Sample], bool]:
     """Images a second of training steps on one batch; the samples; whether a CPU runs them."""
     import backend
     import train
+
+    backend.use(config.backend)  # before the model's classes, which derive from the framework's
     from models.training.start import build_model
     from utils.data.sources.dataset import load_dataset
     from utils.report.console import StageTimer
@@ -101,7 +103,6 @@ def measure_model(config: TrainConfig) -> tuple[float, list[Sample], bool]:
     dataset = load_dataset(config.data, splits=("train",))
     samples = load_split(dataset, "train")
     start = train.load_weights(config.weights) if config.weights else None
-    backend.use(config.backend)
     device = backend.device.resolve(config.device)
     model = build_model(config, start, dataset.class_names)
     augment = hyp.augmentation()
