@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from backend import nn, ops
+from backend import completeness, nn, ops
+from backend.contract import inference, training
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_model
@@ -49,6 +50,16 @@ def predict(model: Detector, images: np.ndarray) -> dict[str, np.ndarray]:
 
 def test_it_lacks_nothing_of_its_contract(run: Run) -> None:
     assert run.told["missing"] == []
+
+
+def test_it_would_lack_all_that_trains_if_it_said_that_it_trains(run: Run) -> None:
+    promised = {
+        f"{module}.{name} is missing"
+        for module, owner in training.MODULES.items()
+        for name in completeness.members(owner)
+        if name not in completeness.members(inference.MODULES.get(module, object))
+    }
+    assert {line for line in run.told["missing to train"] if line.count(".") == 1} == promised
 
 
 def test_a_model_runs_on_it(run: Run) -> None:

@@ -121,6 +121,12 @@ def test_a_backend_under_the_launcher_of_the_other_is_refused(packages: Path) ->
     assert "cannot run under" in choose(packages, YOLO_BACKEND="torch", **ONEFLOW_LAUNCH)
 
 
+def test_a_backend_without_a_launcher_is_started_without_one(packages: Path) -> None:
+    register = 'from backend import select; select.FRAMEWORKS["x"] = select.Framework("torch")\n'
+    result = run(register + CHOOSE, packages, "x", **TORCHRUN)
+    assert "cannot run under `torchrun`; start it without a launcher" in result.stdout
+
+
 def test_a_failed_import_is_an_error_that_shows_what_was_written(tmp_path: Path) -> None:
     install(tmp_path, "oneflow", "0.9.0")
     install(
