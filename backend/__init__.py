@@ -1,7 +1,8 @@
 """What everyone imports: `from backend import ops, nn, optim, autograd, device`, and more.
 
-Each name is a namespace that finds its functions in the chosen backend on first use; importing
-this package imports no framework. `backend.use(name)` chooses one explicitly.
+Each name is a namespace that finds its functions in the backend in use. Importing this package
+imports no framework and chooses none: `backend.use(name)` does, before the first look-up. A class
+that derives from `nn.Module` looks it up where it is defined.
 """
 
 from __future__ import annotations

@@ -108,40 +108,20 @@ def module_state(shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.nd
         raise ValueError(f"arrays do not fit the module: {'; '.join(problems[:5])}{more}")
 
 
-def optimizer_state(shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.ndarray]) -> None:
+def of_parameters(
+    what: str, shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.ndarray]
+) -> None:
     """Each array belongs to one of these names and has its shape; names may be absent."""
     for name, array in arrays.items():
         if name not in shapes:
-            raise ValueError(f"optimizer state {name!r} belongs to no parameter of this model")
+            raise ValueError(f"{what} {name!r} belongs to no parameter of this model")
         if array.shape != tuple(shapes[name]):
-            raise ValueError(
-                f"optimizer state {name!r} is {array.shape}, not {tuple(shapes[name])}"
-            )
+            raise ValueError(f"{what} {name!r} is {array.shape}, not {tuple(shapes[name])}")
 
 
 def equal_counts(count: int, wanted: int, what: str) -> None:
     if count != wanted:
         raise ValueError(f"{count} {what}, but {wanted} are needed")
-
-
-def suppression(
-    boxes: tuple[Sequence[int], str],
-    group: tuple[Sequence[int], str],
-    iou_threshold: float,
-    max_kept: int,
-) -> None:
-    """(shape, dtype) of boxes and groups that belong together, a threshold and a number."""
-    (boxes_shape, boxes_dtype), (group_shape, group_dtype) = boxes, group
-    if len(boxes_shape) != 2 or boxes_shape[1] != 4 or boxes_dtype != "float32":
-        raise ValueError(f"boxes must be (N, 4) float32, not {tuple(boxes_shape)} {boxes_dtype}")
-    if tuple(group_shape) != (boxes_shape[0],) or group_dtype != "int64":
-        raise ValueError(
-            f"groups must be ({boxes_shape[0]},) int64, not {tuple(group_shape)} {group_dtype}"
-        )
-    if not 0 <= iou_threshold <= 1:
-        raise ValueError(f"iou_threshold {iou_threshold}; a number from 0 to 1 is needed")
-    if max_kept < 1:
-        raise ValueError(f"max_kept {max_kept}; a whole number from 1 up is needed")
 
 
 def box_pairs(shape: Sequence[int], other: Sequence[int]) -> None:

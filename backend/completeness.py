@@ -1,38 +1,47 @@
-"""What a backend lacks of `backend/contract.py`, found by looking, not by computing."""
+"""What a backend lacks of `backend/contract/`, found by looking, not by computing."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 from typing import Any
 
+import numpy as np
+
 from backend import contract, select
+from backend.contract import inference, training
 
 
 def missing(name: str) -> list[str]:
-    """One line for each promised name that is absent or takes other parameters.
+    """Return a line for each promised name that is absent or takes other parameters.
 
     Binds the process to the backend. Raises `select.BackendError` where that fails.
     """
     select.use(name)
-    found = {
-        module: importlib.import_module(f"backend.{name}.{module}") for module in contract.MODULES
-    }
+    trains = select.FRAMEWORKS[name].trains
+    modules = (training if trains else inference).MODULES
+    found = {module: _module(f"backend.{name}.{module}") for module in modules}
     lines = [
         line
-        for module, promised in contract.MODULES.items()
+        for module, promised in modules.items()
         for line in _compare(module, found[module], promised)
     ]
-    for module in ("optim", "multi_tensor"):
-        for name in members(contract.Optim):
-            optimizer = getattr(found[module], name, None)
-            lines += _compare(f"{module}.{name}", optimizer, contract.Optimizer)
+    for module in ("optim", "multi_tensor") if trains else ():
+        for optimizer in members(contract.Optim):
+            path = f"{module}.{optimizer}"
+            lines += _compare(path, getattr(found[module], optimizer, None), contract.Optimizer)
     # The methods of these are the frameworks' own: that they are there is all that is asked.
-    lines += _absent("Tensor", found["ops"].zeros((1,)), contract.Tensor)
+    lines += _absent("Tensor", found["ops"].tensor(np.zeros(1, np.float32)), contract.Tensor)
     for module_class in (contract.NN.Module, contract.NN.ModuleList, contract.NN.Sequential):
         instance = getattr(found["nn"], module_class.__name__)()
         lines += _absent(module_class.__qualname__, instance, module_class)
     return lines
+
+
+def _module(path: str) -> Any:
+    """Return a module of a backend, None if there is no such file."""
+    return importlib.import_module(path) if importlib.util.find_spec(path) else None
 
 
 def _compare(path: str, found: Any, promised: type) -> list[str]:
@@ -51,14 +60,20 @@ def _absent(path: str, found: Any, promised: type) -> list[str]:
 
 
 def members(promised: type) -> dict[str, Any]:
-    """The methods, properties and classes that the contract itself defines on a class."""
-    unwrapped = {n: getattr(member, "__func__", member) for n, member in vars(promised).items()}
+    """Return the methods, properties and classes that the contract itself defines on a class."""
+    owners = [owner for owner in reversed(promised.__mro__) if _is_of_contract(owner)]
+    found = {name: member for owner in owners for name, member in vars(owner).items()}
+    unwrapped = {name: getattr(member, "__func__", member) for name, member in found.items()}
     return {
         name: member
         for name, member in unwrapped.items()
         if isinstance(member, (property, type))
-        or (inspect.isfunction(member) and member.__module__ == contract.__name__)
+        or (inspect.isfunction(member) and _is_of_contract(member))
     }
+
+
+def _is_of_contract(defined: Any) -> bool:
+    return defined.__module__.startswith(contract.__name__)
 
 
 def _parameters(function: Any) -> str:

@@ -1,4 +1,4 @@
-"""Which framework this process uses: chosen once, imported on first use.
+"""Which framework this process uses: chosen once, by `use`, which imports it.
 
 The order of choice: the name given (`--backend`), the environment variable YOLO_BACKEND, the
 launcher that started the process, the framework that is installed (PyTorch before OneFlow).
@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from backend.launchers import LAUNCHERS, backend_of_launcher
+
 ENVIRONMENT_VARIABLE = "YOLO_BACKEND"
 
 
@@ -23,36 +25,17 @@ class Framework(NamedTuple):
     """What must be known of a framework before it is imported."""
 
     package: str
-    launcher: str  # as its users write it
-    launcher_module: str
-    launcher_options: tuple[str, ...]  # for processes on one machine alone; {port}: a free one
-    launcher_binds_numa: bool  # knows --numa-binding
-    required_version: str | None  # None: any
-    startup_noise: tuple[str, ...]  # lines on stderr that contain one of these mean nothing
-    # With a line that contains one of these the launcher begins its own report on a failed rank.
-    failure_report: tuple[str, ...]
+    trains: bool = True  # False: for inference only, complete with `contract/inference.py`
+    required_version: str | None = None  # None: any
+    startup_noise: tuple[str, ...] = ()  # lines on stderr that contain one of these mean nothing
 
 
 FRAMEWORKS: dict[str, Framework] = {
-    "torch": Framework(
-        package="torch",
-        launcher="torchrun",
-        launcher_module="torch.distributed.run",
-        launcher_options=("--standalone",),
-        launcher_binds_numa=True,
-        required_version=None,
-        startup_noise=(),
-        failure_report=("closing signal SIG", "failed (exitcode: "),
-    ),
+    "torch": Framework(package="torch"),
     "oneflow": Framework(
         package="oneflow",
-        launcher="python -m oneflow.distributed.launch",
-        launcher_module="oneflow.distributed.launch",
-        launcher_options=("--master_port", "{port}"),
-        launcher_binds_numa=False,
         required_version="0.9.0",
         startup_noise=("libibverbs not available", "CUDA driver version is insufficient"),
-        failure_report=("Killing subprocess ",),
     ),
 }
 
@@ -64,7 +47,7 @@ class BackendError(ValueError):
 
 
 class Namespace:
-    """One module of the chosen backend; the first look-up keeps all of its functions here.
+    """One module of the backend in use; the first look-up keeps all of its functions here.
 
     One by one they would break up a compiled model: a compiler cannot trace a look-up.
     """
@@ -73,12 +56,32 @@ class Namespace:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        # Tools ask any object for private names; that must not choose a backend.
-        if name.startswith("_"):
+        if name.startswith("_"):  # tools ask any object for private names
             raise AttributeError(name)
-        module = importlib.import_module(f"backend.{use()}.{self._module}")
-        self.__dict__.update((key, value) for key, value in vars(module).items() if key[0] != "_")
-        return getattr(module, name)
+        asked = f"{self._module}.{name}"
+        if _bound is None:
+            raise BackendError(
+                f"{asked} was looked up before a backend was chosen: call backend.use(name) "
+                "first, as train.py does"
+            )
+        found = _public_names(f"backend.{_bound}.{self._module}")
+        self.__dict__.update(found)
+        if name in found:
+            return found[name]
+        if FRAMEWORKS[_bound].trains:
+            raise AttributeError(f"backend {_bound!r} has no {asked}")
+        training = [other for other, framework in FRAMEWORKS.items() if framework.trains]
+        raise BackendError(
+            f"backend {_bound!r} is for inference only and has no {asked}; "
+            f"choose one that trains: {', '.join(training)}"
+        )
+
+
+def _public_names(module: str) -> dict[str, Any]:
+    """What a module defines or imports, private names apart; nothing if there is no such module."""
+    if importlib.util.find_spec(module) is None:
+        return {}
+    return {k: v for k, v in vars(importlib.import_module(module)).items() if k[0] != "_"}
 
 
 def use(name: str | None = None) -> str:
@@ -133,15 +136,6 @@ def _first_installed() -> str:
     raise BackendError("; ".join(problem for problem in problems.values() if problem))
 
 
-def backend_of_launcher() -> str | None:
-    """The framework whose launcher set this process's environment, None without one."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        return "torch"
-    if {"RANK", "WORLD_SIZE", "MASTER_ADDR", "GLOG_log_dir"} <= os.environ.keys():
-        return "oneflow"
-    return None
-
-
 def _check_known(name: str, source: str) -> None:
     if name not in FRAMEWORKS:
         raise BackendError(
@@ -151,9 +145,10 @@ def _check_known(name: str, source: str) -> None:
 
 def _check_launcher(name: str, launched: str | None) -> None:
     if launched is not None and name != launched:
+        own = f"with `{LAUNCHERS[name].command}`" if name in LAUNCHERS else "without a launcher"
         raise BackendError(
-            f"backend {name!r} cannot run under `{FRAMEWORKS[launched].launcher}`; start it "
-            f"with `{FRAMEWORKS[name].launcher}`, or choose backend {launched!r}"
+            f"backend {name!r} cannot run under `{LAUNCHERS[launched].command}`; start it "
+            f"{own}, or choose backend {launched!r}"
         )
 
 

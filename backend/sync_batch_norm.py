@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from backend.contract import Ops
-
 
 def normalize(
-    x: Any, norm: Any, ops: Ops, sum_over_ranks: Callable[[Any], Any]
+    x: Any, norm: Any, ops: Any, sum_over_ranks: Callable[[Any], Any]
 ) -> tuple[Any, Any, Any]:
     """Normalize with the mean and variance of all ranks' images.
 
@@ -18,7 +16,7 @@ def normalize(
     Args:
         x: (B, C, H, W) of this rank; B may be 0.
         norm: the BatchNorm module: weight, bias and eps.
-        ops: of the framework.
+        ops: `contract.Ops` of the framework.
         sum_over_ranks: differentiable; its gradient is the sum of the ranks' gradients.
 
     Returns:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import backend
+from backend.select import FRAMEWORKS
 from utils.processes.command import run_command
 
 FOLDER = Path(__file__).parent
@@ -31,7 +32,7 @@ SMALL: dict[str, Sequence[str]] = {
     "epoch": ("--epochs", "2", "--img", "160"),
 }
 NUMPY_ALONE = {"metric"}  # take no --backend and --device
-CPU_ALONE = {"loader"}  # refuse another device
+CPU_ALONE = {"loader", "nms"}  # refuse another device
 ONE_CORE = {"loader", "metric", "nms"}  # their figures are stated for one core
 TABLE = ("--table", "--epochs", "2", "--img", "640")
 
@@ -64,7 +65,7 @@ def run(line: Sequence[str], one_core: bool) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="All benchmarks.")
     add = parser.add_argument
-    add("--backend", choices=("torch", "oneflow"))
+    add("--backend", choices=FRAMEWORKS)
     add("--device", default="cpu", help="cpu, 0, cuda:0")
     add("--output", type=Path, default=Path("runs/bench"), metavar="P", help="folder of the JSON")
     add("--only", nargs="+", choices=names(), default=names(), metavar="NAME")

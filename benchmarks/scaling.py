@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from backend.select import FRAMEWORKS
 from benchmarks import scaling_tables as tables
 from benchmarks.scaling_model import Network
 from utils.cli.flags import new_parser
@@ -81,7 +82,7 @@ def write(path: Path, text: str) -> None:
 def main() -> None:
     parser = new_parser("python -m benchmarks.scaling", "Write the tables of docs/scaling.md.")
     parser.add_argument("--measure", action="store_true", help="take the constants anew")
-    parser.add_argument("--backend", choices=("torch", "oneflow"), help="whose constants")
+    parser.add_argument("--backend", choices=FRAMEWORKS, help="whose constants")
     flags = parser.parse_args()
     if flags.measure:
         measure_anew(flags.backend)

@@ -25,6 +25,7 @@ import backend
 from backend import autograd, device, dist, nn, ops
 from backend.checks import CPU
 from backend.processes import processes
+from backend.select import FRAMEWORKS
 from models.images import images_to_tensor
 from utils.files.atomic import atomic_text_file
 from utils.processes import watchdog
@@ -129,7 +130,7 @@ def measure(flags: argparse.Namespace) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling_rank")
     add = parser.add_argument
-    add("--backend", choices=("torch", "oneflow"))
+    add("--backend", choices=FRAMEWORKS)
     add("--ranks", type=int, default=1, metavar="N")
     add("--cfg", type=Path, default=Path("models/yolov5n.yaml"))
     add("--img", type=int, default=320, metavar="PX")

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import backend
+from backend.select import FRAMEWORKS
 from utils.comparison.machine import processor
 from utils.files.atomic import atomic_text_file
 
@@ -46,7 +47,7 @@ def new_parser(module: str, description: str, repeats: int) -> argparse.Argument
     """The flags that all other benchmarks share."""
     parser = bare_parser(module, description, repeats)
     add = parser.add_argument
-    add("--backend", choices=("torch", "oneflow"))
+    add("--backend", choices=FRAMEWORKS)
     add("--device", default="", help="cpu, 0, cuda:0; default: the first GPU, else the CPU")
     return parser
 

@@ -1,4 +1,4 @@
-"""The OneFlow backend: one file per class of `backend/contract.py`.
+"""The OneFlow backend: one file per class of `backend/contract/`.
 
 Importing it imports oneflow 0.9.0 with the environment and signal handling that Duet needs.
 """

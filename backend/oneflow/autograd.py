@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,6 +11,7 @@ import oneflow
 from oneflow import Tensor
 
 from backend import checks
+from backend.contract import Stage
 from backend.oneflow import ops
 
 # Measured: backward inside a graph is refused without an optimizer in it ("job has no TrainConf"),
@@ -42,7 +43,7 @@ def value_and_backward(
     loss: Callable[[Any, Any], Any],
     images: Tensor,
     targets: Any,
-    stage: Callable[[str], AbstractContextManager[Any]],
+    stage: Stage,
 ) -> Any:
     with stage("forward"):
         predictions = model(images)
@@ -51,6 +52,13 @@ def value_and_backward(
     with stage("backward"):
         terms.total.backward()
     return terms
+
+
+def set_gradients(parameters: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> None:
+    checks.of_parameters("gradient", {name: x.shape for name, x in parameters.items()}, arrays)
+    for name, x in parameters.items():
+        array = arrays.get(name, np.zeros(tuple(x.shape)))
+        x.grad = ops.tensor(array.astype(ops.dtype_of(x)), ops.device_of(x))
 
 
 def compile_problem(device: str) -> str | None:

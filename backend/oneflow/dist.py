@@ -6,7 +6,7 @@ at every backward pass instead of once for all that are accumulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -16,11 +16,10 @@ from oneflow import Tensor
 
 from backend import row_exchange
 from backend.checks import CPU
+from backend.contract import Stage
 from backend.oneflow import ops
 from backend.processes import processes
 from backend.select import BackendError
-
-Stage = Callable[[str], AbstractContextManager[Any]]
 
 BUCKET = 2**22  # numbers that travel together: 16 MiB of float32
 NO_HALF_GRADIENTS = "OneFlow 0.9 cannot sum half-precision gradients over processes"

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import oneflow
 from oneflow import Tensor
+from oneflow.nn import Module
 
 from backend import checks, sync_batch_norm
 from backend.oneflow import dist, multi_tensor, ops
 from backend.oneflow.device import resolve
 
-Module = oneflow.nn.Module
 ModuleList = oneflow.nn.ModuleList
 Sequential = oneflow.nn.Sequential
 

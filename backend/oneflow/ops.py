@@ -16,7 +16,7 @@ import oneflow
 from oneflow import Tensor
 from oneflow.nn import functional
 
-from backend import checks, library_nms
+from backend import checks
 from backend.oneflow.device import resolve, synchronize
 
 Shape = Sequence[int]
@@ -63,10 +63,6 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return x.to(dtype_named(dtype))
 
 
-def move(x: Tensor, device: str) -> Tensor:
-    return x.to(resolve(device))
-
-
 def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
     checks.image_batch(images.shape, dtype_of(images))
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
@@ -85,28 +81,8 @@ def full(shape: Shape, value: float, dtype: str = "float32", device: str = "cpu"
     return tensor(np.full(tuple(shape), value, dtype), device)
 
 
-def exp(x: Tensor) -> Tensor:
-    return oneflow.exp(x)
-
-
-def log(x: Tensor) -> Tensor:
-    return oneflow.log(x)
-
-
-def sqrt(x: Tensor) -> Tensor:
-    return oneflow.sqrt(x)
-
-
 def atan(x: Tensor) -> Tensor:
     return oneflow.atan(x)
-
-
-def absolute(x: Tensor) -> Tensor:
-    return oneflow.abs(x)
-
-
-def floor(x: Tensor) -> Tensor:
-    return oneflow.floor(x)
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -145,22 +121,6 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         # `oneflow.where` ends the process when it must broadcast to an empty shape; a sum can.
         return condition.to(x.dtype) + x + y
     return oneflow.where(condition, x, y)
-
-
-def isfinite(x: Tensor) -> Tensor:
-    return oneflow.isfinite(x)
-
-
-def logical_and(x: Tensor, y: Tensor) -> Tensor:
-    return oneflow.logical_and(x, y)
-
-
-def logical_or(x: Tensor, y: Tensor) -> Tensor:
-    return oneflow.logical_or(x, y)
-
-
-def logical_not(x: Tensor) -> Tensor:
-    return oneflow.logical_not(x)
 
 
 def sum(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -239,23 +199,13 @@ def take_where(x: Tensor, condition: Tensor) -> Tensor:
     order = sorted(range(x.ndim), key=lambda dim: -strides[dim])
     steps = _steps([x.shape[dim] for dim in order])
     step = dict(zip(order, steps, strict=True))
-    position = np.zeros(1, np.int64)
+    position: np.ndarray = np.zeros(1, np.int64)
     for dim, index in enumerate(np.nonzero(to_numpy(condition))):
         position = position + index * step[dim]
     for dim in range(condition.ndim, x.ndim):
         position = position[..., None] + np.arange(x.shape[dim]) * step[dim]
     taken = x.permute(*order).reshape(-1)[tensor(position.reshape(-1), device_of(x))]
     return taken.reshape(*position.shape)
-
-
-def suppress(boxes_xyxy: Tensor, group: Tensor, iou_threshold: float, max_kept: int) -> Tensor:
-    described = [(x.shape, dtype_of(x)) for x in (boxes_xyxy, group)]
-    checks.suppression(*described, iou_threshold, max_kept)
-    device = device_of(boxes_xyxy)
-    kept = _suppressor(device)(
-        to_numpy(boxes_xyxy), to_numpy(group), checks.as_float32(iou_threshold), max_kept
-    )
-    return tensor(kept, device)
 
 
 def dtype_named(name: str) -> oneflow.dtype:
@@ -283,19 +233,6 @@ def _join(
     # The backward pass of joining nothing ends the process; that of adding nothing does not.
     parts = [x.reshape(*joined.shape) for x in tensors]
     return functools.reduce(operator.add, parts)
-
-
-@functools.cache
-def _suppressor(device: str) -> library_nms.Suppress:
-    if device == checks.CPU:
-        return library_nms.numpy_only(device, "OneFlow has a CUDA kernel only")
-    return library_nms.choose("OneFlow", device, lambda: functools.partial(_cuda_kernel, device))
-
-
-def _cuda_kernel(device: str, boxes_xyxy: np.ndarray, iou_threshold: float) -> np.ndarray:
-    # Not `oneflow.nms`, which sorts by score first: these are sorted.
-    kept = oneflow._C.nms(tensor(boxes_xyxy, device), iou_threshold)
-    return np.flatnonzero(to_numpy(kept))
 
 
 def _check_rows(x: Tensor, index: Tensor) -> None:

@@ -47,7 +47,7 @@ class NamedState:
         }
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        checks.optimizer_state(self._state_shapes(), arrays)
+        checks.of_parameters("optimizer state", self._state_shapes(), arrays)
         for name, parameter in self._parameters.items():
             self._optimizer._state[parameter].clear()
             for their_name, kind in self.KINDS.items():

@@ -6,7 +6,7 @@ import functools
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from backend import checks
+from backend.contract import Stage
 from backend.torch import ops
 
 log = logging.getLogger("backend")
@@ -43,7 +44,7 @@ def value_and_backward(
     loss: Callable[[Any, Any], Any],
     images: Tensor,
     targets: Any,
-    stage: Callable[[str], AbstractContextManager[Any]],
+    stage: Stage,
 ) -> Any:
     with stage("forward"):
         predictions = model(images)
@@ -52,6 +53,15 @@ def value_and_backward(
     with stage("backward"):
         terms.total.backward()
     return terms
+
+
+def set_gradients(parameters: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> None:
+    checks.of_parameters("gradient", {name: x.shape for name, x in parameters.items()}, arrays)
+    for name, x in parameters.items():
+        # In the parameter's order of memory, as a backward pass leaves it.
+        x.grad = torch.zeros_like(x)
+        if name in arrays:
+            x.grad.copy_(ops.tensor(arrays[name].astype(ops.dtype_of(x))))
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
@@ -14,10 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from backend import row_exchange
 from backend.checks import CPU
+from backend.contract import Stage
 from backend.processes import processes
 from backend.torch import ops
-
-Stage = Callable[[str], AbstractContextManager[Any]]
 
 
 def start(device: str, timeout_s: float) -> None:

@@ -64,9 +64,10 @@ class _CompleteIou(torch.autograd.Function):
 
 
 def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """CIoU as `models/heads/anchor/ciou.py` defines it, and its gradient by pred.
+    """CIoU and its gradient by pred; `contract.Fused.complete_iou` has formulas and reference.
 
-    In place and on long rows, since up to 10,000 boxes starting an operation takes most of it.
+    In place and on long rows, since up to 10,000 boxes starting an operation takes most of it: the
+    form that OneFlow has takes 1.3 times as long for 100 boxes, 1.6 times for 10,000.
 
     Args:
         both: (2, 4, N) cxcywh of pred and of target.
@@ -113,8 +114,7 @@ def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 def _extents(centres: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Overlap (negative where apart) and hull of the pairs, by axis, (2, N) each.
 
-    Then how the hull follows pred's centre and size: sums of signs, 0 for equal edges, so that a
-    tie counts half for either box as in the plain formula.
+    Then how the hull follows pred's centre and size: high + low and high - low of the contract.
     """
     highs, lows = torch.add(centres, sizes, alpha=0.5), torch.sub(centres, sizes, alpha=0.5)
     (high, high_target), (low, low_target) = highs.unbind(), lows.unbind()
@@ -127,8 +127,6 @@ def _extents(centres: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
 def _angle(sizes: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """(N,) each: angle between the diagonals times 2 / pi; height of pred plus eps; its square
     plus that of the width.
-
-    The difference of two arctangents is one: that of the cross over the dot product.
     """
     tall, tall_target = (sizes[:, 1] + eps).unbind()
     width, width_target = sizes[:, 0].unbind()

@@ -58,7 +58,7 @@ class Fused(optim.NamedState):
             torch._foreach_zero_(gradients)
 
     def _gradients(self, trained: Mapping[str, Tensor]) -> list[Tensor]:
-        return [_ordered_like(x, x.grad) for x in trained.values()]
+        return [_ordered_like(x, grad) for x in trained.values() if (grad := x.grad) is not None]
 
     def _states(self, kind: str, trained: Mapping[str, Tensor]) -> list[Tensor]:
         """The parameters' states of one kind, zero before the first gradient."""

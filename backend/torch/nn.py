@@ -6,10 +6,12 @@ import copy
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import Module
 
 from backend import checks, sync_batch_norm
 from backend.torch import dist, multi_tensor, ops
@@ -18,7 +20,6 @@ from backend.torch.device import resolve
 ALIGNMENT = 16  # elements: 64 bytes of float32
 HUGE_PAGE = 2 << 20  # bytes
 
-Module = torch.nn.Module
 ModuleList = torch.nn.ModuleList
 Sequential = torch.nn.Sequential
 
@@ -45,6 +46,11 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
     """`torch.nn.BatchNorm2d` with the arguments of the contract."""
 
     over_ranks = False  # whether its statistics are those of all ranks
+    # Never None here, as PyTorch's own may be.
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+    momentum: float
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__(num_features, checks.as_float32(eps), checks.as_float32(momentum))
@@ -81,7 +87,7 @@ def state_tensors(module: Module) -> dict[str, Tensor]:
 
 
 def float_tensors(module: Module, fixed: bool = False) -> Callable[[], Sequence[Tensor]]:
-    places = [
+    places: list[tuple[dict[str, Any], str]] = [
         (kept, name)
         for part in module.modules()
         for kept in (part._parameters, part._buffers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backend import checks, library_nms
+from backend import checks
 from backend.checks import CPU
 from backend.torch.device import resolve
 
@@ -55,10 +54,6 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return x.to(dtype_named(dtype))
 
 
-def move(x: Tensor, device: str) -> Tensor:
-    return x.to(resolve(device))
-
-
 def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
     checks.image_batch(images.shape, dtype_of(images))
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
@@ -78,28 +73,8 @@ def full(shape: Shape, value: float, dtype: str = "float32", device: str = "cpu"
     return torch.full(tuple(shape), value, dtype=dtype_named(dtype), device=resolve(device))
 
 
-def exp(x: Tensor) -> Tensor:
-    return torch.exp(x)
-
-
-def log(x: Tensor) -> Tensor:
-    return torch.log(x)
-
-
-def sqrt(x: Tensor) -> Tensor:
-    return torch.sqrt(x)
-
-
 def atan(x: Tensor) -> Tensor:
     return torch.atan(x)
-
-
-def absolute(x: Tensor) -> Tensor:
-    return torch.abs(x)
-
-
-def floor(x: Tensor) -> Tensor:
-    return torch.floor(x)
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -134,22 +109,6 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         return torch.full((), value, dtype=dtype, device=condition.device)
 
     return torch.where(condition, as_tensor(x), as_tensor(y))
-
-
-def isfinite(x: Tensor) -> Tensor:
-    return torch.isfinite(x)
-
-
-def logical_and(x: Tensor, y: Tensor) -> Tensor:
-    return torch.logical_and(x, y)
-
-
-def logical_or(x: Tensor, y: Tensor) -> Tensor:
-    return torch.logical_or(x, y)
-
-
-def logical_not(x: Tensor) -> Tensor:
-    return torch.logical_not(x)
 
 
 def sum(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -218,36 +177,10 @@ def take_where(x: Tensor, condition: Tensor) -> Tensor:
     return x[condition]
 
 
-def suppress(boxes_xyxy: Tensor, group: Tensor, iou_threshold: float, max_kept: int) -> Tensor:
-    described = [(x.shape, dtype_of(x)) for x in (boxes_xyxy, group)]
-    checks.suppression(*described, iou_threshold, max_kept)
-    device = device_of(boxes_xyxy)
-    kept = _suppressor(device)(
-        to_numpy(boxes_xyxy), to_numpy(group), checks.as_float32(iou_threshold), max_kept
-    )
-    return tensor(kept, device)
-
-
 def dtype_named(name: str) -> torch.dtype:
     """The framework's dtype; ValueError for a name outside the promised ones."""
     checks.known_dtype(name)
     return DTYPES[name]
-
-
-@functools.cache
-def _suppressor(device: str) -> library_nms.Suppress:
-    return library_nms.choose("torchvision", device, lambda: _torchvision_kernel(device))
-
-
-def _torchvision_kernel(device: str) -> library_nms.Kernel:
-    from torchvision.ops import nms
-
-    def kernel(boxes_xyxy: np.ndarray, iou_threshold: float) -> np.ndarray:
-        boxes = tensor(boxes_xyxy, device)
-        falling = torch.arange(len(boxes), 0, -1, dtype=boxes.dtype, device=device)
-        return to_numpy(nms(boxes, falling, iou_threshold))
-
-    return kernel
 
 
 def _check_rows(x: Tensor, index: Tensor) -> None:

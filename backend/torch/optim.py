@@ -45,7 +45,7 @@ class NamedState:
         }
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        checks.optimizer_state(self._state_shapes(), arrays)
+        checks.of_parameters("optimizer state", self._state_shapes(), arrays)
         self._state = {
             kind: {
                 name: torch.empty_like(x).copy_(ops.tensor(arrays[f"{name}.{kind}"]))
@@ -56,7 +56,7 @@ class NamedState:
         }
 
     def _gradients(self, trained: Mapping[str, Tensor]) -> list[Tensor]:
-        return [x.grad for x in trained.values()]
+        return [grad for x in trained.values() if (grad := x.grad) is not None]
 
     def _state_shapes(self) -> dict[str, tuple[int, ...]]:
         return {
@@ -94,7 +94,8 @@ class SGD(NamedState):
             maximize=False,
         )
         if momentum != 0:
-            self._state["momentum"].update(zip(trained, buffers, strict=True))
+            filled = zip(trained, buffers, strict=True)
+            self._state["momentum"].update((n, x) for n, x in filled if x is not None)
 
     def _buffers(self, trained: Mapping[str, Tensor], momentum: float) -> list[Tensor | None]:
         """Where the momentum is, None before it began."""

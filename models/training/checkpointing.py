@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import backend
 from backend import autograd, dist, nn, ops
-from backend.contract import Tensor
 from backend.processes import processes
 from models.detector import Detector
 from models.graph import parse_model
@@ -184,27 +181,7 @@ def restore_gradients(state: TrainState, stored: Arrays) -> None:
     place = processes()
     own = by_rank[place.rank] if len(by_rank) == place.world_size else _mean(by_rank)
     parameters = {name: x for name, x in nn.named_parameters(state.model) if x.requires_grad}
-    set_gradients(parameters, own)
-
-
-def set_gradients(parameters: Mapping[str, Tensor], arrays: Arrays) -> None:
-    """Make these the gradients of parameters that have none yet, bit for bit; zero if missing.
-
-    By the backward pass of a sum that has them as its derivatives: the one way to a gradient that
-    every backend has.
-    """
-    terms = []
-    for name, x in parameters.items():
-        array = arrays.get(name, np.zeros(x.shape, np.float32))
-        terms.append(ops.sum(x * ops.cast(ops.tensor(array, ops.device_of(x)), ops.dtype_of(x))))
-    total = ops.sum(ops.stack(terms))
-    autograd.value_and_backward(
-        lambda images: images,
-        lambda predictions, targets: SimpleNamespace(total=total),
-        total,
-        None,
-        lambda stage: nullcontext(),
-    )
+    autograd.set_gradients(parameters, own)
 
 
 def _mean(by_rank: Mapping[int, Arrays]) -> dict[str, np.ndarray]:

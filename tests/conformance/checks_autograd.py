@@ -180,3 +180,79 @@ def no_gradient_has_norm_zero_and_infinity_shows(b: Backend) -> None:
         assert_equal(b.ops.to_numpy(norm), np.array(0.0, "float32"))
     backward(b, {"x": x}, {"x": np.array([np.inf, 1.0], "float32")})
     assert not np.isfinite(b.ops.to_numpy(b.autograd.clip_gradients([x], 1.0)))
+
+
+BITS = np.array([0.0, -0.0, 1e-45, -3.5, np.inf, -np.inf, np.nan, 3.4e38])
+
+
+@judges("autograd.set_gradients")
+def gradients_are_set_bit_for_bit(b: Backend) -> None:
+    for dtype in ("float32", "float64"):
+        for shape in ((8,), (2, 4), (2, 1, 2, 2)):
+            array = BITS.astype(dtype).reshape(shape)
+            wanted = array.tobytes()
+            x = b.autograd.variable(np.ones(shape, dtype))
+            for _ in range(2):  # those that are there go
+                b.autograd.set_gradients({"x": x}, {"x": array})
+                found = b.ops.to_numpy(x.grad)
+                assert found.dtype == dtype and found.shape == shape
+                assert found.tobytes() == wanted
+                assert not x.grad.requires_grad
+    for shape in ((), (0, 2)):
+        x = b.autograd.variable(np.ones(shape, "float32"))
+        b.autograd.set_gradients({"x": x}, {"x": np.full(shape, 2.5, "float32")})
+        assert_equal(b.ops.to_numpy(x.grad), np.full(shape, 2.5, "float32"))
+
+
+@judges("autograd.set_gradients")
+def gradients_take_the_dtype_of_their_parameter(b: Backend) -> None:
+    for own, given in (("float32", "float64"), ("float64", "float32"), ("float32", "float16")):
+        array = uniform((3,), given)
+        x = b.autograd.variable(np.ones(3, own))
+        b.autograd.set_gradients({"x": x}, {"x": array})
+        assert_equal(b.ops.to_numpy(x.grad), array.astype(own))
+
+
+@judges("autograd.set_gradients")
+def gradients_are_zero_where_none_is_given(b: Backend) -> None:
+    x, y = b.autograd.variable(np.ones(2)), b.autograd.variable(np.ones((2, 1), "float32"))
+    for given in ({"x": np.ones(2), "y": np.ones((2, 1), "float32")}, {"x": np.array([3.0, 4.0])}):
+        b.autograd.set_gradients({"x": x, "y": y}, given)
+    assert_equal(b.ops.to_numpy(x.grad), np.array([3.0, 4.0]))
+    assert_equal(b.ops.to_numpy(y.grad), np.zeros((2, 1), "float32"))
+
+
+@judges("autograd.set_gradients")
+def a_backward_pass_adds_to_set_gradients_and_not_to_the_array(b: Backend) -> None:
+    array = np.array([1.0, 2.0])
+    x = b.autograd.variable(np.ones(2))
+    b.autograd.set_gradients({"x": x}, {"x": array})
+    backward(b, {"x": x}, {"x": np.array([10.0, 20.0])})
+    assert_equal(b.ops.to_numpy(x.grad), np.array([11.0, 22.0]))
+    assert_equal(array, np.array([1.0, 2.0]))
+    array[...] = 77.0
+    assert_equal(b.ops.to_numpy(x.grad), np.array([11.0, 22.0]))
+
+
+@judges("autograd.set_gradients")
+def an_optimizer_steps_by_set_gradients(b: Backend) -> None:
+    module = b.nn.Conv2d(2, 1, 1, bias=False)
+    b.nn.load_state_arrays(module, {"weight": np.ones((1, 2, 1, 1), "float32")})
+    parameters = dict(b.nn.named_parameters(module))
+    optimizer = b.optim.SGD([(parameters, 0.0)])
+    b.autograd.set_gradients(parameters, {"weight": np.float32([2, 4]).reshape(1, 2, 1, 1)})
+    optimizer.step([0.25], 0.0)
+    found = b.nn.state_arrays(module)["weight"]
+    assert_equal(found.reshape(2), np.array([0.5, 0.0], "float32"))
+    optimizer.zero_grad()
+    assert_equal(b.ops.to_numpy(parameters["weight"].grad).reshape(2), np.zeros(2, "float32"))
+
+
+@judges("autograd.set_gradients")
+def gradients_of_no_parameter_are_refused(b: Backend) -> None:
+    x = b.autograd.variable(np.ones(2))
+    for given, text in (({"y": np.ones(2)}, "'y'"), ({"x": np.ones((1, 2))}, "(1, 2)")):
+        both = {**given, "z": np.ones(2)}
+        parameters = {"x": x, "z": b.autograd.variable(np.ones(2))}
+        assert_raises(ValueError, lambda p=parameters, g=both: b.autograd.set_gradients(p, g), text)
+        assert parameters["z"].grad is None

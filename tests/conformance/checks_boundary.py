@@ -9,7 +9,6 @@ from tests.conformance.judging import (
     SHAPES,
     Backend,
     assert_equal,
-    assert_gradient,
     assert_raises,
     judges,
     uniform,
@@ -137,20 +136,6 @@ def gradient_flows_through_a_cast(b: Backend) -> None:
 @judges("ops.cast")
 def refuses_an_unknown_dtype(b: Backend) -> None:
     assert_raises(ValueError, lambda: b.ops.cast(b.ops.zeros((2,)), "float"), "'float'")
-
-
-@judges("ops.move")
-def keeps_values_and_gradient(b: Backend) -> None:
-    for shape in SHAPES:
-        x = uniform(shape)
-        assert_equal(b.ops.to_numpy(b.ops.move(b.ops.tensor(x), "cpu")), x)
-        assert_gradient(b, lambda x: b.ops.move(x, "cpu"), lambda x: x, x)
-    assert b.ops.device_of(b.ops.move(b.ops.zeros((2,)), "cpu")) == "cpu"
-
-
-@judges("ops.move")
-def refuses_an_absent_device(b: Backend) -> None:
-    assert_raises(ValueError, lambda: b.ops.move(b.ops.zeros((2,)), "cuda:99"), "cuda:99")
 
 
 @judges("ops.zeros")

@@ -37,13 +37,7 @@ class Unary(NamedTuple):
 
 INF, NAN = np.inf, np.nan
 UNARY = (
-    Unary("exp", np.exp, -3, 3, (-INF, -200.0, 0.0, 80.0, INF, NAN)),
-    Unary("log", np.log, 0.1, 3, (-1.0, 0.0, 1e-30, 1.0, INF, NAN)),
-    Unary("sqrt", np.sqrt, 0.1, 3, (-1.0, 0.0, 1e-30, 4.0, INF, NAN)),
     Unary("atan", np.arctan, -3, 3, (-INF, -1e30, 0.0, 1e30, INF, NAN)),
-    Unary("absolute", np.abs, 0.1, 3, (-INF, -2.0, 0.0, INF, NAN)),
-    Unary("absolute", np.abs, -3, -0.1, (-0.5,)),
-    Unary("floor", np.floor, 0.1, 0.9, (-2.0, -1.5, -0.5, 0.5, 1.0, 1.5, INF, NAN)),
     Unary("sigmoid", sigmoid, -3, 3, (-80.0, -20.0, 0.0, 20.0, 1000.0, NAN)),
     Unary("silu", lambda x: x * sigmoid(x), -3, 3, (-80.0, -20.0, 0.0, 20.0, 1000.0, NAN)),
 )
@@ -176,24 +170,3 @@ def a_number_takes_the_dtype_of_the_tensor(b: Backend) -> None:
 def refuses_two_dtypes(b: Backend) -> None:
     mask, x = b.ops.tensor(np.ones(2, bool)), b.ops.zeros((2,))
     assert_raises(ValueError, lambda: b.ops.where(mask, x, b.ops.zeros((2,), "float64")), "float64")
-
-
-@judges("ops.isfinite")
-def neither_infinite_nor_nan(b: Backend) -> None:
-    for dtype in ("float32", "float64"):
-        x = np.array([1.0, -INF, INF, NAN, 0.0, 1e38], dtype)
-        assert_values(b, b.ops.isfinite, np.isfinite, x)
-        assert_values(b, b.ops.isfinite, np.isfinite, x[:0])
-        assert_values(b, b.ops.isfinite, np.isfinite, np.array(NAN, dtype))
-
-
-def check_logical(name: str, b: Backend) -> None:
-    x, y = np.array([True, True, False, False]), np.array([True, False, True, False])
-    function, reference = getattr(b.ops, name), getattr(np, name)
-    for left, right in ((x, y), (x.reshape(2, 2), x[:2]), (x[:0], y[:0]), (x[0, ...], y[1, ...])):
-        arrays = (np.asarray(left), np.asarray(right))[: reference.nin]
-        assert_values(b, function, reference, *arrays)
-
-
-for op in ("logical_and", "logical_or", "logical_not"):
-    CHECKS.append(Check(f"ops.{op}", "truth table", partial(check_logical, op)))

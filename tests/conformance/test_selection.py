@@ -121,6 +121,12 @@ def test_a_backend_under_the_launcher_of_the_other_is_refused(packages: Path) ->
     assert "cannot run under" in choose(packages, YOLO_BACKEND="torch", **ONEFLOW_LAUNCH)
 
 
+def test_a_backend_without_a_launcher_is_started_without_one(packages: Path) -> None:
+    register = 'from backend import select; select.FRAMEWORKS["x"] = select.Framework("torch")\n'
+    result = run(register + CHOOSE, packages, "x", **TORCHRUN)
+    assert "cannot run under `torchrun`; start it without a launcher" in result.stdout
+
+
 def test_a_failed_import_is_an_error_that_shows_what_was_written(tmp_path: Path) -> None:
     install(tmp_path, "oneflow", "0.9.0")
     install(
@@ -154,10 +160,42 @@ def test_a_second_backend_in_one_process_is_refused() -> None:
 def test_nothing_is_imported_to_look_up_a_further_function() -> None:
     # A compiler cannot trace an import: it would take the model apart where one is needed.
     code = (
-        "import importlib; from backend import ops; ops.zeros((1,)); "
+        "import importlib; from backend import ops, use; use(); ops.zeros((1,)); "
         "importlib.import_module = None; ops.silu"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
+
+
+IMPORTED_TOO_EARLY = """
+import sys
+import backend
+import models
+for _ in range(2):  # the failed import leaves nothing behind
+    try:
+        import models.blocks
+    except backend.BackendError as error:
+        print(error)
+assert not {"torch", "oneflow"} & set(sys.modules)
+assert backend.use(sys.argv[1]) == sys.argv[1]
+import models.blocks
+"""
+
+
+def test_an_import_that_needs_a_framework_does_not_choose_one() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED_TOO_EARLY, backend.use()],
+        env={name: value for name, value in os.environ.items() if name != "YOLO_BACKEND"},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    (line,) = set(done.stdout.splitlines())
+    assert line == (
+        "nn.Module was looked up before a backend was chosen: call backend.use(name) first, "
+        "as train.py does"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backend import completeness, contract
+from backend.contract import training
 from tests.conformance.all_checks import CHECKS
 from tests.conformance.judging import Backend, Check
 from tests.conformance.wrong import (  # noqa: F401
@@ -24,7 +25,7 @@ from tests.conformance.wrong.registry import WRONG, Wrong
 
 def promised_names() -> set[str]:
     """Every name of the contract: "ops.where", "Tensor.__add__", "Optimizer.step", ..."""
-    owners = {**contract.MODULES, "Tensor": contract.Tensor, "Optimizer": contract.Optimizer}
+    owners = {**training.MODULES, "Tensor": contract.Tensor, "Optimizer": contract.Optimizer}
     return {
         f"{path}.{name}" for path, owner in owners.items() for name in completeness.members(owner)
     }

@@ -3,6 +3,7 @@
 `python -m tests.distributed.training_worker FOLDER` under a launcher, or `learn` in a process.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import math
@@ -13,6 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import backend
+
+backend.use()  # before the models, whose classes derive from the framework's
+
 from backend import nn
 from backend.processes import processes
 from models import evaluation
@@ -121,7 +125,6 @@ def write_inputs(folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    backend.use()
     backend.dist.start("cpu", TIMEOUT_S)
     watchdog.start(TIMEOUT_S, backend.dist.all_gather)
     for case in FLAGS if backend.device.supports("half_gradients") else CASES:

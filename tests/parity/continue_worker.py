@@ -5,6 +5,7 @@ above 0 it trains so many steps from the start and writes FOLDER/OPTIMIZER.safet
 reads that; either way FOLDER/OPTIMIZER-BACKEND.npz has everything after one more step, in float64.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import dataclasses
@@ -14,6 +15,9 @@ from pathlib import Path
 import numpy as np
 
 import backend
+
+backend.use()  # before the models, whose classes derive from the framework's
+
 from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml

@@ -4,6 +4,7 @@
 fields of `settings.py`; OUT.npz names its arrays "SECTION/ROW/ITEM", as `rows.py` has them.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import dataclasses
@@ -16,6 +17,9 @@ from typing import Any
 import numpy as np
 
 import backend
+
+backend.use()  # before the models, whose classes derive from the framework's
+
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
@@ -78,7 +82,6 @@ class Side:
 
 
 def main(settings_path: str, out: str) -> None:
-    backend.use()
     settings = Settings(**json.loads(Path(settings_path).read_text(encoding="utf-8")))
     side = Side(settings)
     arrays = {f"exact/weights/{name}": array for name, array in side.lively_state.items()}

@@ -3,6 +3,7 @@
 `python -m tests.parity.worker OUT DATA MODEL HYP DTYPE STEPS SIZE BATCH` under YOLO_BACKEND.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 import numpy as np
 
 import backend
+
+backend.use()  # before the models, whose classes derive from the framework's
+
 from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
@@ -35,7 +39,6 @@ def main(
     image_size: str,
     batch_size: str,
 ) -> None:
-    backend.use()
     config = parse_train_flags(["--cfg", cfg, "--img", image_size, "--batch", batch_size])
     hyp = read_hyperparameters(hyp_path)
     dataset = load_dataset(data)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backend import contract
+from backend.contract import training
 from backend.select import FRAMEWORKS
 from tests.structure.source_files import PYTHON_FILES, parse
 from utils.files.project import PROJECT
@@ -50,7 +50,7 @@ def test_no_framework_module_goes_by_another_name() -> None:
 
 
 def test_backends_consist_of_the_same_files() -> None:
-    wanted = {"__init__.py", *(f"{module}.py" for module in contract.MODULES)}
+    wanted = {"__init__.py", *(f"{module}.py" for module in training.MODULES)}
     for name in FRAMEWORKS:
         assert {path.name for path in (PROJECT / "backend" / name).glob("*.py")} == wanted
 
@@ -70,7 +70,7 @@ def test_only_device_code_lies_below_a_backend() -> None:
     [
         "import backend",
         "from backend import ops, nn, optim, fused, multi_tensor, autograd, amp, device",
-        "from backend import contract, select, completeness, checks",
+        "from backend import contract, select, launchers, completeness, checks",
         "from backend import ops; hasattr(ops, '__wrapped__'); repr(ops)",
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.select import FRAMEWORKS
 from utils.cli.flags import check_flags, flag, whole_from
 from utils.errors import UserError
 
@@ -26,7 +27,7 @@ class RunConfig:
     """What train.py and val.py share, under the public names and their synonyms."""
 
     backend: str | None = flag("backend and device", "--backend", default=None,
-        choices=("torch", "oneflow"), help="framework; YOLO_BACKEND, else found")  # fmt: skip
+        choices=tuple(FRAMEWORKS), help="framework; YOLO_BACKEND, else found")  # fmt: skip
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
         help="file of docs/weights.md")  # fmt: skip
     data: str = flag("data", "--data", default="shapes", metavar="D",

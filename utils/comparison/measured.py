@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.select import FRAMEWORKS
+from backend.launchers import LAUNCHERS
 from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import Outcome
 
@@ -169,7 +169,7 @@ def notes(variant: str, log: Path) -> list[str]:
 def log_tail(log: Path, side: str) -> list[str]:
     """The last lines that a run printed, before the report of a backend's launcher."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    marks = FRAMEWORKS[side].failure_report if side in FRAMEWORKS else ()
+    marks = LAUNCHERS[side].failure_report if side in LAUNCHERS else ()
     places = (place for place, line in enumerate(lines) if any(mark in line for mark in marks))
     return lines[: next(places, None)][-LOG_LINES:]
 

@@ -1,22 +1,19 @@
 """Non-maximum suppression (NMS): of predictions that overlap, the best stay.
 
 Before: the head's decoded boxes. After: `coco/metric.py`.
-Exact, and without a time limit: the result depends on the predictions alone. Which library looks
-for the overlaps is the backend's choice.
+Exact, and without a time limit: the result depends on the predictions alone.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from backend import library_nms, ops
-from backend.checks import as_float32
 from utils.boxes import cxcywh_to_xyxy
 from utils.detections import Detections
+from utils.evaluation.greedy_nms import suppress_greedily
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,6 @@ def non_max_suppression(
     classes: Sequence[int] | None = None,
     max_detections: int = 300,
     max_candidates: int = 30000,
-    device: str = "cpu",
 ) -> Detections:
     """The best predictions of one image, none overlapping a better one of its class.
 
@@ -48,14 +44,13 @@ def non_max_suppression(
     Args:
         decoded: (N, 5 + C) float32: cx, cy, w, h in pixels, objectness and class scores in [0, 1].
         confidence_threshold: at least 0; only scores above it become candidates.
-        iou_threshold: a candidate goes when its IoU with a kept one of its class is above this.
+        iou_threshold: a candidate goes when its IoU with a kept one of its class is above this,
+            rounded to float32.
         multi_label: every class above the threshold is a candidate, not only the best one.
         class_agnostic: a kept box suppresses boxes of all classes.
         classes: only these classes become candidates; all when None.
         max_detections: at most this many are returned.
         max_candidates: only this many candidates, the best, take part.
-        device: where overlaps are looked for; the result is the same on each. On "cpu" nothing is
-            asked of the framework, so that it can compute meanwhile.
 
     Returns:
         Detections in the frame of decoded, K <= max_detections; K = 0 when nothing is found.
@@ -68,19 +63,8 @@ def non_max_suppression(
         found = found.take(np.flatnonzero(np.isin(found.class_index, classes)))
     found = found.take(_descending_order(found.scores)[:max_candidates])
     group = np.zeros_like(found.class_index) if class_agnostic else found.class_index
-    if device == "cpu":
-        suppress = _host_suppressor()
-        kept = suppress(found.boxes_xyxy, group, as_float32(iou_threshold), max_detections)
-    else:
-        boxes, groups = ops.tensor(found.boxes_xyxy, device), ops.tensor(group, device)
-        kept = ops.to_numpy(ops.suppress(boxes, groups, iou_threshold, max_detections))
-    return found.take(kept)
-
-
-@functools.cache
-def _host_suppressor() -> library_nms.Suppress:
-    # Not ops.suppress: reading a tensor waits for all that the framework has queued before.
-    return library_nms.numpy_only("cpu", "beside what the framework has queued")
+    threshold = float(np.float32(iou_threshold))
+    return found.take(suppress_greedily(found.boxes_xyxy, group, threshold, max_detections))
 
 
 def _candidates(decoded: np.ndarray, confidence_threshold: float, multi_label: bool) -> Detections:

@@ -20,6 +20,7 @@ from typing import Any
 
 from backend import select
 from backend.checks import CPU
+from backend.launchers import LAUNCHERS, backend_of_launcher
 from backend.processes import processes
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
@@ -52,18 +53,18 @@ def launch(config: TrainConfig) -> None:
     wanted = wanted_processes(config)
     started = processes().world_size
     # A cluster that sets a launcher's variables itself, as a Kubernetes job may, needs none.
-    if started > 1 or select.backend_of_launcher() is not None:
+    if started > 1 or backend_of_launcher() is not None:
         _check_launched(config, wanted, started)
         wanted = started
     _check_flags(config, wanted)
     if wanted == started:
         return
     name = select.choose(config.backend)
-    program = select.FRAMEWORKS[name].launcher
+    program = LAUNCHERS[name].command
     places = "" if config.device in ("", CPU) else ", one a device, in place of DataParallel"
     log.info("starting %d processes with %s%s", wanted, program, places)
     command = [sys.executable, *launcher_command(name, wanted)]
-    if config.bind_numa and select.FRAMEWORKS[name].launcher_binds_numa:
+    if config.bind_numa and LAUNCHERS[name].binds_numa:
         command += torchrun_arguments(config.device, wanted)
     command += _without_nproc(sys.argv)
     sys.exit(run_launcher(command, thread_count(wanted)))
@@ -120,9 +121,9 @@ def _check_flags(config: TrainConfig, number: int) -> None:
 
 def launcher_command(name: str, number: int) -> list[str]:
     """Arguments of Python that run a backend's launcher for processes on this machine."""
-    framework = select.FRAMEWORKS[name]
-    options = [option.format(port=_free_port()) for option in framework.launcher_options]
-    return ["-m", framework.launcher_module, *options, "--nproc_per_node", str(number)]
+    launcher = LAUNCHERS[name]
+    options = [option.format(port=_free_port()) for option in launcher.options]
+    return ["-m", launcher.module, *options, "--nproc_per_node", str(number)]
 
 
 def _without_nproc(arguments: Sequence[str]) -> list[str]:

@@ -71,7 +71,7 @@ def _value_and_gradient(
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """CIoU as `models/heads/anchor/ciou.py` defines it, and its gradient by pred.
+    """CIoU and its gradient by pred; `contract.Fused.complete_iou` has formulas and reference.
 
     pred, target and gradient are (N, 4), value is (N,), all contiguous.
     """
@@ -90,7 +90,6 @@ def _value_and_gradient(
     offset_x, offset_y = x - x_target, y - y_target
     distance = (offset_x * offset_x + offset_y * offset_y) / diagonal_squared
     tall, tall_target = height + EPS, height_target + EPS
-    # The difference of two arctangents is one: that of the cross over the dot product.
     cross, dot = (
         width_target * tall - width * tall_target,
         tall * tall_target + width * width_target,
@@ -148,7 +147,7 @@ def _extents(centre, size, centre_target, size_target):
 
 @triton.jit
 def _side(edge, edge_target):
-    """1, 0 or -1: a tie counts half for either box, as in the plain formula."""
+    """1, 0 or -1: high or low of the contract."""
     return (edge > edge_target).to(edge.dtype) - (edge < edge_target).to(edge.dtype)
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,16 +81,20 @@ def choose_updates(config: TrainConfig, device: str, dtype: str) -> Updates:
 
 
 def try_optimizer(optimizers: Optim, name: str, device: str, dtype: str) -> Arrays:
-    """Weights and state after three steps, one tensor of them without a gradient."""
+    """Weights, state and zeroed gradients after three steps, one tensor without a gradient."""
     weights = _weights(device, dtype)
     names = list(weights)
     groups = [({n: weights[n] for n in names[half::2]}, (0.1, 0.0)[half]) for half in (0, 1)]
     optimizer = getattr(optimizers, name)(groups)
     for step, (rates, momentum) in enumerate(zip(RATES, MOMENTA, strict=True)):
-        optimizer.zero_grad()
-        _backward({n: weights[n] for n in names[1:]}, _arrays(dtype, seed=step + 1))
+        gradients = _arrays(dtype, seed=step + 1)
+        del gradients[names[0]]
+        autograd.set_gradients({n: weights[n] for n in gradients}, gradients)
         optimizer.step(rates, momentum)
-    return {n: ops.to_numpy(x) for n, x in weights.items()} | optimizer.state_arrays()
+    optimizer.zero_grad()
+    found = {n: ops.to_numpy(x) for n, x in weights.items()} | optimizer.state_arrays()
+    left = {n: gradient for n, x in weights.items() if (gradient := x.grad) is not None}
+    return found | {f"gradient of {n}": ops.to_numpy(gradient) for n, gradient in left.items()}
 
 
 def try_average(
@@ -139,18 +141,3 @@ def _module(device: str, dtype: str, seed: int) -> Any:
 def _weights(device: str, dtype: str) -> dict[str, Tensor]:
     arrays = _arrays(dtype, seed=0)
     return {name: autograd.variable(array, device) for name, array in arrays.items()}
-
-
-def _backward(weights: Mapping[str, Tensor], gradients: Arrays) -> None:
-    """Give the weights these gradients, by way of a loss that has them."""
-    terms = []
-    for name, x in weights.items():
-        terms.append(ops.sum(x * ops.tensor(gradients[name], ops.device_of(x))))
-    total = ops.sum(ops.stack(terms))
-    autograd.value_and_backward(
-        lambda images: images,
-        lambda predictions, targets: SimpleNamespace(total=total),
-        total,
-        None,
-        lambda stage: nullcontext(),
-    )

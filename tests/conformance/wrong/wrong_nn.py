@@ -58,7 +58,7 @@ def batch_norm(
             return b.ops.mean(b.ops.mean(b.ops.mean(values, 3, True), 2, True), 0, True)
 
         mean = average(x)
-        return (x - mean) / b.ops.sqrt(average(x * x) - mean * mean + eps)
+        return (x - mean) / (average(x * x) - mean * mean + eps) ** 0.5
 
     return BatchNorm2d
 

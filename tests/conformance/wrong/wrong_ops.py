@@ -22,14 +22,14 @@ def aliasing_tensor(b: Backend) -> Any:
 
 
 def naive_sigmoid(b: Backend) -> Any:
-    return lambda x: b.ops.exp(x) / (b.ops.exp(x) + 1.0)
+    return lambda x: x.exp() / (x.exp() + 1.0)
 
 
 def naive_bce(b: Backend) -> Any:
     def bce_with_logits(logits: Any, target: Any, positive_weight: float = 1.0) -> Any:
         score = b.ops.sigmoid(logits)
-        positive = target * b.ops.log(score) * positive_weight
-        return -b.ops.mean(positive + (1.0 - target) * b.ops.log(1.0 - score))
+        positive = target * score.log() * positive_weight
+        return -b.ops.mean(positive + (1.0 - target) * (1.0 - score).log())
 
     return bce_with_logits
 
@@ -46,10 +46,8 @@ def where_of_float64(b: Backend) -> Any:
 def clamp_without_gradient_at_limits(b: Backend) -> Any:
     def clamp(x: Any, low: float | None = None, high: float | None = None) -> Any:
         clamped = b.ops.clamp(x, low, high)
-        inside = b.ops.logical_and(x > clamped - 1e-12, x < clamped + 1e-12)
         at_limit = clamped <= (-np.inf if low is None else low)
-        kept = b.ops.logical_and(inside, b.ops.logical_not(at_limit))
-        return b.ops.where(kept, clamped, clamped.detach())
+        return b.ops.where(at_limit, clamped.detach(), clamped)
 
     return clamp
 
@@ -123,16 +121,12 @@ register(
             "rounds down",
             lambda b: (
                 lambda x, dtype: b.ops.cast(
-                    b.ops.floor(x)
-                    if b.ops.dtype_of(x).startswith("float") and dtype == "int64"
-                    else x,
+                    x.floor() if b.ops.dtype_of(x).startswith("float") and dtype == "int64" else x,
                     dtype,
                 )
             ),
         ),
         ("ops.cast", "has no gradient", lambda b: lambda x, dtype: b.ops.cast(x, dtype).detach()),
-        ("ops.move", "has no gradient", lambda b: lambda x, device: b.ops.move(x, device).detach()),
-        ("ops.move", "ignores the device", lambda b: lambda x, device: x),
         (
             "ops.zeros",
             "ignores the dtype",
@@ -145,16 +139,7 @@ register(
             "ignores the dtype",
             lambda b: lambda shape, value, dtype="float32", device="cpu": b.ops.full(shape, value),
         ),
-        ("ops.exp", "has no gradient", lambda b: lambda x: b.ops.exp(x).detach()),
-        ("ops.log", "hides zero behind an epsilon", lambda b: lambda x: b.ops.log(x + 1e-9)),
-        ("ops.sqrt", "hides negative values", lambda b: lambda x: b.ops.sqrt(b.ops.absolute(x))),
         ("ops.atan", "has no gradient", lambda b: lambda x: b.ops.atan(x).detach()),
-        ("ops.absolute", "limits to zero", lambda b: lambda x: b.ops.clamp(x, 0.0)),
-        (
-            "ops.floor",
-            "truncates",
-            lambda b: lambda x: b.ops.cast(b.ops.cast(x, "int64"), b.ops.dtype_of(x)),
-        ),
         ("ops.sigmoid", "overflows", naive_sigmoid),
         ("ops.sigmoid", "has no gradient", lambda b: lambda x: b.ops.sigmoid(x).detach()),
         ("ops.silu", "detaches the gate", lambda b: lambda x: x * b.ops.sigmoid(x).detach()),
@@ -177,10 +162,6 @@ register(
         ),
         ("ops.where", "makes a number float64", where_of_float64),
         ("ops.where", "swaps its arguments", lambda b: lambda c, x, y: b.ops.where(c, y, x)),
-        ("ops.isfinite", "overlooks infinity", lambda b: lambda x: b.ops.logical_or(x >= x, x < x)),
-        ("ops.logical_and", "is or", lambda b: b.ops.logical_or),
-        ("ops.logical_or", "is and", lambda b: b.ops.logical_and),
-        ("ops.logical_not", "is the identity", lambda b: lambda x: x),
         (
             "ops.sum",
             "ignores keepdim",

@@ -3,6 +3,7 @@
 Runs every check of `fused.complete_iou` on them and prints how many there were.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import os
@@ -12,6 +13,9 @@ import numpy as np
 os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are imported
 
 import backend
+
+backend.use("torch")  # before the models, whose classes derive from the framework's
+
 from backend import autograd, checks, fused, ops
 from backend.contract import Tensor
 from backend.torch.kernels import complete_iou as kernels
@@ -47,7 +51,6 @@ def check_bfloat16(box_iou: BoxIou) -> None:
 
 
 def main() -> None:
-    backend.use("torch")
     judged = Backend().replaced("fused", "complete_iou", interpreted)
     chosen = [check for check in CHECKS if check.name == "fused.complete_iou"]
     for check in chosen:

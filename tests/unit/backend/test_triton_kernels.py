@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="only PyTorch l
 
 def run(module: str, **environment: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", f"tests.unit.{module}"],
+        [sys.executable, "-W", "error", "-m", f"tests.unit.backend.{module}"],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.greedy_nms import suppress_greedily
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy, pairwise_iou
 from utils.data.sources.labels import Sample
 from utils.data.sources.splits import only_classes
 from utils.errors import UserError
+from utils.evaluation.greedy_nms import suppress_greedily
 from utils.evaluation.nms import non_max_suppression
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import backend
-from backend import nn, ops
+from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.training.checkpointing import differences, restore_gradients, set_gradients
+from models.training.checkpointing import differences, restore_gradients
 from models.training.state import build_state
 from tests.small import write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -64,7 +64,7 @@ def test_gradients_of_infinity_come_back_for_the_update_to_find(state):
     (name, x), *_ = [pair for pair in nn.named_parameters(state.model) if pair[1].requires_grad]
     array = np.full(x.shape, np.nan, np.float32)
     array.reshape(-1)[0] = np.inf
-    set_gradients({name: x}, {name: array})
+    autograd.set_gradients({name: x}, {name: array})
     np.testing.assert_array_equal(ops.to_numpy(x.grad), array)
 
 

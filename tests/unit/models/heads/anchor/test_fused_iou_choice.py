@@ -62,7 +62,7 @@ def without_gradient(pred, target, eps=1e-7):
 
 
 def not_a_number_for_equal_boxes(pred, target, eps=1e-7):
-    gap = ops.sum(ops.absolute(pred - target), 1)
+    gap = ops.sum(ops.maximum(pred - target, target - pred), 1)
     return complete_iou(pred, target, eps) + (gap / gap - 1.0)
 
 

@@ -1,4 +1,7 @@
-"""Exact greedy suppression in NumPy, what `contract.Ops.suppress` promises; no framework here."""
+"""Exact greedy NMS of sorted boxes in NumPy: `nms.py` says which boxes and in which order.
+
+On the host alone: reading a tensor waits for all that a framework has queued.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,18 @@ PURGES_A_PACKING = 16
 def suppress_greedily(
     boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float, max_kept: int
 ) -> np.ndarray:
-    """`contract.Ops.suppress` of arrays, with the threshold as it is given."""
+    """Return the rows that remain when each kept box removes the later ones that it overlaps.
+
+    Args:
+        boxes_xyxy: (N, 4) float32, finite, best first, left <= right and top <= bottom.
+        group: (N,) int64; boxes of different groups never meet.
+        iou_threshold: a box goes when its IoU with a kept one is above this. IoU is computed in
+            float64; boxes that only touch or lack area have 0.
+        max_kept: the search ends when this many are kept.
+
+    Returns:
+        (K,) int64, ascending.
+    """
     overlaps = _OverlapSearch(boxes_xyxy, group, iou_threshold)
     kept = np.zeros(0, np.int64)
     rest = np.arange(len(boxes_xyxy))

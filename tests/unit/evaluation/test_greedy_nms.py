@@ -1,10 +1,10 @@
-"""backend/greedy_nms.py in small blocks, stages and packings against the rule told box by box."""
+"""utils/evaluation/greedy_nms.py: the rule told box by box, and where rounding would show."""
 
 import numpy as np
 import pytest
 
-from backend import greedy_nms
 from utils.boxes import pairwise_iou
+from utils.evaluation import greedy_nms
 
 
 def kept_one_by_one(boxes_xyxy, group, iou_threshold, max_kept):
@@ -37,3 +37,38 @@ def test_blocks_and_stages_change_nothing(monkeypatch, num_groups, block, stage,
                     greedy_nms.suppress_greedily(boxes_xyxy, group, threshold, max_kept),
                     kept_one_by_one(boxes_xyxy, group, threshold, max_kept),
                 )
+
+
+def kept(boxes_xyxy, group, iou_threshold, max_kept=100):
+    """The rows that `suppress_greedily` keeps, as a list."""
+    boxes_xyxy, threshold = np.asarray(boxes_xyxy, np.float32), float(np.float32(iou_threshold))
+    return greedy_nms.suppress_greedily(boxes_xyxy, np.array(group), threshold, max_kept).tolist()
+
+
+@pytest.mark.parametrize("offset", [0.0, -1000.0])
+def test_an_overlap_at_the_threshold_stays(offset):
+    boxes = np.array([[0, 0, 4, 2], [2, 0, 4, 2]]) + offset  # IoU 1/2
+    assert kept(boxes, [0, 0], 0.5) == [0, 1]
+    assert kept(boxes, [0, 0], 0.499) == [0]
+
+
+def test_overlaps_are_computed_in_float64():
+    # 4800002 / 8000003 is 1e-9 above the float32 nearest to 0.6, and rounds to it in float32.
+    assert kept([[0, 0, 1, 8000003], [0, 0, 1, 4800002]], [0, 0], 0.6) == [0]
+
+
+def test_a_removed_box_removes_nothing():
+    chain = [[0, 0, 10, 1], [4, 0, 14, 1], [8, 0, 18, 1]]  # IoU 3/7 between neighbours
+    assert kept(chain, [5, 5, 5], 0.4) == [0, 2]
+    assert kept(chain, [5, 7, 5], 0.4) == [0, 1, 2]
+
+
+def test_what_lies_beyond_the_first_thousands_is_found():
+    boxes = np.tile([0.0, 0, 20, 20], (5000, 1))
+    boxes[[3000, 4999]] += [[0, 100, 0, 100], [0, 200, 0, 200]]
+    assert kept(boxes, np.zeros(5000, np.int64), 0.5, 50) == [0, 3000, 4999]
+
+
+def test_coordinates_of_any_size_keep_groups_apart():
+    boxes = [[0, 0, 1e-30, 1], [0, 0, 1e-30, 1], [1e30, 0, 2e30, 1], [1e30, 0, 2e30, 1]]
+    assert kept(boxes, [0, 0, 0, -1], 0.5) == [0, 2, 3]

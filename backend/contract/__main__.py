@@ -1,0 +1,26 @@
+"""`python -m backend.contract NAME`: what a backend lacks of what it promises, a line each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from backend import completeness, select
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Return 0 for a complete backend, 1 for an incomplete one, 2 for one that is not usable."""
+    if len(arguments) != 1:
+        sys.stderr.write(f"usage: python -m backend.contract {'|'.join(select.FRAMEWORKS)}\n")
+        return 2
+    try:
+        lines = completeness.missing(arguments[0])
+    except select.BackendError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

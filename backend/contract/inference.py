@@ -1,0 +1,226 @@
+"""The contract of running a model: what a backend for inference only is complete with.
+
+The smallest example is the one that the tests have, `tests/conformance/inference_only/arrays`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Tensor(Protocol):
+    """The methods and operators of a framework tensor that Duet's code may use.
+
+    Where nothing is recorded `requires_grad` is False, `grad` None and `detach` the same values.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def requires_grad(self) -> bool: ...
+    @property
+    def grad(self) -> Tensor | None: ...
+
+    def __add__(self, other: Tensor | float) -> Tensor: ...
+    def __radd__(self, other: float) -> Tensor: ...
+    def __sub__(self, other: Tensor | float) -> Tensor: ...
+    def __rsub__(self, other: float) -> Tensor: ...
+    def __mul__(self, other: Tensor | float) -> Tensor: ...
+    def __rmul__(self, other: float) -> Tensor: ...
+    def __truediv__(self, other: Tensor | float) -> Tensor: ...
+    def __rtruediv__(self, other: float) -> Tensor: ...
+    def __pow__(self, exponent: float) -> Tensor: ...
+    def __neg__(self) -> Tensor: ...
+    def __lt__(self, other: Tensor | float) -> Tensor: ...
+    def __le__(self, other: Tensor | float) -> Tensor: ...
+    def __gt__(self, other: Tensor | float) -> Tensor: ...
+    def __ge__(self, other: Tensor | float) -> Tensor: ...
+    def __getitem__(self, index: Any) -> Tensor:
+        """Integers, slices and `...` only: a view or a copy. Rows by tensor: `ops.take_rows`."""
+
+    def reshape(self, *shape: int) -> Tensor:
+        """At least one size; -1 for the one that follows from the others."""
+
+    def permute(self, *dims: int) -> Tensor: ...
+    def detach(self) -> Tensor: ...
+
+
+class Ops(Protocol):
+    """Functions of tensors that a model in evaluation calls."""
+
+    # NumPy boundary, dtype and device
+    def tensor(self, array: np.ndarray, device: str = "cpu") -> Tensor:
+        """A copy of a NumPy array of a promised dtype, same shape and dtype.
+
+        Raises:
+            ValueError: a dtype outside the promised ones, a device that is not there.
+        """
+
+    def to_numpy(self, x: Tensor) -> np.ndarray:
+        """A copy, in host memory, detached, complete when the call returns."""
+
+    def dtype_of(self, x: Tensor) -> str:
+        """The name of the dtype, "float32" for instance."""
+
+    def device_of(self, x: Tensor) -> str:
+        """The name of the device, "cpu" or "cuda:0"."""
+
+    def normalize_images(self, images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
+        """(B, C, H, W) uint8 -> the same shape and order in a float dtype, divided by 255.
+
+        channels_last: the channels of a pixel lie side by side in memory, in the result and in
+        what layers make of it; values differ from the other layout's by rounding alone.
+
+        Raises:
+            ValueError: another dtype or number of dimensions; channels_last on a backend that
+                does not support it.
+        """
+
+    # Element by element, float in, same dtype out (gradient)
+    def sigmoid(self, x: Tensor) -> Tensor: ...
+    def silu(self, x: Tensor) -> Tensor:
+        """x · sigmoid(x)."""
+
+    # Shape and index (gradient)
+    def cat(self, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+        """Joined along an existing dimension; ValueError for no tensors or unequal dtypes."""
+
+    def take_rows(self, x: Tensor, index: Tensor) -> Tensor:
+        """x[index] along dimension 0, index (K,) int64; ValueError outside 0 to len(x) - 1.
+
+        The range is checked on a CPU only, where it costs little.
+        """
+
+    def take_where(self, x: Tensor, condition: Tensor) -> Tensor:
+        """x[condition], (K, ...): the rows of x at which the condition holds, in their order.
+
+        What is not taken is not copied on a CPU, however x is permuted.
+
+        Args:
+            condition: bool, of one or more of the first dimensions of x.
+
+        Raises:
+            ValueError: another shape or dtype of the condition.
+        """
+
+    def upsample_nearest_2x(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, 2H, 2W), each value four times."""
+
+
+class NN(Protocol):
+    """Layers (classes, constructed as named here) and functions of modules.
+
+    The methods are static and the classes nested so that mypy accepts `class Head(nn.Module)`.
+    Initial weights are the frameworks' own and differ: load them.
+    """
+
+    class Module:
+        """The part of the frameworks' own module class that Duet's code may use.
+
+        Sub-modules, parameters and buffers are attributes. Subclasses define `forward`.
+        """
+
+        training: bool
+
+        def __call__(self, *inputs: Any) -> Any: ...
+        def __getattr__(self, name: str) -> Any: ...
+        def train(self, mode: bool = True) -> Any: ...
+        def eval(self) -> Any: ...
+        def modules(self) -> Any: ...
+
+    class ModuleList(Module):
+        """Sub-modules in a list: parameter names start with the position."""
+
+        def __init__(self, modules: Iterable[Any] = ()) -> None: ...
+        def __iter__(self) -> Any: ...
+        def __len__(self) -> Any: ...
+        def __getitem__(self, index: int) -> Any: ...
+
+    class Sequential(Module):
+        """Sub-modules called one after the other."""
+
+        def __init__(self, *modules: Any) -> None: ...
+        def __iter__(self) -> Any: ...
+        def __getitem__(self, index: int) -> Any: ...
+
+    @staticmethod
+    def Conv2d(
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int = 0,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> Any:
+        """(B, in, H, W) -> (B, out, H', W'); weight (out, in / groups, k, k), x of its dtype."""
+
+    @staticmethod
+    def BatchNorm2d(num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> Any:
+        """Batch statistics in training (running variance unbiased), running ones in evaluation.
+
+        eps and momentum are rounded to float32, also for float64 tensors.
+        """
+
+    @staticmethod
+    def MaxPool2d(kernel_size: int, stride: int, padding: int = 0) -> Any:
+        """Largest value of each window; padding counts as minus infinity."""
+
+    @staticmethod
+    def state_arrays(module: Any) -> dict[str, np.ndarray]:
+        """Copies of parameters and buffers by dotted name, in the public order."""
+
+    @staticmethod
+    def load_state_arrays(module: Any, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copy arrays into the module, cast to its dtypes; requires_grad stays as it was.
+
+        Raises:
+            ValueError: names or shapes that do not match, naming them; nothing is loaded then.
+        """
+
+    @staticmethod
+    def register_buffer(module: Any, name: str, array: np.ndarray) -> None:
+        """Make a NumPy array a buffer of the module: saved and moved with it, not trained."""
+
+    @staticmethod
+    def place(module: Any, device: str, dtype: str) -> Any:
+        """Move the module to a device, its floating tensors to a dtype; returns the module."""
+
+    @staticmethod
+    def frozen_copy(module: Any) -> Any:
+        """An independent copy in evaluation mode of which nothing requires a gradient."""
+
+
+class Device(Protocol):
+    """The devices that this process can use."""
+
+    def resolve(self, name: str) -> str:
+        """What the user wrote: "cpu"; "0" or "cuda:0"; "" for the first GPU, else the CPU.
+
+        Of several processes on a machine each takes the GPU at the place of its local rank, from
+        a list such as "0,1" or, for "", from all that are there.
+
+        Raises:
+            BackendError: a device that is not there, naming those that are; more processes than
+                devices; a list for one process.
+        """
+
+    def describe(self, device: str) -> str:
+        """One line for the log: framework version and device."""
+
+    def supports(self, capability: str) -> bool:
+        """Whether a capability of `CAPABILITIES` is there; ValueError for any other name."""
+
+
+CAPABILITIES: dict[str, str] = {
+    "cuda": "training and validation on a CUDA device that this process can see",
+    "half_gradients": "gradients sent from process to process as bfloat16",
+    "channels_last": "feature maps with the channels of a pixel side by side in memory",
+}
+
+MODULES: dict[str, type] = {"ops": Ops, "nn": NN, "device": Device}

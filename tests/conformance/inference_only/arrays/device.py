@@ -1,0 +1,22 @@
+"""`contract.Device` where there is a CPU alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from backend import checks
+from backend.contract import CAPABILITIES
+from backend.own_device import own_device
+
+
+def resolve(name: str) -> str:
+    return own_device(name, [checks.CPU])
+
+
+def describe(device: str) -> str:
+    return f"NumPy {np.__version__}, CPU"
+
+
+def supports(capability: str) -> bool:
+    checks.known_capability(capability, CAPABILITIES)
+    return False

@@ -1,0 +1,72 @@
+"""`contract.inference.Ops` on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from backend import checks
+
+
+class Tensor(np.ndarray):
+    """An array with the names of `contract.Tensor` that NumPy has not."""
+
+    requires_grad = False
+    grad = None
+
+    def permute(self, *dims: int) -> Tensor:
+        return self.transpose(dims)
+
+    def detach(self) -> Tensor:
+        return self
+
+
+def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
+    checks.known_dtype(array.dtype.name)
+    return np.array(array).view(Tensor)
+
+
+def to_numpy(x: Tensor) -> np.ndarray:
+    return np.array(x)
+
+
+def dtype_of(x: Tensor) -> str:
+    return x.dtype.name
+
+
+def device_of(x: Tensor) -> str:
+    return checks.CPU
+
+
+def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) -> Any:
+    checks.image_batch(images.shape, dtype_of(images))
+    return images.astype(dtype) / np.dtype(dtype).type(255)
+
+
+def sigmoid(x: Tensor) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def silu(x: Tensor) -> Any:
+    return x * sigmoid(x)
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Any:
+    checks.one_dtype(map(dtype_of, tensors))
+    return np.concatenate(tensors, axis=dim).view(Tensor)
+
+
+def take_rows(x: Tensor, index: Tensor) -> Any:
+    checks.row_index(index.shape, dtype_of(index))
+    return x[index]
+
+
+def take_where(x: Tensor, condition: Tensor) -> Any:
+    checks.row_condition(condition.shape, dtype_of(condition), x.shape)
+    return x[condition]
+
+
+def upsample_nearest_2x(x: Tensor) -> Any:
+    return x.repeat(2, axis=2).repeat(2, axis=3)

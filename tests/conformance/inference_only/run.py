@@ -1,0 +1,60 @@
+"""A process of its own under the backend for inference only: what it lacks, and what it computes.
+
+`python -m tests.conformance.inference_only.run IN.npz OUT.npz MODEL.yaml`: IN has the weights of
+the model and `images`, (B, 3, H, W) uint8; OUT has the decoded predictions. Prints a JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import backend
+from backend import completeness, select
+
+UNUSABLE = ("optim.SGD", "autograd.no_grad", "dist.start", "amp.autocast", "fused.complete_iou",
+    "multi_tensor.SGD", "nn.pack", "ops.bce_with_logits", "device.mark")  # fmt: skip
+
+
+def error_of(path: str) -> str:
+    """The message with which a look-up is refused."""
+    namespace, _, name = path.partition(".")
+    try:
+        getattr(getattr(backend, namespace), name)
+    except backend.BackendError as error:
+        return str(error)
+    return ""
+
+
+def predict(weights: dict[str, np.ndarray], cfg: str) -> dict[str, np.ndarray]:
+    """The decoded predictions of all rows, and of those above a threshold in the first image."""
+    from backend import nn, ops
+    from models.detector import Detector
+    from models.graph import read_model_yaml
+
+    images = ops.normalize_images(ops.tensor(weights.pop("images")), "float32")
+    model = Detector(read_model_yaml(cfg))
+    nn.load_state_arrays(model, weights)
+    model = nn.frozen_copy(nn.place(model, "cpu", "float32"))
+    raw = model(images)
+    return {"decoded": ops.to_numpy(model.decode(raw)), "above": model.decode_above(raw, 0.01)[0]}
+
+
+def main(weights: str, out: str, cfg: str) -> None:
+    backend.__path__.append(str(Path(__file__).parent))
+    told: dict[str, Any] = {}
+    for trains in (True, False):
+        select.FRAMEWORKS["arrays"] = select.Framework(package="numpy", trains=trains)
+        told["missing to train" if trains else "missing"] = completeness.missing("arrays")
+    with np.load(weights) as arrays:
+        np.savez(out, **predict(dict(arrays), cfg))
+    told["errors"] = {path: error_of(path) for path in UNUSABLE}
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
