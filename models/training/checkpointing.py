@@ -1,14 +1,17 @@
 """The whole state of a run as a checkpoint, and a run put back into it.
 
-`capture` and `restore` mirror each other: what one writes, the other reads. Before: `train.py`,
-between two batches. After: `utils/state/files.py`.
+`capture` and `restore` go through the same parts, `VALUES` and `ARRAYS`, each of which says how it
+is taken and put back; `utils/state/progress.py` has their kinds. Before: `train.py`, between two
+batches. After: `utils/state/files.py`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,52 +20,63 @@ from backend import autograd, dist, nn, ops
 from backend.processes import processes
 from models.detector import Detector
 from models.graph import parse_model
+from models.training.loss_scale import LossScale
 from models.training.state import TrainState
+from models.training.step_watch import StepWatch
 from utils.cli.document import as_document, run_settings
 from utils.errors import UserError
-from utils.evaluation.progress import read_progress
-from utils.state.checkpoint import Arrays, Checkpoint, Header
+from utils.evaluation.progress import EvaluationProgress, read_progress
+from utils.state.checkpoint import KINDS, Arrays, Checkpoint, Header
 from utils.state.run import Run
+from utils.state.work_record import WorkRecord
 
 log = logging.getLogger("train")
 
 
+class Part(NamedTuple):
+    """A piece of the state.
+
+    Attributes:
+        name: in the file: of a field of the header or of its progress, or of a section of arrays.
+        owner: the object that has it: "state.ema" is `ema` of the `TrainState`.
+        take: returns it, given the owner, between two batches.
+        put: gives it to the owner of a run that was just built; ValueError where it does not fit.
+    """
+
+    name: str
+    owner: str
+    take: Callable[[Any], Any]
+    put: Callable[[Any, Any], None]
+
+
+def plain(name: str, owner: str, attribute: str = "") -> Part:
+    """Return the part that is an attribute of its owner, by default of the part's name."""
+    attribute = attribute or name
+    return Part(name, owner, attrgetter(attribute), lambda x, value: setattr(x, attribute, value))
+
+
 def capture(run: Run, state: TrainState, is_best: bool = False) -> Checkpoint:
-    """Everything that the rest of the run depends on, between two batches.
+    """Take everything that the rest of the run depends on, between two batches.
 
     is_best: whether it holds the best weights so far.
     """
+    values, arrays = _take(VALUES, run, state), _take(ARRAYS, run, state)
+    of_header = {name: values.pop(name) for name in KINDS if name in values}
     header = Header(
         model=state.model.spec.document,
         class_names=run.class_names,
-        epoch=state.epoch,
-        batch_number=state.batch_number,
-        last_update=state.last_update,
-        ema_updates=state.ema.updates,
-        best_fitness=state.best_fitness,
         hyperparameters=as_document(run.hyp),
         settings=run_settings(run.config),
         backend=backend.use(),
-        loss_scale=state.loss_scale.value,
         progress={
             "is_best": is_best,
-            "finite_updates": state.loss_scale.finite_updates,
-            "watch": state.watch.state(),
-            "seconds": state.timer.state(),
-            "work": run.work.state(),
-            "results": run.results.rows,
             "data": dict(run.data),
             "world_size": processes().world_size,
+            **values,
         },
+        **of_header,
     )
-    return Checkpoint(
-        header,
-        model=nn.state_arrays(state.model),
-        ema=nn.state_arrays(state.ema.model),
-        optimizer=state.optimizer.state_arrays(),
-        gradients=pending_gradients(state),
-        evaluation=state.evaluation._asdict() if state.evaluation.num_batches else {},
-    )
+    return Checkpoint(header, **arrays)
 
 
 def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
@@ -71,30 +85,15 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
     Raises:
         UserError: a place that the run does not have; arrays of another model or optimizer.
     """
-    header, progress = checkpoint.header, checkpoint.header.progress
+    header = checkpoint.header
     try:
-        nn.load_state_arrays(state.model, checkpoint.model)
-        nn.load_state_arrays(state.ema.model, checkpoint.ema)
-        state.optimizer.load_state_arrays(checkpoint.optimizer)
         _require_place(run, state, header)
         _require_gradients(state, checkpoint)
-        if checkpoint.evaluation:
-            images = run.data["val"]["images"]
-            state.evaluation = read_progress(checkpoint.evaluation, images)
+        _require_evaluation(run, checkpoint)
+        _put(VALUES, run, state, {**vars(header), **header.progress})
+        _put(ARRAYS, run, state, vars(checkpoint))
     except ValueError as error:
         raise UserError(f"--resume: the state does not fit this model: {error}") from error
-    state.epoch, state.batch_number = header.epoch, header.batch_number
-    state.last_update, state.best_fitness = header.last_update, header.best_fitness
-    state.ema.updates = header.ema_updates
-    if state.loss_scale.adapts:
-        state.loss_scale.value = header.loss_scale
-        state.loss_scale.finite_updates = progress["finite_updates"]
-    state.watch.restore(progress["watch"])
-    state.seconds_before = progress["seconds"]
-    run.work.restore(progress["work"])
-    run.results.rows = progress["results"]
-    if state.batch_number:
-        restore_gradients(state, checkpoint.gradients)
     log.info(
         "resumed after %d batches, in epoch %d of %d%s",
         state.batch_number,
@@ -104,8 +103,19 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
     )
 
 
+def _take(parts: Iterable[Part], run: Run, state: TrainState) -> dict[str, Any]:
+    whole = SimpleNamespace(run=run, state=state)
+    return {part.name: part.take(attrgetter(part.owner)(whole)) for part in parts}
+
+
+def _put(parts: Iterable[Part], run: Run, state: TrainState, values: Mapping[str, Any]) -> None:
+    whole = SimpleNamespace(run=run, state=state)
+    for part in parts:
+        part.put(attrgetter(part.owner)(whole), values[part.name])
+
+
 def differences(header: Header, sync_bn: bool) -> Iterator[str]:
-    """Why what follows may differ from what would have followed where the state was written."""
+    """Say why what follows may differ from what would have followed where the state was written."""
     writer, present = header.backend, backend.use()
     if writer != present:
         yield f"{writer} wrote the state, {present} rounds otherwise"
@@ -129,7 +139,7 @@ def _require_place(run: Run, state: TrainState, header: Header) -> None:
 
 
 def _require_gradients(state: TrainState, checkpoint: Checkpoint) -> None:
-    """ValueError unless those pending are of trained parameters, the same on all ranks."""
+    """Raise ValueError unless those pending are of trained parameters, the same on all ranks."""
     shapes = {n: tuple(x.shape) for n, x in nn.named_parameters(state.model) if x.requires_grad}
     found = {name.partition("/")[2] for name in checkpoint.gradients}
     ranks = checkpoint.header.progress["world_size"]
@@ -140,8 +150,13 @@ def _require_gradients(state: TrainState, checkpoint: Checkpoint) -> None:
     raise ValueError("gradients of other parameters or ranks")
 
 
+def _require_evaluation(run: Run, checkpoint: Checkpoint) -> None:
+    if checkpoint.evaluation:
+        read_progress(checkpoint.evaluation, run.data["val"]["images"])
+
+
 def rebuild_model(document: Mapping[str, Any]) -> Detector:
-    """The model of a state, whose weights `restore` gives it."""
+    """Build the model of a state; `restore` gives it its weights."""
     try:
         return Detector(parse_model(document))
     except ValueError as error:
@@ -149,7 +164,7 @@ def rebuild_model(document: Mapping[str, Any]) -> Detector:
 
 
 def pending_gradients(state: TrainState) -> dict[str, np.ndarray]:
-    """Those accumulated since the last update, by rank and parameter; none just after one.
+    """Return those accumulated since the last update, by rank/parameter; none just after one.
 
     All ranks call it: each has gradients of its own until the update.
     """
@@ -192,3 +207,60 @@ def _mean(by_rank: Mapping[int, Arrays]) -> dict[str, np.ndarray]:
             mean = np.mean([arrays[name] for arrays in ranks], axis=0, dtype=np.float64)
             means[name] = mean.astype(first.dtype)
     return means
+
+
+def _put_loss_scale(scale: LossScale, value: float) -> None:
+    if scale.adapts:
+        scale.value = value
+
+
+def _require_loss_names(watch: StepWatch, names: list[str]) -> None:
+    if tuple(names) != watch.loss_names:
+        raise ValueError(f"its losses are {', '.join(names)}")
+
+
+def _put_seconds(state: TrainState, seconds: Mapping[str, float]) -> None:
+    state.seconds_before = seconds  # the timer is made when training starts
+
+
+def _put_gradients(state: TrainState, arrays: Arrays) -> None:
+    if state.batch_number:  # there are none before the first batch
+        restore_gradients(state, arrays)
+
+
+def _take_evaluation(state: TrainState) -> Arrays:
+    return state.evaluation._asdict() if state.evaluation.num_batches else {}
+
+
+def _put_evaluation(state: TrainState, arrays: Arrays) -> None:
+    if arrays:
+        state.evaluation = EvaluationProgress(**arrays)
+
+
+VALUES = (
+    plain("epoch", "state"),
+    plain("batch_number", "state"),
+    plain("last_update", "state"),
+    plain("best_fitness", "state"),
+    plain("ema_updates", "state.ema", "updates"),
+    Part("loss_scale", "state.loss_scale", attrgetter("value"), _put_loss_scale),
+    plain("finite_updates", "state.loss_scale"),
+    Part("loss_names", "state.watch", lambda watch: list(watch.loss_names), _require_loss_names),
+    Part("watch", "state.watch", StepWatch.state, StepWatch.restore),
+    Part("seconds", "state", lambda state: state.timer.state(), _put_seconds),
+    Part("work", "run.work", WorkRecord.state, WorkRecord.restore),
+    plain("columns", "run.results"),
+    plain("results", "run.results", "rows"),
+)
+ARRAYS = (
+    Part("model", "state.model", nn.state_arrays, nn.load_state_arrays),
+    Part("ema", "state.ema.model", nn.state_arrays, nn.load_state_arrays),
+    Part(
+        "optimizer",
+        "state.optimizer",
+        lambda optimizer: optimizer.state_arrays(),
+        lambda optimizer, arrays: optimizer.load_state_arrays(arrays),
+    ),
+    Part("gradients", "state", pending_gradients, _put_gradients),
+    Part("evaluation", "state", _take_evaluation, _put_evaluation),
+)

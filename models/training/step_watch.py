@@ -43,9 +43,12 @@ class StepWatch:
     """Losses and finiteness of the batches of an epoch and of the updates made of them.
 
     Attributes:
+        loss_names: of a batch's losses, in their order.
         skipped: updates of this epoch that did not happen, since a loss or gradient was not finite.
         first_losses: (3,) each, of the first batches of the run, as far as they are read.
     """
+
+    loss_names = ("box", "objectness", "classification")
 
     def __init__(self) -> None:
         self.skipped = 0

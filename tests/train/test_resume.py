@@ -12,7 +12,7 @@ import backend
 import train
 from models.training import job, outputs
 from models.training.checkpointing import capture
-from tests.equal_runs import SECTIONS, assert_equal_runs, timeless
+from tests.equal_runs import SECTIONS, assert_equal_runs, rows, timeless
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
@@ -191,6 +191,35 @@ def test_restoring_a_state_gives_that_state(flags, tmp_path, monkeypatch):
     for section in SECTIONS:
         for name, array in getattr(stored, section).items():
             np.testing.assert_array_equal(getattr(again, section)[name], array)
+
+
+def test_a_state_from_before_a_flag_a_counter_and_a_column_goes_on_to_the_same_end(
+    flags, whole, tmp_path
+):
+    run = [*flags, "--project", str(tmp_path)]
+    with pytest.raises(Suspended):
+        start(run, StopAt(TRAIN_BATCHES + VAL_BATCHES + PENDING))
+    path, *_ = StateFiles(tmp_path / "exp", 2).newest_first()
+    stored = load_checkpoint(path)
+    settings, progress = dict(stored.header.settings), dict(stored.header.progress)
+    for name in ("amp", "layout", "save_steps"):
+        del settings[name]
+    del progress["finite_updates"], progress["loss_names"]
+    recall = progress["columns"].index("metrics/recall")
+    for cells in (progress["columns"], *progress["results"]):
+        del cells[recall]
+    header = dataclasses.replace(stored.header, settings=settings, progress=progress)
+    save_checkpoint(path, dataclasses.replace(stored, header=header))
+    start([*run, "--resume"])
+    found, expected = (
+        load_checkpoint(folder / "weights" / "last.safetensors")
+        for folder in (tmp_path / "exp", whole)
+    )
+    for section in SECTIONS:
+        for name, array in getattr(expected, section).items():
+            np.testing.assert_array_equal(getattr(found, section)[name], array)
+    first, *others = rows(whole)
+    assert rows(tmp_path / "exp") == [{**first, "metrics/recall": ""}, *others]
 
 
 def test_a_damaged_newest_state_is_passed_over_with_a_line(flags, whole, tmp_path, caplog):

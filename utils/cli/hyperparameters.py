@@ -17,7 +17,10 @@ DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """The public YOLOv5 hyper-parameters; data/hyps/hyp.scratch-low.yaml explains each."""
+    """The public YOLOv5 hyper-parameters; data/hyps/hyp.scratch-low.yaml explains each.
+
+    One that is added later has a default that leaves the work as it was: states lack it.
+    """
 
     lr0: float
     lrf: float

@@ -56,18 +56,23 @@ class Results:
     """The rows of results.csv, one an epoch; the file is written whole, so that it is never torn.
 
     Attributes:
-        rows: of cells as text.
+        columns: their names; those that an earlier version gave the run stay.
+        rows: of cells as text, "" where an epoch has no value.
     """
 
     def __init__(self) -> None:
+        self.columns = list(RESULT_COLUMNS)
         self.rows: list[list[str]] = []
 
     def append(self, row: Mapping[str, float]) -> None:
-        """Add a row that has a value for every column."""
+        """Add a row that has a value for every column of today."""
         assert set(row) == set(RESULT_COLUMNS), set(row) ^ set(RESULT_COLUMNS)
-        self.rows.append([f"{row[name]:.6g}" for name in RESULT_COLUMNS])
+        new = [name for name in RESULT_COLUMNS if name not in self.columns]
+        self.columns = [*self.columns, *new]
+        self.rows = [[*cells, *[""] * len(new)] for cells in self.rows]
+        self.rows.append([f"{row[name]:.6g}" if name in row else "" for name in self.columns])
 
     def write(self, path: Path) -> None:
         """Write the columns' names and all rows."""
         with atomic_text_file(path) as file:
-            csv.writer(file).writerows([RESULT_COLUMNS, *self.rows])
+            csv.writer(file).writerows([self.columns, *self.rows])

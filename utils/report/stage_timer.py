@@ -41,7 +41,7 @@ class StageTimer:
         self._unread: deque[tuple[str, Any, Any]] = deque()
         self._start = time.perf_counter()
         if spent is not None:
-            self._seconds = {stage: spent[stage] for stage in STAGES}
+            self._seconds = {stage: spent.get(stage, 0.0) for stage in STAGES}
             self._start -= spent["total"]
 
     @contextlib.contextmanager

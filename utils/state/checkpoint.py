@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from utils.errors import UserError
-from utils.files.json import fits
+from utils.files.json import complete
 
 FORMAT = "duet-checkpoint"
 VERSION = 1
@@ -47,8 +47,9 @@ class Header:
     hyperparameters: Mapping[str, float]
     settings: Mapping[str, Any]  # the flags of the run
     backend: str  # that wrote it, for the record
+    # Absent from files written before they were kept:
     loss_scale: float = 1.0  # of float16 training
-    progress: Mapping[str, Any] = field(default_factory=dict)  # as `checkpointing.py` writes it
+    progress: Mapping[str, Any] = field(default_factory=dict)  # as `utils/state/progress.py` says
 
 
 KINDS = {
@@ -152,27 +153,25 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def _parse_header(path: Path, text: str | None) -> Header:
     try:
-        # Files written before the loss scale and the progress were kept lack them.
-        document = {"loss_scale": 1.0, "progress": {}, **json.loads(text or "")}
+        document = json.loads(text or "")
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise KeyError("format")
-        fields = {field.name: document[field.name] for field in dataclasses.fields(Header)}
-        _require_kinds(fields)
-        fields["class_names"] = tuple(fields["class_names"])
+        header = Header(**{name: document[name] for name in KINDS if name in document})
+        _require_kinds(header)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"--weights {path}: no {FORMAT} version {VERSION} header; "
             "it was not written by train.py of this version"
         ) from error
-    return Header(**fields)
+    return dataclasses.replace(header, class_names=tuple(header.class_names))
 
 
-def _require_kinds(fields: Mapping[str, Any]) -> None:
-    """TypeError unless the fields of a header are of the kind that `Header` says."""
-    found = {**fields, "last_update": max(fields["last_update"], 0)}  # -1 before the first
-    whole = fits(found, KINDS) and fields["last_update"] >= -1
-    if not whole or not math.isfinite(found["best_fitness"] * found["loss_scale"]):
-        raise TypeError("header")
+def _require_kinds(header: Header) -> None:
+    """ValueError unless the fields of a header are of the kind that `KINDS` says."""
+    found = {**vars(header), "last_update": max(header.last_update, 0)}  # -1 before the first
+    complete(found, KINDS)
+    if header.last_update < -1 or not math.isfinite(header.best_fitness * header.loss_scale):
+        raise ValueError("header")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -17,18 +17,16 @@ from typing import Any, NamedTuple
 from backend.processes import processes
 from utils.cli.document import as_document
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
-from utils.cli.train_config import AUTO, NEWEST, PROCESS_SETTINGS, TrainConfig
+from utils.cli.train_config import AUTO, NEWEST, PROCESS_SETTINGS, TrainConfig, read_train_flags
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
 from utils.files.atomic import remove_unfinished
-from utils.files.json import fits
 from utils.files.yaml import read_yaml
 from utils.processes.ranks import Ranks
 from utils.processes.suspend import FILE_VARIABLE
-from utils.report.results import RESULT_COLUMNS
-from utils.report.stage_timer import STAGES
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.state.files import StateFiles
+from utils.state.progress import read_progress
 
 # Settings that may change in the middle of a run. `data` may move: `require_equal_data` looks at
 # what is in it.
@@ -37,24 +35,7 @@ FREE = PROCESS_SETTINGS | {
     "save_steps", "bind_numa",
 }  # fmt: skip
 
-# Of `Header.progress`, as `models/training/checkpointing.py` writes it.
-_LOSSES = (float, float, float)
-_SAMPLES = {"images": int, "sha256": str}
-PROGRESS = {
-    "is_best": bool,
-    "finite_updates": int,
-    "watch": {
-        **dict.fromkeys(("skipped", "in_a_row", "batches", "lost"), int),
-        "first_losses": [_LOSSES],
-        "sums": _LOSSES,
-        "window": [{"epoch": int, "step": int, "losses": _LOSSES, "sample_indices": [int]}],
-    },
-    "seconds": dict.fromkeys((*STAGES, "total"), float),
-    "work": {"batches": int, "sha1": str},
-    "results": [(str,) * len(RESULT_COLUMNS)],
-    "data": {"train": _SAMPLES, "val": _SAMPLES},
-    "world_size": int,
-}
+OTHER_VERSION = "go on with the version that wrote it, or start a new run from it with --weights"
 
 log = logging.getLogger("train")
 
@@ -74,14 +55,14 @@ class ResumePoint(NamedTuple):
 
 
 def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
-    """The state that --resume asks for; None for a new run.
+    """Find the state that --resume asks for; None for a new run.
 
     Args:
         config: the flags' values by name.
 
     Raises:
-        UserError: nothing to resume, save for --resume auto; only damaged states; one that is not
-            of this version.
+        UserError: nothing to resume, save for --resume auto; only damaged states; one with
+            settings that this version does not know.
     """
     asked = config["resume"]
     if not asked:
@@ -106,14 +87,14 @@ def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
                 "put it there, or start a new run from it with --weights"
             )
         point = ResumePoint(path.parent.parent, path, header)
-    _require_settings(point.header, config)
+    point = point._replace(header=_with_all_settings(point.header))
     if point.is_finished and asked != AUTO:
         raise UserError(f"--resume: {point.folder} is finished, nothing is left to resume")
     return point
 
 
 def require_same_point(point: ResumePoint | None, ranks: Ranks) -> None:
-    """UserError unless all ranks found the same state, or none."""
+    """Raise UserError unless all ranks found the same state, or none."""
     found = "none" if point is None else f"{point.path.name} {point.header.batch_number}"
     if not ranks.all_have(found):
         raise UserError(
@@ -123,7 +104,7 @@ def require_same_point(point: ResumePoint | None, ranks: Ranks) -> None:
 
 
 def newest_run(project: Path, name: str) -> Path | None:
-    """The run of this name, or name2, name3, ..., whose last state is the latest."""
+    """Return the run of this name, or name2, name3, ..., whose last state is the latest."""
     found = []
     for folder in project.glob("*"):
         suffix = folder.name.removeprefix(name)
@@ -142,7 +123,7 @@ def _may_be_named(folder: Path, name: str) -> bool:
 
 
 def read_newest(folder: Path) -> ResumePoint:
-    """The newest whole state of a run, with a line for each newer one that is damaged."""
+    """Find the newest whole state of a run; log each newer one that is damaged."""
     paths = _states(folder)
     for path in paths:
         try:
@@ -155,13 +136,17 @@ def read_newest(folder: Path) -> ResumePoint:
 
 
 def _say(level: int, text: str) -> None:
-    """Once a job; the process that started the ranks has looked, and said it, before them."""
+    """Log once a job: the process that started the ranks has looked, and said it, before them."""
     if processes().is_main and FILE_VARIABLE not in os.environ:
         log.log(level, text)
 
 
 def load_state(path: Path) -> Checkpoint:
-    """A state of a run; UserError for a damaged one and for weights without their run."""
+    """Read a state of a run and complete its progress.
+
+    Raises:
+        UserError: it is damaged, holds weights without their run, or is of a later version.
+    """
     try:
         checkpoint = load_checkpoint(path)
     except UserError as error:
@@ -171,18 +156,21 @@ def load_state(path: Path) -> Checkpoint:
             f"--resume {path}: it holds no state of a run, as it was written by an earlier "
             "version or by the convert command; --weights starts a new run from it"
         )
-    if not fits(checkpoint.header.progress, PROGRESS):
+    try:
+        progress = read_progress(checkpoint.header.progress)
+    except ValueError as error:
         raise UserError(
-            f"--resume {path}: its progress is not written as this version writes it; go on with "
-            "the version that wrote it, or start a new run from it with --weights"
-        )
-    return checkpoint
+            f"--resume {path}: its progress is not written as this version writes it ({error}); "
+            f"{OTHER_VERSION}"
+        ) from error
+    header = dataclasses.replace(checkpoint.header, progress=progress)
+    return dataclasses.replace(checkpoint, header=header)
 
 
 def resumed_config(
     values: Mapping[str, Any], given: Mapping[str, Any], header: Header
 ) -> tuple[TrainConfig, Hyperparameters]:
-    """The run's own settings, with what the command line may change of them.
+    """Return the run's own settings, with what the command line may change of them.
 
     Args:
         values: of all flags, by name.
@@ -205,21 +193,40 @@ def resumed_config(
     return TrainConfig(**{**values, **settings, **free}), hyp
 
 
-def _require_settings(header: Header, values: Mapping[str, Any]) -> None:
-    """UserError unless the settings of a state have the names and kinds of the flags' values."""
-    kinds = {name: type(value) for name, value in values.items()}
-    kinds |= {"freeze": list, "hyp": str, "project": str}
-    kinds["backend"] = type(header.settings.get("backend"))  # None, or one that `backend` checks
-    names = kinds.keys() - PROCESS_SETTINGS
-    found = {name: type(value) for name, value in header.settings.items()}
-    unlike = {name for name in names | found.keys() if found.get(name) is not kinds.get(name)}
-    hyp = {field.name for field in dataclasses.fields(Hyperparameters)}
-    unlike |= hyp ^ header.hyperparameters.keys()
-    if unlike:
-        raise UserError(
-            f"--resume: the state has no {', '.join(sorted(unlike))} as this version knows it; go "
-            "on with the version that wrote it, or start a new run from it with --weights"
+def _with_all_settings(header: Header) -> Header:
+    """Add the default of each flag that came after the state to its header.
+
+    Hyper-parameters that came after it get theirs from `Hyperparameters`.
+
+    Raises:
+        UserError: settings that this version does not know, or of another kind, all listed.
+    """
+    flags = read_train_flags([])[0]
+    defaults = {name: _plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
+    settings = {name: header.settings.get(name, default) for name, default in defaults.items()}
+    hyp = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
+    needed = {name for name, default in hyp.items() if default is dataclasses.MISSING}
+    unlike = {name for name, x in settings.items() if not _is_like(x, defaults[name])}
+    unlike |= needed - header.hyperparameters.keys()
+    unknown = (header.settings.keys() - flags) | (header.hyperparameters.keys() - hyp)
+    problems = [
+        text.format(", ".join(sorted(names)))
+        for text, names in (
+            ("no {} as this version knows it", unlike),
+            ("{}, which this version does not know", unknown),
         )
+        if names
+    ]
+    if problems:
+        raise UserError(f"--resume: the state has {' and '.join(problems)}; {OTHER_VERSION}")
+    return dataclasses.replace(header, settings=settings)
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    """Whether a setting is of the kind of its default; where that is None, also a text."""
+    if isinstance(value, list):
+        return isinstance(default, list) and all(isinstance(item, str) for item in value)
+    return type(value) is type(default) or (default is None and isinstance(value, str))
 
 
 def _changes(
@@ -237,6 +244,9 @@ def _changes(
 
 
 def _plain(value: Any) -> Any:
+    """Return a flag's value as a state has it."""
+    if isinstance(value, Path):
+        return str(value)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -253,7 +263,7 @@ def begin_in(folder: Path, keep: int, point: ResumePoint | None) -> None:
 
 
 def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Number and digest of samples: names, sizes and labels in their order, not where they lie."""
+    """Count and hash samples: names, sizes and labels in their order, not where they lie."""
     digest = hashlib.sha256()
     for sample in samples:
         digest.update(f"{sample.image_path.name} {sample.height} {sample.width}\n".encode())
@@ -262,7 +272,7 @@ def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def require_equal_data(header: Header, class_names: Sequence[str], data: Mapping[str, Any]) -> None:
-    """UserError unless classes, images and labels are those on which the run began."""
+    """Raise UserError unless classes, images and labels are those on which the run began."""
     if tuple(class_names) != header.class_names:
         raise UserError("--resume: --data has other classes than the run began with")
     for split, stored in header.progress["data"].items():
@@ -275,7 +285,7 @@ def require_equal_data(header: Header, class_names: Sequence[str], data: Mapping
 
 
 def _states(folder: Path) -> list[Path]:
-    """The newest state first; the last weights count where there is no state."""
+    """List the states, newest first; the last weights where there is none."""
     states = StateFiles(folder, keep=1).newest_first()
     last = folder / "weights" / "last.safetensors"
     return states or ([last] if last.exists() else [])

@@ -1,7 +1,10 @@
-"""What utils/report/console.py prints of a validation."""
+"""What utils/report/console.py prints of a validation, and what it writes of a run's epochs."""
+
+import csv
 
 from tests.coco_reference import detections, evaluate, ground_truth
 from utils.report.console import metrics_table
+from utils.report.results import RESULT_COLUMNS, Results
 
 SMALL, LARGE = [10, 10, 30, 30], [50, 50, 250, 280]
 IMAGES = {1: (detections([SMALL, LARGE], [0.9, 0.8], [0, 0]),
@@ -30,3 +33,18 @@ def test_cocos_figures_follow_with_a_dash_where_there_is_nothing_to_find():
          "ARmedium", "-", "ARlarge", "0.0000"],
     ]  # fmt: skip
     assert max(map(len, lines)) <= 110
+
+
+def test_a_row_has_a_cell_for_each_column_that_any_epoch_of_the_run_has(tmp_path):
+    results = Results()
+    # As a version wrote them that had no recall yet, and another loss.
+    results.columns, results.rows = ["epoch", "train/angle_loss"], [["0", "0.25"]]
+    results.append({name: 1 / 3 for name in RESULT_COLUMNS})
+    results.append({name: 7 for name in RESULT_COLUMNS})
+    results.write(tmp_path / "results.csv")
+    with open(tmp_path / "results.csv", newline="", encoding="utf-8") as file:
+        first, second, third = csv.DictReader(file)
+    assert list(first) == ["epoch", "train/angle_loss", *RESULT_COLUMNS[1:]]
+    assert first == dict.fromkeys(first, "") | {"epoch": "0", "train/angle_loss": "0.25"}
+    assert second == dict.fromkeys(first, "0.333333") | {"train/angle_loss": ""}
+    assert third == dict.fromkeys(first, "7") | {"train/angle_loss": ""}

@@ -3,7 +3,7 @@
 import itertools
 
 import backend
-from utils.report.stage_timer import UNREAD_STAGES, StageTimer
+from utils.report.stage_timer import STAGES, UNREAD_STAGES, StageTimer
 
 
 def test_marks_are_read_late_and_none_is_lost(monkeypatch):
@@ -23,3 +23,9 @@ def test_marks_are_read_late_and_none_is_lost(monkeypatch):
     assert timer.seconds["forward"] == UNREAD_STAGES
     assert timer.seconds["backward"] == 2
     assert timer.seconds["forward"] == UNREAD_STAGES  # reading twice adds nothing
+
+
+def test_a_timer_goes_on_from_the_stages_of_another_version():
+    timer = StageTimer("cpu", {"total": 9.0, "forward": 2.0, "of_another_version": 1.0})
+    assert timer.total() >= 9
+    assert timer.seconds == dict.fromkeys(STAGES, 0.0) | {"forward": 2.0}

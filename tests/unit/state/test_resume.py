@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.state.test_checkpoint import HEADER
 from utils.cli.document import as_document, run_settings
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters, read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.errors import UserError
 from utils.files.yaml import write_yaml
@@ -21,7 +21,7 @@ from utils.report.results import RESULT_COLUMNS
 from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 from utils.state.files import StateFiles
-from utils.state.resume import begin_in, find_resume_point, resumed_config
+from utils.state.resume import begin_in, find_resume_point, load_state, resumed_config
 
 BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "--keep", "5"]
 
@@ -36,6 +36,8 @@ PROGRESS_OF_ONE_BATCH = {
     },
     "seconds": StageTimer().state(),
     "work": {"batches": 1, "sha1": "0e"},
+    "loss_names": ["box", "objectness", "classification"],
+    "columns": list(RESULT_COLUMNS),
     "results": [["0.5"] * len(RESULT_COLUMNS)],
     "data": {"train": SAMPLES, "val": SAMPLES},
     "world_size": 1,
@@ -196,30 +198,99 @@ def test_weights_without_their_run_are_no_state(tmp_path):
         point(tmp_path, str(path))
 
 
+def write_header(folder, **parts):
+    """A state in a run's folder, of which these parts of the header are other."""
+    header = dataclasses.replace(state().header, **parts)
+    folder.mkdir()
+    return StateFiles(folder, 1).save(Checkpoint(header, {}, {}, {}), is_best=False)
+
+
+def without(document, *names):
+    return {name: value for name, value in document.items() if name not in names}
+
+
 @pytest.mark.parametrize(
-    ("part", "name", "lie"),
+    ("part", "name", "lie", "told"),
     [
-        *(("settings", name, lie) for name in ("epochs", "freeze", "data") for lie in (None, 1.5)),
-        ("settings", "seed", True),
-        ("settings", "of_another_version", 1),
-        ("hyperparameters", "lr9", 0.1),
+        *(
+            ("settings", name, lie, f"has no {name} as this version knows it")
+            for name, lies in {
+                "epochs": (None, 1.5), "freeze": (None, 1.5, [1], [["a"]]), "data": (None, 1.5),
+                "seed": (True,), "backend": (1, []),
+            }.items()
+            for lie in lies
+        ),
+        ("settings", "of_another_version", 1, "has of_another_version, which this version"),
+        ("hyperparameters", "lr9", 0.1, "has lr9, which this version does not know"),
     ],
-)
-def test_settings_of_another_version_are_refused(tmp_path, part, name, lie):
-    header = state().header
-    header = dataclasses.replace(header, **{part: {**getattr(header, part), name: lie}})
-    (tmp_path / "exp").mkdir()
-    path = StateFiles(tmp_path / "exp", 1).save(Checkpoint(header, {}, {}, {}), is_best=False)
-    with pytest.raises(UserError, match=rf"--resume: the state has no {name} as this version"):
+)  # fmt: skip
+def test_settings_of_a_later_version_or_of_another_kind_are_refused(
+    tmp_path, part, name, lie, told
+):
+    path = write_header(tmp_path / "exp", **{part: {**getattr(state().header, part), name: lie}})
+    with pytest.raises(UserError, match=f"--resume: the state {told}.*--weights"):
         point(tmp_path, str(path))
 
 
-def test_absent_settings_are_refused(tmp_path):
-    header = dataclasses.replace(state().header, settings={}, hyperparameters={})
-    (tmp_path / "exp").mkdir()
-    StateFiles(tmp_path / "exp", 1).save(Checkpoint(header, {}, {}, {}), is_best=False)
-    with pytest.raises(UserError, match=r"the state has no .*epochs.*lr0.* as this version"):
+def test_a_setting_that_came_after_the_state_has_the_value_of_a_run_without_its_flag(tmp_path):
+    settings = without(state().header.settings, "amp", "save_steps", "half_gradients")
+    write_header(tmp_path / "exp", settings=settings)
+    header = point(tmp_path, "auto").header
+    assert header.settings == {**state().header.settings, "freeze": ["2"]}
+    config, _ = resumed_config(*read_train_flags(["--resume", "--amp", "off"]), header)
+    assert (config.amp, config.save_steps, config.half_gradients) == ("off", 0, False)
+    assert (config.epochs, config.freeze) == (3, ("2",))  # those that it has are its own
+    with pytest.raises(UserError, match="amp is bf16, in the run off"):
+        resumed_config(*read_train_flags(["--resume", "--amp", "bf16"]), header)
+
+
+def test_a_setting_that_came_to_be_of_the_process_alone_is_passed_over(tmp_path):
+    settings = {**state().header.settings, "time_limit": 5.0}
+    write_header(tmp_path / "exp", settings=settings)
+    assert resumed_config(*read_train_flags(["--resume"]), point(tmp_path, "auto").header)
+
+
+def test_a_hyper_parameter_that_came_after_the_state_has_its_neutral_value(tmp_path, monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Later(Hyperparameters):
+        label_smoothing: float = 0.0
+
+    monkeypatch.setattr("utils.state.resume.Hyperparameters", Later)
+    write_run(tmp_path / "exp", 1)
+    _, hyp = resumed_config(*read_train_flags(["--resume"]), point(tmp_path, "auto").header)
+    assert hyp.label_smoothing == 0 and hyp.lr0 == 0.01
+
+
+def test_a_hyper_parameter_without_a_neutral_value_must_be_there(tmp_path):
+    write_header(tmp_path / "exp", settings={}, hyperparameters={})
+    with pytest.raises(UserError, match="the state has no anchor_t, .*lr0.* as this version knows"):
         point(tmp_path, "auto")
+
+
+def test_progress_that_came_after_the_state_has_the_value_of_the_runs_before(tmp_path):
+    progress = without(PROGRESS_OF_ONE_BATCH, "is_best", "finite_updates", "loss_names", "columns")
+    progress["watch"] = without(progress["watch"], "skipped", "in_a_row")
+    path = write_header(tmp_path / "exp", progress=progress)
+    found = load_state(path).header.progress
+    assert (found["is_best"], found["finite_updates"]) == (False, 0)
+    assert (found["watch"]["skipped"], found["watch"]["in_a_row"]) == (0, 0)
+    assert found["loss_names"] == ["box", "objectness", "classification"]
+    assert found["columns"] == list(RESULT_COLUMNS)
+
+
+def test_progress_of_a_later_version_is_refused_by_name(tmp_path):
+    watch = {**PROGRESS_OF_ONE_BATCH["watch"], "best_epoch": 1}
+    path = write_header(tmp_path / "exp", progress={**PROGRESS_OF_ONE_BATCH, "watch": watch})
+    with pytest.raises(UserError, match=r"its progress .* \(watch\.best_epoch\); .*--weights"):
+        point(tmp_path, str(path))
+
+
+def test_losses_and_columns_can_be_any_number_of_names(tmp_path):
+    row = {"epoch": 1, "step": 1, "losses": [1, 2], "sample_indices": [4]}
+    watch = {**PROGRESS_OF_ONE_BATCH["watch"], "sums": [1, 2], "first_losses": [], "window": [row]}
+    changes = {"loss_names": ["a", "b"], "watch": watch, "columns": ["c"], "results": [["0.5"]]}
+    path = write_header(tmp_path / "exp", progress={**PROGRESS_OF_ONE_BATCH, **changes})
+    assert load_state(path).header.progress == {**PROGRESS_OF_ONE_BATCH, **changes}
 
 
 def places(document, place=()):

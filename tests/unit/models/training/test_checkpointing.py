@@ -1,5 +1,7 @@
-"""`checkpointing.py`: what goes on in as many processes as wrote the state, or in others."""
+"""`checkpointing.py`: every part has a kind; what goes on in as many processes, or in others."""
 
+import dataclasses
+import json
 import os
 from types import SimpleNamespace
 
@@ -10,11 +12,22 @@ import backend
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.training.checkpointing import differences, restore_gradients
+from models.training.checkpointing import (
+    ARRAYS,
+    VALUES,
+    capture,
+    differences,
+    restore,
+    restore_gradients,
+)
 from models.training.state import build_state
 from tests.small import write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
+from utils.errors import UserError
+from utils.state.checkpoint import KINDS, SECTIONS
+from utils.state.progress import PROGRESS, read_progress
+from utils.state.run import Run
 
 
 @pytest.fixture
@@ -25,6 +38,32 @@ def state(tmp_path):
     model.initialize(seed=0)
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     return build_state(config, hyp, model, batches=3, device="cpu")
+
+
+@pytest.fixture
+def run(tmp_path):
+    config = parse_train_flags(["--img", "64"])
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    samples = {"images": 3, "sha256": "5a"}
+    return Run(config, hyp, tuple("abcde"), tmp_path, data={"train": samples, "val": samples})
+
+
+def test_what_is_captured_is_what_the_kinds_describe_and_all_parts_are_in_it(run, state):
+    checkpoint = capture(run, state)
+    progress = checkpoint.header.progress
+    assert progress.keys() == PROGRESS.keys()
+    assert read_progress(json.loads(json.dumps(progress))) == progress
+    assert {part.name for part in VALUES} < progress.keys() | KINDS.keys()
+    assert tuple(part.name for part in ARRAYS) == SECTIONS
+
+
+def test_a_state_of_other_losses_is_refused_by_their_names(run, state):
+    checkpoint = capture(run, state)
+    header = checkpoint.header
+    progress = {**header.progress, "loss_names": ["mask", "box"]}
+    other = dataclasses.replace(header, progress=progress)
+    with pytest.raises(UserError, match="does not fit this model: its losses are mask, box"):
+        restore(run, state, dataclasses.replace(checkpoint, header=other))
 
 
 def drawn(state, seed):

@@ -1,0 +1,53 @@
+"""What a state says of a run beside its weights: names, kinds, and values where a name is absent.
+
+Before: a file, read by `utils/state/resume.py`, or a run, of which
+`models/training/checkpointing.py` takes each part. After: that puts each part back. What is added
+later needs a default that is true of the runs before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from utils.files.json import Default, complete
+
+_LOSSES = ["box", "objectness", "classification"]
+_COLUMNS = [
+    "epoch", "train/box_loss", "train/obj_loss", "train/cls_loss",
+    "metrics/precision", "metrics/recall", "metrics/mAP_0.5", "metrics/mAP_0.5:0.95",
+    "val/box_loss", "val/obj_loss", "val/cls_loss", "x/lr0", "x/lr1", "x/lr2", "seconds/epoch",
+    "seconds/data_wait", "seconds/to_device", "seconds/forward", "seconds/loss",
+    "seconds/backward", "seconds/optimizer", "seconds/ema", "seconds/validation",
+]  # fmt: skip
+_SAMPLES = {"images": int, "sha256": str}
+PROGRESS = {
+    "is_best": Default(bool, False),
+    "finite_updates": Default(int, 0),
+    "loss_names": Default([str], _LOSSES),  # of the losses in `watch` and of a validation's
+    "watch": {
+        **dict.fromkeys(("skipped", "in_a_row"), Default(int, 0)),
+        **dict.fromkeys(("batches", "lost"), int),
+        "first_losses": [[float]],
+        "sums": [float],
+        "window": [{"epoch": int, "step": int, "losses": [float], "sample_indices": [int]}],
+    },
+    "seconds": {"total": float, str: float},  # by stage
+    "work": {"batches": int, "sha1": str},
+    "columns": Default([str], _COLUMNS),  # of `results`
+    "results": [[str]],
+    "data": {"train": _SAMPLES, "val": _SAMPLES},
+    "world_size": int,
+}
+
+
+def read_progress(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the progress of a state's file, complete; ValueError names what does not fit."""
+    progress = complete(document, PROGRESS)
+    watch, names = progress["watch"], progress["loss_names"]
+    losses = [watch["sums"], *watch["first_losses"], *(row["losses"] for row in watch["window"])]
+    if {len(names)} != set(map(len, losses)):
+        raise ValueError("watch")
+    if not {len(progress["columns"])} >= set(map(len, progress["results"])):
+        raise ValueError("results")
+    return progress
