@@ -157,7 +157,7 @@ class Hub(socketserver.ThreadingTCPServer):
         return f"{member.report} (told {self._activity.seconds - member.heard:.1f} s before)"
 
     def _look_for_ended(self) -> None:
-        for member in sorted(self._members, key=lambda member: member.heard):
+        for member in self._members:
             code, report = member.goodbye, member.report
             if code == EXIT_INTERRUPTED:  # Ctrl-C comes to all ranks, and this one says so
                 if self._activity.seconds - member.heard > LINGER_SECONDS / 2 and not self._leaves:

@@ -81,3 +81,20 @@ def test_without_sigterm_nothing_is_bounded_and_a_later_one_is_noticed():
         assert not stop.was_terminated
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.was_terminated
+
+
+ABORTING = """
+import ctypes, os, sys, threading, time
+from utils.processes import process_family
+process_family.ABORT_SECONDS = float(sys.argv[1])
+process_family.delay_abort()
+threading.Thread(target=ctypes.CDLL(None).abort).start()
+time.sleep(1)
+os._exit(7)
+"""
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(60, 7), (0.1, -signal.SIGABRT)])
+def test_the_other_threads_go_on_for_a_while_before_one_aborts(seconds, code):
+    done = subprocess.run([sys.executable, "-c", ABORTING, str(seconds)], timeout=60)
+    assert done.returncode == code
