@@ -146,8 +146,8 @@ class Hub(socketserver.ThreadingTCPServer):
         try:
             while True:
                 message = member.link.read()
-                member.goodbye = message.pop("goodbye", member.goodbye)
                 member.report, member.heard = Report.of(message), self._activity.seconds
+                member.goodbye = message.get("goodbye", member.goodbye)
         except EOFError:
             member.ended = f"died or was killed {self._last_told(member)}"
         except Exception as error:  # whatever it is, this rank cannot be heard any more

@@ -46,7 +46,7 @@ class Member:
     def _watch(self) -> None:
         while not self._is_dismissed:
             self._activity.tick()
-            if self._activity.seconds - self._told > BEAT_SECONDS:
+            if self._activity.seconds - self._told > BEAT_SECONDS and not self._fails:
                 self.tell()
             try:
                 self._heed(**self._link.read())
