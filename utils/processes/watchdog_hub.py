@@ -57,7 +57,8 @@ class _Known:
 class Hub(socketserver.ThreadingTCPServer):
     """Rank 0's ear for the others: a thread for each connection, which notes what it hears.
 
-    One further thread, that of the server, judges what was noted, and alone ends the job.
+    One further thread, that of the server, judges what was noted. The end of a connection is judged
+    at once, since a launcher ends rank 0 a tenth of a second after another rank has died.
     """
 
     daemon_threads = True
@@ -72,6 +73,7 @@ class Hub(socketserver.ThreadingTCPServer):
         self._places = threading.BoundedSemaphore(processes().world_size + MOST_STRANGERS)
         self._told = activity.seconds
         self._leaves = self._is_over = False
+        self._judging = threading.Lock()  # kept by whoever ends the job
         threading.Thread(
             target=self.serve_forever, args=(POLL_SECONDS,), daemon=True, name="watchdog"
         ).start()
@@ -116,6 +118,7 @@ class Hub(socketserver.ThreadingTCPServer):
             member = self._admit(Link(request))
             request.settimeout(None)
             self._listen(member)
+            self._judge()
         finally:
             self._places.release()
 
@@ -125,12 +128,9 @@ class Hub(socketserver.ThreadingTCPServer):
     def service_actions(self) -> None:
         """Tell the others and judge them, several times a second."""
         self._activity.tick()
-        if self._is_over:
-            return
         if self._activity.seconds - self._told > BEAT_SECONDS:
             self.tell()
-        self._look_for_ended()
-        self._look_for_standstill()
+        self._judge()
 
     def _admit(self, link: Link) -> _Known:
         """A connection becomes a member's by naming the token, before anything is parsed."""
@@ -155,6 +155,12 @@ class Hub(socketserver.ThreadingTCPServer):
 
     def _last_told(self, member: _Known) -> str:
         return f"{member.report} (told {self._activity.seconds - member.heard:.1f} s before)"
+
+    def _judge(self) -> None:
+        with self._judging:
+            if not self._is_over:
+                self._look_for_ended()
+                self._look_for_standstill()
 
     def _look_for_ended(self) -> None:
         for member in self._members:

@@ -46,9 +46,10 @@ def stuck():
 
 @pytest.fixture(autouse=True)
 def no_process_is_left():
+    before = set(descendants(os.getpid()))
     yield
     deadline = time.monotonic() + 10
-    while descendants(os.getpid()):
+    while set(descendants(os.getpid())) - before:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
