@@ -14,7 +14,7 @@ import numpy as np
 import oneflow
 from oneflow import Tensor
 
-from backend import row_exchange
+from backend import collectives, row_exchange
 from backend.checks import CPU
 from backend.contract import Stage
 from backend.oneflow import ops
@@ -42,11 +42,13 @@ def stop() -> None:
 
 def sum_(x: Tensor) -> None:
     if processes().world_size > 1:
+        collectives.begin()
         oneflow.comm.all_reduce(x.detach())
 
 
 def broadcast_(x: Tensor) -> None:
     if processes().world_size > 1:
+        collectives.begin()
         oneflow.comm.broadcast(x.detach(), 0)
 
 
@@ -58,6 +60,7 @@ def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
     """The arrays of all ranks, which have one shape."""
     mine = ops.tensor(array)
     found = [oneflow.zeros_like(mine) for _ in range(processes().world_size)]
+    collectives.begin()
     oneflow.comm.all_gather(found, mine)
     return [ops.to_numpy(x) for x in found]
 
@@ -82,6 +85,7 @@ def _averaging_after(module: oneflow.nn.Module, stage: Stage) -> Iterator[None]:
     with stage("backward"), oneflow.no_grad():
         for bucket in _buckets([x.grad for x in module.parameters() if x.grad is not None]):
             joined = oneflow.cat([gradient.reshape(-1) for gradient in bucket])
+            collectives.begin()
             oneflow.comm.all_reduce(joined)
             joined = joined / float(processes().world_size)
             start = 0

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from backend import row_exchange
+from backend import collectives, row_exchange
 from backend.checks import CPU
 from backend.contract import Stage
 from backend.processes import processes
@@ -37,11 +37,13 @@ def stop() -> None:
 
 def sum_(x: Tensor) -> None:
     if processes().world_size > 1:
+        collectives.begin()
         distributed.all_reduce(x.detach())
 
 
 def broadcast_(x: Tensor) -> None:
     if processes().world_size > 1:
+        collectives.begin()
         distributed.broadcast(x.detach(), 0)
 
 
@@ -53,6 +55,7 @@ def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
     """The arrays of all ranks, which have one shape."""
     mine = ops.tensor(array)
     found = [torch.empty_like(mine) for _ in range(processes().world_size)]
+    collectives.begin()
     distributed.all_gather(found, mine)
     return [ops.to_numpy(x) for x in found]
 

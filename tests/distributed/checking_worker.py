@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 
 import backend
+from backend import collectives
 from backend.processes import processes
 from tests.conformance.checks_dist import network  # noqa: F401  registers its checks
 from tests.conformance.judging import CHECKS, Backend
@@ -30,7 +31,11 @@ def main(folder: Path) -> None:
             check.run(Backend())
         except AssertionError:
             failures[check.label] = traceback.format_exc()
-    document = {"world_size": processes().world_size, "failures": failures}
+    document = {
+        "world_size": processes().world_size,
+        "failures": failures,
+        "collectives": collectives.begun(),
+    }
     (folder / f"rank{processes().rank}.json").write_text(json.dumps(document))
     backend.dist.stop()
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from utils.files.project import PROJECT
+from backend import collectives
+
+LONGEST_TICK_SECONDS = 1.0
 
 
 class Report(NamedTuple):
@@ -18,9 +17,20 @@ class Report(NamedTuple):
 
     phase: str
     step: int  # signs of progress in this phase
-    total: int  # and since the start
-    idle_s: float  # since the last one
-    may_wait: bool  # for other ranks
+    changes: int  # beginnings and ends of phases, since the start
+    collectives: int  # begun since the start
+    idle_s: float  # since the last sign of progress
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Report:
+        """Return the report that came as JSON; LookupError, TypeError or ValueError for others."""
+        step, changes, begun = (int(message[name]) for name in ("step", "changes", "collectives"))
+        return cls(str(message["phase"]), step, changes, begun, float(message["idle_s"]))
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """How far the rank is in the work, which all ranks do in the same order."""
+        return self.collectives, self.changes, self.step
 
     def __str__(self) -> str:
         return f"in {self.phase}" + (f", step {self.step}" if self.step else "")
@@ -30,41 +40,53 @@ class Activity:
     """The phases that a process is in, one inside the other, and its last sign of progress."""
 
     def __init__(self) -> None:
+        self.seconds = 0.0  # for which the process has run, as `tick` counts them
+        self._ticked = time.monotonic()
         self._phases = [("setup", 0)]
-        self._total = 0
-        self.touch()
+        self._changes = 0
+        self._last = 0.0
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Its end goes back to the phase around it; both ends are signs of progress."""
         self._phases.append((name, 0))
-        self.touch()
+        self._change()
         yield  # after an exception the phase stays, to be named at the end of the process
         self._phases.pop()
-        self.touch()
+        self._change()
 
     def progress(self) -> None:
-        """A step of this phase begins or is done."""
+        """Count a step of this phase, which begins or is done."""
         name, step = self._phases[-1]
         self._phases[-1] = name, step + 1
-        self._total += 1
-        self.touch()
-
-    def touch(self) -> None:
-        """Begin to count the time without progress."""
-        self._last = time.monotonic()
+        self._last = self.seconds
 
     def report(self) -> Report:
-        idle = time.monotonic() - self._last
-        return Report(*self._phases[-1], self._total, idle, _main_thread_may_wait_for_others())
+        idle_s = self.seconds - self._last
+        return Report(*self._phases[-1], self._changes, collectives.begun(), idle_s)
+
+    def tick(self) -> None:
+        """Go on counting seconds; one thread calls it, several times a second.
+
+        The time for which the process is stopped as a whole, as by SIGSTOP, is not counted:
+        Slurm suspends jobs so.
+        """
+        before, self._ticked = self._ticked, time.monotonic()
+        self.seconds += min(self._ticked - before, LONGEST_TICK_SECONDS)
+
+    def _change(self) -> None:
+        self._changes += 1
+        self._last = self.seconds
 
 
-def _main_thread_may_wait_for_others() -> bool:
-    """Whether it is in a call of a backend: where ranks meet, and where a device is waited for."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    while frame is not None:
-        path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(PROJECT) and path.relative_to(PROJECT).parts[0] != ".venv":
-            return path.parent.parent == PROJECT / "backend"
-        frame = frame.f_back
-    return False
+def furthest_behind(reports: Mapping[int, Report], timeout_s: float) -> int | None:
+    """Return the rank for which the others wait; None where none makes no progress for so long.
+
+    That rank has begun the fewest collectives. Frameworks may work later than they are called: a
+    call that is queued counts as begun, on all ranks alike.
+    """
+    if max((report.idle_s for report in reports.values()), default=0.0) <= timeout_s:
+        return None
+    # The others stand still almost as long.
+    still = {rank: report for rank, report in reports.items() if report.idle_s > timeout_s / 2}
+    return min(still, key=lambda rank: (still[rank].place, -still[rank].idle_s))

@@ -12,6 +12,7 @@ def core_share() -> int:
 
     The launcher is asked, since ranks may have been bound to a part of the machine each: four
     ranks on two nodes of 8 cores have 4 cores each, whether they are bound to their node or not.
+    Neither `os.cpu_count` nor a launcher says that.
     """
     usable, ranks = len(os.sched_getaffinity(0)), local_world_size()
     if ranks == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 from pathlib import Path
 from typing import NoReturn
@@ -16,13 +17,21 @@ EXIT_INTERRUPTED = 130  # as shells say of Ctrl-C
 
 STATUS_FILE = "DUET_STATUS_FILE"  # of `launch.py`, which reads the job's exit code from it
 ORDERLY_ENDS = (EXIT_SUSPENDED, EXIT_INTERRUPTED)
+AGREED_ENDS = (EXIT_DONE, EXIT_SUSPENDED)  # of one rank, while others may still be at work
 
 
-def end_process(code: int) -> NoReturn:
-    """End now, with all threads and without cleaning up.
+def say(text: str) -> None:
+    """Write one line to standard error, complete, also when the main thread is stuck in writing."""
+    os.write(2, f"\nerror: {text}\n".encode())
+
+
+def end_process(code: int, show_stack: int | None = None) -> NoReturn:
+    """End now, with all threads and without cleaning up; the rank `show_stack` shows where it is.
 
     An exception in one OneFlow process would leave the others waiting for ever.
     """
+    if show_stack == processes().rank:
+        faulthandler.dump_traceback()
     os._exit(note_status(code))
 
 

@@ -2,7 +2,8 @@
 
 A training step on a CPU frees and asks for hundreds of megabytes. glibc returns large blocks to
 the system at once, and each page of the next one then costs a page fault: 5 to 7 % of the processor
-time of a YOLOv5n step at 16 x 320 px.
+time of a YOLOv5n step at 16 x 320 px. The variables of glibc that say the same count only at the
+start of a process, which would have to be started anew.
 """
 
 from __future__ import annotations

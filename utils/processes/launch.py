@@ -13,10 +13,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from backend import select
 from backend.checks import CPU
@@ -29,6 +28,7 @@ from utils.processes.exit_status import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from utils.processes.numa.binding import torchrun_arguments
 from utils.processes.process_family import (
     ORPHAN_SECONDS,
+    POLL_SECONDS,
     adopt_orphans,
     ask_for_signal_when_parent_ends,
     descendants,
@@ -36,7 +36,7 @@ from utils.processes.process_family import (
     send,
     wait_for_descendants,
 )
-from utils.processes.suspend import FILE_VARIABLE
+from utils.processes.suspend import FILE_VARIABLE, StopRequests, listening
 
 SECONDS_TO_END = 10
 
@@ -145,18 +145,20 @@ def run_launcher(command: Sequence[str], environment: Mapping[str, str]) -> int:
     SIGTERM and SIGUSR1 ask the ranks to suspend. However this ends, no process is left.
     """
     adopt_orphans()
-    with tempfile.TemporaryDirectory(prefix="duet-") as folder, _suspending(Path(folder)) as files:
+    with tempfile.TemporaryDirectory(prefix="duet-") as folder, listening("", None) as stop:
+        message, status = Path(folder, "suspend"), Path(folder, "status")
+        files = {FILE_VARIABLE: str(message), STATUS_FILE: str(status)}
         try:
             launcher = subprocess.Popen(
                 command,
-                env={**os.environ, **environment, **{k: str(v) for k, v in files.items()}},
+                env={**os.environ, **environment, **files},
                 start_new_session=True,  # Ctrl-C is answered here
                 preexec_fn=_prepare_launcher,
             )
-            returned = _wait(launcher)
+            returned = _wait(launcher, stop, message)
         finally:
             kill_descendants()
-        return _job_code(files[STATUS_FILE], returned)
+        return _job_code(status, returned)
 
 
 def _prepare_launcher() -> None:
@@ -165,12 +167,19 @@ def _prepare_launcher() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 
 
-def _wait(launcher: subprocess.Popen[bytes]) -> int:
-    """Its exit code, once the ranks have ended too, or EXIT_INTERRUPTED."""
+def _wait(launcher: subprocess.Popen[bytes], stop: StopRequests, message: Path) -> int:
+    """Its exit code, once the ranks have ended too, or EXIT_INTERRUPTED.
+
+    A request to stop is handed on in the file `message`.
+    """
     try:
-        returned = launcher.wait()
+        while launcher.poll() is None:
+            if not message.exists() and (cause := stop.cause()):
+                with atomic_text_file(message) as file:
+                    file.write(cause)
+            time.sleep(POLL_SECONDS)
         wait_for_descendants(ORPHAN_SECONDS)
-        return returned
+        return launcher.returncode
     except KeyboardInterrupt:
         # Not the launcher itself, which would report a failure. One without ranks is killed.
         ranks = descendants(launcher.pid)
@@ -178,26 +187,6 @@ def _wait(launcher: subprocess.Popen[bytes]) -> int:
         wait_for_descendants(SECONDS_TO_END if ranks else 0)
         launcher.poll()
         return EXIT_INTERRUPTED
-
-
-@contextmanager
-def _suspending(folder: Path) -> Iterator[dict[str, Path]]:
-    """Files between this process and the ranks, by the variables that name them."""
-    files = {FILE_VARIABLE: folder / "suspend", STATUS_FILE: folder / "status"}
-
-    def suspend(number: int, frame: Any) -> None:
-        for other in numbers:
-            signal.signal(other, signal.SIG_IGN)  # one is enough, and would cut this short
-        with atomic_text_file(files[FILE_VARIABLE]) as file:
-            file.write(signal.Signals(number).name)
-
-    numbers = (signal.SIGTERM, signal.SIGUSR1)
-    before = [signal.signal(number, suspend) for number in numbers]
-    try:
-        yield files
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _job_code(status: Path, returned: int) -> int:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 POLL_SECONDS = 0.05
+ABORT_SECONDS = 6  # for the watchdog to end this process
+STUCK_SECONDS = 15
 ORPHAN_SECONDS = 30  # as long as torchrun waits after a SIGTERM
 
 
@@ -42,36 +46,74 @@ def _end_after(parent: int) -> None:
 
 
 def delay_abort() -> None:
-    """Let a thread that calls abort() wait for six seconds first, and the others go on.
+    """Let a thread that calls abort() wait for ABORT_SECONDS first, and the others go on.
 
     Frameworks abort when a connection to another rank breaks, before anyone could say that this
-    rank has died. SIGABRT is 6, the argument of its handler: C's sleep(6), which signals allow.
+    rank has died.
     """
-    _answer(signal.SIGABRT, "sleep")
+    libc = ctypes.CDLL(None)
+    libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
+    libc.signal(signal.SIGABRT, ctypes.cast(_wait_before_abort, ctypes.c_void_p))
+
+
+# By ctypes: `signal.signal` would have abort() go on at once, and Python answer later. To run
+# Python in a handler is safe here, since abort() is a call, and comes at no other moment.
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _wait_before_abort(number: int) -> None:
+    time.sleep(ABORT_SECONDS)
 
 
 @contextlib.contextmanager
-def ending_after_sigterm(has_come: bool) -> Iterator[None]:
-    """In the block, SIGTERM ends this process 15 s later; the handler gets it if the block ends.
+def ending_after_sigterm(has_come: bool, seconds: float = STUCK_SECONDS) -> Iterator[None]:
+    """In the block, SIGTERM ends this process so many seconds later, unless the block ends before.
 
     Launchers send it when another rank has died, for which this one may wait in a call that lets
-    Python answer no signal. SIGTERM is 15, the argument of its handler: C's alarm(15).
+    no thread of Python run: `import oneflow` waits for all ranks so. Hence a second process counts
+    the seconds; Python's handlers write each signal into its pipe, whatever this process is doing.
 
     Args:
         has_come: before the block.
     """
-    handler = signal.getsignal(signal.SIGTERM)
-    if handler is signal.SIG_DFL:
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         yield  # it ends this process at once
         return
-    _answer(signal.SIGTERM, "alarm")
+    notices, signals = os.pipe()
+    os.set_blocking(signals, False)
+    guard = os.fork()
+    if guard == 0:
+        os.close(signals)
+        _kill_parent_after_sigterm(notices, seconds)
+    before = signal.set_wakeup_fd(signals)
     if has_come:
-        signal.alarm(signal.SIGTERM)
-    yield
-    has_come = signal.alarm(0) > 0
-    signal.signal(signal.SIGTERM, handler)
-    if has_come:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.write(signals, bytes([signal.SIGTERM]))
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(signals)
+        os.close(notices)
+        os.waitpid(guard, 0)
+
+
+def _kill_parent_after_sigterm(notices: int, seconds: float) -> NoReturn:
+    """Read numbers of signals to the parent, until it closes its end, or is gone."""
+    try:
+        parent = os.getppid()
+        os.setsid()  # launchers send signals to groups of processes
+        while number := os.read(notices, 1):
+            if number[0] == signal.SIGTERM and not _closes(notices, seconds):
+                os.kill(parent, signal.SIGKILL)
+    finally:
+        os._exit(0)
+
+
+def _closes(pipe: int, seconds: float) -> bool:
+    """Whether the other end of a pipe is closed in time."""
+    deadline = time.monotonic() + seconds
+    while select.select([pipe], [], [], max(0, deadline - time.monotonic()))[0]:
+        if not os.read(pipe, 1):
+            return True
+    return False
 
 
 def adopt_orphans() -> None:
@@ -101,15 +143,16 @@ def send(processes: list[int], number: signal.Signals) -> None:
 
 
 def wait_for_descendants(seconds: float) -> bool:
-    """Whether all have ended, adopted ones included, before so many seconds were over."""
+    """Whether all have ended, adopted ones included, before so many seconds were over.
+
+    After `adopt_orphans`: a process without children has no descendants then.
+    """
     deadline = time.monotonic() + seconds
-    while True:
-        _reap()
-        if not descendants(os.getpid()):
-            return True
+    while _has_children():
         if time.monotonic() > deadline:
             return False
         time.sleep(POLL_SECONDS)
+    return True
 
 
 def kill_descendants() -> None:
@@ -119,17 +162,14 @@ def kill_descendants() -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
+def _has_children() -> bool:
+    """Whether one is left, after those that have ended were reaped."""
+    try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-
-
-def _answer(number: signal.Signals, function: str) -> None:
-    """Have a function of the C library called with the number of a signal when it comes."""
-    libc = ctypes.CDLL(None)
-    libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
-    libc.signal(number, ctypes.cast(getattr(libc, function), ctypes.c_void_p))
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _prctl(option: int, argument: int) -> None:

@@ -1,7 +1,6 @@
-"""Lines of JSON between the watchdogs of a job, over TCP.
+"""Lines between the watchdogs of a job, over TCP: the job's token first, then messages in JSON.
 
-Whoever connects must name the job's token first. A machine or network that is gone is noticed by
-the kernel, which goes on while Python is busy.
+A machine or network that is gone is noticed by the kernel, which goes on while Python is busy.
 """
 
 from __future__ import annotations
@@ -11,17 +10,19 @@ import os
 import socket
 from typing import Any
 
+BEAT_SECONDS = 1.0
+POLL_SECONDS = 0.2
+LINGER_SECONDS = 2.0  # for the others to hear why the job ends
 GONE_SECONDS = 30  # without any answer of the other machine
 MAX_LINE_BYTES = 4096
 
 
-class Peer:
-    """The other end of a connection. Its methods never wait."""
+class Link:
+    """This end of a connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self._unread = b""
-        connection.setblocking(False)
         for level, option, value in (
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
             (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
@@ -32,35 +33,39 @@ class Peer:
             connection.setsockopt(level, option, value)
 
     def send(self, **message: Any) -> None:
-        """A message, unless the connection is full or gone, which reading finds out."""
+        """Send a message, unless the connection is full or gone, which reading finds out."""
+        self.send_line(json.dumps(message).encode())
+
+    def send_line(self, line: bytes) -> None:
         try:
-            self.socket.send(json.dumps(message).encode() + b"\n")
+            self.socket.send(line + b"\n", socket.MSG_DONTWAIT)
         except OSError:
             return
 
-    def read(self) -> list[dict[str, Any]]:
-        """The messages that have come.
+    def read(self) -> dict[str, Any]:
+        """Return the next message; errors as `read_line`."""
+        try:
+            message = json.loads(self.read_line())
+        except RecursionError:
+            raise ValueError("a line that is nested too deeply") from None
+        if not isinstance(message, dict):
+            raise ValueError("a line that is no object")
+        return message
+
+    def read_line(self) -> bytes:
+        """Return the next line; wait for it as long as the socket's timeout allows.
 
         Raises:
             EOFError: the process at the other end is gone.
             ValueError: this is not the protocol.
-            OSError: its machine cannot be reached.
+            OSError: its machine cannot be reached; without an errno: the socket's timeout.
         """
-        try:
-            received = self.socket.recv(1 << 16)
-        except BlockingIOError:
-            return []
-        except ConnectionError as error:
-            raise EOFError from error
-        if not received:
-            raise EOFError
-        *lines, self._unread = (self._unread + received).split(b"\n")
-        if max(map(len, (*lines, self._unread))) > MAX_LINE_BYTES:
-            raise ValueError("a line that is too long")
-        messages = [json.loads(line) for line in lines]
-        if not all(isinstance(message, dict) for message in messages):
-            raise ValueError("a line that is no object")
-        return messages
+        while b"\n" not in self._unread:
+            if len(self._unread) > MAX_LINE_BYTES:
+                raise ValueError("a line that is too long")
+            self._receive()
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
 
     def finish(self) -> None:
         """Say that nothing more will be sent; what was sent arrives."""
@@ -69,21 +74,34 @@ class Peer:
         except OSError:
             return
 
+    def _receive(self) -> None:
+        try:
+            received = self.socket.recv(MAX_LINE_BYTES)
+        except ConnectionError as error:
+            raise EOFError from error
+        if not received:
+            raise EOFError
+        self._unread += received
 
-def listen(machines: int) -> socket.socket:
-    """A socket for the members of a job: of this machine alone, or of the address of rank 0."""
+
+def listening_host(machines: int) -> str:
+    """Return where rank 0 listens: on this machine alone, or at the address that others know."""
     if machines == 1:
-        return socket.create_server(("127.0.0.1", 0))
+        return "127.0.0.1"
     try:
         address = socket.gethostbyname(os.environ["MASTER_ADDR"])
-        if not address.startswith("127."):  # as some machines call themselves
-            return socket.create_server((address, 0))
+        socket.create_server((address, 0)).close()
     except OSError:  # an address that others know this machine by
-        pass
-    return socket.create_server(("", 0))
+        return ""
+    return "" if address.startswith("127.") else address  # as some machines call themselves
 
 
-def connect(machines: int, port: int) -> Peer:
-    """To the socket of `listen`, from any machine of the job."""
+def connect(machines: int, port: int) -> Link:
+    """Connect to rank 0, from any machine of the job."""
     host = "127.0.0.1" if machines == 1 else os.environ["MASTER_ADDR"]
-    return Peer(socket.create_connection((host, port), timeout=GONE_SECONDS))
+    return Link(socket.create_connection((host, port), timeout=GONE_SECONDS))
+
+
+def rank_name(rank: int, host: str) -> str:
+    """Return what messages call a rank."""
+    return f"rank {rank} ({host})"

@@ -16,7 +16,6 @@ from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.processes import launch
 from utils.processes.ranks import joined
-from utils.processes.suspend import FILE_VARIABLE
 
 LAUNCHERS = {
     "torch": {"TORCHELASTIC_RUN_ID": "1"},
@@ -200,31 +199,49 @@ sys.exit(run_launcher([sys.executable, "-c", *sys.argv[1:]], {"RANK": "0", "LOCA
 """
 
 
-def test_control_c_while_ranks_import_is_one_word(tmp_path):
-    started = tmp_path / "started"
-    command = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, LAUNCHER, RANK, started],
-        env={**os.environ, "WORLD_SIZE": "2", "PYTHONPATH": "."},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while not started.exists():
-        assert command.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    command.send_signal(signal.SIGINT)
-    assert command.communicate(timeout=60)[1] == "interrupted\n"
-    assert command.returncode == 130
+@pytest.fixture
+def command(tmp_path):
+    """Starts a command that runs a launcher, whose rank makes the file `started` first."""
+
+    def start(launcher, rank):
+        started = tmp_path / "started"
+        process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, launcher, rank, started],
+            env={**os.environ, "WORLD_SIZE": "2", "PYTHONPATH": "."},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + 60
+        while not started.exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        return process
+
+    return start
 
 
-def test_a_second_signal_does_not_cut_the_answer_to_the_first_short(tmp_path, monkeypatch):
-    fsync = os.fsync
+def test_control_c_while_ranks_import_is_one_word(command):
+    process = command(LAUNCHER, RANK)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1] == "interrupted\n"
+    assert process.returncode == 130
 
-    def interrupted(descriptor):
-        os.kill(os.getpid(), signal.SIGUSR1)
-        fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", interrupted)
-    with launch._suspending(tmp_path) as files:
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert files[FILE_VARIABLE].read_text() == "SIGTERM"
+SUSPENDING_RANK = """
+import os, sys, time
+from pathlib import Path
+Path(sys.argv[1]).touch()
+while not os.path.exists(os.environ["DUET_SUSPEND_FILE"]):
+    time.sleep(0.01)
+print(Path(os.environ["DUET_SUSPEND_FILE"]).read_text())
+Path(os.environ["DUET_STATUS_FILE"]).write_text("75")
+"""
+
+
+def test_signals_are_one_request_to_the_ranks_however_many_come(command):
+    process = command(LAUNCHER, SUSPENDING_RANK)
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM):
+        process.send_signal(number)
+    assert process.communicate(timeout=60)[0] in ("SIGTERM\n", "SIGUSR1\n")
+    assert process.returncode == 75
