@@ -12,6 +12,7 @@ COMPARE_ARGS ?=
 PYTHON ?= python3
 # Empty means both for `make setup`, torch for the others.
 BACKEND ?=
+unexport BACKEND  # docs/examples/train.sbatch reads a variable of this name, also in its tests
 export PYTEST_ARGS
 
 DEMO_BACKEND = $(or $(BACKEND),torch)
