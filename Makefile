@@ -10,17 +10,26 @@ COMPARE_ARGS ?=
 
 # Any Python from 3.8 on; it only finds or makes those that the backends run in.
 PYTHON ?= python3
-# Empty means both for `make setup`, torch for `make demo`.
+# Empty means both for `make setup`, torch for the others.
 BACKEND ?=
+unexport BACKEND  # docs/examples/train.sbatch reads a variable of this name, also in its tests
 export PYTEST_ARGS
 
 DEMO_BACKEND = $(or $(BACKEND),torch)
 
-.PHONY: help setup demo compare test lint bench bench-gpu clean
+# `make check` in two parts of about the same length, one a core. The benchmarks' tests train.
+CHECK_FIRST := tests/structure tests/conformance/test_conformance.py \
+	$(addprefix tests/unit/,weights evaluation models report)
+CHECK_SECOND := tests/unit $(addprefix --ignore=,tests/unit/benchmarks $(CHECK_FIRST))
+CHECK = YOLO_BACKEND=$(DEMO_BACKEND) OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 \
+	.venv/$(DEMO_BACKEND)/bin/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
+
+.PHONY: help setup demo compare check check-first check-second test lint bench bench-gpu clean
 
 help:
 	@echo 'make demo [BACKEND=oneflow]    train and validate YOLOv5n on the built-in dataset'
 	@echo 'make compare [COMPARE_ARGS=...]  time both backends on equal work; a table and a page'
+	@echo 'make check [BACKEND=oneflow]   linters and the tests that need no training, below 2 minutes'
 	@echo 'make test [PYTEST_ARGS=...]    run the tests on both backends'
 	@echo 'make lint                      run ruff and mypy'
 	@echo 'make bench [BACKEND=oneflow]   time every fast path beside its plain one, about 10 minutes'
@@ -41,12 +50,23 @@ compare:
 	@$(PYTHON) -m utils.setup.environments
 	@.venv/torch/bin/python compare.py $(COMPARE) $(COMPARE_ARGS)
 
+check:
+	@$(PYTHON) -m utils.setup.environments $(sort torch $(DEMO_BACKEND))
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint check-first check-second
+
+check-first:
+	@$(CHECK) $(CHECK_FIRST)
+
+check-second:
+	@$(CHECK) $(CHECK_SECOND)
+
 test:
 	@$(PYTHON) -m utils.setup.suites
 
 lint:
 	@$(PYTHON) -m utils.setup.environments torch
 	@.venv/torch/bin/ruff check .
+	@.venv/torch/bin/ruff format --check --quiet .
 	@.venv/torch/bin/mypy
 
 bench:

@@ -1,4 +1,4 @@
-"""Take a picture of a page: python -m tests.browser.screenshot PAGE PICTURE [WIDTH] [dark]"""
+"""Take an image of a page: python -m tests.browser.screenshot PAGE IMAGE [WIDTH] [dark]"""
 
 from __future__ import annotations
 

@@ -12,15 +12,13 @@ from pathlib import Path
 import pytest
 
 from utils.files.project import PROJECT
-from utils.setup.environments import ENVIRONMENTS
-from utils.setup.installation import read_lock
+from utils.setup.environments import ENVIRONMENTS, read_lock
 
 # Run on the user's own Python before anything is installed.
 SETUP_FILES = [
     "errors",
     "files.project",
     "setup.environments",
-    "setup.installation",
     "setup.interpreters",
     "setup.suites",
 ]

@@ -72,8 +72,10 @@ def test_equal_work_is_compared_pair_by_pair(run, tmp_path):
         "--bbox_iou_optim: the plain path is used",
         "--multi_tensor_optimizer: the plain path is used",
     ]
-    markdown = (tmp_path / "out" / "exp" / "compare.md").read_text()
-    assert "| oneflow | plain | 8 | 4.20 | 4.00 to 4.40 |" in markdown
+    row = ["oneflow", "plain", "8", "4.20", "4.00 to 4.40"]
+    for text in (printed, (tmp_path / "out" / "exp" / "compare.md").read_text()):
+        rows = [[word.strip() for word in line.split("|")[1:6]] for line in text.splitlines()]
+        assert rows.count(row) == 1
     assert not list((tmp_path / "out" / "exp").rglob("weights"))
 
 
@@ -99,9 +101,7 @@ def test_several_processes_are_in_every_command_and_report(run, tmp_path):
     assert document["cells"][0]["images_per_second"] == pytest.approx((100 / 0.9 + 100 / 0.99) / 2)
     folder = tmp_path / "out" / "exp"
     for text in (printed, *((folder / f"compare.{kind}").read_text() for kind in ("md", "html"))):
-        assert "of warm-up, in turns, 2 processes a run" in text or (
-            "of warm-up, 2 processes a run; " in text
-        )
+        assert "of warm-up, in turns, 2 processes a run" in text
     for text in ((folder / f"compare.{kind}").read_text() for kind in ("md", "html")):
         assert text.count("--nproc 2") == 4
 
@@ -128,8 +128,8 @@ def test_unequal_work_is_marked_in_every_report_where_it_is_allowed(run, tmp_pat
     assert code == 0
     assert document["pairs"][0]["ratio"]["median"] == pytest.approx(4.0)
     assert "slower; UNEQUAL WORK" in printed
-    row = next(line for line in printed.splitlines() if line.startswith("oneflow  plain"))
-    assert row.endswith("unequal work")
+    row = next(line for line in printed.splitlines() if line.startswith("| oneflow | plain"))
+    assert row.endswith("unequal work |")
     for name in ("compare.md", "compare.html"):
         text = (tmp_path / "out" / "exp" / name).read_text()
         assert "UNEQUAL WORK: oneflow-plain-b8 against torch-plain-b8: tf32" in text

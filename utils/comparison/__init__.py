@@ -1,1 +1,1 @@
-"""compare.py in parts: what to run, running it, judging it, and telling it in four forms."""
+"""compare.py in parts: what to run, running it, judging it, and telling it in three forms."""

@@ -21,9 +21,14 @@ from utils.comparison.statistics import (
     spread,
     verdict,
 )
+from utils.errors import UserError
 
 SCHEMA = 1
 Records = Mapping[Cell, Sequence[Document]]
+
+
+class UnequalWorkError(UserError):
+    """Runs that are to be compared did not do the same work; the message lists the differences."""
 
 
 def cells_of(settings: Settings) -> list[Cell]:
@@ -170,29 +175,20 @@ def unequal_work(pair: Pair, records: Records) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def warnings(document: Document) -> list[str]:
-    """What a reader must know before any figure, worst first."""
-    found = []
-    for pair in document["pairs"]:
-        gap = pair["losses"]
-        if gap and gap["worst"] is None:
-            found.append(
-                f"LOSSES DIVERGE: {pair['candidate']} against {pair['reference']}: "
-                f"a loss of batch {gap['worst_batch']} is not finite"
-            )
-        elif gap and gap["diverged"]:
-            found.append(
-                f"LOSSES DIVERGE: {pair['candidate']} is {gap['worst']:.1%} away from "
-                f"{pair['reference']} after {gap['worst_batch']} batches; "
-                f"up to {gap['tolerance']:.0%} is accepted in the first {gap['batches']}"
-            )
-    for pair in document["pairs"]:
-        if pair["unequal"]:
-            found.append(
-                f"UNEQUAL WORK: {pair['candidate']} against {pair['reference']}: "
-                + "; ".join(pair["unequal"])
-            )
-    for cell in document["cells"]:
-        if cell["failures"]:
-            found.append(f"FAILED: {cell['name']}: {cell['failures'][0]}")
-    return found
+def require_equal_work(cell: Cell, records: Records, settings: Settings) -> None:
+    """UnequalWorkError if a pair with this cell is unequal and --allow-unequal is not set."""
+    if settings.allow_unequal or cell.external:
+        return
+    pairs = [pair for pair in make_pairs(cells_of(settings)) if cell in pair]
+    lines = [
+        line
+        for pair in pairs
+        if not pair.candidate.external
+        for line in unequal_work(pair, records)
+    ]
+    if lines:
+        listed = "".join(f"\n  {line}" for line in dict.fromkeys(lines))
+        raise UnequalWorkError(
+            f"the work is not equal, so the times are not compared:{listed}\n"
+            "make the two sides do the same, or mark every such figure by --allow-unequal"
+        )

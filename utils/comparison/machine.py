@@ -6,8 +6,11 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from utils.errors import UserError
 
 # They decide how many cores a framework uses, and on a GPU whether it rounds.
 VARIABLES = (
@@ -30,6 +33,14 @@ def describe_machine() -> dict[str, Any]:
         "gpus": gpus(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
+
+
+def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
+    """UserError if what lies in a folder was measured on another machine."""
+    changed = [name for name in now if now[name] != before.get(name)]
+    if changed:
+        listed = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)
+        raise UserError(f"--resume {folder}: begun on another machine ({listed}); start afresh")
 
 
 def processor() -> str:

@@ -2,162 +2,166 @@
 
 Bars are in per cent of their column and texts outside the SVG, so that both fit any width.
 
-Before: `document.py`. After: `report_html.py` puts them on the page.
+Before: `document.py`. After: `report_html.py` puts them on the page, above a section's table.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
 from utils.comparison.equality import summed_loss
 from utils.comparison.measured import Document
 from utils.comparison.plan import EXTERNAL
-from utils.comparison.tables import marks, number, stage_name, stages_of
+from utils.comparison.report import marks, number, stage_name, stages_of
 
 NUM_SIDE_COLOURS = 5
 NUM_STAGE_COLOURS = 10
 OPACITIES = (1.0, 0.6, 0.8, 0.45)
 
 
+class Part(NamedTuple):
+    """A piece of a bar."""
+
+    amount: float
+    colour: str
+    opacity: float
+    title: str
+
+
 class Bar(NamedTuple):
-    """One line of a bar chart; parts are (share, colour, opacity, what it is) side by side."""
+    """One line of a bar chart: parts side by side, and a line over them."""
 
-    cell: str
-    label: str
     value: str
-    parts: Sequence[tuple[float, str, float, str]]
-    whisker: tuple[float, float] | None = None  # shares
+    parts: Sequence[Part]
+    whisker: tuple[float, float] | None = None
 
 
-def side_colours(document: Document) -> dict[str, str]:
-    """A colour a trainer, in the order of the cells."""
-    sides = dict.fromkeys(cell["side"] for cell in document["cells"])
-    return {side: f"var(--side{index % NUM_SIDE_COLOURS})" for index, side in enumerate(sides)}
-
-
-def opacities(document: Document) -> dict[str, float]:
-    """A strength of colour a variant."""
-    variants = dict.fromkeys(cell["variant"] for cell in document["cells"])
-    strengths = {name: OPACITIES[place % len(OPACITIES)] for place, name in enumerate(variants)}
-    return {**strengths, EXTERNAL: 1.0}
-
-
-def by_batch(
-    document: Document, kind: str, unit: str, make: Callable[[Document], Bar | None]
+def bar_chart(
+    document: Document, name: str, unit: str, bar_of: Callable[[Document], Bar | None]
 ) -> str:
-    """A group of bars for each batch size; a figure that is marked is so here too."""
-    marked, parts = marks(document), []
-    for batch in dict.fromkeys(cell["batch"] for cell in document["cells"]):
-        cells = (cell for cell in document["cells"] if cell["batch"] == batch)
-        bars = [bar for cell in cells if (bar := make(cell)) is not None]
-        if bars:
-            rows = "".join(_bar(bar, marked.get(bar.cell, "")) for bar in bars)
-            parts.append(
-                f'<h3>batch {batch}, {unit}</h3><div class="bars" data-chart="{kind}">{rows}</div>'
-            )
-    return "".join(parts)
+    """Return a group of bars for each batch size; a figure that is marked is so here too."""
+    bars = {cell["name"]: bar for cell in document["cells"] if (bar := bar_of(cell))}
+    ends = (bar.whisker[1] if bar.whisker else _length(bar) for bar in bars.values())
+    longest, marked = max(ends, default=0.0) or 1.0, marks(document)
+    groups: dict[int, str] = {}
+    for cell in document["cells"]:
+        if cell["name"] in bars:
+            row = _row(cell, bars[cell["name"]], longest, marked.get(cell["name"], ""))
+            groups[cell["batch"]] = groups.get(cell["batch"], "") + row
+    return "".join(
+        f'<h3>batch {batch}, {unit}</h3><div class="bars" data-chart="{name}">{rows}</div>'
+        for batch, rows in groups.items()
+    )
 
 
-def _bar(bar: Bar, mark: str) -> str:
-    rectangles, start = [], 0.0
-    for share, colour, opacity, title in bar.parts:
-        rectangles.append(
-            f'<rect x="{100 * start:.3f}%" width="{100 * share:.3f}%" y="10%" height="80%" '
-            f'fill="{colour}" fill-opacity="{opacity}"><title>{escape(title)}</title></rect>'
+def _length(bar: Bar) -> float:
+    return sum(part.amount for part in bar.parts)
+
+
+def _row(cell: Document, bar: Bar, longest: float, mark: str) -> str:
+    shapes, start = [], 0.0
+    for part in bar.parts:
+        shapes.append(
+            f'<rect x="{_percent(start / longest)}" width="{_percent(part.amount / longest)}" '
+            f'y="10%" height="80%" fill="{part.colour}" fill-opacity="{part.opacity}">'
+            f"<title>{escape(part.title)}</title></rect>"
         )
-        start += share
+        start += part.amount
     if bar.whisker:
-        low, high = (f"{100 * share:.3f}%" for share in bar.whisker)
-        rectangles.append(
+        low, high = (_percent(end / longest) for end in bar.whisker)
+        shapes.append(
             f'<line x1="{low}" x2="{high}" y1="50%" y2="50%" stroke="var(--ink)" stroke-width="2"/>'
         )
-    text = escape(f"{bar.label}: {bar.value}")
     return (
-        f'<div class="label">{escape(bar.label)} <span class="bad">{escape(mark)}</span></div>'
-        f'<div class="bar" data-cell="{escape(bar.cell)}"><svg role="img" aria-label="{text}">'
-        f"{''.join(rectangles)}</svg></div>"
-        f'<div class="value">{escape(bar.value)}</div>'
+        f'<div class="label">{escape(label(cell))} <span class="bad">{escape(mark)}</span></div>'
+        f'<div class="bar" data-cell="{escape(cell["name"])}">'
+        f'<svg role="img" aria-label="{escape(f"{label(cell)}: {bar.value}")}">'
+        f'{"".join(shapes)}</svg></div><div class="value">{escape(bar.value)}</div>'
     )
 
 
-def epoch_bars(document: Document) -> str:
-    """Median seconds per epoch, with a line from the fastest to the slowest."""
-    spreads = [cell["seconds_per_epoch"] for cell in document["cells"]]
-    longest = max((found["max"] for found in spreads if found), default=1.0)
-    colours, strengths = side_colours(document), opacities(document)
-
-    def make(cell: Document) -> Bar | None:
-        found = cell["seconds_per_epoch"]
-        if found is None:
-            return None
-        value = f"{number(found['median'])} s"
-        part = (found["median"] / longest, colours[cell["side"]], strengths[cell["variant"]],
-                f"{number(found['min'])} to {number(found['max'])} s")  # fmt: skip
-        whisker = found["min"] / longest, found["max"] / longest
-        return Bar(cell["name"], label(cell), value, [part], whisker)
-
-    return by_batch(document, "epochs", "seconds per epoch", make)
-
-
-def stage_bars(document: Document) -> str:
-    """The stages of an epoch one after the other."""
-    stages = stages_of(document)
-    colours = {
-        stage: f"var(--stage{index % NUM_STAGE_COLOURS})" for index, stage in enumerate(stages)
-    }
-    longest = max((sum(cell["stages"].values()) for cell in document["cells"]), default=0) or 1.0
-
-    def make(cell: Document) -> Bar | None:
-        if not cell["stages"]:
-            return None
-        parts = [
-            (seconds / longest, colours[stage], 1.0, f"{stage_name(stage)}: {number(seconds)} s")
-            for stage, seconds in cell["stages"].items()
-        ]
-        total = sum(cell["stages"].values())
-        return Bar(cell["name"], label(cell), f"{number(total)} s", parts)
-
-    legend = "".join(
-        f'<span style="--swatch:{colour}">{escape(stage_name(stage))}</span>'
-        for stage, colour in colours.items()
-    )
-    return f'<div class="legend">{legend}</div>' + by_batch(document, "stages", "seconds", make)
-
-
-def memory_bars(document: Document, where: str) -> str:
-    """Peak memory of "host" or "device"."""
-    name = f"peak_{where}_mib"
-    largest = max((cell[name] or 0.0 for cell in document["cells"]), default=0.0) or 1.0
-    colours, strengths = side_colours(document), opacities(document)
-
-    def make(cell: Document) -> Bar | None:
-        mib = cell[name]
-        if mib is None:
-            return None
-        text = f"{mib:.0f} MiB"
-        part = (mib / largest, colours[cell["side"]], strengths[cell["variant"]], text)
-        return Bar(cell["name"], label(cell), text, [part])
-
-    return by_batch(document, f"{where}-memory", f"{where} MiB", make)
+def _percent(share: float) -> str:
+    return f"{100 * share:.3f}%"
 
 
 def label(cell: Document) -> str:
     return cell["side"] if cell["variant"] == EXTERNAL else f"{cell['side']} {cell['variant']}"
 
 
+def side_colours(document: Document) -> dict[str, str]:
+    """Return a colour a trainer, in the order of the cells."""
+    sides = dict.fromkeys(cell["side"] for cell in document["cells"])
+    return {side: f"var(--side{index % NUM_SIDE_COLOURS})" for index, side in enumerate(sides)}
+
+
+def epoch_bars(document: Document) -> str:
+    """Return median seconds per epoch, with a line from the fastest to the slowest."""
+
+    colours = side_colours(document)
+    variants = list(dict.fromkeys(cell["variant"] for cell in document["cells"]))
+
+    def bar_of(cell: Document) -> Bar | None:
+        if (found := cell["seconds_per_epoch"]) is None:
+            return None
+        opacity = OPACITIES[variants.index(cell["variant"]) % len(OPACITIES)]
+        title = f"median; {number(found['min'])} to {number(found['max'])} s"
+        part = Part(found["median"], colours[cell["side"]], opacity, title)
+        return Bar(f"{number(found['median'])} s", [part], (found["min"], found["max"]))
+
+    return bar_chart(
+        document,
+        "epochs",
+        "seconds per epoch; the line reaches from the fastest to the slowest",
+        bar_of,
+    )
+
+
+def stage_bars(document: Document) -> str:
+    """Return the stages of an epoch one after the other, below what their colours mean."""
+    colours = {
+        stage: f"var(--stage{index % NUM_STAGE_COLOURS})"
+        for index, stage in enumerate(stages_of(document))
+    }
+
+    def bar_of(cell: Document) -> Bar | None:
+        parts = [
+            Part(seconds, colours[stage], 1.0, f"{stage_name(stage)}: {number(seconds)} s")
+            for stage, seconds in cell["stages"].items()
+        ]
+        return Bar(f"{number(sum(cell['stages'].values()))} s", parts) if parts else None
+
+    named = {stage_name(stage): colour for stage, colour in colours.items()}
+    return legend(named) + bar_chart(document, "stages", "seconds", bar_of)
+
+
+def legend(colours: Mapping[str, str]) -> str:
+    """Return names beside their colours; "" for none."""
+    items = (
+        f'<span style="--swatch:{colour}">{escape(name)}</span>' for name, colour in colours.items()
+    )
+    return f'<div class="legend">{"".join(items)}</div>' if colours else ""
+
+
 def loss_curves(document: Document) -> str:
-    """The summed loss of each batch: the two sides over each other, or all variants of one."""
+    """Return the summed loss of each batch: two sides over each other, or one's variants."""
     several_sides = len(document["settings"]["backends"]) > 1
-    groups: dict[str, list[Document]] = {}
-    for cell in document["cells"]:
-        if cell["checked"] and _losses(cell):
+    groups: dict[str, dict[str, dict[int, float]]] = {}
+    colours: dict[str, str] = {}
+    for place, cell in enumerate(document["cells"]):
+        losses = _losses(cell) if cell["checked"] else {}
+        if losses:
             title = f"batch {cell['batch']}" + (f", {cell['variant']}" if several_sides else "")
-            groups.setdefault(title, []).append(cell)
-    figures = "".join(_curves(title, cells, document) for title, cells in groups.items())
-    return f'<div class="curves">{figures}</div>'
+            groups.setdefault(title, {})[cell["name"]] = losses
+            colours[cell["name"]] = (
+                side_colours(document)[cell["side"]]
+                if several_sides
+                else f"var(--stage{(place + 2) % NUM_STAGE_COLOURS})"
+            )
+    figures = (_curves(title, curves, colours) for title, curves in groups.items())
+    return f'<div class="curves">{"".join(figures)}</div>' if groups else ""
 
 
 def _losses(cell: Document) -> dict[int, float]:
@@ -167,40 +171,40 @@ def _losses(cell: Document) -> dict[int, float]:
     return {place: loss for place, loss in enumerate(losses) if math.isfinite(loss)}
 
 
-def _curves(title: str, cells: Sequence[Document], document: Document) -> str:
-    by_cell = {cell["name"]: _losses(cell) for cell in cells}
-    everything = [loss for losses in by_cell.values() for loss in losses.values()]
+def _curves(
+    title: str, curves: Mapping[str, Mapping[int, float]], colours: Mapping[str, str]
+) -> str:
+    """A figure of one line a cell."""
+    everything = [loss for losses in curves.values() for loss in losses.values()]
     low, high = min(everything), max(everything)
-    count = 1 + max(max(losses) for losses in by_cell.values())
-    same_side = len({cell["side"] for cell in cells}) == 1
-    lines, legend = [], []
-    for index, cell in enumerate(cells):
-        if same_side:
-            colour = f"var(--stage{(index + 2) % NUM_STAGE_COLOURS})"
-        else:
-            colour = side_colours(document)[cell["side"]]
+    last = max(max(losses) for losses in curves.values())
+    lines: list[str] = []
+    for name, losses in curves.items():
         points = " ".join(
-            f"{100 * place / max(count - 1, 1):.2f},{_height(loss, low, high):.2f}"
-            for place, loss in by_cell[cell["name"]].items()
+            f"{100 * place / max(last, 1):.2f},{96 - 92 * (loss - low) / ((high - low) or 1.0):.2f}"
+            for place, loss in losses.items()
         )
         # The first is drawn broad, the others dashed over it: where they agree, both are seen.
-        style = 'stroke-width="5" stroke-opacity=".45"' if index == 0 else (
-            'stroke-width="2" stroke-dasharray="6 4"'
+        style = 'stroke-width="2" stroke-dasharray="6 4"' if lines else (
+            'stroke-width="5" stroke-opacity=".45"'
         )  # fmt: skip
         lines.append(
-            f'<polyline data-cell="{escape(cell["name"])}" points="{points}" fill="none" '
-            f'stroke="{colour}" {style} vector-effect="non-scaling-stroke"/>'
+            f'<polyline data-cell="{escape(name)}" points="{points}" fill="none" '
+            f'stroke="{colours[name]}" {style} vector-effect="non-scaling-stroke"/>'
         )
-        legend.append(f'<span style="--swatch:{colour}">{escape(label(cell))}</span>')
     return (
-        f"<figure><figcaption>{escape(title)}</figcaption>"
-        f'<div class="legend">{"".join(legend)}</div><div class="plot">'
+        f"<figure><figcaption>loss by batch, {escape(title)}</figcaption>"
+        f'{legend({name: colours[name] for name in curves})}<div class="plot">'
         f'<div class="y"><span>{number(high)}</span><span>{number(low)}</span></div>'
         f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" role="img" '
         f'aria-label="losses, {escape(title)}">{"".join(lines)}</svg>'
-        f'<div class="x"><span>1</span><span>batch {count}</span></div></div></figure>'
+        f'<div class="x"><span>1</span><span>batch {last + 1}</span></div></div></figure>'
     )
 
 
-def _height(loss: float, low: float, high: float) -> float:
-    return 96 - 92 * (loss - low) / ((high - low) or 1.0)
+# By the name of the section that they stand in.
+CHARTS: Mapping[str, Callable[[Document], str]] = {
+    "times": epoch_bars,
+    "split": stage_bars,
+    "outcomes": loss_curves,
+}

@@ -1,81 +1,57 @@
-"""compare.md: the comparison as tables that any Markdown viewer shows.
+"""The report as text: compare.md, and what the terminal shows at the end.
 
-Before: `document.py`. After: a reader, and docs/compare.md, which holds such tables.
+Before: `report.py`. After: a reader, and docs/compare.md, which holds such tables.
 """
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Iterator, Sequence
 
-from utils.comparison.document import warnings
-from utils.comparison.measured import Document
-from utils.comparison.tables import (
-    Table,
-    outcomes,
-    pair_losses,
-    pair_means,
-    processes_of_a_run,
-    sentence,
-    split,
-    times,
-)
+from utils.comparison.report import CELL_COLUMNS, TITLE, Finding, Report, Section, Table
 
 
-def markdown(document: Document) -> str:
-    """The whole report."""
-    settings = document["settings"]
-    lines = ["# OneFlow and PyTorch, epoch by epoch", ""]
-    if document["status"] != "complete":
-        lines += [f"**This comparison is {document['status']}: figures are missing.**", ""]
-    lines += [f"> **{_escaped(warning)}**\n" for warning in warnings(document)]
-    lines += [
-        machine_line(document) + ".",
-        f"{_escaped(settings['data'])}, {_escaped(settings['cfg'] or settings['weights'])}, "
-        f"{settings['image_size']} px; {settings['rounds']} rounds of {settings['epochs']} epochs "
-        f"after {settings['warm_up_epochs']} of warm-up, in turns"
-        f"{processes_of_a_run(settings['nproc'])}.",
-        "",
-        "## Seconds per epoch",
-        "",
-        *_table(times(document)),
-        "## Pair by pair",
-        "",
-    ]
-    for pair in document["pairs"]:
-        parts = (sentence(pair), pair_losses(pair), pair_means(pair))
-        lines.append(f"- {_escaped('; '.join(part for part in parts if part))}")
-    lines += ["", "## Where the seconds went", "", *_table(split(document))]
-    lines += ["## What training reached", "", *_table(outcomes(document))]
-    lines += ["## Commands", "", "```", *commands(document), "```", *_notes(document)]
-    return "\n".join(lines) + "\n"
+def markdown(report: Report) -> str:
+    """Return the whole report."""
+    lines = [f"# {TITLE}", ""]
+    lines += [f"> **{_escaped(warning)}**\n" for warning in report.warnings]
+    lines += [*map(_escaped, report.head), ""]
+    return "\n".join([*lines, *sections(report.sections)])
 
 
-def machine_line(document: Document) -> str:
-    """The machine in one line."""
-    machine = document["machine"]
-    parts = [machine["processor"], f"{machine['cores']} cores", f"{machine['memory_gib']} GiB"]
-    parts += [*machine["gpus"], machine["system"]]
-    parts += [f"{name}={value}" for name, value in machine["variables"].items()]
-    return ", ".join(parts)
+def sections(parts: Sequence[Section]) -> Iterator[str]:
+    """Yield the lines of the sections that hold something, each below its heading."""
+    for part in parts:
+        blocks = [f"- {_escaped(sentence(finding))}" for finding in part.findings]
+        blocks += [f"- {_escaped(item)}" for item in part.items]
+        blocks += _table(part.table)
+        blocks += ["    " + block.replace("\n", "\n    ") + "\n" for block in part.code]
+        if blocks:
+            note = [part.note, ""] if part.note else []
+            yield from (f"## {part.title}", "", *note, *blocks, "")
 
 
-def commands(document: Document) -> list[str]:
-    """The exact command of each cell's first run."""
-    return [shlex.join(cell["runs"][0]["command"]) for cell in document["cells"] if cell["runs"]]
-
-
-def _notes(document: Document) -> list[str]:
-    """What runs said about their options."""
-    lines = [f"- {cell['name']}: {note}" for cell in document["cells"] for note in cell["notes"]]
-    return ["", "## What the runs said about their options", "", *map(_escaped, lines)] * bool(
-        lines
-    )
+def sentence(finding: Finding) -> str:
+    """Return a finding on one line."""
+    ratio = f"{finding.ratio} times the time ({finding.spread}): " if finding.spread else ""
+    said = "; ".join([finding.verdict, *finding.alarms, *finding.details])
+    return f"{finding.names}: {ratio}{said}"
 
 
 def _table(table: Table) -> list[str]:
-    rules = [":--" if column < 2 else "--:" for column in range(len(table.heading))]
-    rows = [table.heading, rules, *table.rows]
-    return [*("| " + " | ".join(map(_escaped, row)) + " |" for row in rows), ""]
+    """The lines of a table, padded so that it is one without a viewer too."""
+    if not table.rows:
+        return []
+    rows = [[_escaped(text) for text in row] for row in (table.heading, *table.rows)]
+    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
+    names = len(CELL_COLUMNS) - 1  # the batch is a figure
+    rules = [":" + "-" * (w - 1) if i < names else "-" * (w - 1) + ":"
+             for i, w in enumerate(widths)]  # fmt: skip
+    padded = [
+        [text.ljust(w) if i < names else text.rjust(w)
+         for i, (text, w) in enumerate(zip(row, widths, strict=True))]
+        for row in rows
+    ]  # fmt: skip
+    return ["| " + " | ".join(row) + " |" for row in (padded[0], rules, *padded[1:])]
 
 
 def _escaped(text: str) -> str:

@@ -6,6 +6,9 @@ Backends that are named must succeed. Without names both are made, and OneFlow i
 it cannot be had, unless REQUIRE_BACKENDS names it. With DUET_ENVIRONMENT_CACHE set, the
 environments live in that folder and .venv holds links to them.
 
+venv and pip, not uv: pip's configuration decides between the CUDA build and the CPU build of
+torch and names the mirrors, and uv does not read it.
+
 Runs before anything is installed, on whatever `python3` the machine has: standard library only,
 and no syntax newer than Python 3.8.
 """
@@ -13,55 +16,47 @@ and no syntax newer than Python 3.8.
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
+import shutil
+import subprocess
 import sys
 import sysconfig
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple
 
 from utils.errors import UserError
 from utils.files.project import PROJECT
-from utils.setup.installation import (
-    SetupError,
-    install,
-    is_ready,
-    lock_hash,
-    python_of,
-    read_lock,
-    remove,
+from utils.setup.interpreters import (
+    NoPythonError,
+    Python,
+    UnfitPythonError,
+    find_python,
+    probe,
 )
-from utils.setup.interpreters import Interpreter, NoInterpreterError, find_interpreter
+
+STAMP = "duet-environment.json"
+LOG_TAIL_LINES = 15
 
 
-class UnsupportedPlatformError(UserError):
-    """A backend has no packages for this machine."""
-
-
-@dataclass(frozen=True)
-class Environment:
+class Environment(NamedTuple):
     """What a backend's environment needs.
 
     Attributes:
-        backend: name of the backend, of its package and of its lock file.
         minor_versions: of Python, as "3.10", the preferred one first.
         platform: the only one it has packages for, as sysconfig names it; None for any.
-        optional: left out, with a message, where it cannot be had.
     """
 
-    backend: str
     minor_versions: tuple[str, ...]
     platform: str | None
-    optional: bool
 
 
 ENVIRONMENTS = {
-    "torch": Environment("torch", ("3.13", "3.12", "3.11", "3.10"), platform=None, optional=False),
+    "torch": Environment(("3.13", "3.12", "3.11", "3.10"), platform=None),
     # OneFlow 0.9.0 has wheels up to Python 3.10, and this project's syntax is that of 3.10.
-    "oneflow": Environment("oneflow", ("3.10",), platform="linux-x86_64", optional=True),
+    "oneflow": Environment(("3.10",), platform="linux-x86_64"),
 }
 
 
@@ -69,7 +64,7 @@ def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) ->
     """Make environments ready; do nothing for those that are.
 
     Args:
-        names: backends that must succeed; when empty all are made, optional ones if possible.
+        names: backends that must succeed; when empty, all that this machine can have are made.
         root: folder that holds requirements/ and .venv/.
         environ: REQUIRE_BACKENDS names more backends that must succeed; see `prepare` for others.
 
@@ -77,109 +72,163 @@ def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) ->
         Interpreter by backend, of those that are ready.
 
     Raises:
-        SetupError: a backend is unknown, or one that must succeed did not.
+        UserError: a backend is unknown, one that must succeed did not, or none did. The message
+            names the step and what to do.
     """
     required = {*names, *environ.get("REQUIRE_BACKENDS", "").split()}
     for name in sorted(required - ENVIRONMENTS.keys()):
-        raise SetupError(f"unknown backend {name!r}; known are {', '.join(ENVIRONMENTS)}")
-    ready = {}
+        raise UserError(f"unknown backend {name!r}; known are {', '.join(ENVIRONMENTS)}")
+    ready, missing = {}, {}
     for name in names or ENVIRONMENTS:
-        environment = ENVIRONMENTS[name]
         try:
-            ready[name] = prepare(environment, root, environ)
-        except (NoInterpreterError, UnsupportedPlatformError) as error:
-            if name in required or not environment.optional:
-                raise SetupError(f"{name}: {error}") from error
-            print(f"{name}: left out: {error}", flush=True)
+            ready[name] = prepare(name, root, environ)
+        except NoPythonError as error:
+            missing[name] = error
+    if not ready or required & missing.keys():
+        raise UserError("\n".join(f"{name}: {reason}" for name, reason in missing.items()))
+    for name, reason in missing.items():
+        print(f"{name}: left out: {reason}", flush=True)
     return ready
 
 
-def prepare(environment: Environment, root: Path, environ: Mapping[str, str]) -> Path:
-    """Make .venv/<backend> ready; do nothing where it is.
+def prepare(backend: str, root: Path, environ: Mapping[str, str]) -> Path:
+    """Make .venv/<backend> ready and return its interpreter; do nothing where it is.
 
     Args:
-        environment: to make.
+        backend: whose requirements/<backend>.txt is installed.
         root: folder that holds requirements/ and .venv/.
         environ: DUET_ENVIRONMENT_CACHE, and what the search for a Python reads.
 
-    Returns:
-        The environment's interpreter.
-
     Raises:
-        NoInterpreterError, UnsupportedPlatformError: it cannot be had on this machine.
-        SetupError: installing failed.
+        NoPythonError: this machine cannot have it.
+        UserError: installing failed.
     """
-    folder = root / ".venv" / environment.backend
-    requirements = root / "requirements" / f"{environment.backend}.txt"
-    lock = read_lock(requirements)
-    if is_ready(folder, lock):
+    needs, folder = ENVIRONMENTS[backend], root / ".venv" / backend
+    lock = root / "requirements" / f"{backend}.txt"
+    if is_ready(backend, lock, folder):
         return python_of(folder)
-    if environment.platform not in (None, sysconfig.get_platform()):
-        raise UnsupportedPlatformError(
-            f"it has packages for {environment.platform} only, this is {sysconfig.get_platform()}"
+    if needs.platform not in (None, sysconfig.get_platform()):
+        raise NoPythonError(
+            f"it has packages for {needs.platform} only, this is {sysconfig.get_platform()}"
         )
-    interpreter = find_interpreter(environment.minor_versions, environ)
+    python = find_python(needs.minor_versions, environ)
     cache = environ.get("DUET_ENVIRONMENT_CACHE")
     if not cache:
-        _install_once(environment.backend, requirements, interpreter, folder)
+        _install_once(backend, lock, python, folder)
         return python_of(folder)
-    name = f"{environment.backend}-{interpreter.version}-{lock_hash(lock)[:16]}"
-    cached_folder = Path(cache).resolve() / name
-    _install_once(environment.backend, requirements, interpreter, cached_folder)
-    _link(folder, cached_folder)
+    kept = Path(cache).resolve() / f"{backend}-{python.version}-{lock_digest(lock)[:16]}"
+    _install_once(backend, lock, python, kept)
+    remove(folder)
+    folder.parent.mkdir(exist_ok=True)
+    folder.symlink_to(kept, target_is_directory=True)
     return python_of(folder)
 
 
-def _install_once(backend: str, requirements: Path, interpreter: Interpreter, folder: Path) -> None:
-    """Install unless another command has done so, or is doing so now."""
-    log = folder.with_name(folder.name + ".log")
+def python_of(folder: Path) -> Path:
+    """The interpreter of an environment."""
+    return folder / "bin" / "python"
+
+
+def read_lock(path: Path) -> list[str]:
+    """The requirement lines of a lock file and of those it includes, without comments.
+
+    Args:
+        path: of a pip requirements file; lines "-r F" and "-c F" are followed.
+    """
+    lines: list[str] = []
+    for line in path.read_text().splitlines():
+        content = line.partition("#")[0].strip()
+        if content.startswith(("-r ", "-c ")):
+            lines += read_lock(path.parent / content[3:])
+        elif content:
+            lines.append(content)
+    return lines
+
+
+def lock_digest(lock: Path) -> str:
+    """Hexadecimal digest that changes with any requirement, not with comments."""
+    return hashlib.sha256("\n".join(read_lock(lock)).encode()).hexdigest()
+
+
+def is_ready(backend: str, lock: Path, folder: Path) -> bool:
+    """Return whether an environment was made completely, from this lock, and its Python runs."""
+    try:
+        python = probe(str(python_of(folder)), ENVIRONMENTS[backend].minor_versions)
+        return (folder / STAMP).read_text() == _stamp(lock, python)
+    except (OSError, UnfitPythonError):
+        return False
+
+
+def _stamp(lock: Path, python: Python) -> str:
+    return json.dumps({"lock": lock_digest(lock), "python": python.version})
+
+
+def remove(folder: Path) -> None:
+    """Remove an environment, or only the link to one that other checkouts may use."""
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.exists():
+        (folder / STAMP).unlink(missing_ok=True)  # first: a removal cut short leaves nothing ready
+        shutil.rmtree(folder)
+
+
+def _install_once(backend: str, lock: Path, python: Python, folder: Path) -> None:
+    """Install into a folder unless another command has done so, or is doing so now."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(folder.name + ".lock").open("w") as lock_stream:
-        _wait_for(lock_stream, backend)
-        if is_ready(folder, read_lock(requirements)):
-            return
-        details = f"Python {interpreter.version}, output in the .log file beside it"
-        with _timed(f"{backend}: installing into {folder} ({details})"):
-            install(backend, requirements, interpreter, folder, log)
+    with folder.with_name(folder.name + ".lock").open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{backend}: waiting for another command that is installing it", flush=True)
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        if not is_ready(backend, lock, folder):
+            _install(backend, lock, python, folder)
+            (folder / STAMP).write_text(_stamp(lock, python))  # last: from here on it is complete
 
 
-def _wait_for(lock_stream: TextIO, backend: str) -> None:
+def _install(backend: str, lock: Path, python: Python, folder: Path) -> None:
+    """Make an environment with every package of a lock file, replacing what the folder holds."""
+    log, inside = folder.with_name(folder.name + ".log"), str(python_of(folder))
+    details = f"Python {python.version}, output in the .log file beside it"
+    print(f"{backend}: installing into {folder} ({details})", flush=True)
+    remove(folder)
+    pip = [inside, "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+    with log.open("w") as stream:
+        for command in (
+            [python.path, "-m", "venv", str(folder)],
+            [*pip, "-r", str(lock)],
+            # pip reports success where a shared library is missing, too.
+            [inside, "-c", f"import {backend}"],
+        ):
+            done = subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, check=False)
+            if done.returncode != 0:
+                raise UserError(
+                    f"{' '.join(command)} failed with exit code {done.returncode}. "
+                    f"The end of {log}:\n{_tail(log)}\n"
+                    f"Run the same command again once that is mended: it starts afresh."
+                )
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+
+
+def end_with_message(work: Callable[[], None]) -> None:
+    """Do a command's work; a user's mistake ends it with one message and exit code 2."""
     try:
-        fcntl.flock(lock_stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        print(f"{backend}: waiting for another command that is installing it", flush=True)
-        fcntl.flock(lock_stream, fcntl.LOCK_EX)
-
-
-def _link(link: Path, folder: Path) -> None:
-    remove(link)
-    link.parent.mkdir(exist_ok=True)
-    link.symlink_to(folder, target_is_directory=True)
-
-
-@contextmanager
-def _timed(task: str) -> Iterator[None]:
-    start = time.monotonic()
-    print(f"{task} ... ", end="", flush=True)
-    outcome = "failed"
-    try:
-        yield
-        outcome = f"{time.monotonic() - start:.0f} s"
-    finally:
-        print(outcome, flush=True)
-
-
-def main() -> None:
-    """Make the environments that the command line names."""
-    try:
-        prepare_all(sys.argv[1:], PROJECT, os.environ)
+        work()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("interrupted: the same command starts the installation afresh", file=sys.stderr)
+        print("interrupted: the same command starts afresh", file=sys.stderr)
         sys.exit(130)
 
 
+def main() -> None:
+    """Make the environments that the command line names."""
+    prepare_all(sys.argv[1:], PROJECT, os.environ)
+
+
 if __name__ == "__main__":
-    main()
+    end_with_message(main)

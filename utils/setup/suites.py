@@ -20,9 +20,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from utils.errors import UserError
 from utils.files.project import PROJECT
-from utils.setup.environments import prepare_all
+from utils.setup.environments import end_with_message, prepare_all
 
 POLL_SECONDS = 0.2
 
@@ -38,39 +37,29 @@ def run_suites(pythons: Mapping[str, Path], root: Path, environ: Mapping[str, st
     Returns:
         Backends of which pytest reported a failure, or found no tests.
     """
-    threads = max(1, len(os.sched_getaffinity(0)) // len(pythons))
-    limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    running = {}
+    threads = str(max(1, len(os.sched_getaffinity(0)) // len(pythons)))
+    environ = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **environ}
+    arguments = shlex.split(environ.get("PYTEST_ARGS", ""))
+    logs = {backend: root / ".venv" / f"{backend}-tests.log" for backend in pythons}
+    running, failed = {}, []
     try:
         for backend, python in pythons.items():
-            suite_environ = {**limits, **environ, "YOLO_BACKEND": backend}
-            running[backend] = _start(python, _log(root, backend), root, suite_environ)
-        failed = []
+            # Two runs must not share a cache.
+            command = [str(python), "-m", "pytest", "-o", f"cache_dir=.pytest_cache/{backend}"]
+            with logs[backend].open("wb") as stream:
+                running[backend] = subprocess.Popen(
+                    [*command, *arguments], stdout=stream, stderr=subprocess.STDOUT, cwd=root,
+                    env={**environ, "YOLO_BACKEND": backend},
+                )  # fmt: skip
         for backend, process in running.items():
             print(f"== {backend} ==", flush=True)
-            if _follow(process, _log(root, backend)) != 0:
+            if _follow(process, logs[backend]) != 0:
                 failed.append(backend)
         return failed
     finally:
         for process in running.values():
             process.kill()  # does nothing to one that has ended
             process.wait()
-
-
-def _log(root: Path, backend: str) -> Path:
-    return root / ".venv" / f"{backend}-tests.log"
-
-
-def _start(
-    python: Path, log: Path, root: Path, environ: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    cache = f"cache_dir=.pytest_cache/{environ['YOLO_BACKEND']}"  # two runs must not share one
-    arguments = shlex.split(environ.get("PYTEST_ARGS", ""))
-    command = [str(python), "-m", "pytest", "-o", cache, *arguments]
-    with log.open("wb") as stream:
-        return subprocess.Popen(
-            command, stdout=stream, stderr=subprocess.STDOUT, cwd=root, env=dict(environ)
-        )
 
 
 def _follow(process: subprocess.Popen[bytes], log: Path) -> int:
@@ -87,18 +76,11 @@ def _follow(process: subprocess.Popen[bytes], log: Path) -> int:
 
 def main() -> None:
     """Make the environments and run their tests; exit code 1 where tests fail, 2 before them."""
-    try:
-        failed = run_suites(prepare_all([], PROJECT, os.environ), PROJECT, os.environ)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
+    failed = run_suites(prepare_all([], PROJECT, os.environ), PROJECT, os.environ)
     if failed:
         print(f"tests failed on: {', '.join(failed)}", file=sys.stderr)
         sys.exit(1)
 
 
 if __name__ == "__main__":
-    main()
+    end_with_message(main)

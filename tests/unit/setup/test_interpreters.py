@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.setup.interpreters import NoInterpreterError, find_interpreter
+from utils.setup.interpreters import NoPythonError, find_python
 
 WORKING = 'echo "{version}"; echo "$0"'
 WITHOUT_VENV = 'echo "{version}"; echo "$0"; echo "No module named ensurepip" >&2; exit 1'
@@ -34,7 +34,7 @@ def test_running_python_is_preferred(tmp_path, monkeypatch):
     running = write_python(tmp_path / "other", "3.12.1")
     monkeypatch.setattr(sys, "executable", running)
     write_python(tmp_path / "bin" / "python3.13", "3.13.0")
-    found = find_interpreter(["3.13", "3.12"], {"PATH": str(tmp_path / "bin")})
+    found = find_python(["3.13", "3.12"], {"PATH": str(tmp_path / "bin")})
     assert (found.path, found.version) == (running, "3.12.1")
 
 
@@ -42,7 +42,7 @@ def test_failing_shim_does_not_hide_a_later_python_of_the_same_name(tmp_path):
     write_script(tmp_path / "shims" / "python3.10", FAILING_SHIM)
     working = write_python(tmp_path / "bin" / "python3.10", "3.10.13")
     path = f"{tmp_path / 'shims'}:{tmp_path / 'bin'}"
-    assert find_interpreter(["3.10"], {"PATH": path}).path == working
+    assert find_python(["3.10"], {"PATH": path}).path == working
 
 
 @pytest.mark.parametrize(
@@ -50,41 +50,22 @@ def test_failing_shim_does_not_hide_a_later_python_of_the_same_name(tmp_path):
 )
 def test_python_of_the_right_name_that_does_not_fit_is_passed_over(tmp_path, version, body):
     write_python(tmp_path / "bin" / "python3.10", version, body)
-    fitting = write_python(tmp_path / ".pyenv/versions/3.10.13/bin/python", "3.10.13")
+    fitting = write_python(tmp_path / ".pyenv/versions/3.10.13/bin/python3", "3.10.13")
     environ = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)}
-    assert find_interpreter(["3.10"], environ).path == fitting
+    assert find_python(["3.10"], environ).path == fitting
 
 
 def test_pyenv_root_is_read_before_home(tmp_path):
-    write_python(tmp_path / ".pyenv/versions/3.10.13/bin/python", "3.10.13")
-    chosen = write_python(tmp_path / "pyenv/versions/3.10.9/bin/python", "3.10.9")
+    write_python(tmp_path / ".pyenv/versions/3.10.13/bin/python3", "3.10.13")
+    chosen = write_python(tmp_path / "pyenv/versions/3.10.9/bin/python3", "3.10.9")
     environ = {"HOME": str(tmp_path), "PYENV_ROOT": str(tmp_path / "pyenv")}
-    assert find_interpreter(["3.10"], environ).path == chosen
+    assert find_python(["3.10"], environ).path == chosen
 
 
-def test_uv_is_asked_where_path_and_pyenv_have_none(tmp_path):
-    managed = write_python(tmp_path / "uv-managed", "3.10.20")
-    write_script(tmp_path / "bin" / "uv", f'echo "{managed}"')
-    assert find_interpreter(["3.10"], {"PATH": str(tmp_path / "bin")}).path == managed
-
-
-def test_uv_installs_a_python_that_it_cannot_find_and_says_so(tmp_path, capsys):
-    managed = write_python(tmp_path / "uv-managed", "3.10.20")
-    installed = tmp_path / "installed"
-    write_script(
-        tmp_path / "bin" / "uv",
-        f'case "$2" in install) touch {installed};; '
-        f'find) [ -e {installed} ] || exit 2; echo "{managed}";; esac',
-    )
-    assert find_interpreter(["3.10"], {"PATH": str(tmp_path / "bin")}).path == managed
-    assert "uv: installing Python 3.10" in capsys.readouterr().out
-
-
-def test_uv_that_does_not_run_is_not_asked_to_install(tmp_path, capsys):
-    write_script(tmp_path / "bin" / "uv", FAILING_SHIM)
-    with pytest.raises(NoInterpreterError):
-        find_interpreter(["3.10"], {"PATH": str(tmp_path / "bin")})
-    assert capsys.readouterr().out == ""
+def test_python_that_uv_installed_is_found(tmp_path):
+    folder = tmp_path / ".local/share/uv/python/cpython-3.10.20-linux-x86_64-gnu"
+    managed = write_python(folder / "bin" / "python3", "3.10.20")
+    assert find_python(["3.10"], {"PATH": "", "HOME": str(tmp_path)}).path == managed
 
 
 def test_message_names_each_python_with_its_reason_and_the_remedy(tmp_path):
@@ -92,11 +73,11 @@ def test_message_names_each_python_with_its_reason_and_the_remedy(tmp_path):
     bare = write_python(tmp_path / "b" / "python3.10", "3.10.4", WITHOUT_VENV)
     other = write_python(tmp_path / "b" / "python3", "3.9.2")
     environ = {"PATH": f"{tmp_path / 'a'}:{tmp_path / 'b'}", "HOME": str(tmp_path)}
-    with pytest.raises(NoInterpreterError) as error:
-        find_interpreter(["3.10"], environ)
+    with pytest.raises(NoPythonError) as error:
+        find_python(["3.10"], environ)
     message = str(error.value)
     assert f"{shim} does not run: pyenv: python3.10: command not found" in message
     assert f"{bare} lacks venv or ensurepip" in message
     assert "apt install python3.10-venv" in message
     assert f"{other} is Python 3.9.2" in message
-    assert "`pyenv install 3.10`" in message
+    assert "`pyenv install 3.10`" in message and "`uv python install 3.10`" in message
