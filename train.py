@@ -17,8 +17,9 @@ from utils.processes.command import run_command
 from utils.processes.cores import loader_workers
 from utils.processes.launch import launch
 from utils.processes.numa.binding import bind_numa
-from utils.processes.ranks import ALONE, Ranks, joined
+from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
+from utils.processes.world import ALONE, World
 from utils.state.job import Job
 from utils.state.resume import (
     ResumePoint,
@@ -46,11 +47,11 @@ def main() -> None:
         launch(config)
         if config.bind_numa:
             log.info(bind_numa(config.device))
-        with joined(config, stop.was_terminated) as ranks:
+        with joined(config, stop.was_terminated) as world:
             stop.take_signals()  # a framework may have its own answers
-            stop.agree = ranks.any
-            require_same_point(point, ranks)
-            run(config, hyp, point, stop, ranks)
+            stop.agree = world.any
+            require_same_point(point, world)
+            run(config, hyp, point, stop, world)
 
 
 def run(
@@ -58,13 +59,13 @@ def run(
     hyp: Hyperparameters,
     point: ResumePoint | None,
     stop: StopRequests,
-    ranks: Ranks = ALONE,
+    world: World = ALONE,
 ) -> None:
     """Read the data, import the framework, and train."""
     start = load_weights(config.weights) if config.weights and point is None else None
     dataset = load_dataset(config.data)
-    train, val = (load_split(dataset, split, *ranks) for split in ("train", "val"))
-    job = Job(config, hyp, dataset.class_names, train, val, start, point, stop, ranks)
+    train, val = (load_split(dataset, split, world) for split in ("train", "val"))
+    job = Job(config, hyp, dataset.class_names, train, val, start, point, stop, world)
     if point is not None:
         require_equal_data(point.header, job.class_names, job.data)
     with train_loader(job) as loader:
@@ -83,7 +84,7 @@ def train_loader(job: Job) -> TrainLoader:
     cache = "" if config.replay else config.cache
     size, batch, augment = config.image_size, config.batch_size, job.hyp.augmentation()
     return TrainLoader(
-        job.train_samples, size, batch, augment, config.seed, workers, cache, *job.ranks
+        job.train_samples, size, batch, augment, config.seed, workers, cache, job.world
     )
 
 

@@ -13,7 +13,8 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split, only_classes
 from utils.processes.command import run_command
 from utils.processes.numa.binding import bind_numa
-from utils.processes.ranks import Ranks, joined
+from utils.processes.ranks import joined
+from utils.processes.world import World
 from utils.weights.load import load_weights
 
 log = logging.getLogger("val")
@@ -23,20 +24,20 @@ def main() -> None:
     config = parse_val_flags()
     if config.bind_numa:
         log.info(bind_numa(config.device))
-    with joined(config) as ranks:
-        run(config, ranks)
+    with joined(config) as world:
+        run(config, world)
 
 
-def run(config: ValConfig, ranks: Ranks) -> None:
+def run(config: ValConfig, world: World) -> None:
     """Read data and weights, import the framework, and validate."""
     dataset = load_dataset(config.data, splits=(config.task,))
-    samples = load_split(dataset, config.task, *ranks)
+    samples = load_split(dataset, config.task, world)
     samples = only_classes(samples, config.classes, len(dataset.class_names))
     checkpoint = load_weights(config.weights)
     backend.use(config.backend)
     from models.validation import run_validation
 
-    run_validation(config, dataset.class_names, samples, checkpoint, ranks)
+    run_validation(config, dataset.class_names, samples, checkpoint, world)
 
 
 if __name__ == "__main__":

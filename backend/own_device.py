@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backend.checks import CPU
-from backend.processes import processes
+from backend.processes import this_process
 from backend.select import BackendError
 
 
@@ -20,7 +20,7 @@ def own_device(name: str, usable: Sequence[str]) -> str:
     if name == CPU or (name == "" and not gpus):
         return CPU
     wanted = _listed(name, usable) if name else gpus
-    place = processes()
+    place = this_process()
     if place.world_size == 1:
         if name and len(wanted) > 1:
             raise BackendError(

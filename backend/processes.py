@@ -6,11 +6,16 @@ Both launchers set the same variables: RANK, LOCAL_RANK and WORLD_SIZE.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+_Items = TypeVar("_Items", np.ndarray, range, Sequence[Any])
 
 
-class Processes(NamedTuple):
-    """The place of this process among those that train together."""
+class Process(NamedTuple):
+    """One of the processes that do a job together; by default it is alone."""
 
     rank: int = 0  # among all
     local_rank: int = 0  # among those of this machine
@@ -21,19 +26,30 @@ class Processes(NamedTuple):
         """Whether this process writes files and speaks for all."""
         return self.rank == 0
 
+    def shard(self, items: _Items) -> _Items:
+        """Return the contiguous part of a sequence that is this process's; it may be empty.
 
-def processes() -> Processes:
-    """Those of the launcher that started this process; one without a launcher."""
+        The shards of all ranks in their order make the sequence; their lengths differ by one at
+        most.
+        """
+        return items[self._start(len(items), self.rank) : self._start(len(items), self.rank + 1)]
+
+    def _start(self, count: int, rank: int) -> int:
+        return -(-count * rank // self.world_size)  # rounded up: rank 0 is the last to be idle
+
+
+def this_process() -> Process:
+    """Return what the launcher says that started this process; without one it is alone."""
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
     if not all(os.environ.get(name, "").isdecimal() for name in names):
-        return Processes()
-    return Processes(*(int(os.environ[name]) for name in names))
+        return Process()
+    return Process(*(int(os.environ[name]) for name in names))
 
 
 def local_world_size() -> int:
-    """How many of the processes run on this machine.
+    """Return how many of the processes run on this machine.
 
     OneFlow's launcher does not say: all of them then, which is right for one machine.
     """
     size = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return int(size) if size.isdecimal() and int(size) else processes().world_size
+    return int(size) if size.isdecimal() and int(size) else this_process().world_size

@@ -24,7 +24,7 @@ import numpy as np
 import backend
 from backend import autograd, device, dist, nn, ops
 from backend.checks import CPU
-from backend.processes import processes
+from backend.processes import this_process
 from backend.select import FRAMEWORKS
 from models.images import images_to_tensor
 from utils.files.atomic import atomic_text_file
@@ -65,7 +65,7 @@ def new_step(flags: argparse.Namespace) -> Callable[[], object]:
     from benchmarks.train_step import CANDIDATES, PLAIN, draw_batch, start
     from models.training.step import GRADIENT_NORM_LIMIT
 
-    flags.batch = flags.images * processes().world_size
+    flags.batch = flags.images * this_process().world_size
     state = start(PLAIN, CANDIDATES[PLAIN], flags, CPU)
     batch = draw_batch(flags.images, flags.img, num_classes=80)
     parallel = dist.data_parallel(state.model)
@@ -115,15 +115,15 @@ def measure(flags: argparse.Namespace) -> dict[str, object]:
         step()
     before = loopback_bytes()
     seconds = [device.milliseconds(step, CPU) / 1000 for _ in range(flags.steps)]
-    passed = (loopback_bytes() - before) / flags.steps / processes().world_size
+    passed = (loopback_bytes() - before) / flags.steps / this_process().world_size
     return {
-        "ranks": processes().world_size,
+        "ranks": this_process().world_size,
         "images": flags.images,
         "img": flags.img,
         "seconds": statistics.median(seconds),
         "memory": status_bytes("VmHWM") - resident,
         "exchanged": passed,
-        "sums": time_sums() if processes().world_size > 1 else [],
+        "sums": time_sums() if this_process().world_size > 1 else [],
     }
 
 
@@ -138,15 +138,15 @@ def main() -> None:
     add("--steps", type=int, default=5, metavar="N")
     add("--json", type=Path, required=True, metavar="F")
     flags = parser.parse_args()
-    if flags.ranks > 1 and processes().world_size == 1:
+    if flags.ranks > 1 and this_process().world_size == 1:
         sys.exit(start_ranks(flags.ranks))
     backend.use(flags.backend)
     keep_freed_memory()
     dist.start(CPU, LIMIT_SECONDS)
-    if processes().world_size > 1:
+    if this_process().world_size > 1:
         watchdog.start(LIMIT_SECONDS, dist.all_gather)
     figures = measure(flags)
-    if processes().is_main:
+    if this_process().is_main:
         with atomic_text_file(flags.json) as file:
             json.dump(figures, file)
     dist.stop()

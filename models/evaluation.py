@@ -33,7 +33,6 @@ from utils.evaluation.progress import (
     FoundImage,
 )
 from utils.processes import watchdog
-from utils.processes.share import AllGather, gather_alone
 from utils.report.console import progress_bar
 
 DEFAULT_SUPPRESSION = SuppressionSettings()
@@ -57,13 +56,12 @@ def evaluate(
     sinks: Sequence[DetectionSink] = (),
     objects: Sequence[GroundTruth] | None = None,
     channels_last: bool | None = None,
-    all_gather: AllGather = gather_alone,
     progress: EvaluationProgress = NOTHING_DONE,
     should_stop: Callable[[], bool] | None = None,
 ) -> Validation:
     """Detect in every image of the loader and compare with its labels.
 
-    Each rank detects in its share of every batch; all of them return what a single process does.
+    Each rank detects in its shard of every batch; all of them return what a single process does.
 
     Args:
         model: in evaluation mode.
@@ -75,7 +73,6 @@ def evaluate(
             first rank alone.
         objects: of each sample, in pixels of its image, in place of its labels.
         channels_last: layout of the feature maps; None for the one that the device gains from.
-        all_gather: over the ranks among which the loader's batches are shared.
         progress: what an earlier call had found when it was suspended; it goes on behind that.
         should_stop: asked after every batch, on all ranks, which must agree on the answer.
 
@@ -85,9 +82,9 @@ def evaluate(
     evaluator = DetectionEvaluator(class_names)
     if objects is None:
         objects = [ground_truth(sample) for sample in samples]
-    sinks = (evaluator, *sinks) if loader.share.rank == 0 else (evaluator,)
+    sinks = (evaluator, *sinks) if loader.world.process.is_main else (evaluator,)
     receive = partial(_hand_over, sinks, objects)
-    collector = Collector(progress, loader.share, all_gather, receive)
+    collector = Collector(progress, loader.world, receive)
     finish = partial(_add_detections, collector, suppression)
     finish_last: Callable[[], None] = _nothing
     raw: tuple[Tensor, ...] = ()

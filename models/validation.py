@@ -27,7 +27,7 @@ from utils.evaluation.legacy.metric import LegacyEvaluator
 from utils.evaluation.nms import SuppressionSettings
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
-from utils.processes.ranks import Ranks
+from utils.processes.world import World
 from utils.report.console import legacy_table, metrics_table
 from utils.report.plots import plot_precision_recall
 from utils.state.checkpoint import Checkpoint
@@ -42,13 +42,13 @@ def run_validation(
     class_names: tuple[str, ...],
     samples: Sequence[Sample],
     checkpoint: Checkpoint,
-    ranks: Ranks,
+    world: World,
 ) -> None:
     """Evaluate the EMA of a checkpoint and, on the first rank, show what was found."""
     device = backend.device.resolve(config.device)
     model = load_detector(checkpoint, device)
     require_classes(config, class_names, model)
-    if ranks.share.rank == 0 and class_names != checkpoint.header.class_names:
+    if world.process.is_main and class_names != checkpoint.header.class_names:
         trained = ", ".join(checkpoint.header.class_names)
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
@@ -62,7 +62,7 @@ def run_validation(
     legacy = LegacyEvaluator(class_names)
     asked = ((coco_results, config.save_json), (legacy, config.legacy_metric))
     sinks: list[DetectionSink] = [sink for sink, wanted in asked if wanted]
-    with val_loader(config, samples, model.stride, ranks) as loader, watchdog.phase("validation"):
+    with val_loader(config, samples, model.stride, world) as loader, watchdog.phase("validation"):
         validation = evaluate(
             model,
             loader,
@@ -72,9 +72,8 @@ def run_validation(
             suppression_settings(config),
             sinks=sinks,
             objects=objects,
-            all_gather=ranks.all_gather,
         )
-    if ranks.share.rank == 0:
+    if world.process.is_main:
         print(metrics_table(validation.result))
         if config.legacy_metric:
             print(legacy_table(legacy.result()))
@@ -91,12 +90,12 @@ def require_classes(config: ValConfig, class_names: Sequence[str], model: Detect
 
 
 def val_loader(
-    config: ValConfig, samples: Sequence[Sample], stride: int, ranks: Ranks
+    config: ValConfig, samples: Sequence[Sample], stride: int, world: World
 ) -> ValLoader:
     """Make the loader of the samples; what it read is not kept, as there is one pass."""
     size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
     rectangular, cache = not config.square, ""
-    return ValLoader(samples, size, batch, workers, stride, rectangular, cache, *ranks)
+    return ValLoader(samples, size, batch, workers, stride, rectangular, cache, world)
 
 
 def suppression_settings(config: ValConfig) -> SuppressionSettings:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from utils.processes.share import AllGather, Share
+from backend.processes import Process
+from utils.processes.world import AllGather, World
 
 TIMEOUT = 60  # seconds; a rank that does not take part fails the test
 GATHERED_DTYPES = (np.float32, np.float64, np.int64, np.uint8)  # that the backends promise
@@ -63,13 +64,13 @@ class _Meeting:
             self._changed.notify_all()
 
 
-def run_rank_threads(world_size: int, work: Callable[[Share, AllGather], Any]) -> list[Any]:
+def run_rank_threads(world_size: int, work: Callable[[World], Any]) -> list[Any]:
     """The results of all ranks; RankFailures when any of them raised."""
     meeting = _Meeting(world_size)
 
     def run(rank: int) -> tuple[Any, BaseException | None]:
         try:
-            return work(Share(rank, world_size), meeting.all_gather_of(rank)), None
+            return work(World(Process(rank, rank, world_size), meeting.all_gather_of(rank))), None
         except BaseException as error:
             meeting.fail()
             return None, error

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-from backend.processes import processes
+from backend.processes import this_process
 
 LISTENING_SECONDS = 60.0
 
@@ -31,7 +31,7 @@ os.environ.setdefault("ONEFLOW_VM_COMPUTE_ON_WORKER_THREAD", "0")
 # Warnings of the C++ side, of a missing CUDA driver for instance, are not for our users.
 os.environ.setdefault("GLOG_minloglevel", "2")
 
-if processes().rank > 0 and {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+if this_process().rank > 0 and {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
     _wait_until_rank_0_listens()
 
 _interrupt_handler = signal.getsignal(signal.SIGINT)

@@ -18,7 +18,7 @@ from backend import collectives, row_exchange
 from backend.checks import CPU
 from backend.contract import Stage
 from backend.oneflow import ops
-from backend.processes import processes
+from backend.processes import this_process
 from backend.select import BackendError
 
 BUCKET = 2**22  # numbers that travel together: 16 MiB of float32
@@ -26,7 +26,7 @@ NO_HALF_GRADIENTS = "OneFlow 0.9 cannot sum half-precision gradients over proces
 
 
 def start(device: str, timeout_s: float) -> None:
-    place = processes()
+    place = this_process()
     if place.world_size > 1 and device not in (CPU, f"cuda:{place.local_rank}"):
         raise BackendError(
             f"{device} for local rank {place.local_rank}: OneFlow's processes exchange tensors of "
@@ -36,30 +36,30 @@ def start(device: str, timeout_s: float) -> None:
 
 
 def stop() -> None:
-    if processes().world_size > 1:
+    if this_process().world_size > 1:
         oneflow.comm.barrier()
 
 
 def sum_(x: Tensor) -> None:
-    if processes().world_size > 1:
+    if this_process().world_size > 1:
         collectives.begin()
         oneflow.comm.all_reduce(x.detach())
 
 
 def broadcast_(x: Tensor) -> None:
-    if processes().world_size > 1:
+    if this_process().world_size > 1:
         collectives.begin()
         oneflow.comm.broadcast(x.detach(), 0)
 
 
 def all_gather(array: np.ndarray) -> list[np.ndarray]:
-    return row_exchange.all_gather(array, processes().world_size, _gather_equal)
+    return row_exchange.all_gather(array, this_process().world_size, _gather_equal)
 
 
 def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
     """The arrays of all ranks, which have one shape."""
     mine = ops.tensor(array)
-    found = [oneflow.zeros_like(mine) for _ in range(processes().world_size)]
+    found = [oneflow.zeros_like(mine) for _ in range(this_process().world_size)]
     collectives.begin()
     oneflow.comm.all_gather(found, mine)
     return [ops.to_numpy(x) for x in found]
@@ -74,7 +74,7 @@ def data_parallel(module: oneflow.nn.Module, half_gradients: bool = False) -> on
 def averaging(
     module: oneflow.nn.Module, last: bool, stage: Stage | None = None
 ) -> AbstractContextManager[Any]:
-    if not last or processes().world_size == 1:
+    if not last or this_process().world_size == 1:
         return nullcontext()
     return _averaging_after(module, stage or (lambda name: nullcontext()))
 
@@ -87,7 +87,7 @@ def _averaging_after(module: oneflow.nn.Module, stage: Stage) -> Iterator[None]:
             joined = oneflow.cat([gradient.reshape(-1) for gradient in bucket])
             collectives.begin()
             oneflow.comm.all_reduce(joined)
-            joined = joined / float(processes().world_size)
+            joined = joined / float(this_process().world_size)
             start = 0
             for gradient in bucket:
                 end = start + gradient.numel()

@@ -14,12 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 from backend import collectives, row_exchange
 from backend.checks import CPU
 from backend.contract import Stage
-from backend.processes import processes
+from backend.processes import this_process
 from backend.torch import ops
 
 
 def start(device: str, timeout_s: float) -> None:
-    if processes().world_size == 1:
+    if this_process().world_size == 1:
         return
     # Arrays of the host travel by gloo, beside tensors on a GPU by NCCL.
     engines = "gloo" if device == CPU else "cpu:gloo,cuda:nccl"
@@ -36,25 +36,25 @@ def stop() -> None:
 
 
 def sum_(x: Tensor) -> None:
-    if processes().world_size > 1:
+    if this_process().world_size > 1:
         collectives.begin()
         distributed.all_reduce(x.detach())
 
 
 def broadcast_(x: Tensor) -> None:
-    if processes().world_size > 1:
+    if this_process().world_size > 1:
         collectives.begin()
         distributed.broadcast(x.detach(), 0)
 
 
 def all_gather(array: np.ndarray) -> list[np.ndarray]:
-    return row_exchange.all_gather(array, processes().world_size, _gather_equal)
+    return row_exchange.all_gather(array, this_process().world_size, _gather_equal)
 
 
 def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
     """The arrays of all ranks, which have one shape."""
     mine = ops.tensor(array)
-    found = [torch.empty_like(mine) for _ in range(processes().world_size)]
+    found = [torch.empty_like(mine) for _ in range(this_process().world_size)]
     collectives.begin()
     distributed.all_gather(found, mine)
     return [ops.to_numpy(x) for x in found]
@@ -62,7 +62,7 @@ def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
 
 def data_parallel(module: torch.nn.Module, half_gradients: bool = False) -> torch.nn.Module:
     trained = any(parameter.requires_grad for parameter in module.parameters())
-    if processes().world_size == 1 or not trained:
+    if this_process().world_size == 1 or not trained:
         return module
     parallel = DistributedDataParallel(module, forward_sync_buffers=False)
     if half_gradients:
@@ -73,7 +73,7 @@ def data_parallel(module: torch.nn.Module, half_gradients: bool = False) -> torc
 # Without annotations: PyTorch compares them with its own types, and these would be strings.
 def _average_in_half(_, bucket):
     """As PyTorch's own `bf16_compress_hook`, which refuses a CPU."""
-    half = bucket.buffer().to(torch.bfloat16).div_(processes().world_size)
+    half = bucket.buffer().to(torch.bfloat16).div_(this_process().world_size)
     work = distributed.all_reduce(half, async_op=True)
     assert work is not None
     return work.get_future().then(lambda sums: bucket.buffer().copy_(sums.value()[0]))

@@ -17,7 +17,7 @@ import numpy as np
 
 import backend
 from backend import autograd, dist, nn, ops
-from backend.processes import processes
+from backend.processes import this_process
 from models.detector import Detector
 from models.graph import parse_model
 from models.training.loss_scale import LossScale
@@ -71,7 +71,7 @@ def capture(run: Run, state: TrainState, is_best: bool = False) -> Checkpoint:
         progress={
             "is_best": is_best,
             "data": dict(run.data),
-            "world_size": processes().world_size,
+            "world_size": this_process().world_size,
             **values,
         },
         **of_header,
@@ -119,7 +119,7 @@ def differences(header: Header, sync_bn: bool) -> Iterator[str]:
     writer, present = header.backend, backend.use()
     if writer != present:
         yield f"{writer} wrote the state, {present} rounds otherwise"
-    before, now = header.progress["world_size"], processes().world_size
+    before, now = header.progress["world_size"], this_process().world_size
     if before != now:
         effect = "sums round otherwise" if sync_bn else "without --sync-bn BatchNorm differs"
         yield f"it ran as {before} process{'es' * (before > 1)}, now as {now}: {effect}"
@@ -193,7 +193,7 @@ def restore_gradients(state: TrainState, stored: Arrays) -> None:
     for name, array in stored.items():
         rank, _, parameter = name.partition("/")
         by_rank.setdefault(int(rank), {})[parameter] = array
-    place = processes()
+    place = this_process()
     own = by_rank[place.rank] if len(by_rank) == place.world_size else _mean(by_rank)
     parameters = {name: x for name, x in nn.named_parameters(state.model) if x.requires_grad}
     autograd.set_gradients(parameters, own)

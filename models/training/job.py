@@ -30,7 +30,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     if config.replay:
         assert job.start is not None  # --replay needs --weights
         return replay(config, state, job.start, train_loader)
-    run = begin_run(config, job.hyp, job.class_names, job.point, job.stop, job.data, job.ranks)
+    run = begin_run(config, job.hyp, job.class_names, job.point, job.stop, job.data, job.world)
     describe_run(run, state, job.train_samples)
     if job.point is not None:
         restore(run, state, load_state(job.point.path))
@@ -58,5 +58,5 @@ def val_loader(job: Job, stride: int) -> ValLoader:
     size, batch = job.config.image_size, 2 * job.config.batch_size
     workers = loader_workers(job.config.workers)
     return ValLoader(
-        job.val_samples, size, batch, workers, stride, True, job.config.cache, *job.ranks
+        job.val_samples, size, batch, workers, stride, True, job.config.cache, job.world
     )

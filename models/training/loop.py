@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend import dist
-from backend.processes import processes
+from backend.processes import this_process
 from models.evaluation import Validation, evaluate
 from models.training.checkpointing import capture
 from models.training.outputs import PLOTTED_BATCHES, plot_trained_batch, report_epoch, write_results
@@ -89,7 +88,6 @@ def validate(
                 state.device,
                 loss=state.loss,
                 channels_last=state.execution.channels_last,
-                all_gather=dist.all_gather,
                 progress=state.evaluation,
                 should_stop=should_stop,
             )
@@ -130,7 +128,7 @@ def save_state(run: Run, state: TrainState, is_best: bool = False) -> None:
     """Write everything that the rest of the run depends on."""
     with watchdog.phase("saving"):
         checkpoint = capture(run, state, is_best)
-        if processes().is_main:
+        if this_process().is_main:
             run.states.save(checkpoint, is_best)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from backend import amp
 from backend.contract import Tensor
-from backend.processes import processes
+from backend.processes import this_process
 from models.heads.base import LossTerms
 
 INITIAL = 2.0**16
@@ -42,7 +42,7 @@ class LossScale:
         if dtype != "float16":
             return cls()
         # The totals of several ranks have their number as a factor: see `BatchShares`.
-        return cls(INITIAL / processes().world_size, adapts=True)
+        return cls(INITIAL / this_process().world_size, adapts=True)
 
     @property
     def can_fall(self) -> bool:

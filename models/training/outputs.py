@@ -14,7 +14,7 @@ from dataclasses import asdict
 import numpy as np
 
 import backend
-from backend.processes import processes
+from backend.processes import this_process
 from models.detector import count_parameters
 from models.evaluation import DEFAULT_SUPPRESSION, Validation
 from models.training.state import TrainState
@@ -110,7 +110,7 @@ def write_work(
     """
     work = {
         "device": state.device.partition(":")[0],  # "cpu" or "cuda"
-        "processes": processes().world_size,
+        "processes": this_process().world_size,
         "precision": state.execution.dtype,
         "tf32": backend.device.rounds_to_tf32(state.device),
         "layout": state.execution.layout,

@@ -12,25 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from backend.processes import processes
+from backend.processes import this_process
 from tests.conformance.judging import Backend, assert_equal, assert_raises, judges, uniform
 
 
 def of_ranks(shape: tuple[int, ...], dtype: str, seed: int = 0) -> list[np.ndarray]:
     """An array for each rank, different ones."""
     low, high = (0, 100) if dtype in ("int64", "uint8") else (-2, 2)
-    seeds = (1000 * seed + rank for rank in range(processes().world_size))
+    seeds = (1000 * seed + rank for rank in range(this_process().world_size))
     return [uniform(shape, dtype, low, high, seed) for seed in seeds]
 
 
 def mine(arrays: list[np.ndarray]) -> np.ndarray:
-    return arrays[processes().rank]
+    return arrays[this_process().rank]
 
 
 @judges("dist.start")
 @judges("dist.stop")
 def one_process_needs_no_others(b: Backend) -> None:
-    if processes().world_size > 1:  # the test's worker has joined before the first check
+    if this_process().world_size > 1:  # the test's worker has joined before the first check
         return
     assert b.dist.start("cpu", 10.0) is None
     x = b.ops.tensor(np.ones(2, np.float32))
@@ -50,7 +50,7 @@ def sums_in_place(b: Backend) -> None:
             assert_equal(b.ops.to_numpy(x), wanted)
     parameter = b.autograd.variable(np.ones(2, np.float32))
     b.dist.sum_(parameter)
-    assert_equal(b.ops.to_numpy(parameter), np.full(2, processes().world_size, np.float32))
+    assert_equal(b.ops.to_numpy(parameter), np.full(2, this_process().world_size, np.float32))
 
 
 @judges("dist.broadcast_")
@@ -68,7 +68,7 @@ def gathers_rows_of_unequal_numbers(b: Backend) -> None:
         for shape in ((), (2,), (2, 1)):
             arrays = [
                 uniform((rank + 1, *shape), "float64", 0, 100, rank).astype(dtype)
-                for rank in range(processes().world_size)
+                for rank in range(this_process().world_size)
             ]
             found = b.dist.all_gather(mine(arrays))
             assert len(found) == len(arrays)
@@ -78,7 +78,7 @@ def gathers_rows_of_unequal_numbers(b: Backend) -> None:
 
 @judges("dist.all_gather")
 def gathers_from_ranks_that_have_nothing(b: Backend) -> None:
-    arrays = [uniform((rank, 2), seed=rank) for rank in range(processes().world_size)]
+    arrays = [uniform((rank, 2), seed=rank) for rank in range(this_process().world_size)]
     for one, wanted in zip(b.dist.all_gather(mine(arrays)), arrays, strict=True):
         assert_equal(one, wanted)
     for found in b.dist.all_gather(np.zeros((0, 3), np.uint8)):
@@ -88,7 +88,7 @@ def gathers_from_ranks_that_have_nothing(b: Backend) -> None:
 @judges("dist.all_gather")
 def what_was_gathered_is_a_copy(b: Backend) -> None:
     array = np.ones(3)
-    found = b.dist.all_gather(array)[processes().rank]
+    found = b.dist.all_gather(array)[this_process().rank]
     array[:] = 7.0
     assert_equal(found, np.ones(3))
 
@@ -210,7 +210,7 @@ def averages_once_what_was_accumulated(b: Backend) -> None:
         if k < 2:  # a rank's own so far
             so_far = of_passes[: k + 1]
             for name, gradient in gradients(b, module).items():
-                own = np.sum([ranks[processes().rank][name] for ranks in so_far], axis=0)
+                own = np.sum([ranks[this_process().rank][name] for ranks in so_far], axis=0)
                 assert_equal(gradient, own, tolerance=1e-12)
     for name, gradient in gradients(b, module).items():
         wanted = np.sum([means(ranks)[name] for ranks in of_passes], axis=0)
@@ -267,7 +267,7 @@ def a_rank_without_images_adds_nothing(b: Backend) -> None:
 
 @judges("nn.synchronize_batch_norm")
 def statistics_are_those_of_all_images(b: Backend) -> None:
-    for counts in ([2] * processes().world_size, [3, *[0] * (processes().world_size - 1)]):
+    for counts in ([2] * this_process().world_size, [3, *[0] * (this_process().world_size - 1)]):
         images = [uniform((n, 2, 3, 3), seed=k) for k, n in enumerate(counts)]
         weights = [uniform((n, 3, 3, 3), seed=50 + k) for k, n in enumerate(counts)]
         alone = network(b)
@@ -277,7 +277,7 @@ def statistics_are_those_of_all_images(b: Backend) -> None:
         parallel = b.dist.data_parallel(module)
         with b.dist.averaging(parallel, True):
             found = backward(b, parallel, mine(images), mine(weights))
-        start = sum(counts[: processes().rank])
+        start = sum(counts[: this_process().rank])
         assert_equal(found, wanted[start : start + len(mine(images))], tolerance=1e-12)
         for name, array in b.nn.state_arrays(alone).items():
             # OneFlow's own layer, which worked here alone, forms 1 - momentum in float32.
@@ -285,7 +285,7 @@ def statistics_are_those_of_all_images(b: Backend) -> None:
         for name, gradient in gradients(b, module).items():
             whole = b.ops.to_numpy(dict(b.nn.named_parameters(alone))[name].grad)
             # The ranks' losses add up to the whole one: the mean is that of so many ranks.
-            assert_equal(gradient * processes().world_size, whole, tolerance=1e-11)
+            assert_equal(gradient * this_process().world_size, whole, tolerance=1e-11)
 
 
 @judges("nn.synchronize_batch_norm")
@@ -304,7 +304,7 @@ def a_large_mean_does_not_cancel(b: Backend) -> None:
     module = b.nn.BatchNorm2d(3)
     b.nn.synchronize_batch_norm(module)
     images = [uniform((2, 3, 4, 4), "float64", 1000.0, 1001.0, k)
-              for k in range(processes().world_size)]  # fmt: skip
+              for k in range(this_process().world_size)]  # fmt: skip
     found = b.ops.to_numpy(module(b.ops.tensor(mine(images).astype("float32"))).detach())
     whole = np.concatenate(images).astype("float32").astype("float64")
     mean, variance = whole.mean((0, 2, 3)), whole.var((0, 2, 3))

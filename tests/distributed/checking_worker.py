@@ -12,7 +12,7 @@ from pathlib import Path
 
 import backend
 from backend import collectives
-from backend.processes import processes
+from backend.processes import this_process
 from tests.conformance.checks_dist import network  # noqa: F401  registers its checks
 from tests.conformance.judging import CHECKS, Backend
 from utils.processes import watchdog
@@ -32,11 +32,11 @@ def main(folder: Path) -> None:
         except AssertionError:
             failures[check.label] = traceback.format_exc()
     document = {
-        "world_size": processes().world_size,
+        "world_size": this_process().world_size,
         "failures": failures,
         "collectives": collectives.begun(),
     }
-    (folder / f"rank{processes().rank}.json").write_text(json.dumps(document))
+    (folder / f"rank{this_process().rank}.json").write_text(json.dumps(document))
     backend.dist.stop()
 
 

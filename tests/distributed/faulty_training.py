@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import train
-from backend.processes import processes
+from backend.processes import this_process
 from utils.cli.train_config import read_train_flags
 from utils.errors import UserError
 from utils.processes import watchdog
@@ -104,7 +104,7 @@ FAULTS: dict[str, Callable[[], None]] = {
 if __name__ == "__main__":
     os.environ.setdefault(COMMAND, str(os.getpid()))
     planned = json.loads(os.environ["FAULT"])
-    if processes().rank == planned["rank"]:
+    if this_process().rank == planned["rank"]:
         install(planned)
         if planned["phase"] == "joining":
             Path(os.environ["TMPDIR"], "joining").touch()

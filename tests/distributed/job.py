@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backend import ops
-from backend.processes import processes
+from backend.processes import this_process
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.processes import watchdog
@@ -34,23 +34,23 @@ def main() -> None:
         plan = json.loads(os.environ["JOB"])
         if begins("joining", plan):
             go_wrong(plan["how"])
-        with joined(config) as ranks:
+        with joined(config) as world:
             stop.take_signals()
-            stop.agree = ranks.any
+            stop.agree = world.any
             if "timeout" in plan:  # a shorter one than ranks need to find each other
                 watchdog._watcher.timeout_s = plan["timeout"]
             assert ops.device_of(ops.zeros((1,))) == "cpu"
             for phase in PHASES:
                 work(phase, plan, stop)
-    if processes().is_main:
+    if this_process().is_main:
         print("all done")
 
 
 def begins(phase: str, plan: dict[str, Any]) -> bool:
     """Tell that a phase begins; whether this rank is to fail in it."""
-    if processes().is_main:
+    if this_process().is_main:
         Path(os.environ["JOB_FOLDER"], phase).touch()
-    return plan.get("phase") == phase and processes().rank == plan["rank"]
+    return plan.get("phase") == phase and this_process().rank == plan["rank"]
 
 
 def work(phase: str, plan: dict[str, Any], stop: StopRequests) -> None:

@@ -16,7 +16,7 @@ from tests.distributed.val_worker import digest_training
 from tests.small import write_small_dataset, write_small_model
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
-from utils.processes.share import WHOLE, gather_alone
+from utils.processes.world import ALONE
 from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
 
 
@@ -73,7 +73,7 @@ def test_two_ranks_print_and_write_what_one_process_does(folder, monkeypatch, ca
     np.testing.assert_allclose(found[2], expected[2], atol=64e-4)
 
     samples = load_split(load_dataset(folder / "shapes/shapes.yaml"), "val")
-    batches = digest_training(samples, WHOLE, gather_alone, cache="")
+    batches = digest_training(samples, ALONE, cache="")
     for rank in range(2):
         assert (folder / f"rank{rank}.txt").read_text().split() == batches
     assert sum("training images in memory" in line for line in printed) == 1

@@ -18,7 +18,7 @@ import backend
 backend.use()  # before the models, whose classes derive from the framework's
 
 from backend import nn
-from backend.processes import processes
+from backend.processes import this_process
 from models import evaluation
 from models.graph import read_model_yaml
 from models.training.state import TrainState, build_state
@@ -33,7 +33,7 @@ from utils.data.sources.labels import Sample
 from utils.data.sources.splits import load_split
 from utils.processes import watchdog
 from utils.processes.command import run_command
-from utils.processes.share import Share
+from utils.processes.world import World
 from utils.report.stage_timer import StageTimer
 
 TIMEOUT_S = 240.0
@@ -70,8 +70,8 @@ def learn(folder: Path, case: str) -> Arrays:
         hyp = replace(hyp, warmup_epochs=0.0, box=10 * hyp.box)  # gradients are clipped
     dataset = load_dataset(config.data)
     samples = load_split(dataset, "train")[:IMAGES]
-    share = Share(processes().rank, processes().world_size)
-    loader = TrainLoader(samples, 64, BATCH, hyp.augmentation(), 0, 0, share=share)
+    world = World(this_process(), backend.dist.all_gather)
+    loader = TrainLoader(samples, 64, BATCH, hyp.augmentation(), 0, 0, world=world)
     model = Detector(read_model_yaml(config.cfg, len(dataset.class_names)))
     model.initialize(config.seed)
     state = build_state(config, hyp, model, len(loader), "cpu", "float64")
@@ -97,19 +97,18 @@ def learn(folder: Path, case: str) -> Arrays:
         "updates": np.array(state.ema.updates),
     }
     if case == "sync-bn":
-        learnt["validation"] = validation_losses(state, samples, share, dataset.class_names)
+        learnt["validation"] = validation_losses(state, samples, world, dataset.class_names)
     return learnt
 
 
 def validation_losses(
-    state: TrainState, samples: list[Sample], share: Share, class_names: list[str]
+    state: TrainState, samples: list[Sample], world: World, class_names: list[str]
 ) -> np.ndarray:
     """Of the average, in float32, on batches of two, two and one: a rank has none of the last."""
     model = nn.place(state.ema.model, "cpu", "float32")
-    with ValLoader(samples[:5], 64, 2, 0, model.stride, share=share) as loader:
+    with ValLoader(samples[:5], 64, 2, 0, model.stride, world=world) as loader:
         return evaluation.evaluate(
             model, loader, samples[:5], class_names, "cpu", loss=state.loss,
-            all_gather=backend.dist.all_gather,
         ).losses  # fmt: skip
 
 
@@ -128,7 +127,7 @@ def main(folder: Path) -> None:
     backend.dist.start("cpu", TIMEOUT_S)
     watchdog.start(TIMEOUT_S, backend.dist.all_gather)
     for case in FLAGS if backend.device.supports("half_gradients") else CASES:
-        np.savez(folder / f"{case} {processes().rank}.npz", **learn(folder, case))
+        np.savez(folder / f"{case} {this_process().rank}.npz", **learn(folder, case))
     backend.dist.stop()
 
 

@@ -15,22 +15,20 @@ import numpy as np
 
 import backend
 import val
-from backend.processes import processes
+from backend.processes import this_process
 from tests.unit.data.batch_digest import EVERYTHING
 from utils.data.loading.loader import TrainLoader
 from utils.processes.command import run_command
-from utils.processes.share import Share
+from utils.processes.world import World
 
 
-def digest_training(samples: Any, share: Share, all_gather: Any, cache: str) -> list[str]:
+def digest_training(samples: Any, world: World, cache: str) -> list[str]:
     """The images of every batch of two epochs, of all ranks together."""
     digests = []
-    with TrainLoader(
-        samples, 64, 3, EVERYTHING, 0, 1, cache, share=share, all_gather=all_gather
-    ) as loader:
+    with TrainLoader(samples, 64, 3, EVERYTHING, 0, 1, cache, world=world) as loader:
         for epoch in range(2):
             for batch in loader.epoch(epoch):
-                images = np.concatenate(all_gather(batch.images))
+                images = np.concatenate(world.all_gather(batch.images))
                 digests.append(hashlib.sha256(images.tobytes()).hexdigest())
     return digests
 
@@ -43,8 +41,8 @@ def main() -> None:
     evaluate = validation.evaluate
 
     def train_first(model: Any, loader: Any, samples: Any, *others: Any, **options: Any) -> Any:
-        digests = digest_training(samples, loader.share, options["all_gather"], "ram")
-        (folder / f"rank{processes().rank}.txt").write_text("\n".join(digests))
+        digests = digest_training(samples, loader.world, "ram")
+        (folder / f"rank{this_process().rank}.txt").write_text("\n".join(digests))
         return evaluate(model, loader, samples, *others, **options)
 
     validation.evaluate = train_first

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from backend.processes import processes
+from backend.processes import this_process
 from utils.errors import UserError
 
 GROUPS = (
@@ -134,7 +134,7 @@ class _Parser(argparse.ArgumentParser):
     """One that does not print the same error once a process."""
 
     def error(self, message: str) -> NoReturn:
-        if processes().is_main:
+        if this_process().is_main:
             super().error(message)
         raise UserError(message)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.detections import Detections
-from utils.processes.share import AllGather, Share
+from utils.processes.world import World
 
 
 class FoundImage(NamedTuple):
@@ -97,8 +97,7 @@ class Collector:
 
     Args:
         before: of an earlier part of the validation, over all ranks.
-        share: of this rank.
-        all_gather: over the ranks.
+        world: the ranks.
         receive: takes the images: each when it was found with one rank, and all of them at the
             end, in the order of a single process, with several.
     """
@@ -106,19 +105,18 @@ class Collector:
     def __init__(
         self,
         before: EvaluationProgress,
-        share: Share,
-        all_gather: AllGather,
+        world: World,
         receive: Callable[[FoundImage], None],
     ):
-        self._before, self._all_gather, self._receive = before, all_gather, receive
-        self._alone = share.world_size == 1
+        self._before, self._all_gather, self._receive = before, world.all_gather, receive
+        self._alone = world.process.world_size == 1
         self._found: list[FoundImage] = []
         self._losses: list[np.ndarray] = []
         if self._alone:
             self._hand_on(before.found())
 
     def add_image(self, image: FoundImage) -> None:
-        """Take an image of this rank's share."""
+        """Take an image of this rank's shard."""
         self._found.append(image)
         if self._alone:
             self._receive(image)

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 
 from backend import BackendError
-from backend.processes import processes
+from backend.processes import this_process
 from utils.errors import LoaderError, UserError
 from utils.processes import watchdog
 from utils.processes.exit_status import (
@@ -40,7 +40,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
         main: ends by returning, by an exception or by `sys.exit`.
         several: whether it may run in several processes, under a launcher.
     """
-    place = processes()
+    place = this_process()
     logging.basicConfig(
         format=_speaker() + "%(message)s",
         level=logging.INFO if place.is_main else logging.WARNING,
@@ -76,15 +76,15 @@ def _run(main: Callable[[], None]) -> int:
         _say(f"error: {error}")
         return EXIT_FAILED
     except Suspended as suspended:
-        if processes().is_main:
+        if this_process().is_main:
             print(suspended)
         return EXIT_SUSPENDED
     except KeyboardInterrupt:
-        if processes().is_main:
+        if this_process().is_main:
             _say("interrupted")
         return EXIT_INTERRUPTED
     except Exception:
-        if processes().world_size == 1:
+        if this_process().world_size == 1:
             watchdog.leave(EXIT_FAILED)
             raise
         time.sleep(CAUSE_SECONDS)
@@ -102,14 +102,14 @@ def _code_of(end: SystemExit) -> int:
 
 def _wait_for_rank_0() -> None:
     """Give rank 0, which makes most mistakes too, the time to print the message and end all."""
-    if not processes().is_main:
+    if not this_process().is_main:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which a launcher ends the others
         time.sleep(PATIENCE_SECONDS)
 
 
 def _refuse_several() -> None:
     raise UserError(
-        f"{sys.argv[0]} runs in one process, but was started as {processes().world_size}; "
+        f"{sys.argv[0]} runs in one process, but was started as {this_process().world_size}; "
         "start it without a launcher"
     )
 
@@ -119,4 +119,4 @@ def _say(text: str) -> None:
 
 
 def _speaker() -> str:
-    return "" if processes().is_main else f"rank {processes().rank}: "
+    return "" if this_process().is_main else f"rank {this_process().rank}: "

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
-from backend.processes import processes
+from backend.processes import this_process
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -30,7 +30,7 @@ def end_process(code: int, show_stack: int | None = None) -> NoReturn:
 
     An exception in one OneFlow process would leave the others waiting for ever.
     """
-    if show_stack == processes().rank:
+    if show_stack == this_process().rank:
         faulthandler.dump_traceback()
     os._exit(note_status(code))
 
@@ -44,6 +44,6 @@ def note_status(code: int) -> int:
     path = os.environ.get(STATUS_FILE)
     if path is None:
         return code
-    if processes().is_main or not Path(path).exists():
+    if this_process().is_main or not Path(path).exists():
         Path(path).write_text(str(code))
     return 0 if code in ORDERLY_ENDS else code

@@ -20,7 +20,7 @@ from pathlib import Path
 from backend import select
 from backend.checks import CPU
 from backend.launchers import LAUNCHERS, backend_of_launcher
-from backend.processes import processes
+from backend.processes import this_process
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
@@ -51,7 +51,7 @@ def launch(config: TrainConfig) -> None:
         SystemExit: after the processes that were started here have ended.
     """
     wanted = wanted_processes(config)
-    started = processes().world_size
+    started = this_process().world_size
     # A cluster that sets a launcher's variables itself, as a Kubernetes job may, needs none.
     if started > 1 or backend_of_launcher() is not None:
         _check_launched(config, wanted, started)

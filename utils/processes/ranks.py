@@ -1,6 +1,6 @@
-"""The processes that run one command together: joining them, and what the first alone does.
+"""Join the processes that run one command together, and do on the first what it alone does.
 
-Before: a launcher started them. After: `train.py` and `val.py` share the work.
+Before: a launcher started them. After: `train.py` and `val.py` work in this `World`.
 """
 
 from __future__ import annotations
@@ -9,47 +9,22 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import NamedTuple, ParamSpec, TypeVar
-
-import numpy as np
+from typing import ParamSpec, TypeVar
 
 import backend
-from backend.processes import processes
+from backend.processes import this_process
 from utils.cli.run_config import RunConfig
 from utils.errors import UserError
 from utils.processes import watchdog
 from utils.processes.process_family import ending_after_sigterm
-from utils.processes.share import WHOLE, AllGather, Share, gather_alone
+from utils.processes.world import ALONE, World
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-class Ranks(NamedTuple):
-    """This process's share of the work, and the way to the others; by default it is alone."""
-
-    share: Share = WHOLE
-    all_gather: AllGather = gather_alone
-
-    def any(self, flag: bool) -> bool:
-        """Whether it holds on some rank; all of them ask at the same moments."""
-        return bool(np.concatenate(self.all_gather(np.array([flag], np.uint8))).any())
-
-    def of_main(self, text: str) -> str:
-        """The first rank's text, on all of them; what it did before is done when they have it."""
-        return self.all_gather(np.frombuffer(text.encode(), np.uint8))[0].tobytes().decode()
-
-    def all_have(self, text: str) -> bool:
-        """Whether all ranks have the same text."""
-        texts = self.all_gather(np.frombuffer(text.encode(), np.uint8))
-        return all(np.array_equal(other, texts[0]) for other in texts)
-
-
-ALONE = Ranks()
-
-
 @contextmanager
-def joined(config: RunConfig, was_terminated: bool = False) -> Iterator[Ranks]:
+def joined(config: RunConfig, was_terminated: bool = False) -> Iterator[World]:
     """Work with the other ranks, which a watchdog watches; leave when all have come to the end.
 
     Of several processes each imports its framework here, before any work is shared; one that is
@@ -58,7 +33,7 @@ def joined(config: RunConfig, was_terminated: bool = False) -> Iterator[Ranks]:
     Raises:
         UserError: the environment does not say where the others are.
     """
-    place = processes()
+    place = this_process()
     if place.world_size == 1:
         yield ALONE
         return
@@ -72,7 +47,7 @@ def joined(config: RunConfig, was_terminated: bool = False) -> Iterator[Ranks]:
         backend.use(config.backend)
         backend.dist.start(backend.device.resolve(config.device), config.timeout)
         watchdog.start(config.timeout, backend.dist.all_gather)
-    yield Ranks(Share(place.rank, place.world_size), backend.dist.all_gather)
+    yield World(place, backend.dist.all_gather)
     backend.dist.stop()
 
 
@@ -81,7 +56,7 @@ def on_main(function: Callable[Parameters, None]) -> Callable[Parameters, None]:
 
     @wraps(function)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        if processes().is_main:
+        if this_process().is_main:
             function(*args, **kwargs)
 
     return run

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from backend.processes import processes
+from backend.processes import this_process
 from utils.processes.activity import Activity
 from utils.processes.process_family import delay_abort
 from utils.processes.watchdog_hub import Hub
@@ -62,9 +62,9 @@ def start(timeout_s: float, all_gather: AllGather) -> None:
     global _watcher
     assert _watcher is None
     delay_abort()
-    local_ranks = all_gather(np.array([processes().local_rank], np.int64))
+    local_ranks = all_gather(np.array([this_process().local_rank], np.int64))
     machines = sum(int(local_rank[0]) == 0 for local_rank in local_ranks)
-    start_one = _start_hub if processes().is_main else _start_member
+    start_one = _start_hub if this_process().is_main else _start_member
     _watcher = start_one(timeout_s, machines, all_gather)
 
 
@@ -92,5 +92,5 @@ def _start_member(timeout_s: float, machines: int, all_gather: AllGather) -> Mem
     invitation = json.loads(all_gather(np.zeros(0, np.uint8))[0].tobytes())
     link = connect(machines, invitation["port"])
     link.send_line(invitation["token"].encode())
-    link.send(rank=processes().rank, host=socket.gethostname())
+    link.send(rank=this_process().rank, host=socket.gethostname())
     return Member(link, _activity, timeout_s)

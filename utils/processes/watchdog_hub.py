@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from backend.processes import processes
+from backend.processes import this_process
 from utils.processes.activity import Activity, Report, furthest_behind
 from utils.processes.exit_status import (
     AGREED_ENDS,
@@ -70,7 +70,7 @@ class Hub(socketserver.ThreadingTCPServer):
         self.token = secrets.token_hex(16)
         self._activity = activity
         self._members: list[_Known] = []
-        self._places = threading.BoundedSemaphore(processes().world_size + MOST_STRANGERS)
+        self._places = threading.BoundedSemaphore(this_process().world_size + MOST_STRANGERS)
         self._told = activity.seconds
         self._leaves = self._is_over = False
         self._judging = threading.Lock()  # kept by whoever ends the job
@@ -83,8 +83,10 @@ class Hub(socketserver.ThreadingTCPServer):
 
     def wait_for_members(self) -> None:
         """Return when all ranks are connected; RuntimeError when one is not in time."""
-        if not _wait_until(lambda: len(self._members) == processes().world_size - 1, JOIN_SECONDS):
-            missing = set(range(1, processes().world_size)) - {m.rank for m in self._members}
+        if not _wait_until(
+            lambda: len(self._members) == this_process().world_size - 1, JOIN_SECONDS
+        ):
+            missing = set(range(1, this_process().world_size)) - {m.rank for m in self._members}
             raise RuntimeError(f"ranks {sorted(missing)} do not answer the watchdog of rank 0")
 
     def tell(self) -> None:

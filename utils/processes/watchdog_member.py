@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from backend.processes import processes
+from backend.processes import this_process
 from utils.processes.activity import Activity
 from utils.processes.exit_status import AGREED_ENDS, EXIT_FAILED, end_process, say
 from utils.processes.watchdog_link import (
@@ -73,7 +73,7 @@ class Member:
         self._doing = doing or self._doing
         self._is_dismissed = goodbye is not None or (bool(end) and self._fails)
         if end and not self._fails:
-            if processes().local_rank == 0:  # once a machine
+            if this_process().local_rank == 0:  # once a machine
                 say(end)
             end_process(code, show_stack)
 
@@ -82,7 +82,7 @@ class Member:
         self._is_dismissed = True
         if self._fails:
             return
-        if processes().rank == 1 or processes().local_rank == 0:
+        if this_process().rank == 1 or this_process().local_rank == 0:
             told = f"told {self._activity.seconds - self._heard:.1f} s before"
             rank_0 = rank_name(0, os.environ["MASTER_ADDR"])
             say(f"{rank_0} {what} {self._doing} ({told}); the job ends")

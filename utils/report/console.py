@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tqdm import tqdm
 
-from backend.processes import processes
+from backend.processes import this_process
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.legacy.metric import LegacyResult
 
@@ -24,7 +24,7 @@ def progress_bar(total: int, description: str, done: int = 0) -> tqdm:
         desc=description,
         leave=False,
         dynamic_ncols=True,
-        disable=not (sys.stderr.isatty() and processes().is_main),
+        disable=not (sys.stderr.isatty() and this_process().is_main),
     )
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.sources.labels import Sample
-from utils.processes.ranks import ALONE, Ranks
 from utils.processes.suspend import StopRequests
+from utils.processes.world import ALONE, World
 from utils.state.checkpoint import Checkpoint
 from utils.state.resume import ResumePoint, describe_samples
 
@@ -31,7 +31,7 @@ class Job:
     start: Checkpoint | None  # the weights to begin with
     point: ResumePoint | None  # the state to go on from
     stop: StopRequests
-    ranks: Ranks = ALONE
+    world: World = ALONE
 
     @cached_property
     def data(self) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from backend.processes import processes
+from backend.processes import this_process
 from utils.cli.document import as_document
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO, NEWEST, PROCESS_SETTINGS, TrainConfig, read_train_flags
@@ -22,8 +22,8 @@ from utils.data.sources.labels import Sample
 from utils.errors import UserError
 from utils.files.atomic import remove_unfinished
 from utils.files.yaml import read_yaml
-from utils.processes.ranks import Ranks
 from utils.processes.suspend import FILE_VARIABLE
+from utils.processes.world import World
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.state.files import StateFiles
 from utils.state.progress import read_progress
@@ -93,10 +93,10 @@ def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
     return point
 
 
-def require_same_point(point: ResumePoint | None, ranks: Ranks) -> None:
+def require_same_point(point: ResumePoint | None, world: World) -> None:
     """Raise UserError unless all ranks found the same state, or none."""
     found = "none" if point is None else f"{point.path.name} {point.header.batch_number}"
-    if not ranks.all_have(found):
+    if not world.all_have(found):
         raise UserError(
             "--resume: the processes found different states; --project must be a folder that "
             "all machines share"
@@ -137,7 +137,7 @@ def read_newest(folder: Path) -> ResumePoint:
 
 def _say(level: int, text: str) -> None:
     """Log once a job: the process that started the ranks has looked, and said it, before them."""
-    if processes().is_main and FILE_VARIABLE not in os.environ:
+    if this_process().is_main and FILE_VARIABLE not in os.environ:
         log.log(level, text)
 
 

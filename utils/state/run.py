@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backend.processes import processes
+from backend.processes import this_process
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
-from utils.processes.ranks import Ranks
 from utils.processes.suspend import StopRequests
+from utils.processes.world import World
 from utils.report.results import Results
 from utils.state.files import StateFiles
 from utils.state.folder import create_run_folder
@@ -49,11 +49,11 @@ def begin_run(
     point: ResumePoint | None,
     stop: StopRequests,
     data: Mapping[str, Any],
-    ranks: Ranks,
+    world: World,
 ) -> Run:
     """A run in a folder of its own, or in that of the run which goes on."""
-    folder = str(begin_folder(config, point)) if processes().is_main else ""
-    place = Path(ranks.of_main(folder))
+    folder = str(begin_folder(config, point)) if this_process().is_main else ""
+    place = Path(world.of_main(folder))
     return Run(config, hyp, class_names, place, stop=stop, data=data)
 
 

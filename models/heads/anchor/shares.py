@@ -14,7 +14,7 @@ import numpy as np
 
 from backend import dist, ops
 from backend.contract import Tensor
-from backend.processes import processes
+from backend.processes import this_process
 
 
 class BatchShares(NamedTuple):
@@ -37,10 +37,10 @@ def batch_shares(
         positives: of this rank at each level.
         dtype: of the losses.
     """
-    if processes().world_size == 1:
+    if this_process().world_size == 1:
         return None
     counts = np.array([num_images, *positives], dtype)
     own, whole = ops.tensor(counts, device), ops.tensor(counts, device)
     dist.sum_(whole)
     shares = own / ops.clamp(whole, low=1.0)
-    return BatchShares(shares[0], shares[1:], whole[0] * float(processes().world_size))
+    return BatchShares(shares[0], shares[1:], whole[0] * float(this_process().world_size))

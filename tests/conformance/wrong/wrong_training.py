@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.processes import processes
+from backend.processes import this_process
 from tests.conformance.judging import Backend
 from tests.conformance.wrong.registry import register
 
@@ -214,7 +214,7 @@ def device_of_rank(b: Backend) -> Any:
 
     def resolve(name: str) -> str:
         own = b.device.resolve(name)
-        return own if processes().rank == 0 else f"{own}:{processes().rank}"
+        return own if this_process().rank == 0 else f"{own}:{this_process().rank}"
 
     return resolve
 

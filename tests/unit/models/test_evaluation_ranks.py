@@ -16,7 +16,7 @@ from tests.small import write_small_model
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.labels import Sample
 from utils.evaluation.progress import NOTHING_DONE, EvaluationProgress, EvaluationSuspended
-from utils.processes.share import WHOLE, gather_alone
+from utils.processes.world import ALONE
 
 CLASS_NAMES = ("a", "b")
 SIZES = ((48, 80), (96, 64), (64, 64), (30, 96), (90, 70), (64, 60), (33, 44))  # (height, width)
@@ -98,13 +98,13 @@ def one_thread_at_a_time(monkeypatch):
     monkeypatch.setattr(evaluation, "images_to_tensor", locked)
 
 
-def evaluate(samples, share=WHOLE, all_gather=gather_alone, model=None, loss=None, **options):
+def evaluate(samples, world=ALONE, model=None, loss=None, **options):
     sink = Received()
-    with ValLoader(samples, 96, 3, 0, 32, share=share) as loader:
+    with ValLoader(samples, 96, 3, 0, 32, world=world) as loader:
         assert len(loader) == NUM_BATCHES
         validation = evaluation.evaluate(
             model or PerImage(), loader, samples, CLASS_NAMES, "cpu", sinks=[sink], loss=loss,
-            all_gather=all_gather, **options,
+            **options,
         )  # fmt: skip
     return validation, sink.images
 
@@ -131,8 +131,8 @@ def test_all_ranks_return_what_a_single_process_returns(samples, world_size):
     expected, images = evaluate(samples, loss=CountedLoss())
     assert expected.result.map > 0 and expected.losses.all()
 
-    def work(share, all_gather):
-        return evaluate(samples, share, all_gather, loss=CountedLoss())
+    def work(world):
+        return evaluate(samples, world, loss=CountedLoss())
 
     ranks = run_rank_threads(world_size, work)
     for validation, _ in ranks:
@@ -142,10 +142,10 @@ def test_all_ranks_return_what_a_single_process_returns(samples, world_size):
 
 
 def test_a_rank_without_an_image_computes_only_for_the_loss(samples):
-    def work(share, all_gather):
+    def work(world):
         alone, with_loss, loss = PerImage(), PerImage(), CountedLoss()
-        evaluate(samples, share, all_gather, alone)
-        evaluate(samples, share, all_gather, with_loss, loss)
+        evaluate(samples, world, alone)
+        evaluate(samples, world, with_loss, loss)
         return alone.calls, with_loss.calls, loss.calls
 
     everything = (NUM_BATCHES, NUM_BATCHES, NUM_BATCHES)
@@ -154,7 +154,7 @@ def test_a_rank_without_an_image_computes_only_for_the_loss(samples):
     assert {calls[0] for calls in run_rank_threads(6, work)} == {0, NUM_BATCHES - 1, NUM_BATCHES}
 
 
-def suspended_after(samples, number, share, all_gather):
+def suspended_after(samples, number, world):
     asked = []
 
     def should_stop():
@@ -162,7 +162,7 @@ def suspended_after(samples, number, share, all_gather):
         return len(asked) == number
 
     with pytest.raises(EvaluationSuspended) as caught:
-        evaluate(samples, share, all_gather, loss=CountedLoss(), should_stop=should_stop)
+        evaluate(samples, world, loss=CountedLoss(), should_stop=should_stop)
     assert len(asked) == number
     return caught.value.progress
 
@@ -181,9 +181,9 @@ def test_a_suspended_validation_goes_on_to_the_same_end(samples, number, first_r
     progress = EvaluationProgress(**saved[0])
     assert progress.num_batches == number
 
-    def go_on(share, all_gather):
+    def go_on(world):
         model, loss = PerImage(), CountedLoss()
-        result = evaluate(samples, share, all_gather, model, loss, progress=progress)
+        result = evaluate(samples, world, model, loss, progress=progress)
         assert model.calls == loss.calls == NUM_BATCHES - number
         return result
 
@@ -222,8 +222,8 @@ def test_a_real_detector_finds_the_same_but_for_rounding(samples, tmp_path):
     model = Locked(detector.eval())
     _, expected = evaluate(samples, model=model)
 
-    def work(share, all_gather):
-        return evaluate(samples, share, all_gather, model)[1]
+    def work(world):
+        return evaluate(samples, world, model)[1]
 
     found = run_rank_threads(2, work)[0]
     assert [image[0] for image in found] == [image[0] for image in expected]

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from backend.processes import Process
 from utils.data.augment.sample import augment, draw_augmentation
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import choose_reduction, reduced_size
@@ -25,7 +26,6 @@ from utils.data.loading.reading import decode, pixel_boxes
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import epoch_order, sample_generator
 from utils.data.sources.labels import Sample
-from utils.processes.share import WHOLE, Share
 
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5
@@ -41,22 +41,22 @@ class BatchSource(Protocol):
         """The sample indices of a whole batch, over all ranks, int64."""
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
-        """The shape (B, 3, H, W) of the images of this rank's share of a batch; B may be 0."""
+        """The shape (B, 3, H, W) of the images of this rank's shard of a batch; B may be 0."""
 
     def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill `images`, uint8 of that shape, and return the share of the batch around it."""
+        """Fill `images`, uint8 of that shape, and return the shard of the batch around it."""
 
 
 @dataclass(frozen=True)
 class TrainBatches:
-    """A rank's share of shuffled, augmented square batches; the last batch may be smaller."""
+    """A rank's shard of shuffled, augmented square batches; the last batch may be smaller."""
 
     samples: SampleTable
     image_size: int
     batch_size: int  # over all ranks
     augment: AugmentConfig
     seed: int
-    share: Share = WHOLE
+    process: Process = Process()
     cache: ImageCache | None = None  # made for `image_sizes`
 
     def __len__(self) -> int:
@@ -65,11 +65,11 @@ class TrainBatches:
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
         num_before = batch_index * self.batch_size
         num_images = min(self.batch_size, len(self.samples) - num_before)
-        return len(self.share.of(range(num_images))), 3, self.image_size, self.image_size
+        return len(self.process.shard(range(num_images))), 3, self.image_size, self.image_size
 
     def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
         global_indices = self.indices(epoch, batch_index)
-        indices = self.share.of(global_indices)
+        indices = self.process.shard(global_indices)
         targets = fill_images(images, indices, partial(self._item, epoch))
         return Batch(images, targets, indices, (), global_indices)
 
@@ -110,7 +110,7 @@ class TrainBatches:
 
 @dataclass(frozen=True)
 class ValBatches:
-    """A rank's share of letterboxed batches in a fixed order, long sides at `image_size`.
+    """A rank's shard of letterboxed batches in a fixed order, long sides at `image_size`.
 
     Rectangular batches hold images of similar aspect ratio, in the smallest multiple of `stride`
     around those of all ranks plus half a stride; square ones are a multiple of `stride` from
@@ -122,7 +122,7 @@ class ValBatches:
     batch_size: int  # over all ranks
     stride: int
     rectangular: bool
-    share: Share = WHOLE
+    process: Process = Process()
     cache: ImageCache | None = None  # made for `image_sizes`
 
     def __len__(self) -> int:
@@ -136,11 +136,11 @@ class ValBatches:
             largest = np.max([content.resized_size for content in contents], axis=0)
             sides = largest / self.stride + RECTANGLE_MARGIN
         height, width = (math.ceil(side) * self.stride for side in sides)
-        return len(self.share.of(indices)), 3, height, width
+        return len(self.process.shard(indices)), 3, height, width
 
     def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
         global_indices = self.indices(0, batch_index)
-        indices = self.share.of(global_indices)
+        indices = self.process.shard(global_indices)
         input_size = images.shape[2], images.shape[3]
         letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
         targets = fill_images(images, indices, partial(self._item, input_size))

@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from backend.processes import Processes
 from utils.data.loading.told_file import open_told_file, tell_file
 from utils.errors import DatasetError
-from utils.processes.share import AllGather, gather_alone
+from utils.processes.world import ALONE, World
 
-ALONE = Processes()
 _ABSENT, _PRESENT = b"\0", b"\1"
 _PAGE = 4096
 _MEMORY_LIMITS = Path("/sys/fs/cgroup")
@@ -103,8 +101,7 @@ def create_cache(
     sizes: Sequence[tuple[int, int]],
     fraction: float,
     split: str,
-    place: Processes = ALONE,
-    all_gather: AllGather = gather_alone,
+    world: World = ALONE,
 ) -> ImageCache:
     """An empty cache for images of these (height, width), and a line that says what it will hold.
 
@@ -115,37 +112,34 @@ def create_cache(
         sizes: of every sample's image as the loader needs it, the same in all processes.
         fraction: of the memory or disk space that is free now, at most so much is used.
         split: what the images are, for the line.
-        place: of this process among those that call this together.
-        all_gather: over them.
+        world: the processes that call this together.
     """
     assert kind in ("ram", "disk")
     shapes = np.array(sizes, np.int32).reshape(-1, 2)
     limit = descriptor = 0
-    if place.local_rank == 0:
+    if world.process.local_rank == 0:
         limit = int(fraction * (free_memory() if kind == "ram" else _free_disk()))
         starts, size = _plan(shapes, limit)
         log.info(_line(kind, split, shapes, starts, limit))
         descriptor = _open(kind, size)
-    if place.world_size > 1:
-        limit, descriptor = _share(kind, limit, descriptor, place, all_gather)
+    if world.process.world_size > 1:
+        limit, descriptor = _share(kind, limit, descriptor, world)
     starts, _ = _plan(shapes, limit)
     return ImageCache(starts, shapes, kind, descriptor)
 
 
-def _share(
-    kind: str, limit: int, descriptor: int, place: Processes, all_gather: AllGather
-) -> tuple[int, int]:
+def _share(kind: str, limit: int, descriptor: int, world: World) -> tuple[int, int]:
     """The limit and the file of the first process of a machine, for all that run there."""
-    is_first = place.local_rank == 0
+    is_first = world.process.local_rank == 0
     where = tell_file(descriptor) if is_first else np.zeros(4, np.int64)
     mine = np.concatenate([np.array([is_first, limit], np.int64), where])
-    told = np.concatenate(all_gather(mine[None]))
+    told = np.concatenate(world.all_gather(mine[None]))
     if not is_first:
         # The ranks of a machine follow each other.
-        first_of_machine = np.flatnonzero(told[: place.rank, 0])[-1]
+        first_of_machine = np.flatnonzero(told[: world.process.rank, 0])[-1]
         limit = int(told[first_of_machine, 1])
         descriptor = _open_told(kind, told[first_of_machine, 2:])
-    all_gather(np.zeros(0, np.int64))  # the first one keeps its file until all have opened it
+    world.all_gather(np.zeros(0, np.int64))  # the first one keeps its file until all have opened it
     return limit, descriptor
 
 

@@ -12,15 +12,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from backend.processes import processes
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, ValBatches
-from utils.data.loading.image_cache import ALONE, create_cache
+from utils.data.loading.image_cache import create_cache
 from utils.data.loading.sample_table import SampleTable
 from utils.data.loading.workers import WorkerPool
 from utils.data.sources.labels import Sample
-from utils.processes.share import WHOLE, AllGather, Share, gather_alone
+from utils.processes.world import ALONE, World
 
 # Of what is free when the loader is made; both caches, the model and the workers must fit.
 TRAIN_CACHE_FRACTION, VAL_CACHE_FRACTION = 0.5, 0.2
@@ -31,13 +30,13 @@ class _Loader:
 
     Attributes:
         cached: how many of its images a cache takes: "all", "part" or "none".
-        share: which part of every batch it yields.
+        world: the ranks, each of which gets a shard of every batch.
     """
 
-    def __init__(self, source: TrainBatches | ValBatches, workers: int):
+    def __init__(self, source: TrainBatches | ValBatches, workers: int, world: World):
         assert workers >= 0
         self.cached = source.cache.extent if source.cache else "none"
-        self.share = source.share
+        self.world = world
         self._source = source
         self._pool = WorkerPool(source, workers) if workers else None
 
@@ -83,13 +82,10 @@ class _Loader:
 _Source = TypeVar("_Source", TrainBatches, ValBatches)
 
 
-def _with_cache(
-    source: _Source, kind: str, fraction: float, split: str, all_gather: AllGather
-) -> _Source:
+def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: World) -> _Source:
     if not kind:
         return source
-    place = processes() if source.share.world_size > 1 else ALONE
-    cache = create_cache(kind, source.image_sizes(), fraction, split, place, all_gather)
+    cache = create_cache(kind, source.image_sizes(), fraction, split, world)
     return dataclasses.replace(source, cache=cache)
 
 
@@ -104,8 +100,7 @@ class TrainLoader(_Loader):
         seed: from 0 up.
         workers: processes; 0 builds in this process.
         cache: where decoded images are kept from epoch to epoch: "" nowhere, "ram" or "disk".
-        share: which part of every batch this rank builds.
-        all_gather: over the ranks, of which those of a machine share a cache.
+        world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
     """
 
     def __init__(
@@ -117,12 +112,13 @@ class TrainLoader(_Loader):
         seed: int,
         workers: int,
         cache: str = "",
-        share: Share = WHOLE,
-        all_gather: AllGather = gather_alone,
+        world: World = ALONE,
     ):
-        source = TrainBatches(SampleTable(samples), image_size, batch_size, augment, seed, share)
+        source = TrainBatches(
+            SampleTable(samples), image_size, batch_size, augment, seed, world.process
+        )
         super().__init__(
-            _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", all_gather), workers
+            _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world), workers, world
         )
 
     def epoch(self, epoch: int, first_batch: int = 0) -> Iterator[Batch]:
@@ -148,8 +144,7 @@ class ValLoader(_Loader):
         stride: sides of a batch's images are a multiple of it.
         rectangular: give each batch the smallest shape that holds its images.
         cache: where resized images are kept for the next validation: "" nowhere, "ram" or "disk".
-        share: which part of every batch this rank builds.
-        all_gather: over the ranks, of which those of a machine share a cache.
+        world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
     """
 
     def __init__(
@@ -161,13 +156,12 @@ class ValLoader(_Loader):
         stride: int = 32,
         rectangular: bool = True,
         cache: str = "",
-        share: Share = WHOLE,
-        all_gather: AllGather = gather_alone,
+        world: World = ALONE,
     ):
         table = SampleTable(samples)
-        source = ValBatches(table, image_size, batch_size, stride, rectangular, share)
+        source = ValBatches(table, image_size, batch_size, stride, rectangular, world.process)
         super().__init__(
-            _with_cache(source, cache, VAL_CACHE_FRACTION, "validation", all_gather), workers
+            _with_cache(source, cache, VAL_CACHE_FRACTION, "validation", world), workers, world
         )
 
     def __iter__(self) -> Iterator[Batch]:

@@ -14,26 +14,24 @@ import numpy as np
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample
-from utils.data.sources.scan_shares import scan_shared
+from utils.data.sources.scan_shards import scan_shared
 from utils.errors import UserError
 from utils.processes import watchdog
-from utils.processes.share import WHOLE, AllGather, Share, gather_alone
+from utils.processes.world import ALONE, World
 
 log = logging.getLogger("data")
 
 
-def load_split(
-    dataset: DatasetSpec, split: str, share: Share = WHOLE, all_gather: AllGather = gather_alone
-) -> list[Sample]:
+def load_split(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Sample]:
     """Return the usable samples of a split; list and count on screen what is left out.
 
-    Each rank reads its share, and all of them return the same; the first one speaks for all.
+    Each rank reads its shard, and all of them return the same; the first one speaks for all.
     """
     paths = list_images(getattr(dataset, split))
     with watchdog.phase(f"reading the labels of {split}"):
         num_classes = len(dataset.class_names)
-        report = scan_shared(paths, num_classes, share, all_gather, watchdog.progress)
-    if share.rank != 0 or not report.problems:
+        report = scan_shared(paths, num_classes, world, watchdog.progress)
+    if not world.process.is_main or not report.problems:
         return report.samples
     for problem in report.problems:
         log.warning("%s", problem)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from backend.processes import Processes, local_world_size, processes
+from backend.processes import Process, local_world_size, this_process
 from utils.processes.numa.gpus import UnknownNode, gpu_node, load_driver
 from utils.processes.numa.memory import prefer_node
 from utils.processes.numa.topology import SYSTEM, Node, format_numbers, read_nodes
@@ -33,7 +33,7 @@ def bind_numa(device: str, system: Path = SYSTEM) -> str:
             for the GPU of the local rank if there are GPUs.
         system: the folder in which sysfs is mounted.
     """
-    place = processes()
+    place = this_process()
     rank = f"rank {place.rank}: " if place.world_size > 1 else ""
     try:
         return rank + _bind(device, place, system)
@@ -66,7 +66,7 @@ def torchrun_arguments(device: str, ranks: int, system: Path = SYSTEM) -> list[s
     return ["--numa-binding=node"]
 
 
-def _bind(device: str, place: Processes, system: Path) -> str:
+def _bind(device: str, place: Process, system: Path) -> str:
     nodes = read_nodes(system)
     if len(nodes) < 2:
         return f"{'one NUMA node' if nodes else 'no NUMA nodes here'}: nothing to bind"

@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-from backend.processes import Processes
 from tests.rank_threads import run_rank_threads
 from utils.data.loading import image_cache
 from utils.data.loading.image_cache import create_cache, free_memory
@@ -160,9 +159,9 @@ def test_the_ranks_of_each_machine_have_one_cache(kind, caplog):
     caplog.set_level(logging.INFO)
     local_ranks = (0, 1, 2, 0, 1)  # two machines
 
-    def make(share, all_gather):
-        place = Processes(share.rank, local_ranks[share.rank], share.world_size)
-        return create_cache(kind, SIZES, 0.5, "training", place, all_gather)
+    def make(world):
+        process = world.process._replace(local_rank=local_ranks[world.process.rank])
+        return create_cache(kind, SIZES, 0.5, "training", world._replace(process=process))
 
     caches = run_rank_threads(5, make)
     assert len(caplog.records) == 2
@@ -177,9 +176,8 @@ def test_the_limit_is_taken_once_by_the_first_of_a_machine(monkeypatch):
     free = iter([2 * (4096 + 90)])
     monkeypatch.setattr(image_cache, "free_memory", lambda: next(free))
 
-    def make_and_ask(share, all_gather):
-        place = Processes(share.rank, share.rank, share.world_size)
-        cache = create_cache("ram", SIZES, 0.5, "training", place, all_gather)
+    def make_and_ask(world):
+        cache = create_cache("ram", SIZES, 0.5, "training", world)
         return [cache.holds(number) for number in range(3)]
 
     assert run_rank_threads(3, make_and_ask) == [[True, True, False]] * 3
@@ -189,11 +187,12 @@ def test_the_limit_is_taken_once_by_the_first_of_a_machine(monkeypatch):
 RANK = """
 import sys
 import numpy as np
-from backend.processes import Processes
+from backend.processes import Process
+from utils.processes.world import World
 from utils.data.loading.image_cache import create_cache
 
 kind, rank, *told = sys.argv[1:]
-place = Processes(int(rank), int(rank), 2)
+place = Process(int(rank), int(rank), 2)
 
 def all_gather(mine):
     if len(mine) == 0:  # the first one waits for the others with it
@@ -202,7 +201,7 @@ def all_gather(mine):
     first = np.array([[int(number) for number in told]], np.int64) if told else mine
     return [first, mine]
 
-cache = create_cache(kind, [(3, 5), (7, 2)], 0.01, "training", place, all_gather)
+cache = create_cache(kind, [(3, 5), (7, 2)], 0.01, "training", World(place, all_gather))
 for line in sys.stdin:
     seen = cache.get(int(line), lambda: np.full((3, 5, 3), 7 + place.rank, np.uint8))
     print(seen.max(), flush=True)

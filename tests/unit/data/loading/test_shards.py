@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
+from backend.processes import Process
 from tests.unit.data.batch_digest import EVERYTHING
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
-from utils.processes.share import Share
+from utils.processes.world import ALONE, World
 
 NUM_SAMPLES = 13  # in batches of 6 the last one is a single image: two of three ranks are idle
 
@@ -23,22 +24,22 @@ def samples(tmp_path_factory):
     return scan_samples(list_images(load_dataset(draw_dataset(folder, config)).train), 5).samples
 
 
-def train_batches(samples, share, workers, cache=""):
+def train_batches(samples, world, workers, cache=""):
     loader = TrainLoader(
-        samples, 64, 6, EVERYTHING, seed=0, workers=workers, cache=cache, share=share
+        samples, 64, 6, EVERYTHING, seed=0, workers=workers, cache=cache, world=world
     )
     with loader:
         assert len(loader) == math.ceil(len(samples) / 6)
         return list(loader.epoch(3))
 
 
-def square_batches(samples, share, workers, cache=""):
-    with ValLoader(samples, 64, 6, workers, 32, False, cache, share=share) as loader:
+def square_batches(samples, world, workers, cache=""):
+    with ValLoader(samples, 64, 6, workers, 32, False, cache, world=world) as loader:
         return list(loader)
 
 
-def rectangular_batches(samples, share, workers, cache=""):
-    with ValLoader(samples, 64, 6, workers, 16, True, cache, share=share) as loader:
+def rectangular_batches(samples, world, workers, cache=""):
+    with ValLoader(samples, 64, 6, workers, 16, True, cache, world=world) as loader:
         assert len(loader) == math.ceil(len(samples) / 6)
         return list(loader)
 
@@ -65,8 +66,10 @@ def assert_shares_make(whole, shares):
 @pytest.mark.parametrize("batches_of", [train_batches, square_batches, rectangular_batches])
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_the_shares_of_all_ranks_are_the_batches_of_one_process(samples, batches_of, world_size):
-    whole = batches_of(samples, Share(), workers=0)
-    ranks = [batches_of(samples, Share(rank, world_size), 0) for rank in range(world_size)]
+    whole = batches_of(samples, ALONE, workers=0)
+    ranks = [
+        batches_of(samples, World(Process(rank, rank, world_size)), 0) for rank in range(world_size)
+    ]
     for batch, *shares in zip(whole, *ranks, strict=True):
         assert_shares_make(batch, shares)
     sizes = [[len(batch.images) for batch in batches] for batches in ranks]
@@ -78,8 +81,8 @@ def test_the_shares_of_all_ranks_are_the_batches_of_one_process(samples, batches
 
 @pytest.mark.parametrize("batches_of", [train_batches, rectangular_batches])
 def test_workers_build_the_same_shares(samples, batches_of):
-    whole = batches_of(samples, Share(), workers=0)
-    ranks = [batches_of(samples, Share(rank, 3), workers=2) for rank in range(3)]
+    whole = batches_of(samples, ALONE, workers=0)
+    ranks = [batches_of(samples, World(Process(rank, rank, 3)), workers=2) for rank in range(3)]
     for batch, *shares in zip(whole, *ranks, strict=True):
         assert_shares_make(batch, shares)
 
@@ -87,7 +90,7 @@ def test_workers_build_the_same_shares(samples, batches_of):
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("batches_of", [train_batches, rectangular_batches])
 def test_a_rank_without_any_image_gets_empty_batches(samples, batches_of, workers):
-    (batch,) = batches_of(samples[:1], Share(1, 2), workers)
+    (batch,) = batches_of(samples[:1], World(Process(1, 1, 2)), workers)
     assert batch.images.shape[:2] == (0, 3) and batch.images.shape[2] >= 64
     assert [array.shape for array in batch.targets] == [(0,), (0,), (0, 4)]
     assert [array.dtype for array in batch.targets] == [np.int64, np.int64, np.float32]
@@ -99,17 +102,17 @@ def test_shares_differ_by_one_at_most_and_the_first_is_one_of_the_longest():
     for world_size in (1, 2, 3, 7):
         for count in range(20):
             items = list(range(count))
-            shares = [Share(rank, world_size).of(items) for rank in range(world_size)]
+            shares = [Process(rank, rank, world_size).shard(items) for rank in range(world_size)]
             assert sum(shares, []) == items
             assert max(map(len, shares)) - min(map(len, shares)) <= 1
             assert len(shares[0]) == math.ceil(count / world_size)
 
 
 def test_shares_from_a_later_batch_on_are_those_of_the_whole_epoch(samples):
-    whole = rectangular_batches(samples, Share(), workers=0)
+    whole = rectangular_batches(samples, ALONE, workers=0)
     ranks = []
     for rank in range(2):
-        with ValLoader(samples, 64, 6, 0, 16, True, share=Share(rank, 2)) as loader:
+        with ValLoader(samples, 64, 6, 0, 16, True, world=World(Process(rank, rank, 2))) as loader:
             ranks.append(list(loader.batches(first_batch=1)))
     for batch, *shares in zip(whole[1:], *ranks, strict=True):
         assert_shares_make(batch, shares)

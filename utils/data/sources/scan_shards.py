@@ -1,4 +1,4 @@
-"""Scan the images of a split on all ranks, each a share, so that none waits for another's.
+"""Scan the images of a split on all ranks, each a shard, so that none waits for another's.
 
 Before: `image_files.py`. After: `labels.py::report_usable`, with the results of all ranks.
 """
@@ -26,7 +26,7 @@ from utils.data.sources.labels import (
 )
 from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
-from utils.processes.share import AllGather, Share
+from utils.processes.world import World
 
 
 class _ScanArrays(NamedTuple):
@@ -42,8 +42,7 @@ class _ScanArrays(NamedTuple):
 def scan_shared(
     images: Sequence[Path | RecordImage],
     num_classes: int,
-    share: Share,
-    all_gather: AllGather,
+    world: World,
     progress: Callable[[], None],
 ) -> ScanReport:
     """What `labels.scan_samples` returns, or raises, on each rank, when all of them call it.
@@ -55,23 +54,23 @@ def scan_shared(
     Raises:
         DatasetError: also where the ranks have different images.
     """
-    if share.world_size == 1:
+    if world.process.world_size == 1:
         return scan_samples(images, num_classes, progress)
-    _check_same_images(images, all_gather)
-    arrays = _to_arrays(scan_each(share.of(images), num_classes, progress))
-    of_ranks = zip(*(all_gather(array) for array in arrays), strict=True)
+    _check_same_images(images, world)
+    arrays = _to_arrays(scan_each(world.process.shard(images), num_classes, progress))
+    of_ranks = zip(*(world.all_gather(array) for array in arrays), strict=True)
     results = []
     for rank, found in enumerate(of_ranks):
-        part = Share(rank, share.world_size).of(images)
+        part = world.process._replace(rank=rank).shard(images)
         results += _from_arrays(part, _ScanArrays(*found))
     return require_labels(report_usable(images, results))
 
 
-def _check_same_images(images: Sequence[Path | RecordImage], all_gather: AllGather) -> None:
+def _check_same_images(images: Sequence[Path | RecordImage], world: World) -> None:
     # Names alone, for each machine may have the images in a folder of its own.
     names = b"\0".join(os.fsencode(image_of(image).path.name) for image in images)
     mine = np.array([[len(images), zlib.crc32(names)]], np.int64)
-    listed = np.concatenate(all_gather(mine))
+    listed = np.concatenate(world.all_gather(mine))
     if (listed != listed[0]).any():
         raise DatasetError(
             f"the processes found different images, {listed[:, 0].tolist()} of them; give all "

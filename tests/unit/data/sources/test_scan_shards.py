@@ -10,9 +10,9 @@ from tests.rank_threads import RankFailures, run_rank_threads
 from utils.data.sources import labels
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_samples, unwatched
-from utils.data.sources.scan_shares import scan_shared
+from utils.data.sources.scan_shards import scan_shared
 from utils.errors import DatasetError
-from utils.processes.share import WHOLE, gather_alone
+from utils.processes.world import World, gather_alone
 
 GOOD, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
 # Broken ones first and last: some shares hold nothing usable.
@@ -50,8 +50,8 @@ def test_every_rank_has_the_report_of_a_single_process(images, world_size):
     expected = scan_samples(images, 3)
     assert len(expected.samples) == 6 and len(expected.problems) == 5
 
-    def scan(share, all_gather):
-        return scan_shared(images, 3, share, all_gather, unwatched)
+    def scan(world):
+        return scan_shared(images, 3, world, unwatched)
 
     for report in run_rank_threads(world_size, scan):
         assert_same_report(report, expected)
@@ -64,8 +64,8 @@ def test_each_image_is_read_by_one_rank_alone(images, monkeypatch):
         read.append(path)
         return read_image_size(path)
 
-    def scan(share, all_gather):
-        return scan_shared(images, 3, share, all_gather, lambda: progress.append(share.rank))
+    def scan(world):
+        return scan_shared(images, 3, world, lambda: progress.append(world.process.rank))
 
     progress = []
     monkeypatch.setattr(labels, "read_image_size", counting)
@@ -78,7 +78,9 @@ def test_one_process_asks_nobody(images):
     def nobody(array):
         raise AssertionError("asked")
 
-    assert_same_report(scan_shared(images, 3, WHOLE, nobody, unwatched), scan_samples(images, 3))
+    assert_same_report(
+        scan_shared(images, 3, World(all_gather=nobody), unwatched), scan_samples(images, 3)
+    )
     np.testing.assert_array_equal(gather_alone(np.arange(3)), [np.arange(3)])
 
 
@@ -88,8 +90,8 @@ def test_what_a_single_process_refuses_all_ranks_refuse_alike(images, chosen):
     with pytest.raises(DatasetError) as single:
         scan_samples(few, 3)
 
-    def scan(share, all_gather):
-        return scan_shared(few, 3, share, all_gather, unwatched)
+    def scan(world):
+        return scan_shared(few, 3, world, unwatched)
 
     with pytest.raises(RankFailures) as caught:
         run_rank_threads(2, scan)
@@ -98,9 +100,9 @@ def test_what_a_single_process_refuses_all_ranks_refuse_alike(images, chosen):
 
 @pytest.mark.parametrize("other", [slice(1, None), slice(None, None, -1)])
 def test_ranks_with_different_images_are_an_error(images, other):
-    def scan(share, all_gather):
-        mine = images[other] if share.rank else images
-        return scan_shared(mine, 3, share, all_gather, unwatched)
+    def scan(world):
+        mine = images[other] if world.process.rank else images
+        return scan_shared(mine, 3, world, unwatched)
 
     with pytest.raises(RankFailures) as caught:
         run_rank_threads(2, scan)

@@ -1,0 +1,44 @@
+"""The processes that do one job together, as each of them sees it.
+
+Before: `ranks.py` joins them. After: loaders and validation work on shards and gather.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from backend.processes import Process
+
+# (N, ...) of this rank -> that of each rank in their order; N may differ. All ranks call it.
+AllGather = Callable[[np.ndarray], list[np.ndarray]]
+
+
+def gather_alone(array: np.ndarray) -> list[np.ndarray]:
+    """Return what the only rank of a job gathers."""
+    return [array]
+
+
+class World(NamedTuple):
+    """This process and the way to the others; by default it is alone."""
+
+    process: Process = Process()
+    all_gather: AllGather = gather_alone
+
+    def any(self, flag: bool) -> bool:
+        """Return whether it holds on some rank; all of them ask at the same moments."""
+        return bool(np.concatenate(self.all_gather(np.array([flag], np.uint8))).any())
+
+    def of_main(self, text: str) -> str:
+        """Return the first rank's text, once that has done what it did before."""
+        return self.all_gather(np.frombuffer(text.encode(), np.uint8))[0].tobytes().decode()
+
+    def all_have(self, text: str) -> bool:
+        """Return whether all ranks have the same text."""
+        texts = self.all_gather(np.frombuffer(text.encode(), np.uint8))
+        return all(np.array_equal(other, texts[0]) for other in texts)
+
+
+ALONE = World()
