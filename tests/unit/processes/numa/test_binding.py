@@ -253,10 +253,11 @@ def test_torchrun_binds_nothing_on_one_node(tmp_path, machine, monkeypatch):
 BIND_AND_LOAD = """
 import multiprocessing, os, sys, threading
 from pathlib import Path
-from utils.data.augment.sample import AugmentConfig
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.sources.labels import scan_samples
 from utils.data.loading.loader import TrainLoader
-from utils.data.sources.dataset import list_images, load_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
 from utils.processes.numa.binding import bind_numa
 
 system, data, core = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
