@@ -196,8 +196,7 @@ class DetectionLoss:
 
     def _iou(self, predicted: Sequence[Tensor], numbers: Tensor) -> Tensor:
         """IoU (K,) of each level's predicted rows (P, 5 + C) with their targets, in cells."""
-        # Whole rows are joined: compiled, they are then gathered once for box and class.
-        scores = ops.sigmoid(ops.cat(predicted)[:, :BOX_CHANNELS])
+        scores = ops.sigmoid(ops.cat([rows[:, :BOX_CHANNELS] for rows in predicted]))
         sizes = decode_sizes(scores[:, 2:], numbers[:, 4:6])
         boxes = ops.cat([decode_centres(scores[:, :2]), sizes], 1)
         return self.box_iou(boxes, numbers[:, :4])
