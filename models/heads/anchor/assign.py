@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.heads.anchor.decode import BOX_CHANNELS
 from utils.data.loading.batch import Targets
 
 # In cells: the cell that holds the centre, then its neighbours to the left, above, to the right
@@ -166,7 +167,7 @@ def _rows_of(
     indices[0, :count] = memory
     indices[1] = math.prod(shape[:4]) + np.arange(size)
     indices[1, last] = (memory if padded else grid)[last]
-    indices[2] = outputs - 5
+    indices[2] = outputs - BOX_CHANNELS - 1
     indices[2, :count] = found.class_index
     numbers = np.ones((size, 7))
     numbers[:count, :4] = found.boxes_cxcywh

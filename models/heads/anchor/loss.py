@@ -173,7 +173,11 @@ class DetectionLoss:
         predicted = [
             ops.take_rows(rows, indices[0, span]) for rows, span in zip(cells, spans, strict=True)
         ]
-        iou = self._iou(predicted, numbers)
+        if padded:  # a compiled function then gathers whole rows once, for box and class
+            box_logits = ops.cat(predicted)[:, :BOX_CHANNELS]
+        else:
+            box_logits = ops.cat([rows[:, :BOX_CHANNELS] for rows in predicted])
+        iou = self._iou(box_logits, numbers)
         box = objectness = classification = ops.zeros(
             (), ops.dtype_of(numbers), ops.device_of(numbers)
         )
@@ -194,9 +198,9 @@ class DetectionLoss:
                 classification = classification + part_of(mean, part)
         return self._weighted(box, objectness, classification, raw[0].shape[0], parts)
 
-    def _iou(self, predicted: Sequence[Tensor], numbers: Tensor) -> Tensor:
-        """IoU (K,) of each level's predicted rows (P, 5 + C) with their targets, in cells."""
-        scores = ops.sigmoid(ops.cat([rows[:, :BOX_CHANNELS] for rows in predicted]))
+    def _iou(self, box_logits: Tensor, numbers: Tensor) -> Tensor:
+        """Return the IoU (K,) of predicted boxes (K, 4) with their targets, in cells."""
+        scores = ops.sigmoid(box_logits)
         sizes = decode_sizes(scores[:, 2:], numbers[:, 4:6])
         boxes = ops.cat([decode_centres(scores[:, :2]), sizes], 1)
         return self.box_iou(boxes, numbers[:, :4])
@@ -257,8 +261,7 @@ def mean_gap(iou: Tensor, weights: Tensor | None) -> Tensor:
 def grid_order(values: Tensor, shape: Sequence[int]) -> Tensor:
     """One value a cell over (B, H, W, A) -> over (B, A, H, W), (cells,).
 
-    The order of the maps' dimensions, in which the mean has always been taken: so its last bits
-    depend on no layout.
+    The order in which the cells have always been summed up: the last bits stay as they were.
     """
     images, anchors, height, width = shape[:4]
     return values.reshape(images, height, width, anchors).permute(0, 3, 1, 2).reshape(-1)
