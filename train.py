@@ -66,7 +66,7 @@ from val import DEFAULT_SUPPRESSION, Validation, evaluate, load_split, loader_wo
 
 # The model's classes derive from the framework's own Module: imported once it is chosen.
 if TYPE_CHECKING:
-    from models.heads.anchor.loss import LossTerms
+    from models.heads.base import LossTerms
 
 GRADIENT_NORM_LIMIT = 10.0
 PLOTTED_BATCHES = 3

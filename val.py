@@ -53,7 +53,7 @@ from utils.state.checkpoint import Checkpoint, load_weights, model_document
 
 if TYPE_CHECKING:
     from models.detector import Detector
-    from models.heads.anchor.loss import DetectionLoss
+    from models.heads.base import Loss
 
 DEFAULT_SUPPRESSION = SuppressionSettings()
 
@@ -141,7 +141,7 @@ def evaluate(
     class_names: Sequence[str],
     device: str,
     suppression: SuppressionSettings = DEFAULT_SUPPRESSION,
-    loss: DetectionLoss | None = None,
+    loss: Loss | None = None,
     sinks: Sequence[DetectionSink] = (),
     objects: Sequence[GroundTruth] | None = None,
     channels_last: bool | None = None,
@@ -206,11 +206,11 @@ def _nothing() -> None:
     """What there is to finish before the first batch."""
 
 
-def _read_losses(loss: DetectionLoss | None, raw: Sequence[Tensor], targets: Targets) -> np.ndarray:
+def _read_losses(loss: Loss | None, raw: Sequence[Tensor], targets: Targets) -> np.ndarray:
     """(3,) float64: box, objectness, classification; zeros without a loss."""
     if loss is None:
         return np.zeros(3)
-    return np.array([float(ops.to_numpy(term)) for term in loss(raw, targets)[:3]])
+    return np.array([float(ops.to_numpy(term)) for term in loss(raw, targets).by_name.values()])
 
 
 def _hand_over(

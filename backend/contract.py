@@ -423,7 +423,7 @@ class Fused(Protocol):
     """Fast paths: what a few operations of `ops` compute too, in as few launches as there can be.
 
     Whatever uses one proves it on its device first, against the plain form:
-    `models/training/fast_paths/proof.py`.
+    `models/proof.py`.
     """
 
     def complete_iou(self, pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:

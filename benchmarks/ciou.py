@@ -16,8 +16,7 @@ import numpy as np
 from backend import autograd, fused, ops
 from backend.contract import Tensor
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
-from models.heads.anchor.ciou import complete_iou
-from models.heads.anchor.loss import BoxIou
+from models.heads.anchor.ciou import BoxIou, complete_iou
 from utils.cli.command import run_command
 
 TOLERANCE = 1e-4  # of the largest entry; float32 arithmetic in another order makes 1e-6

@@ -98,7 +98,6 @@ def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: st
     """A fresh state of train.py that updates its weights at each batch."""
     from models.detector import Detector
     from models.graph import read_model_yaml
-    from models.heads.anchor.padded import PaddedLoss
     from train import build_state
 
     given = ["--cfg", str(flags.cfg), "--img", str(flags.img), "--batch", str(flags.batch)]
@@ -109,7 +108,7 @@ def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: st
     # An epoch so long that the warm-up, in which each batch is an update, does not end.
     state = build_state(config, hyp, model, batches=10**6, device=chosen)
     if name == "padded loss":
-        state.step_loss = PaddedLoss(state.loss)
+        state.step_loss = state.loss.compiled(lambda cost, most_shapes: cost)
     return state
 
 
@@ -144,7 +143,7 @@ def measure(flags: argparse.Namespace, chosen: str) -> list[Timing]:
     for name, candidate in candidates.items():
         state = start(name, candidate, flags, chosen)
         terms = train_step(state, batch, StageTimer(chosen))
-        losses[name] = np.array([float(ops.to_numpy(term)) for term in terms[:3]])
+        losses[name] = np.array([float(ops.to_numpy(term)) for term in terms.by_name.values()])
         timers[name] = StageTimer(chosen)
         runs[name] = stepping(train_step, state, batch, timers[name])
     require_equal_losses(losses, candidates)

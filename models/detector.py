@@ -1,17 +1,20 @@
 """The detector: images -> raw maps, the graph of `graph.py` with its weights.
 
-Before: `train.py::train_step` or `val.py::evaluate`. After: `heads/anchor/head.py` is its last
-layer; `loss.py` or `utils/evaluation/nms.py` take what it returns.
+Before: the training step or the validation. After: its last layer is a head, whose loss or
+decoding takes what it returns.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from backend import nn
 from backend.contract import Tensor
 from models.graph import IMAGE, ModelSpec, build_layers
-from models.heads.anchor.head import AnchorHead
+from models.heads.base import Head
 from models.initial_weights import draw_weights
 
 
@@ -22,6 +25,7 @@ class Detector(nn.Module):
         spec: the model YAML it was built from.
         model: its layers; the list's name is part of the public parameter names.
         head: the last layer.
+        head_name: what the names of its parameters begin with.
     """
 
     def __init__(self, spec: ModelSpec) -> None:
@@ -29,10 +33,11 @@ class Detector(nn.Module):
         layers = build_layers(spec)
         self.spec = spec
         self.model = nn.ModuleList([layer.module for layer in layers])
+        self.head_name = f"model.{len(layers) - 1}."
         self._kept = {source for layer in spec.layers for source in layer.sources}
 
     @property
-    def head(self) -> AnchorHead:
+    def head(self) -> Head:
         return self.model[len(self.spec.layers) - 1]
 
     @property
@@ -42,13 +47,19 @@ class Detector(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """(B, 3, H, W) RGB in [0, 1], sides multiples of `stride` -> raw maps per level."""
+        output: Any = images
+        for output in self.run_layers(images):  # noqa: B007  the last one is the head's
+            pass
+        return output
+
+    def run_layers(self, images: Tensor) -> Iterator[Any]:
+        """Run the layers one after the other and yield what each returns."""
         outputs: dict[int, Tensor] = {IMAGE: images}
-        output: Tensor = images
         for index, (module, layer) in enumerate(zip(self.model, self.spec.layers, strict=True)):
             output = module(*(outputs[source] for source in layer.sources))
             if index in self._kept:
                 outputs[index] = output
-        return output  # type: ignore[return-value]  # the head's tuple of maps
+            yield output
 
     def decode(self, raw: tuple[Tensor, ...]) -> Tensor:
         """Raw maps -> (B, N, 5 + C): cx, cy, w, h in pixels, objectness and class scores."""
@@ -63,9 +74,9 @@ class Detector(nn.Module):
     def initialize(self, seed: int) -> None:
         """Draw all weights from the seed in NumPy, so that both backends start identical."""
         state = draw_weights(nn.state_arrays(self), seed)
-        for level in range(len(self.head.strides)):
-            name = f"model.{len(self.spec.layers) - 1}.m.{level}.bias"
-            state[name] = state[name] + self.head.initial_bias(level)
+        for name, bias in self.head.initial_biases().items():
+            name = self.head_name + name
+            state[name] = state[name] + bias
         nn.load_state_arrays(self, state)
 
 

@@ -1,8 +1,8 @@
 """A model YAML -> a checked `ModelSpec` -> the layers that `detector.py` runs.
 
-The format is the public YOLOv5 one: nc, depth_multiple, width_multiple, anchors, and the lists
-backbone and head of [from, number, module, args]. Its strings are names to look up; nothing of
-it is evaluated.
+The format is the public YOLOv5 one: nc, depth_multiple, width_multiple, what the head needs
+(anchors), and the lists backbone and head of [from, number, module, args]. Its strings are names
+to look up; nothing of it is evaluated.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import models.blocks
-import models.heads.anchor.head  # noqa: F401  both register their blocks
-from models.registry import BuiltLayer, LayerRequest, find_block
+import models.heads  # noqa: F401  both register their blocks
+from models.heads.base import Head
+from models.registry import BuiltLayer, LayerRequest, find_block, names_of
 from utils.errors import UserError
 from utils.files.yaml import find_yaml, read_yaml
 
 CHANNEL_MULTIPLE = 8
 IMAGE_CHANNELS = 3
-REQUIRED_KEYS = ("depth_multiple", "width_multiple", "anchors", "backbone", "head")
+REQUIRED_KEYS = ("depth_multiple", "width_multiple", "backbone", "head")
 IMAGE = -1  # source index of the image itself
-HEAD_BLOCK = "Detect"
-MAX_LEVELS = 5  # strides 8 to 128
 MAX_MULTIPLE = 10  # far beyond any model; a typing error must not build for hours
 
 
@@ -73,12 +72,12 @@ def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
     classes = document.get("nc") if num_classes is None else num_classes
     if not isinstance(classes, int) or classes < 1:
         raise UserError(f"nc: {classes!r}; a number of classes from 1 up is needed")
-    names = {"nc": classes, "anchors": _check_anchors(document["anchors"]), "None": None}
     lines = [*_check_lines(document, "backbone"), *_check_lines(document, "head")]
-    layers = tuple(_parse_layer(index, line, names) for index, line in enumerate(lines))
+    document = {**document, "nc": classes}
+    layers = tuple(_parse_layer(index, line, document) for index, line in enumerate(lines))
     _check_head(layers, classes)
     return ModelSpec(
-        document={**document, "nc": classes},
+        document=document,
         num_classes=classes,
         depth_multiple=_check_multiple(document, "depth_multiple"),
         width_multiple=_check_multiple(document, "width_multiple"),
@@ -100,7 +99,7 @@ def build_layers(spec: ModelSpec) -> list[BuiltLayer]:
             scale_width=lambda channels: scale_width(channels, spec.width_multiple),
         )
         try:
-            built.append(find_block(layer.block).build(request))
+            built.append(find_block(layer.block).kind.build(request))
         except UserError as error:
             raise UserError(f"layer {index}, {layer.block} {list(layer.args)}: {error}") from error
     return built
@@ -114,21 +113,6 @@ def scale_depth(number: int, multiple: float) -> int:
 def scale_width(channels: int, multiple: float) -> int:
     """Channels after the width multiple, rounded up to a multiple of 8."""
     return math.ceil(channels * multiple / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
-
-
-def _check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...]:
-    """Anchors as (levels) of (width, height, width, height, ...) in pixels."""
-    if not isinstance(anchors, Sequence) or isinstance(anchors, str) or not anchors:
-        raise UserError(f"anchors: {anchors!r}; a list per level of [w, h, w, h, ...] is needed")
-    if len(anchors) > MAX_LEVELS:
-        raise UserError(f"anchors: {len(anchors)} levels; at most {MAX_LEVELS} are accepted")
-    for level in anchors:
-        numbers = isinstance(level, Sequence) and all(
-            isinstance(value, (int, float)) and value > 0 for value in level
-        )
-        if not numbers or not level or len(level) % 2 or len(level) != len(anchors[0]):
-            raise UserError(f"anchors: {level!r}; each level lists as many [w, h, ...] in pixels")
-    return tuple(tuple(float(value) for value in level) for level in anchors)
 
 
 def _check_multiple(document: Mapping[str, Any], key: str) -> float:
@@ -146,7 +130,7 @@ def _check_lines(document: Mapping[str, Any], key: str) -> list[Any]:
     return lines
 
 
-def _parse_layer(index: int, line: Any, names: Mapping[str, Any]) -> LayerSpec:
+def _parse_layer(index: int, line: Any, document: Mapping[str, Any]) -> LayerSpec:
     """One [from, number, module, args]; strings in args are names, or stay strings."""
     if not isinstance(line, list) or len(line) != 4 or not isinstance(line[3], list):
         raise UserError(f"layer {index}: {line!r}; [from, number, module, args] is needed")
@@ -160,18 +144,25 @@ def _parse_layer(index: int, line: Any, names: Mapping[str, Any]) -> LayerSpec:
     if not origins or len(origins) > 1 and not kind.joins:
         raise UserError(f"layer {index}: from {origin}; {block} takes one source")
     sources = tuple(_resolve_source(index, value) for value in origins)
+    names = {"nc": document["nc"], "None": None}
+    if issubclass(kind.kind, Head):
+        names |= kind.kind.yaml_values(document)
     resolved = tuple(names.get(arg, arg) if isinstance(arg, str) else arg for arg in args)
     return LayerSpec(sources, number, block, resolved)
 
 
 def _check_head(layers: Sequence[LayerSpec], num_classes: int) -> None:
     """The head is the last layer, it alone, and predicts the model's number of classes."""
-    heads = [index for index, layer in enumerate(layers) if layer.block == HEAD_BLOCK]
+    names = names_of(Head)
+    heads = [index for index, layer in enumerate(layers) if layer.block in names]
     if heads != [len(layers) - 1]:
-        raise UserError(f"layers {heads} are {HEAD_BLOCK}; the last layer, and no other, must be")
-    classes = layers[-1].args[:1]
-    if classes != (num_classes,):
-        raise UserError(f"{HEAD_BLOCK} {list(classes)}: its first arg must be nc, {num_classes}")
+        wanted = " or ".join(names)
+        raise UserError(f"layers {heads} are {wanted}; the last layer, and no other, must be")
+    last = layers[-1]
+    if last.args[:1] != (num_classes,):
+        raise UserError(
+            f"{last.block} {list(last.args[:1])}: its first arg must be nc, {num_classes}"
+        )
 
 
 def _resolve_source(index: int, origin: Any) -> int:

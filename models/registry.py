@@ -48,9 +48,9 @@ class BuiltLayer:
 
 @dataclass(frozen=True)
 class Block:
-    """How layers of one name are built, and how they may stand in the graph."""
+    """The class that builds the layers of one name, and how they may stand in the graph."""
 
-    build: Callable[[LayerRequest], BuiltLayer]
+    kind: Any  # has a classmethod `build(request: LayerRequest) -> BuiltLayer`
     repeats: bool  # takes a number above 1
     joins: bool  # takes several sources
 
@@ -63,10 +63,15 @@ def register(name: str, repeats: bool = False, joins: bool = False) -> Callable[
 
     def add(block: Any) -> Any:
         assert name not in _BLOCKS, f"block {name} registered twice"
-        _BLOCKS[name] = Block(block.build, repeats, joins)
+        _BLOCKS[name] = Block(block, repeats, joins)
         return block
 
     return add
+
+
+def names_of(base: type) -> list[str]:
+    """The names of all blocks whose class derives from a base."""
+    return [name for name, block in _BLOCKS.items() if issubclass(block.kind, base)]
 
 
 def find_block(name: object) -> Block:

@@ -1,1 +1,3 @@
-"""Heads: what turns feature maps into predictions and predictions into a loss."""
+"""Heads, one folder a task: importing this registers all of them for model YAMLs."""
+
+import models.heads.anchor.head  # noqa: F401

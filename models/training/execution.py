@@ -18,12 +18,9 @@ from utils.cli.config import TrainConfig
 from utils.errors import UserError
 
 if TYPE_CHECKING:
-    from models.heads.anchor.loss import DetectionLoss, LossTerms
+    from models.heads.base import Loss, LossTerms
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
-# The loss has a shape for each batch size and each `padded.padded_size`: 1,024 and 4,096 rows a
-# level, say, of whole batches and of the smaller last one.
-LOSS_SHAPES = 4
 
 log = logging.getLogger("train")
 
@@ -63,13 +60,9 @@ class Execution:
 
         return in_half_precision
 
-    def loss_of(self, loss: DetectionLoss) -> Callable[[Any, Any], LossTerms]:
-        """The loss itself or, compiled, the one whose shapes are fixed."""
-        from models.heads.anchor.padded import PaddedLoss
-
-        if not self.compiled:
-            return loss
-        return PaddedLoss(loss, lambda cost: autograd.compiled(cost, LOSS_SHAPES))
+    def loss_of(self, loss: Loss) -> Callable[[Any, Any], LossTerms]:
+        """The loss itself or its compiled form."""
+        return loss.compiled(autograd.compiled) if self.compiled else loss
 
 
 def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:

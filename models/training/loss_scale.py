@@ -16,7 +16,7 @@ from backend.contract import Tensor
 from backend.processes import processes
 
 if TYPE_CHECKING:
-    from models.heads.anchor.loss import LossTerms
+    from models.heads.base import LossTerms
 
 INITIAL = 2.0**16
 GROWTH, BACKOFF = 2.0, 0.5

@@ -17,8 +17,7 @@ import numpy as np
 from backend import amp, autograd, nn, ops
 from backend.contract import Tensor
 from models.detector import Detector
-from models.graph import IMAGE
-from models.heads.anchor.loss import LossTerms
+from models.heads.base import LossTerms
 from models.images import images_to_tensor
 from models.training.execution import Execution
 from models.training.loss_scale import LossScale
@@ -100,7 +99,7 @@ def examine(state: StepState, batch: Batch) -> Iterator[str]:
     terms = autograd.value_and_backward(
         state.forward, state.step_loss, images, batch.targets, timer
     )
-    losses = np.array([float(ops.to_numpy(term)) for term in terms[:3]])
+    losses = np.array([float(ops.to_numpy(term)) for term in terms.by_name.values()])
     yield f"losses: {format_losses(losses)}"
     parameters = dict(nn.named_parameters(state.model))
     state.loss_scale.unscale(parameters.values())
@@ -112,14 +111,11 @@ def examine(state: StepState, batch: Batch) -> Iterator[str]:
 
 def layer_outputs(model: Detector, images: Tensor) -> Iterator[tuple[str, Tensor]]:
     """What each layer of the graph returns, with the layer's place and name."""
-    outputs: dict[int, Tensor] = {IMAGE: images}
-    for index, (module, layer) in enumerate(zip(model.model, model.spec.layers, strict=True)):
-        output = module(*(outputs[source] for source in layer.sources))
-        name = f"layer {index} ({type(module).__name__})"
+    for index, output in enumerate(model.run_layers(images)):
+        name = f"layer {index} ({type(model.model[index]).__name__})"
         if isinstance(output, tuple):
             yield from ((f"{name}, level {level}", x) for level, x in enumerate(output))
         else:
-            outputs[index] = output
             yield name, output
 
 

@@ -25,7 +25,7 @@ from utils.report.console import StageTimer
 # The model's classes derive from the framework's own Module: imported once it is chosen.
 if TYPE_CHECKING:
     from models.detector import Detector
-    from models.heads.anchor.loss import DetectionLoss, LossTerms
+    from models.heads.base import Loss, LossTerms
     from models.training.execution import Execution
 
 
@@ -35,7 +35,7 @@ class TrainState:
 
     model: Detector
     ema: ModelEMA
-    loss: DetectionLoss
+    loss: Loss
     optimizer: Optimizer
     schedule: Schedule
     device: str
@@ -65,10 +65,7 @@ def build_state(
     dtype: str = "float32",
 ) -> TrainState:
     """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
-    from models.heads.anchor.ciou import complete_iou
-    from models.heads.anchor.loss import DetectionLoss, LossGains
     from models.training.execution import choose_execution
-    from models.training.fast_paths.fused_iou import choose_box_iou
     from models.training.freezing import freeze_layers
     from models.training.parallel import parallelize
 
@@ -78,15 +75,11 @@ def build_state(
     updates = choose_updates(config, device, dtype)
     ema = updates.average_of(model)
     parallel = parallelize(config, model)
-    gains = LossGains.scaled(
-        hyp, len(model.head.strides), model.spec.num_classes, config.image_size
-    )
-    box_iou = choose_box_iou(device) if config.bbox_iou_optim else complete_iou
+    fused_on = device if config.bbox_iou_optim else None
+    loss = model.head.make_loss(hyp, config.image_size, fused_on)
     groups = parameter_groups(model, schedule.weight_decay)
     execution = choose_execution(config, device, dtype)
-    loss = DetectionLoss(model.head, gains, box_iou)
     loss_scale = LossScale.of_precision(execution.dtype)
-    box_iou_means = "plain" if box_iou is complete_iou else "fast"
     return TrainState(
         model=model,
         ema=ema,
@@ -100,5 +93,5 @@ def build_state(
         forward=execution.forward_of(parallel),
         step_loss=loss_scale.scaled(execution.loss_of(loss)),
         loss_scale=loss_scale,
-        means={"compiled": execution.compiled, "box_iou": box_iou_means, **updates.means},
+        means={"compiled": execution.compiled, **loss.means, **updates.means},
     )

@@ -19,7 +19,7 @@ from utils.errors import UserError
 from utils.processes.ranks import on_main
 
 if TYPE_CHECKING:
-    from models.heads.anchor.loss import LossTerms
+    from models.heads.base import LossTerms
 
 MAX_FIRST_LOSSES = 1000
 MOST_IN_A_ROW = 10  # skipped updates, before a run counts as lost
@@ -58,8 +58,8 @@ class StepWatch:
         self._window: list[tuple[BatchName, np.ndarray]] = []  # read, since the last update
 
     def add(self, name: BatchName, terms: LossTerms) -> None:
-        """Remember a batch's box, objectness and classification loss; reads nothing."""
-        self._unread.append((name, [term.detach() for term in terms[:3]]))
+        """Remember a batch's losses; reads nothing."""
+        self._unread.append((name, [term.detach() for term in terms.by_name.values()]))
 
     def update_is_finite(self, gradient_norm: Tensor, scale_can_fall: bool = False) -> bool:
         """Whether the losses since the last update and the norm of their gradients are finite.

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 
 import backend
-from backend import nn, ops
+from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
+from tests.losses import arrays_of
 from tests.parity.side import slowed
 from train import TrainState, build_state, train_step
 from utils.cli.config import (
@@ -56,7 +57,7 @@ def after_one_more(state: TrainState, batches: list[Batch]) -> dict[str, np.ndar
         "model": nn.state_arrays(state.model),
         "ema": nn.state_arrays(state.ema.model),
         "optimizer": state.optimizer.state_arrays(),
-        "loss": {name: ops.to_numpy(term) for name, term in terms._asdict().items()},
+        "loss": arrays_of(terms),
     }
     return {f"{key}/{name}": x for key, found in sections.items() for name, x in found.items()}
 

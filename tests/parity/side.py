@@ -19,8 +19,9 @@ import backend
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.heads.anchor.loss import DetectionLoss, LossGains, LossTerms
+from models.heads.base import LossTerms
 from models.images import images_to_tensor
+from tests.losses import arrays_of
 from tests.parity import stored
 from tests.parity.rows import DTYPES
 from tests.parity.settings import Settings
@@ -182,12 +183,11 @@ def compare_backward(side: Side, dtype: str) -> Arrays:
     model = side.model(side.lively_state, dtype)
     model.train()
     batch, size = side.first_batch(), side.settings.image_size
-    gains = LossGains.scaled(side.hyp, len(model.head.strides), side.spec.num_classes, size)
     images = images_to_tensor(batch.images, "cpu", dtype)
     terms = autograd.value_and_backward(
-        model, DetectionLoss(model.head, gains), images, batch.targets, StageTimer()
+        model, model.head.make_loss(side.hyp, size), images, batch.targets, StageTimer()
     )
-    arrays = {f"loss {name}/": ops.to_numpy(term) for name, term in terms._asdict().items()}
+    arrays = {f"loss {name}/": array for name, array in arrays_of(terms).items()}
     for name, parameter in nn.named_parameters(model):
         arrays[f"gradients/{name}"] = ops.to_numpy(parameter.grad)
     arrays |= {f"batchnorm/{name}": x for name, x in statistics(nn.state_arrays(model))}
@@ -212,7 +212,9 @@ def compare_steps(side: Side, dtype: str, optimizer: str) -> Arrays:
         "batchnorm": dict(statistics(trained)),
         "ema": nn.state_arrays(state.ema.model),
         "state": state.optimizer.state_arrays(),
-        "losses": {"all": np.array([[float(ops.to_numpy(t)) for t in row] for row in losses])},
+        "losses": {
+            "all": np.array([list(arrays_of(terms).values()) for terms in losses], np.float64)
+        },
     }
     return {
         f"{optimizer} {group}/{name}": array

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tests.losses import arrays_of
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.loader import Targets
 from utils.report.console import StageTimer
@@ -15,7 +16,7 @@ from utils.report.console import StageTimer
 # Importing a model chooses a backend, which the command itself has none of.
 if TYPE_CHECKING:
     from models.detector import Detector
-    from models.heads.anchor.loss import DetectionLoss
+    from models.heads.base import Loss
 
 CONFIG = "models/yolov5n.yaml"
 IMAGE_SIZE = 640  # that the loss of the stored run was scaled for
@@ -65,13 +66,11 @@ def measure(golden: Path) -> Arrays:
     from backend import nn
     from models.detector import Detector
     from models.graph import read_model_yaml
-    from models.heads.anchor.loss import DetectionLoss, LossGains
 
     model = Detector(read_model_yaml(CONFIG))
     nn.load_state_arrays(model, read(golden, "state_fp32"))
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    gains = LossGains.scaled(hyp, len(LEVELS), model.spec.num_classes, IMAGE_SIZE)
-    loss = DetectionLoss(model.head, gains)
+    loss = model.head.make_loss(hyp, IMAGE_SIZE)
     return {
         **measure_forward(golden, model),
         **dict(measure_loss(golden, loss)),
@@ -93,7 +92,7 @@ def measure_forward(golden: Path, model: Detector) -> Arrays:
     return arrays | {f"raw maps/{level}": layers[f"layer {last:02d}/{level}"] for level in LEVELS}
 
 
-def measure_loss(golden: Path, loss: DetectionLoss) -> Iterator[tuple[str, np.ndarray]]:
+def measure_loss(golden: Path, loss: Loss) -> Iterator[tuple[str, np.ndarray]]:
     """Terms and gradients for the stored predictions, so that no network stands between."""
     from backend import autograd, ops
 
@@ -103,13 +102,13 @@ def measure_loss(golden: Path, loss: DetectionLoss) -> Iterator[tuple[str, np.nd
             raw = [autograd.variable(losses[f"{precision}_random_p{level}"]) for level in LEVELS]
             terms = loss(raw, read_targets(golden, name))
             # The stored terms are float32 for both precisions.
-            figures = [np.float32(ops.to_numpy(term)) for term in terms]
+            figures = [np.float32(array) for array in arrays_of(terms).values()]
             yield f"loss/{precision} {name}", np.array(figures)
             for level, gradient in zip(LEVELS, autograd.gradients(terms.total, raw), strict=True):
                 yield f"loss gradients/{precision} {name} {level}", ops.to_numpy(gradient)
 
 
-def measure_backward(golden: Path, model: Detector, loss: DetectionLoss) -> Arrays:
+def measure_backward(golden: Path, model: Detector, loss: Loss) -> Arrays:
     from backend import autograd, nn, ops
 
     model.train()

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 import backend
-from backend import nn, ops
+from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
+from tests.losses import arrays_of
 from train import build_state, train_step
 from utils.cli.config import parse_train_flags, read_hyperparameters
 from utils.data.loading.loader import TrainLoader
@@ -48,7 +49,7 @@ def main(
         while len(losses) < int(steps):
             for batch in loader.epoch(state.epoch):
                 terms = train_step(state, batch, StageTimer())
-                losses.append([float(ops.to_numpy(term)) for term in terms])
+                losses.append([float(array) for array in arrays_of(terms).values()])
             state.epoch += 1
     arrays = {f"ema/{name}": array for name, array in nn.state_arrays(state.ema.model).items()}
     np.savez(Path(out), losses=np.array(losses[: int(steps)]), **arrays)

@@ -56,8 +56,8 @@ def run_steps(state, batches):
     plain, state.step_loss = state.step_loss, keep
     state.last_update = 0  # so that the first batches only accumulate
     losses = [
-        [float(ops.to_numpy(term)) for term in train_step(state, batch, StageTimer())[:3]]
-        for batch in batches
+        [float(ops.to_numpy(term)) for term in terms.by_name.values()]
+        for terms in (train_step(state, batch, StageTimer()) for batch in batches)
     ]
     return np.array(losses), gradients
 

@@ -10,7 +10,7 @@ from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.ciou import complete_iou
-from models.heads.anchor.padded import PaddedLoss
+from models.heads.base import LossTerms
 from tests.small import write_small_dataset, write_small_model
 from train import Run, build_state, keep_weights, train_step
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, parse_train_flags, read_hyperparameters
@@ -146,8 +146,8 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_named(training, cap
 
     def lost(raw, targets):
         terms = plain(raw, targets)
-        bad = terms.box * float("nan")
-        return terms._replace(box=bad, total=terms.total + bad)
+        bad = terms.by_name["box"] * float("nan")
+        return LossTerms({**terms.by_name, "box": bad}, terms.total + bad)
 
     state.step_loss = lost
     train_step(state, batches[1], StageTimer())
@@ -174,7 +174,7 @@ def test_a_step_that_only_accumulates_reads_nothing_back_from_the_device(trainin
     def fail(x):
         raise AssertionError("the host waits for the device")
 
-    for loss in (state.loss, PaddedLoss(state.loss)):
+    for loss in (state.loss, state.loss.compiled(lambda cost, most_shapes: cost)):
         state.step_loss = loss
         with monkeypatch.context() as patched:
             patched.setattr(ops, "to_numpy", fail)
@@ -188,7 +188,8 @@ def test_losses_are_read_at_updates_and_averaged_over_the_epoch(training):
     state.last_update = 5  # so that the three batches only accumulate
     terms = [train_step(state, batch, StageTimer()) for batch in batches]
     assert state.ema.updates == 0 and np.isnan(state.watch.means()).all()
-    wanted = np.mean([[float(ops.to_numpy(x)) for x in row[:3]] for row in terms], axis=0)
+    rows = [[float(ops.to_numpy(x)) for x in row.by_name.values()] for row in terms]
+    wanted = np.mean(rows, axis=0)
     np.testing.assert_allclose(state.watch.end_epoch(), wanted, rtol=1e-6)
     assert np.isnan(state.watch.means()).all()
 

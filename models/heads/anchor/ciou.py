@@ -1,4 +1,4 @@
-"""Complete IoU of paired boxes, the box term of `loss.py`.
+"""Complete IoU of paired boxes, the box term of `loss.py`: what every fused form must equal.
 
 Source: Zheng et al. 2020, arXiv:1911.08287. The trade-off alpha is held constant in the
 backward pass, as its authors do.
@@ -7,9 +7,13 @@ backward pass, as its authors do.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from backend import ops
 from backend.contract import Tensor
+
+# (pred, target), (N, 4) cxcywh each -> (N,): `complete_iou`, or `backend.fused.complete_iou`.
+BoxIou = Callable[[Tensor, Tensor], Tensor]
 
 
 def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:

@@ -1,35 +1,54 @@
-"""The anchor head: feature maps -> raw maps per level -> decoded boxes.
+"""The anchor head: feature maps -> raw maps per level -> decoded boxes -> detections.
 
-Before: the layers of `graph.py`. After: `assign.py` and `loss.py` in training,
+Before: the layers of `models/graph.py`. After: `assign.py` and `loss.py` in training,
 `utils/evaluation/nms.py` in validation. Source: the public YOLOv5 v6 head.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from backend import nn, ops
 from backend.contract import Tensor
+from models.heads.anchor.anchors import anchors_in_cells, check_anchors
+from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, grid_cells, logit
+from models.heads.anchor.fused_iou import choose_box_iou
+from models.heads.anchor.loss import DetectionLoss, LossGains
+from models.heads.base import Head
 from models.registry import BuiltLayer, LayerRequest, register
+from utils.boxes import letterbox_to_image
+from utils.cli.config import Hyperparameters
+from utils.data.image.letterbox import Letterbox
 from utils.errors import UserError
+from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from utils.evaluation.nms import Detections, SuppressionSettings, non_max_suppression
+from utils.report.console import metrics_table
+from utils.report.plots import plot_precision_recall
 
-BOX_CHANNELS = 4
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by
 PRIOR_CLASS_SCORE = 0.6  # shared by all classes, for the initial class bias
 
 
 @register("Detect", joins=True)
-class AnchorHead(nn.Module):
+class AnchorHead(Head):
     """A 1x1 convolution per level that predicts A boxes a cell.
 
     Attributes:
         anchors: buffer (levels, A, 2), width and height in cells of the level.
-        strides: pixels a cell, per level.
     """
+
+    loss_names = {"box": "box", "objectness": "obj", "classification": "cls"}
+    figure_names = {
+        "precision": "P", "recall": "R", "mAP_0.5": "mAP50", "mAP_0.5:0.95": "mAP50-95",
+    }  # fmt: skip
+    target_fields = ("image_index", "class_index", "boxes_cxcywh_norm")
 
     def __init__(
         self,
@@ -51,6 +70,23 @@ class AnchorHead(nn.Module):
             ]
         )
 
+    @classmethod
+    def yaml_values(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "anchors" not in document:
+            raise UserError("missing anchors")
+        return {"anchors": check_anchors(document["anchors"])}
+
+    @classmethod
+    def build(cls, request: LayerRequest) -> BuiltLayer:
+        """From YAML args [nc, anchors]."""
+        if len(request.args) != 2 or not isinstance(request.args[1], tuple):
+            raise UserError("accepted args: [nc, anchors]")
+        num_classes, anchors = request.args
+        if len(anchors) != len(request.in_channels):
+            raise UserError(f"{len(anchors)} levels of anchors, {len(request.in_channels)} sources")
+        head = cls(num_classes, anchors, request.in_channels, request.in_strides)
+        return BuiltLayer(head, head.num_anchors * head.num_outputs, max(request.in_strides))
+
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """(B, C_i, H_i, W_i) each -> raw maps (B, A, H_i, W_i, 5 + C), logits throughout."""
         raw = []
@@ -60,6 +96,28 @@ class AnchorHead(nn.Module):
             x = x.reshape(batch, self.num_anchors, self.num_outputs, height, width)
             raw.append(x.permute(0, 1, 3, 4, 2))
         return tuple(raw)
+
+    def initial_biases(self) -> Mapping[str, np.ndarray]:
+        """What makes first scores meet the expected rate, (A * (5 + C),) float32 a level.
+
+        Source: Lin et al. 2017, arXiv:1708.02002, section 3.3.
+        """
+        biases = {}
+        for level, stride in enumerate(self.strides):
+            bias = np.zeros((self.num_anchors, self.num_outputs), np.float32)
+            bias[:, BOX_CHANNELS] = math.log(PRIOR_OBJECTS_PER_IMAGE / (640 / stride) ** 2)
+            bias[:, BOX_CHANNELS + 1 :] = math.log(
+                PRIOR_CLASS_SCORE / (self.num_classes - 0.99999)  # 1 class: certain, yet finite
+            )
+            biases[f"m.{level}.bias"] = bias.reshape(-1)
+        return biases
+
+    def make_loss(
+        self, hyp: Hyperparameters, image_size: int, fused_on: str | None = None
+    ) -> DetectionLoss:
+        gains = LossGains.scaled(hyp, len(self.strides), self.num_classes, image_size)
+        box_iou = choose_box_iou(fused_on) if fused_on else complete_iou
+        return DetectionLoss(ops.to_numpy(self.anchors), self.num_classes, gains, box_iou)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
         """Raw maps -> (B, N, 5 + C): cx, cy, w, h in pixels, objectness and class scores."""
@@ -95,62 +153,29 @@ class AnchorHead(nn.Module):
         decoded = ops.to_numpy(decode_logits(found, cells, sizes, self.strides[level]))
         return np.split(decoded, np.searchsorted(image, np.arange(1, logits.shape[0])))
 
-    def initial_bias(self, level: int) -> np.ndarray:
-        """What is added to the bias of a level so that first scores meet the expected rate.
+    def finish(
+        self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
+    ) -> Detections:
+        found = non_max_suppression(decoded, multi_label=True, **vars(settings))
+        return found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
 
-        Returns:
-            (A * (5 + C),) float32. Source: Lin et al. 2017, arXiv:1708.02002, section 3.3.
-        """
-        cells = (640 / self.strides[level]) ** 2
-        bias = np.zeros((self.num_anchors, self.num_outputs), np.float32)
-        bias[:, BOX_CHANNELS] = math.log(PRIOR_OBJECTS_PER_IMAGE / cells)
-        bias[:, BOX_CHANNELS + 1 :] = math.log(
-            PRIOR_CLASS_SCORE / (self.num_classes - 0.99999)  # 1 class: certain, yet finite
-        )
-        return bias.reshape(-1)
+    def make_evaluator(self, class_names: Sequence[str]) -> DetectionEvaluator:
+        return DetectionEvaluator(class_names)
 
-    @classmethod
-    def build(cls, request: LayerRequest) -> BuiltLayer:
-        """From YAML args [nc, anchors]."""
-        if len(request.args) != 2 or not isinstance(request.args[1], tuple):
-            raise UserError("accepted args: [nc, anchors]")
-        num_classes, anchors = request.args
-        if len(anchors) != len(request.in_channels):
-            raise UserError(f"{len(anchors)} levels of anchors, {len(request.in_channels)} sources")
-        head = cls(num_classes, anchors, request.in_channels, request.in_strides)
-        return BuiltLayer(head, head.num_anchors * head.num_outputs, max(request.in_strides))
+    @staticmethod
+    def figures(result: EvaluationResult) -> dict[str, float]:
+        values = result.mean_precision, result.mean_recall, result.map50, result.map
+        return dict(zip(AnchorHead.figure_names, values, strict=True))
 
+    @staticmethod
+    def fitness(result: EvaluationResult) -> float:
+        """A tenth of mAP50 and nine tenths of mAP50-95, as in the public YOLOv5."""
+        return 0.1 * result.map50 + 0.9 * result.map
 
-def anchors_in_cells(anchors: Sequence[Sequence[float]], strides: Sequence[int]) -> np.ndarray:
-    """Anchors in pixels, [w, h, w, h, ...] a level -> (levels, A, 2) float32 in cells."""
-    pixels = np.asarray(anchors, np.float32).reshape(len(anchors), -1, 2)
-    return pixels / np.asarray(strides, np.float32).reshape(-1, 1, 1)
+    @staticmethod
+    def table(result: EvaluationResult) -> str:
+        return metrics_table(result)
 
-
-def grid_cells(height: int, width: int, dtype: str) -> np.ndarray:
-    """Column and row of each cell, (1, 1, H, W, 2)."""
-    rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
-    return np.stack([columns, rows], axis=-1)[None, None].astype(dtype)
-
-
-def decode_logits(logits: Tensor, cells: Tensor, anchors: Tensor, stride: int) -> Tensor:
-    """(..., 5 + C) of one level, with their cells and anchors (..., 2), to pixels and scores."""
-    scores = ops.sigmoid(logits)
-    centres = decode_centres(scores[..., 0:2]) + cells
-    sizes = decode_sizes(scores[..., 2:4], anchors)
-    return ops.cat([centres * stride, sizes * stride, scores[..., 4:]], dim=logits.ndim - 1)
-
-
-def logit(score: float) -> float:
-    """The inverse of the sigmoid: minus infinity from 0 down."""
-    return math.log(score / (1 - score)) if score > 0 else -math.inf
-
-
-def decode_centres(scores: Tensor) -> Tensor:
-    """Sigmoids in (0, 1) -> centre offsets from the cell's corner in (-0.5, 1.5) cells."""
-    return scores * 2.0 - 0.5
-
-
-def decode_sizes(scores: Tensor, anchors: Tensor) -> Tensor:
-    """Sigmoids in (0, 1) -> sizes of up to 4 times the anchor, in the anchor's unit."""
-    return (scores * 2.0) ** 2.0 * anchors
+    @staticmethod
+    def plot(result: EvaluationResult, folder: Path) -> None:
+        plot_precision_recall(result, folder / "PR_curve.png")

@@ -1,48 +1,40 @@
 """What the predictions cost: raw maps and the assignment -> `LossTerms`.
 
-Before: `head.py` (raw maps) and `assign.py`. After: `train.py::train_step`.
+Before: `head.py` (raw maps) and `positives.py`. After: the training step.
 Source: the public YOLOv5 recipe; terms and gains by its published hyper-parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from backend import ops
 from backend.contract import Tensor
-from models.heads.anchor.assign import Assignment, assign_targets
-from models.heads.anchor.ciou import complete_iou
-from models.heads.anchor.head import BOX_CHANNELS, AnchorHead, decode_centres, decode_sizes
+from models.heads.anchor.assign import assign_targets
+from models.heads.anchor.ciou import BoxIou, complete_iou
+from models.heads.anchor.decode import BOX_CHANNELS, decode_centres, decode_sizes
+from models.heads.anchor.positives import join_assignments
 from models.heads.anchor.shares import BatchShares, batch_shares
+from models.heads.base import LossTerms
 from utils.cli.config import Hyperparameters
-from utils.data.loading.loader import Targets
+from utils.data.loading.batch import Targets
 
 NOMINAL_CLASSES, NOMINAL_LEVELS, NOMINAL_IMAGE_SIZE = 80, 3, 640
 # Weight of each level's objectness, finest first: fine levels have more cells, of which a
 # smaller share is positive. Source: the public recipe.
 LEVEL_BALANCE = {3: (4.0, 1.0, 0.4)}
 LEVEL_BALANCE_OTHER = (4.0, 1.0, 0.25, 0.06, 0.02)
-
-# (pred, target), (N, 4) cxcywh each -> (N,): that of `ciou.py`, or `backend.fused.complete_iou`.
-BoxIou = Callable[[Tensor, Tensor], Tensor]
-
-
-class LossTerms(NamedTuple):
-    """Means over the batch, 0-d; `total` is their sum times the batch size.
-
-    On several ranks each has its part: the ranks' means add up to those of the whole batch, and
-    the mean of the gradients of their totals is the gradient of the whole batch's total.
-    """
-
-    box: Tensor
-    objectness: Tensor
-    classification: Tensor
-    total: Tensor
+# Its binary cross-entropy against 0 is 0 in any float dtype, and so is its gradient.
+CERTAINLY_NOT = -1e4
+# A compiled loss has a shape for each batch size and each `positives.padded_size`: 1,024 and
+# 4,096 rows a level, say, of whole batches and of the smaller last one.
+MOST_SHAPES = 4
 
 
 @dataclass(frozen=True)
@@ -72,25 +64,40 @@ class LossGains:
         )
 
 
-class Positives(NamedTuple):
-    """The P positives of one level."""
-
-    rows: np.ndarray  # (P,) int64, of the level flattened to cells
-    predicted: Tensor  # (P, 5 + C) logits
-    iou: Tensor  # (P,) CIoU of the predicted boxes with their targets
-    class_index: np.ndarray  # (P,) int64
-
-
 class DetectionLoss:
-    """Box, objectness and classification loss of an anchor head."""
+    """Box, objectness and classification loss of an anchor head.
 
-    def __init__(self, head: AnchorHead, gains: LossGains, box_iou: BoxIou = complete_iou) -> None:
-        self.gains = gains
+    Args:
+        anchors: (levels, A, 2) width and height in cells of the level.
+        num_classes: of the head.
+        gains: weights of the terms.
+        box_iou: computes the IoU of the box loss.
+    """
+
+    def __init__(
+        self,
+        anchors: np.ndarray,
+        num_classes: int,
+        gains: LossGains,
+        box_iou: BoxIou = complete_iou,
+    ) -> None:
+        self.anchors, self.num_classes, self.gains = anchors, num_classes, gains
         self.box_iou = box_iou
-        self.num_classes = head.num_classes
-        self.anchors = ops.to_numpy(head.anchors)
-        levels = len(self.anchors)
-        self.balance = LEVEL_BALANCE.get(levels, LEVEL_BALANCE_OTHER)[:levels]
+        self.balance = LEVEL_BALANCE.get(len(anchors), LEVEL_BALANCE_OTHER)[: len(anchors)]
+        self._compiled_cost: Callable[..., LossTerms] | None = None
+        self._one_hots: dict[tuple[str, str], Tensor] = {}
+
+    @property
+    def means(self) -> Mapping[str, str]:
+        return {"box_iou": "plain" if self.box_iou is complete_iou else "fast"}
+
+    def compiled(
+        self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]
+    ) -> DetectionLoss:
+        """The same loss with its part on the device compiled; see `base.py::Loss`."""
+        loss = copy.copy(self)
+        loss._compiled_cost = compile_(self._cost, MOST_SHAPES)
+        return loss
 
     def __call__(self, raw: Sequence[Tensor], targets: Targets) -> LossTerms:
         """Cost of a batch.
@@ -99,23 +106,94 @@ class DetectionLoss:
             raw: per level (B, A, H, W, 5 + C) logits.
             targets: of the same batch; may be empty, which leaves objectness alone.
         """
-        grids = [(level.shape[2], level.shape[3]) for level in raw]
+        shapes = [level.shape for level in raw]
+        grids = [(height, width) for _, _, height, width, _ in shapes]
         assignments = assign_targets(targets, self.anchors, grids, self.gains.max_side_ratio)
-        positives = self._positives(raw, assignments)
+        # Without images there is no cell that padding could stand for.
+        cost = self._compiled_cost if shapes[0][0] else None
+        positives = join_assignments(assignments, shapes, padded=cost is not None)
         dtype, device = ops.dtype_of(raw[0]), ops.device_of(raw[0])
-        shares = batch_shares(raw[0].shape[0], [len(p.rows) for p in positives], dtype, device)
-        box = objectness = classification = ops.zeros((), dtype, device)
-        for index, (level, positive) in enumerate(zip(raw, positives, strict=True)):
-            terms = self._level_terms(level, positive)
-            if shares is not None:
-                factors = shares.positives[index], shares.images, shares.positives[index]
-                terms = [term * factor for term, factor in zip(terms, factors, strict=True)]
-            box = box + terms[0]
-            objectness = objectness + terms[1] * self.balance[index]
-            classification = classification + terms[2]
-        return self.weighted(box, objectness, classification, raw[0].shape[0], shares)
+        counts = [len(found.row) for found in assignments]
+        return (cost or self._cost)(
+            tuple(raw),
+            positives.sizes,
+            ops.tensor(positives.indices, device),
+            ops.tensor(positives.numbers.astype(dtype), device),
+            self._one_hot(dtype, device),
+            batch_shares(shapes[0][0], counts, dtype, device),
+            cost is not None,
+        )
 
-    def weighted(
+    def _cost(
+        self,
+        raw: Sequence[Tensor],
+        sizes: Sequence[int],
+        indices: Tensor,
+        numbers: Tensor,
+        one_hot: Tensor,
+        shares: BatchShares | None,
+        padded: bool,
+    ) -> LossTerms:
+        """What `Positives` holds, as tensors, and raw maps to terms: nothing of it is read."""
+        spans = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+        # Over (B, H, W, A): in this order channels-last maps need no copy.
+        cells = [level.permute(0, 2, 3, 1, 4).reshape(-1, level.shape[4]) for level in raw]
+        predicted = [
+            ops.take_rows(rows, indices[0, span]) for rows, span in zip(cells, spans, strict=True)
+        ]
+        if padded:  # a compiled function then gathers whole rows once, for box and class
+            box_logits = ops.cat(predicted)[:, :BOX_CHANNELS]
+        else:
+            box_logits = ops.cat([rows[:, :BOX_CHANNELS] for rows in predicted])
+        iou = self._iou(box_logits, numbers)
+        box = objectness = classification = ops.zeros(
+            (), ops.dtype_of(numbers), ops.device_of(numbers)
+        )
+        for index, (rows, span) in enumerate(zip(cells, spans, strict=True)):
+            share = None if shares is None else shares.positives[index]
+            logits = rows[:, BOX_CHANNELS]
+            logits = logits if padded else grid_order(logits, raw[index].shape)
+            mean = self._objectness(logits, indices[1, span], iou[span])
+            mean = part_of(mean, None if shares is None else shares.images)
+            objectness = objectness + mean * self.balance[index]
+            if sizes[index] == 0:
+                continue
+            weights = numbers[span, 6] if padded else None
+            box = box + part_of(mean_gap(iou[span], weights), share)
+            if self.num_classes > 1:
+                wanted = ops.take_rows(one_hot, indices[2, span])
+                mean = self._classification(predicted[index], wanted, weights)
+                classification = classification + part_of(mean, share)
+        return self._weighted(box, objectness, classification, raw[0].shape[0], shares)
+
+    def _iou(self, box_logits: Tensor, numbers: Tensor) -> Tensor:
+        """IoU (K,) of predicted boxes (K, 4) with their targets, in cells."""
+        scores = ops.sigmoid(box_logits)
+        sizes = decode_sizes(scores[:, 2:], numbers[:, 4:6])
+        boxes = ops.cat([decode_centres(scores[:, :2]), sizes], 1)
+        return self.box_iou(boxes, numbers[:, :4])
+
+    def _objectness(self, logits: Tensor, claims: Tensor, iou: Tensor) -> Tensor:
+        """Mean binary cross-entropy of a level's cells against the IoU of their targets, 0-d."""
+        if logits.shape[0] == 0:  # a rank that the last batch left without images
+            return ops.sum(logits)
+        cells, dtype, device = logits.shape[0], ops.dtype_of(logits), ops.device_of(logits)
+        truth = ops.zeros((cells + claims.shape[0],), dtype, device)
+        if claims.shape[0]:
+            truth = ops.put_rows(truth, claims, ops.clamp(iou.detach(), low=0.0))
+        return ops.bce_with_logits(logits, truth[:cells], self.gains.objectness_positive)
+
+    def _classification(self, predicted: Tensor, wanted: Tensor, weights: Tensor | None) -> Tensor:
+        """Mean binary cross-entropy of rows (P, 5 + C) against one-hot targets (P, C), 0-d."""
+        logits = predicted[:, BOX_CHANNELS + 1 :]
+        if weights is None:
+            return ops.bce_with_logits(logits, wanted, self.gains.classification_positive)
+        size = wanted.shape[0]
+        logits = ops.where(weights.reshape(size, 1) > 0.0, logits, CERTAINLY_NOT)
+        mean = ops.bce_with_logits(logits, wanted, self.gains.classification_positive)
+        return mean * (ops.amax(weights, 0) * float(size))
+
+    def _weighted(
         self,
         box: Tensor,
         objectness: Tensor,
@@ -127,74 +205,31 @@ class DetectionLoss:
         box, objectness = box * self.gains.box, objectness * self.gains.objectness
         classification = classification * self.gains.classification
         total = (box + objectness + classification) * (shares.total if shares else num_images)
-        return LossTerms(box, objectness, classification, total)
+        names = {"box": box, "objectness": objectness, "classification": classification}
+        return LossTerms(names, total)
 
-    def _level_terms(self, level: Tensor, positive: Positives) -> list[Tensor]:
-        """Unweighted [box, objectness, classification] of one level."""
-        dtype, device = ops.dtype_of(level), ops.device_of(level)
-        box = classification = ops.zeros((), dtype, device)
-        truth = ops.zeros((int(np.prod(level.shape[:4])),), dtype, device)
-        if len(positive.rows):
-            box = 1.0 - ops.mean(positive.iou)
-            truth = put_last(truth, positive.rows, ops.clamp(positive.iou.detach(), low=0.0))
-            if self.num_classes > 1:
-                classification = self._classification(positive.predicted, positive.class_index)
-        logits = level[..., BOX_CHANNELS].reshape(-1)
-        if level.shape[0] == 0:  # a rank that the last batch left without images
-            return [box, ops.sum(logits), classification]
-        objectness = ops.bce_with_logits(logits, truth, self.gains.objectness_positive)
-        return [box, objectness, classification]
-
-    def _positives(
-        self, raw: Sequence[Tensor], assignments: Sequence[Assignment]
-    ) -> list[Positives]:
-        """Those of each level; the IoU of all levels is one call."""
-        rows = [flat_cells(a, level.shape) for a, level in zip(assignments, raw, strict=True)]
-        predicted = [
-            ops.take_rows(level.reshape(-1, level.shape[4]), ops.tensor(r, ops.device_of(level)))
-            for level, r in zip(raw, rows, strict=True)
-        ]
-        iou = self._iou(predicted, assignments)
-        ends = accumulate(map(len, rows))
-        return [
-            Positives(r, p, iou[end - len(r) : end], assignment.class_index)
-            for r, p, end, assignment in zip(rows, predicted, ends, assignments, strict=True)
-        ]
-
-    def _iou(self, predicted: Sequence[Tensor], assignments: Sequence[Assignment]) -> Tensor:
-        """CIoU of each level's predicted rows (P, 5 + C) with their targets, in cells, joined."""
-        dtype, device = ops.dtype_of(predicted[0]), ops.device_of(predicted[0])
-        scores = ops.sigmoid(ops.cat([rows[:, :BOX_CHANNELS] for rows in predicted]))
-        anchors = np.concatenate([a.anchors_wh for a in assignments]).astype(dtype)
-        targets = np.concatenate([a.boxes_cxcywh for a in assignments]).astype(dtype)
-        sizes = decode_sizes(scores[:, 2:], ops.tensor(anchors, device))
-        boxes = ops.cat([decode_centres(scores[:, :2]), sizes], 1)
-        return self.box_iou(boxes, ops.tensor(targets, device))
-
-    def _classification(self, predicted: Tensor, class_index: np.ndarray) -> Tensor:
-        """Binary cross-entropy of each class against one-hot targets, 0-d."""
-        one_hot = np.eye(self.num_classes, dtype=ops.dtype_of(predicted))[class_index]
-        return ops.bce_with_logits(
-            predicted[:, BOX_CHANNELS + 1 :],
-            ops.tensor(one_hot, ops.device_of(predicted)),
-            self.gains.classification_positive,
-        )
+    def _one_hot(self, dtype: str, device: str) -> Tensor:
+        """(C + 1, C), kept: a row for each class and, last, the row of no class."""
+        if (dtype, device) not in self._one_hots:
+            rows = np.eye(self.num_classes + 1, self.num_classes, dtype=dtype)
+            self._one_hots[dtype, device] = ops.tensor(rows, device)
+        return self._one_hots[dtype, device]
 
 
-def flat_cells(assignment: Assignment, shape: Sequence[int]) -> np.ndarray:
-    """Rows (P,) int64 of the positives in a level (B, A, H, W, ...) flattened to cells."""
-    _, anchors, height, width = shape[:4]
-    image_anchor = assignment.image_index * anchors + assignment.anchor_index
-    return (image_anchor * height + assignment.row) * width + assignment.column
+def part_of(mean: Tensor, share: Tensor | None) -> Tensor:
+    """This rank's part of the mean over all ranks; the mean itself where it is alone."""
+    return mean if share is None else mean * share
 
 
-def put_last(x: Tensor, rows: np.ndarray, values: Tensor) -> Tensor:
-    """x with x[rows] = values; of several values for one row the last counts.
+def mean_gap(iou: Tensor, weights: Tensor | None) -> Tensor:
+    """1 - IoU, 0-d: the mean, or that by weights, which add up to 1 or are all 0."""
+    return 1.0 - ops.mean(iou) if weights is None else ops.sum((1.0 - iou) * weights)
 
-    Frameworks leave open which one counts; deciding it here keeps them equal.
+
+def grid_order(values: Tensor, shape: Sequence[int]) -> Tensor:
+    """One value a cell over (B, H, W, A) -> over (B, A, H, W), (cells,).
+
+    The order in which the cells have always been summed up: the last bits stay as they were.
     """
-    unique_rows, from_end = np.unique(rows[::-1], return_index=True)
-    last = len(rows) - 1 - from_end
-    device = ops.device_of(x)
-    chosen = ops.take_rows(values, ops.tensor(last, device))
-    return ops.put_rows(x, ops.tensor(unique_rows, device), chosen)
+    images, anchors, height, width = shape[:4]
+    return values.reshape(images, height, width, anchors).permute(0, 3, 1, 2).reshape(-1)

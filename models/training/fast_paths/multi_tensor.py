@@ -16,8 +16,8 @@ import numpy as np
 
 from backend import autograd, multi_tensor, nn, ops, optim
 from backend.contract import Optim, Tensor
+from models.proof import find_problem
 from models.training.ema import Average, ModelEMA
-from models.training.fast_paths.proof import find_problem
 from utils.cli.config import TrainConfig
 
 if TYPE_CHECKING:

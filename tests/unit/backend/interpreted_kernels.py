@@ -15,10 +15,9 @@ import backend
 from backend import autograd, checks, fused, ops
 from backend.contract import Tensor
 from backend.torch.kernels import complete_iou as kernels
-from models.heads.anchor.ciou import complete_iou
-from models.heads.anchor.loss import BoxIou
-from models.training.fast_paths.fused_iou import CIOU_TOLERANCE, probe_box_iou
-from models.training.fast_paths.proof import is_proved
+from models.heads.anchor.ciou import BoxIou, complete_iou
+from models.heads.anchor.fused_iou import CIOU_TOLERANCE, probe_box_iou
+from models.proof import is_proved
 from tests.conformance.all_checks import CHECKS
 from tests.conformance.judging import Backend, assert_equal
 

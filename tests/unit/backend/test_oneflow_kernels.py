@@ -11,8 +11,8 @@ import pytest
 import backend
 from backend import ops
 from models.heads.anchor.ciou import complete_iou
-from models.training.fast_paths.fused_iou import CIOU_TOLERANCE, probe_box_iou
-from models.training.fast_paths.proof import is_proved
+from models.heads.anchor.fused_iou import CIOU_TOLERANCE, probe_box_iou
+from models.proof import is_proved
 
 pytestmark = pytest.mark.skipif(backend.use() != "oneflow", reason="they are OneFlow's")
 

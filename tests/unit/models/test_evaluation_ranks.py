@@ -10,6 +10,7 @@ import val
 from backend import ops
 from models.detector import Detector
 from models.graph import read_model_yaml
+from models.heads.base import LossTerms
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_model
 from utils.data.loading.loader import ValLoader
@@ -72,7 +73,8 @@ class CountedLoss:
         with _ONE_AT_A_TIME:
             bright = (ops.to_numpy(raw[0]) > 0.5).sum()  # a whole number: exact in float32
             terms = bright, len(targets.class_index), targets.class_index.sum()
-            return [ops.full((), float(term)) for term in terms]
+            by_name = {str(name): ops.full((), float(term)) for name, term in enumerate(terms)}
+            return LossTerms(by_name, ops.full((), 0.0))
 
 
 class Received:

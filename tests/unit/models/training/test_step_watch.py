@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backend import ops
-from models.heads.anchor.loss import LossTerms
+from models.heads.base import LossTerms
 from models.training import step_watch
 from models.training.step_watch import BatchName, StepWatch
 from utils.errors import UserError
@@ -14,7 +14,8 @@ from utils.errors import UserError
 
 def add(watch, step, losses):
     terms = [ops.tensor(np.array(loss, np.float32)) for loss in losses]
-    watch.add(BatchName(1, step, np.array([step])), LossTerms(*terms, total=terms[0]))
+    by_name = dict(zip(("box", "objectness", "classification"), terms, strict=True))
+    watch.add(BatchName(1, step, np.array([step])), LossTerms(by_name, terms[0]))
 
 
 def test_the_first_losses_of_a_run_are_kept_over_epochs(monkeypatch):

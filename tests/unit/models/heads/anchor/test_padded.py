@@ -1,5 +1,7 @@
 """The loss with fixed shapes equals the plain one, for any targets."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,8 @@ from backend import autograd, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.loss import DetectionLoss, LossGains
-from models.heads.anchor.padded import PaddedLoss, padded_size
+from models.heads.anchor.positives import padded_size
+from tests.losses import arrays_of
 from tests.shared_files import shared_path
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.loader import Targets
@@ -17,14 +20,21 @@ def make_loss(num_classes, image_size=640, **changes):
     model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes))
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     gains = LossGains.scaled(hyp, 3, num_classes, image_size)
-    return DetectionLoss(model.head, type(gains)(**{**vars(gains), **changes}))
+    anchors = ops.to_numpy(model.head.anchors)
+    return DetectionLoss(anchors, num_classes, dataclasses.replace(gains, **changes))
+
+
+def padded(loss):
+    """The loss as it is compiled, but eager."""
+    return loss.compiled(lambda cost, most_shapes: cost)
 
 
 def values_and_gradients(loss, maps, targets):
     raw = [autograd.variable(level) for level in maps]
     terms = loss(raw, targets)
     gradients = autograd.gradients(terms.total, raw)
-    return [float(ops.to_numpy(term)) for term in terms], [ops.to_numpy(g) for g in gradients]
+    values = [float(array) for array in arrays_of(terms).values()]
+    return values, [ops.to_numpy(gradient) for gradient in gradients]
 
 
 def draw_targets(count, images, num_classes, seed=0):
@@ -50,7 +60,7 @@ def draw_maps(images, num_classes, dtype=np.float64):
 def assert_equal_losses(plain, maps, targets, tolerance):
     """Terms relative to themselves, gradients relative to the largest of a level."""
     expected, expected_gradients = values_and_gradients(plain, maps, targets)
-    values, gradients = values_and_gradients(PaddedLoss(plain), maps, targets)
+    values, gradients = values_and_gradients(padded(plain), maps, targets)
     np.testing.assert_allclose(values, expected, rtol=tolerance)
     for gradient, wanted in zip(gradients, expected_gradients, strict=True):
         np.testing.assert_allclose(gradient, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
@@ -66,7 +76,7 @@ def test_the_stored_cases_cost_what_they_cost_without_padding(name, precision, t
     targets = Targets(rows[:, 0].astype(np.int64), rows[:, 1].astype(np.int64), rows[:, 2:])
     maps = [stored[f"{precision}_random_p{level}"] for level in range(3)]
     assert_equal_losses(make_loss(80), maps, targets, tolerance)
-    values, _ = values_and_gradients(PaddedLoss(make_loss(80)), maps, targets)
+    values, _ = values_and_gradients(padded(make_loss(80)), maps, targets)
     np.testing.assert_allclose(values[:3], stored[f"{precision}_{name}_items"], rtol=2e-6)
 
 
@@ -86,7 +96,7 @@ def test_of_several_targets_that_claim_a_cell_the_last_counts():
     for order in ([0, 1], [1, 0]):
         targets = Targets(np.zeros(2, np.int64), np.array(order), boxes[order])
         assert_equal_losses(plain, maps, targets, 1e-9)
-        values, _ = values_and_gradients(PaddedLoss(plain), maps, targets)
+        values, _ = values_and_gradients(padded(plain), maps, targets)
         objectness.append(values[1])
     assert abs(objectness[0] - objectness[1]) > 1e-6
 
@@ -94,17 +104,18 @@ def test_of_several_targets_that_claim_a_cell_the_last_counts():
 def test_shapes_follow_the_size_and_not_the_targets():
     seen = set()
 
-    def record(cost):
-        def run(raw, constants, indices, numbers, shares):
-            assert shares is None  # of a process alone
-            seen.add(tuple(tuple(x.shape) for x in (*raw, *constants, indices, numbers)))
-            return cost(raw, constants, indices, numbers, shares)
+    def record(cost, most_shapes):
+        def run(raw, sizes, indices, numbers, one_hot, shares, is_padded):
+            assert shares is None and is_padded  # of a process alone
+            shapes = tuple(tuple(x.shape) for x in (*raw, indices, numbers, one_hot))
+            seen.add((sizes, *shapes))
+            return cost(raw, sizes, indices, numbers, one_hot, shares, is_padded)
 
         return run
 
-    padded = PaddedLoss(make_loss(3, 64), record)
+    loss = make_loss(3, 64).compiled(record)
     for count in (0, 1, 7, 30):
-        padded([ops.tensor(level) for level in draw_maps(2, 3)], draw_targets(count, 2, 3))
+        loss([ops.tensor(level) for level in draw_maps(2, 3)], draw_targets(count, 2, 3))
     assert len(seen) == 1
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from backend import fused, ops
+from models.heads.anchor import fused_iou
 from models.heads.anchor.ciou import complete_iou
-from models.training.fast_paths import fused_iou
-from models.training.fast_paths.fused_iou import choose_box_iou
-from models.training.fast_paths.proof import is_proved
+from models.heads.anchor.fused_iou import choose_box_iou
+from models.proof import is_proved
 
 PLAIN = {"value": np.array([1.0, -200.0]), "gradient": np.zeros((0, 4))}
 

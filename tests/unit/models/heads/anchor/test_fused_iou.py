@@ -7,6 +7,7 @@ import pytest
 
 from backend import autograd, fused, ops
 from models.heads.anchor.ciou import complete_iou
+from tests.losses import arrays_of
 from tests.shared_files import shared_path
 from tests.unit.models.heads.anchor.test_loss import NO_TARGETS, make_loss, raw_maps
 from utils.data.loading.loader import Targets
@@ -121,7 +122,7 @@ def test_the_loss_and_its_gradients_equal_the_plain_ones(targets):
         maps = raw_maps(3)
         terms = make_loss(3, box_iou)(maps, targets)
         gradients = autograd.gradients(terms.total, maps)
-        results.append([ops.to_numpy(x) for x in (*terms, *gradients)])
+        results.append([*arrays_of(terms).values(), *map(ops.to_numpy, gradients)])
     for found, wanted in zip(*results, strict=True):
         # float64 throughout.
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)

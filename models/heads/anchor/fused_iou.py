@@ -1,6 +1,6 @@
 """--bbox_iou_optim: the fused complete IoU, used where it proves right, value and gradient.
 
-`train.py::build_state` asks `choose_box_iou`, which tries it on the device of the training.
+Before: `head.py::AnchorHead.make_loss`, with the device of the training. After: `loss.py`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from backend import autograd, fused, ops
-from models.heads.anchor.ciou import complete_iou
-from models.heads.anchor.loss import BoxIou
-from models.training.fast_paths.proof import is_proved
+from models.heads.anchor.ciou import BoxIou, complete_iou
+from models.proof import is_proved
 
 # Of the largest value. Float32 arithmetic in another order makes 1e-6, in the gradient 1e-5; a
 # missing term or a wrong factor at least 1e-2.

@@ -1,0 +1,33 @@
+"""Anchors: the box sizes that a model YAML lists -> arrays in cells of their levels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from utils.errors import UserError
+
+MAX_LEVELS = 5  # strides 8 to 128
+
+
+def check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...]:
+    """Return anchors as (levels) of (width, height, width, height, ...) in pixels."""
+    if not isinstance(anchors, Sequence) or isinstance(anchors, str) or not anchors:
+        raise UserError(f"anchors: {anchors!r}; a list per level of [w, h, w, h, ...] is needed")
+    if len(anchors) > MAX_LEVELS:
+        raise UserError(f"anchors: {len(anchors)} levels; at most {MAX_LEVELS} are accepted")
+    for level in anchors:
+        numbers = isinstance(level, Sequence) and all(
+            isinstance(value, (int, float)) and value > 0 for value in level
+        )
+        if not numbers or not level or len(level) % 2 or len(level) != len(anchors[0]):
+            raise UserError(f"anchors: {level!r}; each level lists as many [w, h, ...] in pixels")
+    return tuple(tuple(float(value) for value in level) for level in anchors)
+
+
+def anchors_in_cells(anchors: Sequence[Sequence[float]], strides: Sequence[int]) -> np.ndarray:
+    """Anchors in pixels, [w, h, w, h, ...] a level -> (levels, A, 2) float32 in cells."""
+    pixels = np.asarray(anchors, np.float32).reshape(len(anchors), -1, 2)
+    return pixels / np.asarray(strides, np.float32).reshape(-1, 1, 1)

@@ -1,0 +1,45 @@
+"""What the numbers of a raw map mean: logits -> boxes in cells or pixels, and scores.
+
+Before: `head.py` (raw maps). After: `head.py` decodes with it, `loss.py` compares with targets.
+Source: the public YOLOv5 v6 head.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from backend import ops
+from backend.contract import Tensor
+
+BOX_CHANNELS = 4  # of an output: cx, cy, w, h, then objectness, then the classes
+
+
+def decode_logits(logits: Tensor, cells: Tensor, anchors: Tensor, stride: int) -> Tensor:
+    """(..., 5 + C) of one level, with their cells and anchors (..., 2), to pixels and scores."""
+    scores = ops.sigmoid(logits)
+    centres = decode_centres(scores[..., 0:2]) + cells
+    sizes = decode_sizes(scores[..., 2:4], anchors)
+    return ops.cat([centres * stride, sizes * stride, scores[..., 4:]], dim=logits.ndim - 1)
+
+
+def decode_centres(scores: Tensor) -> Tensor:
+    """Sigmoids in (0, 1) -> centre offsets from the cell's corner in (-0.5, 1.5) cells."""
+    return scores * 2.0 - 0.5
+
+
+def decode_sizes(scores: Tensor, anchors: Tensor) -> Tensor:
+    """Sigmoids in (0, 1) -> sizes of up to 4 times the anchor, in the anchor's unit."""
+    return (scores * 2.0) ** 2.0 * anchors
+
+
+def grid_cells(height: int, width: int, dtype: str) -> np.ndarray:
+    """Column and row of each cell, (1, 1, H, W, 2)."""
+    rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
+    return np.stack([columns, rows], axis=-1)[None, None].astype(dtype)
+
+
+def logit(score: float) -> float:
+    """The inverse of the sigmoid: minus infinity from 0 down."""
+    return math.log(score / (1 - score)) if score > 0 else -math.inf

@@ -1,0 +1,152 @@
+"""The seam of a task: what a head is to everything outside its folder.
+
+A head is the last layer of the graph. It names its losses and figures, so that whoever trains,
+reports or resumes goes by these names. Before: the layers of `models/graph.py`. After: the
+training step and the validation.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from backend import nn
+from backend.contract import Tensor
+from models.registry import BuiltLayer, LayerRequest
+from utils.cli.config import Hyperparameters
+from utils.data.image.letterbox import Letterbox
+from utils.data.loading.batch import Targets
+from utils.evaluation.coco.metric import GroundTruth
+from utils.evaluation.nms import SuppressionSettings
+
+
+class LossTerms(NamedTuple):
+    """The losses of a batch, 0-d each.
+
+    On several ranks each has its part: the ranks' means add up to those of the whole batch, and
+    the mean of the gradients of their totals is the gradient of the whole batch's total.
+    """
+
+    by_name: dict[str, Tensor]  # means over the batch, in the order of `Head.loss_names`
+    total: Tensor  # what is differentiated: their sum times the batch size
+
+
+class Loss(Protocol):
+    """What a batch costs."""
+
+    @property
+    def means(self) -> Mapping[str, str]:
+        """By which means it computes, "plain" or "fast", by name: for work.json."""
+
+    def __call__(self, raw: Sequence[Tensor], targets: Targets) -> LossTerms:
+        """Return the cost of what the head returned for a batch, in the dtype of `raw`."""
+
+    def compiled(self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]) -> Loss:
+        """Return the same loss with its part on the device compiled, to rounding.
+
+        Args:
+            compile_: `autograd.compiled`: takes a function and how many shapes it may have.
+        """
+
+
+class Evaluator(Protocol):
+    """Scores a set of images, one at a time."""
+
+    def add(self, image_id: int, found: Any, truth: GroundTruth) -> None:
+        """Take what `Head.finish` returned for an image, and its labels in pixels."""
+
+    def result(self) -> Any:
+        """Return the figures of all images, as `Head.figures` reads them."""
+
+
+class Head(nn.Module, ABC):
+    """The last layer of a model and the task that it stands for.
+
+    A subclass registers itself under its name in model YAMLs (`models/registry.py`), whose first
+    argument is the number of classes.
+
+    Attributes:
+        loss_names: the losses in their order, each with its short name: NAME_loss in results.csv.
+        figure_names: the figures of a validation in their order, as results.csv has them behind
+            metrics/, each with its name on screen.
+        target_fields: the fields of `Targets` that the loss reads.
+        strides: pixels a cell of each map that it takes.
+    """
+
+    loss_names: ClassVar[Mapping[str, str]]
+    figure_names: ClassVar[Mapping[str, str]]
+    target_fields: ClassVar[tuple[str, ...]]
+    num_classes: int
+    strides: tuple[int, ...]
+
+    @classmethod
+    def yaml_values(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what the head's YAML args may name, checked; UserError for a wrong value."""
+        return {}
+
+    @classmethod
+    @abstractmethod
+    def build(cls, request: LayerRequest) -> BuiltLayer:
+        """Construct the layer; UserError for args that it does not take."""
+
+    @abstractmethod
+    def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
+        """Return raw outputs of feature maps (B, C_i, H_i, W_i)."""
+
+    def initial_biases(self) -> Mapping[str, np.ndarray]:
+        """Return what is added to drawn parameters, by their names in the head."""
+        return {}
+
+    @abstractmethod
+    def make_loss(self, hyp: Hyperparameters, image_size: int, fused_on: str | None = None) -> Loss:
+        """Return the loss for images of a size.
+
+        Args:
+            fused_on: a device on which fused operations are to be used if they prove right there.
+        """
+
+    @abstractmethod
+    def decode(self, raw: Sequence[Tensor]) -> Tensor:
+        """Return all that is predicted for each image, (B, N, ...), on the device."""
+
+    @abstractmethod
+    def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[np.ndarray]:
+        """Return of each image the rows of `decode` that may count as found, as an array."""
+
+    @abstractmethod
+    def finish(
+        self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
+    ) -> Any:
+        """Return what is found in one image, in its own pixels: a NamedTuple of arrays.
+
+        On the host alone: whatever asks the framework for a result waits for all that it has
+        queued.
+        """
+
+    @abstractmethod
+    def make_evaluator(self, class_names: Sequence[str]) -> Evaluator:
+        """Return an evaluator that has seen no image yet."""
+
+    @staticmethod
+    @abstractmethod
+    def figures(result: Any) -> dict[str, float]:
+        """Return the figures of an evaluator's result by the names of `figure_names`."""
+
+    @staticmethod
+    @abstractmethod
+    def fitness(result: Any) -> float:
+        """Return the figure that decides which weights are best: the highest."""
+
+    @staticmethod
+    @abstractmethod
+    def table(result: Any) -> str:
+        """Return the figures as lines of text, over all classes and per class."""
+
+    @staticmethod
+    @abstractmethod
+    def plot(result: Any, folder: Path) -> None:
+        """Draw the result into files of a folder."""
