@@ -1,6 +1,6 @@
 """What part of the whole batch a rank has, so that the ranks' losses add up to the batch's.
 
-Before: `loss.py` and `padded.py` count their positives. After: they weigh their means by it.
+Before: `loss.py` counts its positives. After: it weighs its means by it.
 A mean over a rank's rows times the rank's share of all rows, summed over the ranks, is the mean
 over all rows; the mean of the ranks' means is not.
 """

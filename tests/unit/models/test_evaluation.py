@@ -11,6 +11,7 @@ import val
 from backend import autograd, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
+from models.heads.base import LossTerms
 from tests.small import write_small_model
 from utils.boxes import letterbox_to_image, xyxy_to_cxcywh
 from utils.cli.config import parse_val_flags
@@ -185,7 +186,9 @@ def test_losses_are_the_means_of_the_batches(model, samples):
 
         def __call__(self, raw, targets):
             self.calls += 1
-            return [ops.full((), float(self.calls * term)) for term in (1, 2, 3, 6)]
+            terms = {name: ops.full((), float(self.calls * term)) for name, term in
+                     (("box", 1), ("objectness", 2), ("classification", 3))}  # fmt: skip
+            return LossTerms(terms, ops.full((), 6.0 * self.calls))
 
     validation, _ = evaluate(model, samples, loss=Constant())
     np.testing.assert_allclose(validation.losses, [2, 4, 6])  # batches 1, 2, 3

@@ -9,6 +9,7 @@ from models.graph import read_model_yaml
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.loss import DetectionLoss, LossGains
 from models.heads.anchor.positives import last_claims
+from tests.conformance.checks_fused import trade_off, with_trade_off
 from tests.shared_files import shared_path
 from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.loader import Targets
@@ -138,31 +139,17 @@ def test_class_gradients_agree_with_finite_differences():
 def test_complete_iou_gradient_agrees_with_finite_differences_at_constant_alpha():
     generator = np.random.default_rng(0)
     pred, target = (generator.uniform(1, 5, (50, 4)) for _ in range(2))
-    iou, distance, aspect = complete_iou_parts(pred, target)
-    alpha = aspect / (aspect - iou + 1)
+    alpha = trade_off(pred, target)
 
     def value(boxes):
-        iou, distance, aspect = complete_iou_parts(boxes, target)
-        return (iou - distance - alpha * aspect).sum()
+        return with_trade_off(boxes, target, alpha).sum()
 
     first = autograd.variable(pred)
     result = complete_iou(first, ops.tensor(target))
     (gradient,) = autograd.gradients(ops.sum(result), [first])
-    # eps = 1e-7 on denominators from about 1 up.
-    np.testing.assert_allclose(ops.to_numpy(result), iou - distance - alpha * aspect, atol=1e-6)
+    wanted = with_trade_off(pred, target, alpha)
+    np.testing.assert_allclose(ops.to_numpy(result), wanted, rtol=0, atol=1e-12)
     np.testing.assert_allclose(ops.to_numpy(gradient), numeric_gradient(value, pred), atol=1e-6)
-
-
-def complete_iou_parts(pred, target):
-    """IoU, normalised centre distance and aspect term of (N, 4) cxcywh pairs, in NumPy."""
-    low = np.stack([pred[:, :2] - pred[:, 2:] / 2, target[:, :2] - target[:, 2:] / 2])
-    high = np.stack([pred[:, :2] + pred[:, 2:] / 2, target[:, :2] + target[:, 2:] / 2])
-    shared = np.clip(high.min(axis=0) - low.max(axis=0), 0, None).prod(axis=1)
-    iou = shared / (pred[:, 2:].prod(axis=1) + target[:, 2:].prod(axis=1) - shared)
-    hull = high.max(axis=0) - low.min(axis=0)
-    distance = ((pred[:, :2] - target[:, :2]) ** 2).sum(axis=1) / (hull**2).sum(axis=1)
-    angles = np.arctan2(target[:, 2], target[:, 3]) - np.arctan2(pred[:, 2], pred[:, 3])
-    return iou, distance, 4 / np.pi**2 * angles**2
 
 
 def test_of_equal_claims_on_a_cell_the_last_counts():

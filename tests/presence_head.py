@@ -1,0 +1,132 @@
+"""A second task, for tests alone: which classes an image shows, and how many objects.
+
+It differs from detection wherever that could be taken for granted: two losses, one figure, no
+anchors in its YAML, one raw output, no boxes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backend import nn, ops
+from models import registry
+from models.heads.base import Head, LossTerms
+from models.registry import Block, BuiltLayer, LayerRequest
+
+YAML = """
+nc: 5
+depth_multiple: 1.0
+width_multiple: 1.0
+backbone:
+  - [-1, 1, Conv, [8, 6, 4, 2]]
+  - [-1, 1, Conv, [16, 3, 2]]
+head:
+  - [-1, 1, Presence, [nc]]
+"""
+
+
+class Present(NamedTuple):
+    """What is found in an image."""
+
+    scores: np.ndarray  # (C,)
+
+
+class PresenceHead(Head):
+    """A 1x1 convolution to C classes and a count, averaged over the image."""
+
+    loss_names = {"presence": "pres", "count": "num"}
+    figure_names = {"accuracy": "acc"}
+    target_fields = ("image_index", "class_index")
+
+    def __init__(self, num_classes: int, in_channels: int, stride: int) -> None:
+        super().__init__()
+        self.num_classes, self.strides = num_classes, (stride,)
+        self.conv = nn.Conv2d(in_channels, num_classes + 1, 1)
+
+    @classmethod
+    def build(cls, request: LayerRequest) -> BuiltLayer:
+        head = cls(request.args[0], request.in_channels[0], request.in_strides[0])
+        return BuiltLayer(head, head.num_classes + 1, request.in_strides[0])
+
+    def forward(self, *maps: Any) -> tuple[Any, ...]:
+        """(B, in, H, W) -> ((B, C + 1),): logits of the classes, the number of objects."""
+        x = self.conv(maps[0])
+        return (ops.mean(x.reshape(x.shape[0], x.shape[1], -1), 2),)
+
+    def make_loss(self, hyp: Any, image_size: int, fused_on: str | None = None) -> PresenceLoss:
+        return PresenceLoss(self.num_classes)
+
+    def decode(self, raw: Sequence[Any]) -> Any:
+        return ops.sigmoid(raw[0][:, : self.num_classes])
+
+    def decode_above(self, raw: Sequence[Any], confidence_threshold: float) -> list[np.ndarray]:
+        return list(ops.to_numpy(self.decode(raw)))
+
+    def finish(self, decoded: np.ndarray, letterbox: Any, settings: Any) -> Present:
+        return Present(decoded)
+
+    def make_evaluator(self, class_names: Sequence[str]) -> PresenceEvaluator:
+        return PresenceEvaluator()
+
+    @staticmethod
+    def figures(result: float) -> dict[str, float]:
+        return {"accuracy": result}
+
+    @staticmethod
+    def fitness(result: float) -> float:
+        return result
+
+    @staticmethod
+    def table(result: float) -> str:
+        return f"accuracy {result:.4f}"
+
+    @staticmethod
+    def plot(result: float, folder: Path) -> None:
+        (folder / "accuracy.txt").write_text(PresenceHead.table(result), encoding="utf-8")
+
+
+class PresenceLoss:
+    """Binary cross-entropy of the classes, squared error of the number of objects."""
+
+    means: Mapping[str, str] = {}
+
+    def __init__(self, num_classes: int) -> None:
+        self.num_classes = num_classes
+
+    def compiled(self, compile_: Any) -> PresenceLoss:
+        return self
+
+    def __call__(self, raw: Sequence[Any], targets: Any) -> LossTerms:
+        (outputs,) = raw
+        wanted = np.zeros(outputs.shape, ops.dtype_of(outputs))
+        wanted[targets.image_index, targets.class_index] = 1
+        np.add.at(wanted[:, -1], targets.image_index, 1)
+        truth = ops.tensor(wanted, ops.device_of(outputs))
+        classes = self.num_classes
+        presence = ops.bce_with_logits(outputs[:, :classes], truth[:, :classes])
+        count = ops.mean((outputs[:, classes] - truth[:, classes]) ** 2)
+        total = (presence + count) * outputs.shape[0]
+        return LossTerms({"presence": presence, "count": count}, total)
+
+
+class PresenceEvaluator:
+    """The share of the classes and images of which the presence was told."""
+
+    def __init__(self) -> None:
+        self._right: list[float] = []
+
+    def add(self, image_id: int, found: Present, truth: Any) -> None:
+        is_there = np.isin(np.arange(len(found.scores)), truth.class_index)
+        self._right.append(float(np.mean((found.scores > 0.5) == is_there)))
+
+    def result(self) -> float:
+        return float(np.mean(self._right))
+
+
+def register(monkeypatch: Any) -> None:
+    """Make `Presence` a block of model YAMLs for one test."""
+    monkeypatch.setitem(registry._BLOCKS, "Presence", Block(PresenceHead, False, False))

@@ -1,0 +1,172 @@
+"""A task is a head: graph, detector and training know heads by what `base.py` says alone."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+
+from backend import autograd, nn, ops
+from models.detector import Detector
+from models.graph import parse_model
+from models.heads.anchor.ciou import complete_iou
+from models.heads.anchor.head import AnchorHead
+from models.heads.base import Head
+from tests import presence_head
+from tests.losses import arrays_of
+from tests.presence_head import PresenceHead
+from tests.small import TINY
+from utils.boxes import letterbox_to_image
+from utils.cli.config import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.image.letterbox import Letterbox
+from utils.data.loading.batch import Targets
+from utils.errors import UserError
+from utils.evaluation.coco.metric import GroundTruth
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from utils.report.console import StageTimer
+
+TARGETS = Targets(
+    np.array([0, 1, 1]),
+    np.array([2, 0, 4]),
+    np.array([[0.3, 0.6, 0.2, 0.3], [0.7, 0.2, 0.9, 0.8], [0.5, 0.5, 0.3, 0.2]], np.float32),
+)
+YAMLS = {AnchorHead: TINY, PresenceHead: presence_head.YAML}
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch):
+    presence_head.register(monkeypatch)
+
+
+def build(kind, **changes):
+    model = Detector(parse_model({**yaml.safe_load(YAMLS[kind]), **changes}))
+    model.initialize(seed=0)
+    return model
+
+
+def make_loss(model):
+    return model.head.make_loss(read_hyperparameters(DEFAULT_HYPERPARAMETERS), 64)
+
+
+def images():
+    random = np.random.Generator(np.random.Philox(0))
+    return ops.tensor(random.random((2, 3, 64, 64), dtype=np.float32))
+
+
+@pytest.mark.parametrize("kind", YAMLS)
+def test_the_last_layer_is_the_head_that_the_yaml_names(kind):
+    model = build(kind, nc=7)
+    assert type(model.head) is kind and model.head.num_classes == model.spec.num_classes == 7
+    assert model.head.strides == {AnchorHead: (8, 16), PresenceHead: (8,)}[kind]
+    assert model.stride == max(model.head.strides)
+    head = [name for name, _ in nn.named_parameters(model) if name.startswith(model.head_name)]
+    assert head and len(head) == len(list(nn.named_parameters(model.head)))
+    assert type(Detector(parse_model(model.spec.document)).head) is kind
+
+
+def test_only_a_head_with_anchors_asks_for_them():
+    document = yaml.safe_load(TINY)
+    del document["anchors"]
+    with pytest.raises(UserError, match="missing anchors"):
+        parse_model(document)
+    assert "anchors" not in build(PresenceHead).spec.document
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([[-1, 1, "Conv", [8]]], r"layers \[\] are Detect or Presence; the last layer"),
+        ([[-1, 1, "Presence", ["nc"]]] * 2, r"layers \[2, 3\] are Detect or Presence"),
+        ([[-1, 1, "Presence", [4]]], r"Presence \[4\]: its first arg must be nc, 5"),
+    ],
+)
+def test_a_graph_has_one_head_of_any_kind_as_its_last_layer(lines, message):
+    with pytest.raises(UserError, match=message):
+        build(PresenceHead, head=lines)
+
+
+@pytest.mark.parametrize(("kind", "count"), [(AnchorHead, 3), (PresenceHead, 2)])
+def test_losses_have_the_names_of_the_head_in_its_order(kind, count):
+    model = build(kind)
+    model.train()
+    terms = autograd.value_and_backward(model, make_loss(model), images(), TARGETS, StageTimer())
+    assert list(terms.by_name) == list(kind.loss_names) and len(terms.by_name) == count
+    *losses, total = arrays_of(terms).values()
+    assert {array.shape for array in losses} == {()}
+    assert all(array > 0 for array in losses)
+    np.testing.assert_allclose(total, 2 * np.sum(losses), rtol=1e-6)
+    gradients = [ops.to_numpy(x.grad) for _, x in nn.named_parameters(model)]
+    assert all(np.abs(gradient).max() > 0 for gradient in gradients)
+
+
+@pytest.mark.parametrize("kind", YAMLS)
+def test_what_is_found_is_scored_named_and_drawn(kind, tmp_path):
+    model = nn.frozen_copy(build(kind))
+    assert set(kind.target_fields) <= set(Targets._fields)
+    with autograd.no_grad():
+        raw = model(images())
+    evaluator = model.head.make_evaluator(("a", "b", "c", "d", "e"))
+    letterbox = Letterbox((64, 64), (64, 64), (0, 0), (64, 64))
+    truth = GroundTruth(np.array([1]), np.array([[8.0, 8.0, 32.0, 32.0]]))
+    for index, decoded in enumerate(model.head.decode_above(raw, 0.001)):
+        found = model.head.finish(decoded, letterbox, SuppressionSettings())
+        evaluator.add(index, found, truth)
+    result = evaluator.result()
+    figures = model.head.figures(result)
+    assert list(figures) == list(kind.figure_names)
+    assert 0 <= model.head.fitness(result) <= 1
+    assert all(f"{figure:.4f}" in model.head.table(result) for figure in figures.values())
+    model.head.plot(result, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_head_that_leaves_something_out_is_not_built():
+    class NoLoss(PresenceHead):
+        make_loss = Head.make_loss
+
+    with pytest.raises(TypeError, match="make_loss"):
+        NoLoss(5, 8, 8)
+
+
+def test_detection_has_the_public_columns_and_fitness():
+    assert [f"{short}_loss" for short in AnchorHead.loss_names.values()] == [
+        "box_loss", "obj_loss", "cls_loss",
+    ]  # fmt: skip
+    result = SimpleNamespace(mean_precision=0.1, mean_recall=0.2, map50=0.5, map=0.25)
+    assert AnchorHead.figures(result) == {
+        "precision": 0.1, "recall": 0.2, "mAP_0.5": 0.5, "mAP_0.5:0.95": 0.25,
+    }  # fmt: skip
+    assert AnchorHead.fitness(result) == pytest.approx(0.1 * 0.5 + 0.9 * 0.25)
+
+
+def test_detections_are_what_nms_keeps_in_pixels_of_the_image():
+    head = build(AnchorHead).head
+    random = np.random.Generator(np.random.Philox(1))
+    decoded = random.random((40, 10), dtype=np.float32)
+    decoded[:, :4] *= np.float32([64, 64, 30, 30])
+    letterbox = Letterbox((32, 20), (64, 40), (0, 12), (64, 64))
+    settings = SuppressionSettings(confidence_threshold=0.2, iou_threshold=0.4)
+    kept = non_max_suppression(decoded, 0.2, 0.4, multi_label=True)
+    found = head.finish(decoded, letterbox, settings)
+    assert 0 < len(found.scores) == len(kept.scores)
+    expected = letterbox_to_image(kept.boxes_xyxy, letterbox)
+    np.testing.assert_array_equal(found.boxes_xyxy, expected)
+    assert found.boxes_xyxy.max(axis=0)[2:].tolist() <= [20, 32]
+
+
+def test_the_box_loss_is_fused_where_that_is_asked_for():
+    head, hyp = build(AnchorHead).head, read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    plain, fast = head.make_loss(hyp, 64), head.make_loss(hyp, 64, "cpu")
+    assert plain.means == {"box_iou": "plain"} and plain.box_iou is complete_iou
+    assert fast.means == {"box_iou": "fast"}
+
+
+@pytest.mark.parametrize("kind", YAMLS)
+def test_running_the_layers_ends_with_what_the_model_returns(kind):
+    model = nn.frozen_copy(build(kind))
+    with autograd.no_grad():
+        *layers, last = model.run_layers(images())
+        raw = model(images())
+    assert len(layers) == len(model.spec.layers) - 1
+    for found, wanted in zip(last, raw, strict=True):
+        np.testing.assert_array_equal(ops.to_numpy(found), ops.to_numpy(wanted))
