@@ -62,13 +62,13 @@ class Detector(nn.Module):
             yield output
 
     def decode(self, raw: tuple[Tensor, ...]) -> Tensor:
-        """Raw maps -> (B, N, 5 + C): cx, cy, w, h in pixels, objectness and class scores."""
+        """Raw maps -> (B, N, ...): all that is predicted, as `Head.decode` returns it."""
         return self.head.decode(raw)
 
     def decode_above(
         self, raw: tuple[Tensor, ...], confidence_threshold: float
     ) -> list[np.ndarray]:
-        """Raw maps -> (K, 5 + C) float32 an image: the rows of `decode` above the threshold."""
+        """Raw maps -> (K, ...) float32 an image: the rows of `decode` above the threshold."""
         return self.head.decode_above(raw, confidence_threshold)
 
     def initialize(self, seed: int) -> None:

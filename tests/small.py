@@ -10,6 +10,15 @@ from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 
 SMALL_SHAPES = ShapesConfig(num_train=12, num_val=6, image_side=64)
 
+# Of detection's results.csv.
+RESULT_COLUMNS = (
+    "epoch", "train/box_loss", "train/obj_loss", "train/cls_loss",
+    "metrics/precision", "metrics/recall", "metrics/mAP_0.5", "metrics/mAP_0.5:0.95",
+    "val/box_loss", "val/obj_loss", "val/cls_loss", "x/lr0", "x/lr1", "x/lr2", "seconds/epoch",
+    "seconds/data_wait", "seconds/to_device", "seconds/forward", "seconds/loss",
+    "seconds/backward", "seconds/optimizer", "seconds/ema", "seconds/validation",
+)  # fmt: skip
+
 TINY = """
 nc: 5
 depth_multiple: 1.0

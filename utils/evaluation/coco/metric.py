@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -25,13 +24,6 @@ from utils.evaluation.coco.matching import (
 )
 from utils.evaluation.coco.operating_point import best_operating_point
 from utils.evaluation.coco.precision import SizeResult, measure_by_class
-
-
-class DetectionSink(Protocol):
-    """What takes the detections and labels of images, one image at a time."""
-
-    def add(self, image_id: int, detections: Detections, ground_truth: GroundTruth) -> None:
-        """Take one image; both arguments in the same frame, once for each image_id."""
 
 
 @dataclass(frozen=True, eq=False)
