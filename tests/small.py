@@ -35,12 +35,12 @@ head:
 
 
 def write_small_dataset(folder: Path) -> Path:
-    """Draw a few small images of shapes; returns the dataset YAML."""
+    """Draw a few small images of shapes; return the dataset YAML."""
     return draw_dataset(folder / "shapes", SMALL_SHAPES)
 
 
 def write_small_model(folder: Path) -> Path:
-    """A YOLOv5 of an eighth of the width; returns its YAML."""
+    """Write a YOLOv5 of an eighth of the width; return its YAML."""
     document = yaml.safe_load(Path("models/yolov5n.yaml").read_text(encoding="utf-8"))
     path = folder / "narrow.yaml"
     path.write_text(yaml.safe_dump({**document, "width_multiple": 0.125}), encoding="utf-8")
@@ -48,7 +48,7 @@ def write_small_model(folder: Path) -> Path:
 
 
 def write_tiny_model(folder: Path) -> Path:
-    """The smallest detector with every kind of tensor of a YOLOv5; returns its YAML."""
+    """Write the smallest detector with every kind of tensor of a YOLOv5; return its YAML."""
     path = folder / "tiny.yaml"
     path.write_text(TINY, encoding="utf-8")
     return path

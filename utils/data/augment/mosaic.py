@@ -25,7 +25,7 @@ class Tile(NamedTuple):
     left: int
 
     def to_canvas(self, boxes_xyxy: np.ndarray) -> np.ndarray:
-        """(M, 4) float64 boxes from image to canvas pixels, not clipped."""
+        """Map (M, 4) boxes from image to canvas pixels, float64, not clipped."""
         scale_y, scale_x = self.scale
         left, top = self.left, self.top
         return boxes_xyxy * [scale_x, scale_y, scale_x, scale_y] + [left, top, left, top]
@@ -39,7 +39,7 @@ class Canvas(NamedTuple):
 
 
 def single_canvas(size: tuple[int, int], image_size: int) -> Canvas:
-    """One image of (height, width) in the middle of a canvas, as large as fits."""
+    """Place one image of (height, width) in the middle of a canvas, as large as fits."""
     placement = fit_letterbox(size, (image_size, image_size))
     return Canvas(image_size, (Tile(placement.resized_size, placement.scale, *placement.padding),))
 
@@ -47,11 +47,11 @@ def single_canvas(size: tuple[int, int], image_size: int) -> Canvas:
 def mosaic_canvas(
     sizes: Sequence[tuple[int, int]], centre_xy: tuple[int, int], image_size: int
 ) -> Canvas:
-    """Four images, each with its long side at `image_size`, that meet in a point.
+    """Place four images, each with its long side at `image_size`, around a point where they meet.
 
     Args:
         sizes: (height, width) of top left, top right, bottom left, bottom right.
-        centre_xy: where the four meet on the canvas, pixels.
+        centre_xy: this point on the canvas, pixels.
         image_size: half the side of the canvas.
     """
     tiles = []

@@ -19,12 +19,12 @@ REDUCTIONS = {
 
 
 def reduced_size(size: tuple[int, int], reduction: int) -> tuple[int, int]:
-    """(height, width) of an image decoded at a fraction of its size: rounded up."""
+    """Return (height, width) of an image decoded at a fraction of its size: rounded up."""
     return -(-size[0] // reduction), -(-size[1] // reduction)
 
 
 def choose_reduction(size: tuple[int, int], long_side: int) -> int:
-    """The largest of 1, 2, 4 and 8 at which an image keeps a long side of at least so much."""
+    """Return the largest of 1, 2, 4 and 8 that keeps the long side at `long_side` or more."""
     return max(
         reduction for reduction in REDUCTIONS if reduction * long_side <= max(long_side, *size)
     )
@@ -38,7 +38,7 @@ def decode_bytes(content: np.ndarray, reduction: int = 1) -> np.ndarray | None:
         reduction: 1, 2, 4 or 8: so many times smaller, each pixel an average. JPEGs are decoded
             at that size, which takes less time.
     """
-    # Turned, the squares that a decoder averages over need not start at the left and the top.
+    # In a turned image the squares that a decoder averages need not start at the left and top.
     if reduction > 1 and not is_upright_jpeg(content):
         image = decode_bytes(content)
         return None if image is None else average_squares(image, reduction)
@@ -49,7 +49,7 @@ def decode_bytes(content: np.ndarray, reduction: int = 1) -> np.ndarray | None:
 
 
 def average_squares(image: np.ndarray, reduction: int) -> np.ndarray:
-    """Means over squares of pixels; the last row and column are repeated to fill the last ones."""
+    """Average over squares of pixels; the last row and column are repeated to fill the squares."""
     bottom, right = -image.shape[0] % reduction, -image.shape[1] % reduction
     image = cv2.copyMakeBorder(image, 0, bottom, 0, right, cv2.BORDER_REPLICATE)
     size_wh = image.shape[1] // reduction, image.shape[0] // reduction

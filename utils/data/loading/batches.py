@@ -35,13 +35,13 @@ class BatchSource(Protocol):
     """A recipe for batches that can be sent to another process."""
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
+        """Return the number of batches in an epoch."""
 
     def indices(self, epoch: int, batch_index: int) -> np.ndarray:
-        """The sample indices of a whole batch, over all ranks, int64."""
+        """Return the sample indices of a whole batch, over all ranks, int64."""
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
-        """The shape (B, 3, H, W) of the images of this rank's shard of a batch; B may be 0."""
+        """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
 
     def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
         """Fill `images`, uint8 of that shape, and return the shard of the batch around it."""
@@ -85,7 +85,7 @@ class TrainBatches:
             return augment(draw, sources, self.image_size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
-        """(height, width) at which each sample is decoded: what a cache has to hold."""
+        """Return (height, width) of each sample as it is decoded and cached."""
         sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
         return [reduced_size(size, choose_reduction(size, self.image_size)) for size in sizes]
 
@@ -102,7 +102,7 @@ class TrainBatches:
         )
 
     def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
-        with naming_image(sample.image_path):  # of a mosaic, any of the tiles may fail
+        with naming_image(sample.image_path):  # any tile of a mosaic may fail
             if self.cache is None or not self.cache.holds(index):
                 return decode(sample, reduction)
             return self.cache.get(index, partial(decode, sample, reduction))
@@ -112,9 +112,9 @@ class TrainBatches:
 class ValBatches:
     """A rank's shard of letterboxed batches in a fixed order, long sides at `image_size`.
 
-    Rectangular batches hold images of similar aspect ratio, in the smallest multiple of `stride`
-    around those of all ranks plus half a stride; square ones are a multiple of `stride` from
-    `image_size` up.
+    Rectangular batches hold images of similar aspect ratio. Their sides are the smallest multiples
+    of `stride` that hold the images of all ranks and half a stride. Sides of square batches are
+    the smallest multiple of `stride` from `image_size` up.
     """
 
     samples: SampleTable
@@ -129,7 +129,7 @@ class ValBatches:
         return math.ceil(len(self.samples) / self.batch_size)
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
-        indices = self.indices(0, batch_index)  # of all ranks, so that their images have one size
+        indices = self.indices(0, batch_index)  # of all ranks: their images have one size
         sides = np.array([self.image_size, self.image_size]) / self.stride
         if self.rectangular:
             contents = [self._letterbox(index, (self.image_size,) * 2) for index in indices]
@@ -162,7 +162,7 @@ class ValBatches:
         return fit_letterbox(size, input_size, max_scale=self.image_size / max(size))
 
     def image_sizes(self) -> list[tuple[int, int]]:
-        """(height, width) to which each sample is resized: what a cache has to hold."""
+        """Return (height, width) of each sample as it is resized and cached."""
         inside = self.image_size, self.image_size
         return [self._letterbox(index, inside).resized_size for index in range(len(self.samples))]
 

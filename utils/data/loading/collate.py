@@ -56,7 +56,7 @@ class _NamedError(RuntimeError):
 
 @contextmanager
 def naming_image(image_path: Path) -> Iterator[None]:
-    """Make any failure inside name the image, the inner one of two; a DatasetError does already."""
+    """Add the image's path to any failure inside that does not name an image yet."""
     try:
         yield
     except (DatasetError, _NamedError):

@@ -16,13 +16,13 @@ from utils.errors import DatasetError
 
 
 def pixel_boxes(sample: Sample) -> np.ndarray:
-    """(M, 4) float64 xyxy boxes in pixels of the file."""
+    """Return (M, 4) float64 xyxy boxes in pixels of the file."""
     size = np.array([sample.width, sample.height, sample.width, sample.height], np.float64)
     return cxcywh_to_xyxy(sample.boxes_cxcywh_norm * size)
 
 
 def read_image(sample: Sample) -> LabelledImage:
-    """Decode a sample's image and put its boxes into pixels.
+    """Decode a sample's image and convert its boxes to pixels.
 
     Raises:
         DatasetError: the image cannot be read or decoded, or no longer has the size of the scan.

@@ -13,7 +13,7 @@ from utils.errors import DatasetError
 
 
 def read_image_bytes(sample: Sample) -> np.ndarray:
-    """(num_bytes,) uint8, encoded as on disk.
+    """Return the image's bytes, (num_bytes,) uint8, encoded as on disk.
 
     Raises:
         DatasetError: the file cannot be read, or the record is damaged.
