@@ -14,9 +14,8 @@ import numpy as np
 
 from backend import autograd, ops
 from backend.contract import Tensor
-from models.detector import Detector
+from models.detector import Detector, images_to_tensor
 from models.heads.base import Head, Loss, Sink
-from models.images import images_to_tensor
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader

@@ -15,8 +15,7 @@ import numpy as np
 
 from backend import amp, autograd, nn, ops
 from backend.contract import Tensor
-from models.detector import Detector
-from models.images import images_to_tensor
+from models.detector import Detector, images_to_tensor
 from models.training.state import TrainState
 from models.training.step_watch import BatchName
 from utils.cli.document import as_document

@@ -1,6 +1,6 @@
 """Random affine and perspective transforms, of boxes too.
 
-Before: `mosaic.py`. After: `tiles.py` for the pixels, `sample.py` for the boxes.
+Before: `sample.py` draws the warp. After: `tiles.py` for the pixels, `sample.py` for the boxes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Random changes to a training sample: every draw first, then a pure function of the draws.
 
-Before: `mosaic.py` and `tiles.py`, which it calls. After: `loading/collate.py`.
+Before: `tiles.py`, which it calls. After: `loading/batches.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import cv2
 import numpy as np
 
 from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
-from utils.data.augment.mosaic import NUM_TILES, Canvas, mosaic_canvas, single_canvas
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.augment.tiles import draw_tiles
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.augment.tiles import NUM_TILES, Canvas, draw_tiles, mosaic_canvas, single_canvas
+from utils.data.image.decoding import LabelledImage, SourceImage
 
 _FLOAT32_MARGIN = 1e-4  # three times the rounding of float32 at 512, the largest product
 

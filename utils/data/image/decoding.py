@@ -1,14 +1,20 @@
-"""The bytes of an image file -> pixels, at full size or at a fraction of it.
+"""The bytes of an image file -> pixels, and an image with its boxes, decoded or still to be.
 
-Before: `utils/data/sources/image_bytes.py`. After: `utils/data/loading/reading.py`.
+Before: the bytes that `utils/data/loading/reading.py` reads. After:
+`utils/data/loading/reading.py`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 
 from utils.data.image.header import is_upright_jpeg
+from utils.data.image.letterbox import Letterbox
+from utils.data.image.resizing import letterbox
 
 REDUCTIONS = {
     1: cv2.IMREAD_COLOR,
@@ -54,3 +60,37 @@ def average_squares(image: np.ndarray, reduction: int) -> np.ndarray:
     image = cv2.copyMakeBorder(image, 0, bottom, 0, right, cv2.BORDER_REPLICATE)
     size_wh = image.shape[1] // reduction, image.shape[0] // reduction
     return cv2.resize(image, size_wh, interpolation=cv2.INTER_AREA)
+
+
+class LabelledImage(NamedTuple):
+    """An image and its boxes, both in the image's own pixels."""
+
+    image: np.ndarray  # (H, W, 3) uint8, BGR
+    class_index: np.ndarray  # (M,) int64
+    boxes_xyxy: np.ndarray  # (M, 4) float64
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width)."""
+        return self.image.shape[0], self.image.shape[1]
+
+
+class SourceImage(NamedTuple):
+    """An image that is decoded when it is asked for, with its boxes in its own pixels."""
+
+    size: tuple[int, int]  # (height, width) of the file
+    class_index: np.ndarray  # (M,) int64
+    boxes_xyxy: np.ndarray  # (M, 4) float64, in pixels of the file
+    reduction: int  # 1, 2, 4 or 8: the decoded image is so many times smaller
+    decode: Callable[[], np.ndarray]  # returns (H, W, 3) uint8, of decoded_size
+
+    @property
+    def decoded_size(self) -> tuple[int, int]:
+        """(height, width) of the decoded image."""
+        return reduced_size(self.size, self.reduction)
+
+
+def letterbox_labelled(item: LabelledImage, placement: Letterbox) -> LabelledImage:
+    """Letterbox an image and move its boxes with it."""
+    image = letterbox(item.image, placement)
+    return LabelledImage(image, item.class_index, placement.to_input(item.boxes_xyxy))

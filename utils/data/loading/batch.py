@@ -1,6 +1,6 @@
 """A batch: images as one array, targets as one table.
 
-Before: `collate.py`. After: the training step, and validation.
+Before: `batches.py`. After: the training step, and validation.
 """
 
 from __future__ import annotations

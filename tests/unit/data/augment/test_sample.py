@@ -20,7 +20,7 @@ from utils.data.augment.sample import (
     multiply_hue,
 )
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.image.decoding import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 from utils.errors import UserError
 

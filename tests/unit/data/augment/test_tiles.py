@@ -9,8 +9,7 @@ import pytest
 from benchmarks.paste_and_warp import plain_augment
 from utils.data.augment.sample import augment, draw_augmentation
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.image.decoding import average_squares, choose_reduction
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.image.decoding import LabelledImage, SourceImage, average_squares, choose_reduction
 from utils.data.randomness import sample_generator
 
 SIZES = [(240, 320), (320, 240), (200, 320), (320, 320), (317, 211)]

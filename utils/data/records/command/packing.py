@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from utils.data.loading.reading import read_image_bytes
 from utils.data.records.command.folders import dataset_yaml_text, new_folder
 from utils.data.records.index import (
     MAX_INDEX_BYTES,
@@ -23,7 +24,6 @@ from utils.data.records.index import (
 from utils.data.records.layout import SUFFIX
 from utils.data.records.reading import MAX_RECORD_BYTES
 from utils.data.records.writing import write_records
-from utils.data.sources.image_bytes import read_image_bytes
 from utils.data.sources.label_file import BrokenLabelError, label_path, read_label_bytes
 from utils.data.sources.labels import Sample
 from utils.errors import DatasetError
