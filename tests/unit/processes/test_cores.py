@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from utils.processes.cores import core_share, loader_workers
+from utils.processes.cores import cores_of_rank, loader_workers
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,9 @@ def test_a_rank_has_its_share_of_the_launchers_cores(monkeypatch, own, launchers
     for name, value in (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", ranks)):
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
-    assert core_share() == share
+    assert cores_of_rank() == share
     monkeypatch.delenv("LOCAL_WORLD_SIZE")  # as OneFlow's launcher leaves it
-    assert core_share() == share
+    assert cores_of_rank() == share
 
 
 def test_only_the_ranks_of_this_machine_share_its_cores(monkeypatch):
@@ -33,4 +33,4 @@ def test_only_the_ranks_of_this_machine_share_its_cores(monkeypatch):
     for name, value in (("RANK", 9), ("LOCAL_RANK", 1), ("WORLD_SIZE", 16)):
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    assert (core_share(), loader_workers(8), loader_workers(0)) == (2, 2, 0)
+    assert (cores_of_rank(), loader_workers(8), loader_workers(0)) == (2, 2, 0)

@@ -63,7 +63,7 @@ def test_a_report_counts_collectives_and_survives_the_way_to_rank_0():
     before = Activity().report()
     collectives.begin()
     report = Activity().report()
-    assert report.place > before.place
+    assert report.position > before.position
     assert Report.of(json.loads(json.dumps(report._asdict()))) == report
     with pytest.raises((LookupError, TypeError, ValueError)):
         Report.of({**report._asdict(), "step": []})
