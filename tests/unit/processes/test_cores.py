@@ -8,24 +8,24 @@ from utils.processes.cores import cores_of_rank, loader_workers
 
 
 @pytest.mark.parametrize(
-    ("own", "launchers", "ranks", "share"),
+    ("own", "launchers", "ranks", "cores"),
     [
         (16, 16, 1, 16),
         (16, 16, 4, 4),  # not bound
         (8, 16, 4, 4),  # bound to one of two nodes
-        (2, 16, 4, 2),  # bound to less than its share
+        (2, 16, 4, 2),  # bound to fewer than its part
         (2, 2, 4, 1),
     ],
 )
-def test_a_rank_has_its_share_of_the_launchers_cores(monkeypatch, own, launchers, ranks, share):
+def test_a_rank_has_its_part_of_the_launchers_cores(monkeypatch, own, launchers, ranks, cores):
     of_process = {0: own, os.getppid(): launchers}
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(of_process[process])))
     for name, value in (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", ranks)):
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
-    assert cores_of_rank() == share
+    assert cores_of_rank() == cores
     monkeypatch.delenv("LOCAL_WORLD_SIZE")  # as OneFlow's launcher leaves it
-    assert cores_of_rank() == share
+    assert cores_of_rank() == cores
 
 
 def test_only_the_ranks_of_this_machine_share_its_cores(monkeypatch):

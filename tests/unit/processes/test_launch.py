@@ -28,8 +28,8 @@ def rank(monkeypatch):
     """Makes this process one of a launcher's."""
 
     def become(rank: int, world_size: int) -> None:
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)}
-        for name, value in {**place, **LAUNCHERS[backend.use()]}.items():
+        variables = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)}
+        for name, value in {**variables, **LAUNCHERS[backend.use()]}.items():
             monkeypatch.setenv(name, value)
 
     return become

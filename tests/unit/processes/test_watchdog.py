@@ -165,7 +165,7 @@ def test_nothing_of_a_stranger_is_parsed_and_no_more_of_them_are_heard_than_ther
         strangers = [socket.create_connection(address) for _ in range(3)]
         strangers[0].sendall(b'{"token": "0"}\n')
         heard.append(strangers[0].recv(1))
-        heard.append(strangers[2].recv(1))  # no place, or no hello in time
+        heard.append(strangers[2].recv(1))  # no free slot, or no hello in time
         heard.append(strangers[1].recv(1))
         assert parsed == []
         heard.append(end_well(invitation))
