@@ -107,7 +107,7 @@ def test_what_is_not_the_protocol_is_refused(pair, data):
 
 @pytest.fixture
 def invited(monkeypatch):
-    """Starts rank 0 of two; the other one is a function of the invitation, in a thread."""
+    """Start rank 0 of two; rank 1 is a function of the invitation, in a thread."""
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
 
@@ -125,7 +125,7 @@ def invited(monkeypatch):
 
 
 def end_well(invitation):
-    """Join as rank 1, say goodbye; returns the last message of rank 0."""
+    """Join as rank 1, say goodbye; return the last message of rank 0."""
     with socket.create_connection(("127.0.0.1", invitation["port"])) as member:
         hello, goodbye = {"rank": 1, "host": "h"}, {"goodbye": 0, **still(0)._asdict()}
         lines = invitation["token"], json.dumps(hello), json.dumps(goodbye)
