@@ -1,23 +1,23 @@
-# The demo, by backend. OneFlow's CPU kernels are slow: its demo is smaller.
+# The demo of each backend. OneFlow's CPU kernels are slow: its demo is smaller.
 DEMO_torch := --hyp data/hyps/hyp.demo.yaml --img 160 --batch 16 --epochs 60
 DEMO_oneflow := --hyp data/hyps/hyp.demo.yaml --img 128 --batch 16 --epochs 16
 DEMO_common := --data shapes --cfg models/yolov5n.yaml --weights '' --name demo
 
-# Both backends side by side; about ten minutes on two cores that do nothing else.
+# Both backends in turns; about ten minutes on two otherwise idle cores.
 COMPARE := --data shapes --cfg models/yolov5n.yaml --img 96 --batch 8,16 --epochs 2 \
 	--variants plain,fused
 COMPARE_ARGS ?=
 
-# Any Python from 3.8 on; it only finds or makes those that the backends run in.
+# Any Python from 3.8 on; it only makes the environments in which the backends run.
 PYTHON ?= python3
-# Empty means both for `make setup`, torch for the others.
+# Empty means both for `make setup`, torch for the other targets.
 BACKEND ?=
 unexport BACKEND  # docs/examples/train.sbatch reads a variable of this name, also in its tests
 export PYTEST_ARGS
 
 DEMO_BACKEND = $(or $(BACKEND),torch)
 
-# `make check` in two parts of about the same length, one a core. The benchmarks' tests train.
+# `make check` in two parts of about the same length, one per core. The tests of benchmarks train.
 CHECK_FIRST := tests/structure tests/conformance/test_conformance.py \
 	$(addprefix tests/unit/,weights evaluation models report)
 CHECK_SECOND := tests/unit $(addprefix --ignore=,tests/unit/benchmarks $(CHECK_FIRST))
@@ -32,11 +32,11 @@ help:
 	@echo 'make check [BACKEND=oneflow]   linters and the tests that need no training, below 2 minutes'
 	@echo 'make test [PYTEST_ARGS=...]    run the tests on both backends'
 	@echo 'make lint                      run ruff and mypy'
-	@echo 'make bench [BACKEND=oneflow]   time every fast path beside its plain one, about 10 minutes'
+	@echo 'make bench [BACKEND=oneflow]   time every fast path and its plain path, about 10 minutes'
 	@echo 'make bench-gpu [BACKEND=...]   the same on the first GPU, and epochs by model and precision'
-	@echo 'make setup [BACKEND=...]       only make the environments that the others use'
+	@echo 'make setup [BACKEND=...]       only make the environments that the other targets use'
 	@echo 'make clean                     remove the environments and caches; keeps runs/, datasets/'
-	@echo 'PYTHON=/path/to/python3.12     with any of them: the Python to make .venv/torch of'
+	@echo 'PYTHON=/path/to/python3.12     with any target: the Python for .venv/torch'
 
 setup:
 	@$(PYTHON) -m utils.setup.environments $(BACKEND)

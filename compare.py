@@ -42,7 +42,7 @@ def main() -> None:
 
 
 class Comparison:
-    """The runs so far, and what is written about them after each."""
+    """The runs so far, and the reports written after each run."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings
@@ -57,7 +57,7 @@ class Comparison:
             self.created = before["created"]
 
     def run(self, terminal: Terminal) -> int:
-        """Carry out all runs and report; returns the exit code."""
+        """Carry out all runs and report; return the exit code."""
         terminal.begin(head(self.document("running")), self.folder)
         try:
             self.take_turns(terminal)
@@ -74,7 +74,7 @@ class Comparison:
         return EXIT_FAILED if failed else 0
 
     def take_turns(self, terminal: Terminal) -> None:
-        """Every cell once a round; one that failed is not tried again."""
+        """Run every cell once a round; a cell that failed is not run again."""
         planned = list(turns(cells_of(self.settings), self.settings.rounds))
         for number, turn in enumerate(planned, start=1):
             runs = self.records[turn.cell]

@@ -48,7 +48,7 @@ def main() -> None:
         if config.bind_numa:
             log.info(bind_numa(config.device))
         with joined(config, stop.was_terminated) as world:
-            stop.take_signals()  # a framework may have its own answers
+            stop.take_signals()  # a framework may have installed its own handlers
             stop.agree = world.any
             require_same_point(point, world)
             run(config, hyp, point, stop, world)

@@ -19,14 +19,14 @@ UPDATES = "updates"  # the state array that counts them
 class AdamConstants(NamedTuple):
     """What w -= rate * m / (sqrt(v) + epsilon) needs, each a float32 number."""
 
-    rate: float
+    rate: float  # the learning rate with its bias correction
     epsilon: float
     beta1: float
     beta2: float
 
 
 def adam_constants(learning_rate: float, momentum: float, update: int) -> AdamConstants:
-    """Constants of an update, counted from 1, with the bias corrections folded in.
+    """Return the constants of an update, counted from 1, with the bias corrections folded in.
 
     Raises:
         ValueError: momentum outside [0, 1).
@@ -44,7 +44,7 @@ def adam_constants(learning_rate: float, momentum: float, update: int) -> AdamCo
 
 
 def count_updates(arrays: Mapping[str, np.ndarray]) -> int:
-    """The number of updates that the state arrays of Adam have seen; 0 for no arrays.
+    """Return how many updates the state arrays of Adam have seen; 0 for no arrays.
 
     Raises:
         ValueError: arrays that do not say it, such as those of another optimizer.

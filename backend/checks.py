@@ -16,7 +16,7 @@ CPU = "cpu"
 
 
 def as_float32(constant: float) -> float:
-    """The constant as OneFlow's kernels keep it, so that float64 runs agree to the last digits."""
+    """Round a constant as OneFlow's kernels do, so float64 runs agree to the last digits."""
     return float(np.float32(constant))
 
 
@@ -44,7 +44,7 @@ def image_batch(shape: Sequence[int], dtype: str) -> None:
 
 
 def one_dtype(names: Iterable[str]) -> None:
-    """There is at least one tensor, and all have one dtype."""
+    """Require at least one tensor, and one dtype for all."""
     different = sorted(set(names))
     if len(different) != 1:
         raise ValueError(f"tensors of one dtype are needed, not: {', '.join(different) or 'none'}")
@@ -71,7 +71,7 @@ def rows_in_range(lowest: int, highest: int, num_rows: int) -> None:
 
 
 def row_condition(shape: Sequence[int], dtype: str, tensor_shape: Sequence[int]) -> None:
-    """A condition over the first dimensions of a tensor."""
+    """Require a bool condition over the first dimensions of a tensor."""
     wanted = tuple(tensor_shape)[: max(len(shape), 1)]
     if tuple(shape) != wanted or dtype != "bool":
         raise ValueError(f"a condition must be {wanted} bool, not {tuple(shape)} {dtype}")
@@ -87,7 +87,7 @@ def row_values(
 
 
 def scalar_output(shape: Sequence[int], inputs_require_grad: Iterable[bool]) -> None:
-    """A gradient is asked of a 0-d output, for inputs that record one."""
+    """Require a 0-d output, and inputs that record a gradient."""
     if len(shape) != 0:
         raise ValueError(f"gradients are those of a 0-d output, not {tuple(shape)}")
     if not all(inputs_require_grad):
@@ -95,7 +95,7 @@ def scalar_output(shape: Sequence[int], inputs_require_grad: Iterable[bool]) -> 
 
 
 def module_state(shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.ndarray]) -> None:
-    """The arrays have exactly these names and shapes; the first five problems are named."""
+    """Require arrays of exactly these names and shapes; name the first five problems."""
     problems = [f"{name} is missing" for name in shapes if name not in arrays]
     problems += [f"{name} is unknown" for name in arrays if name not in shapes]
     problems += [
@@ -111,7 +111,7 @@ def module_state(shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.nd
 def of_parameters(
     what: str, shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.ndarray]
 ) -> None:
-    """Each array belongs to one of these names and has its shape; names may be absent."""
+    """Require a known name and its shape of each array; names may be absent."""
     for name, array in arrays.items():
         if name not in shapes:
             raise ValueError(f"{what} {name!r} belongs to no parameter of this model")
@@ -125,6 +125,6 @@ def equal_counts(count: int, wanted: int, what: str) -> None:
 
 
 def box_pairs(shape: Sequence[int], other: Sequence[int]) -> None:
-    """(N, 4) boxes that belong together row by row."""
+    """Require (N, 4) boxes twice, paired row by row."""
     if len(shape) != 2 or shape[1] != 4 or tuple(shape) != tuple(other):
         raise ValueError(f"boxes must be (N, 4) twice, not {tuple(shape)} and {tuple(other)}")

@@ -1,4 +1,4 @@
-"""What a backend lacks of `backend/contract/`, found by looking, not by computing."""
+"""What a backend lacks of `backend/contract/`: names and parameters only, no values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def missing(name: str) -> list[str]:
         for optimizer in members(contract.Optim):
             path = f"{module}.{optimizer}"
             lines += _compare(path, getattr(found[module], optimizer, None), contract.Optimizer)
-    # The methods of these are the frameworks' own: that they are there is all that is asked.
+    # The methods of these are the frameworks' own: only their names are checked.
     lines += _absent("Tensor", found["ops"].tensor(np.zeros(1, np.float32)), contract.Tensor)
     for module_class in (contract.NN.Module, contract.NN.ModuleList, contract.NN.Sequential):
         instance = getattr(found["nn"], module_class.__name__)()
@@ -77,7 +77,7 @@ def _is_of_contract(defined: Any) -> bool:
 
 
 def _parameters(function: Any) -> str:
-    """Names and defaults, `self` apart: "x, dim=None"."""
+    """Return names and defaults without `self`: "x, dim=None"."""
     parameters = inspect.signature(function).parameters.values()
     return ", ".join(
         parameter.name

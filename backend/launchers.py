@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 
 class Launcher(NamedTuple):
-    """What must be known of a launcher to start it, and to tell its processes and reports."""
+    """What is needed to start a launcher, and to recognise its processes and reports."""
 
     command: str  # as its users write it
     module: str
-    options: tuple[str, ...]  # for processes on one machine alone; {port}: a free one
+    options: tuple[str, ...]  # for processes on one machine only; {port}: a free port
     binds_numa: bool  # knows --numa-binding
     variables: frozenset[str]  # no other launcher sets all of them for its processes
-    # With a line that contains one of these it begins its own report on a failed rank.
+    # Its own report on a failed rank begins with a line that contains one of these.
     failure_report: tuple[str, ...]
 
 
-# By the backend whose processes it starts; one for inference only has none.
+# By the name of its backend. A backend for inference only has none.
 LAUNCHERS: dict[str, Launcher] = {
     "torch": Launcher(
         command="torchrun",

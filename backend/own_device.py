@@ -1,4 +1,4 @@
-"""Which of the devices that are there this process uses; imports no framework."""
+"""Which of the available devices this process uses; imports no framework."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backend.select import BackendError
 
 
 def own_device(name: str, usable: Sequence[str]) -> str:
-    """As `contract.Device.resolve` promises.
+    """Return this process's device, as `contract.Device.resolve` promises.
 
     Args:
         name: what the user wrote.
@@ -20,25 +20,25 @@ def own_device(name: str, usable: Sequence[str]) -> str:
     if name == CPU or (name == "" and not gpus):
         return CPU
     wanted = _listed(name, usable) if name else gpus
-    place = this_process()
-    if place.world_size == 1:
+    process = this_process()
+    if process.world_size == 1:
         if name and len(wanted) > 1:
             raise BackendError(
                 f"--device {name!r}: {len(wanted)} devices, but this is one process; name one. "
                 "train.py starts a process for each"
             )
         return wanted[0]
-    if place.local_rank >= len(wanted):
+    if process.local_rank >= len(wanted):
         raise BackendError(
-            f"{place.local_rank + 1} processes or more on this machine, but --device {name!r} "
+            f"{process.local_rank + 1} processes or more on this machine, but --device {name!r} "
             f"gives {len(wanted)}: {', '.join(wanted)}; start as many processes as devices, or "
             "use --device cpu"
         )
-    return wanted[place.local_rank]
+    return wanted[process.local_rank]
 
 
 def _listed(name: str, usable: Sequence[str]) -> list[str]:
-    """The devices of a list such as "0,1"; BackendError for one that is not there."""
+    """Return the devices of a list such as "0,1"; BackendError for one that is not there."""
     wanted = [f"cuda:{part}" if part.isdecimal() else part for part in name.split(",")]
     if CPU in wanted or not set(wanted) <= set(usable):
         raise BackendError(f"--device {name!r} is not there; this process has: {', '.join(usable)}")

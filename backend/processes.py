@@ -27,10 +27,10 @@ class Process(NamedTuple):
         return self.rank == 0
 
     def shard(self, items: _Items) -> _Items:
-        """Return the contiguous part of a sequence that is this process's; it may be empty.
+        """Return this process's contiguous part of a sequence; it may be empty.
 
-        The shards of all ranks in their order make the sequence; their lengths differ by one at
-        most.
+        The shards of all ranks, in order, make up the sequence. Their lengths differ by at most
+        one.
         """
         return items[self._start(len(items), self.rank) : self._start(len(items), self.rank + 1)]
 
@@ -39,7 +39,7 @@ class Process(NamedTuple):
 
 
 def this_process() -> Process:
-    """Return what the launcher says that started this process; without one it is alone."""
+    """Return this process as its launcher describes it; without a launcher it is alone."""
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
     if not all(os.environ.get(name, "").isdecimal() for name in names):
         return Process()
@@ -49,7 +49,7 @@ def this_process() -> Process:
 def local_world_size() -> int:
     """Return how many of the processes run on this machine.
 
-    OneFlow's launcher does not say: all of them then, which is right for one machine.
+    OneFlow's launcher does not say. The answer is then all of them, which is right for one machine.
     """
     size = os.environ.get("LOCAL_WORLD_SIZE", "")
     return int(size) if size.isdecimal() and int(size) else this_process().world_size

@@ -1,4 +1,4 @@
-"""Arrays of unequal length, gathered by collectives that take equal ones; imports no framework."""
+"""Gathering arrays of unequal length by collectives for equal ones; imports no framework."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def all_gather(
     world_size: int,
     gather_equal: Callable[[np.ndarray], list[np.ndarray]],
 ) -> list[np.ndarray]:
-    """The arrays (N_r, ...) of all ranks, in their order; `contract.Dist.all_gather`.
+    """Return the arrays (N_r, ...) of all ranks, in their order; `contract.Dist.all_gather`.
 
     Args:
         gather_equal: gathers arrays of one shape and dtype.

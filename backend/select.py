@@ -27,7 +27,7 @@ class Framework(NamedTuple):
     package: str
     trains: bool = True  # False: for inference only, complete with `contract/inference.py`
     required_version: str | None = None  # None: any
-    startup_noise: tuple[str, ...] = ()  # lines on stderr that contain one of these mean nothing
+    startup_noise: tuple[str, ...] = ()  # parts of lines on stderr that are not shown
 
 
 FRAMEWORKS: dict[str, Framework] = {
@@ -43,13 +43,13 @@ _bound: str | None = None
 
 
 class BackendError(ValueError):
-    """No backend, or not this one, can be used; the message names the remedy."""
+    """No backend can be used, or not this one; the message names the next step."""
 
 
 class Namespace:
     """One module of the backend in use; the first look-up keeps all of its functions here.
 
-    One by one they would break up a compiled model: a compiler cannot trace a look-up.
+    A compiler cannot trace a look-up: a later one would split a compiled model.
     """
 
     def __init__(self, module: str) -> None:
@@ -78,7 +78,7 @@ class Namespace:
 
 
 def _public_names(module: str) -> dict[str, Any]:
-    """What a module defines or imports, private names apart; nothing if there is no such module."""
+    """Return the public names that a module defines or imports; {} if there is no such module."""
     if importlib.util.find_spec(module) is None:
         return {}
     return {k: v for k, v in vars(importlib.import_module(module)).items() if k[0] != "_"}
@@ -88,7 +88,7 @@ def use(name: str | None = None) -> str:
     """Bind this process to a backend and import its framework.
 
     Args:
-        name: "torch", "oneflow" or None: the one in use, else see the order of choice above.
+        name: "torch" or "oneflow"; None for the one in use, else by the order of choice above.
 
     Returns:
         The name of the backend in use.
@@ -113,7 +113,7 @@ def use(name: str | None = None) -> str:
 
 
 def choose(name: str | None) -> str:
-    """The backend that `use(name)` would bind; imports nothing. Errors as in `use`."""
+    """Return the backend that `use(name)` would bind; import nothing. Errors as in `use`."""
     asked = name or os.environ.get(ENVIRONMENT_VARIABLE) or None
     launched = backend_of_launcher()
     if asked is not None:
@@ -153,7 +153,7 @@ def _check_launcher(name: str, launched: str | None) -> None:
 
 
 def _installation_problem(name: str) -> str | None:
-    """Why a backend cannot be used, with the remedy; None if it is installed."""
+    """Return why a backend cannot be used, with the remedy; None if it is installed."""
     framework = FRAMEWORKS[name]
     remedy = f"run `make setup BACKEND={name}` and use the Python in .venv/{name}"
     specification = importlib.util.find_spec(framework.package)
@@ -190,7 +190,7 @@ def _import_backend(name: str) -> None:
 
 @contextmanager
 def _stderr_captured(lines: list[str]) -> Iterator[None]:
-    """Collect what the process, its C libraries included, writes to standard error."""
+    """Collect what the process and its C libraries write to standard error."""
     sys.stderr.flush()
     original = os.dup(2)
     with tempfile.TemporaryFile() as file:

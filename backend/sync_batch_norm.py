@@ -11,7 +11,7 @@ def normalize(
 ) -> tuple[Any, Any, Any]:
     """Normalize with the mean and variance of all ranks' images.
 
-    Mean and variance take two exchanges, not the one that E[x²] - E[x]² would need: it cancels.
+    Mean and variance take two exchanges. E[x²] - E[x]² would need one, but it loses digits.
 
     Args:
         x: (B, C, H, W) of this rank; B may be 0.

@@ -4,24 +4,23 @@ Everything above `backend/` is written against these signatures alone. Each clas
 a backend (`class Ops` is `backend/NAME/ops.py`), each method one function or class of that module,
 with the same parameter names. No framework is imported here.
 
-There are two contracts. `inference.py` holds what running a model takes: a backend that declares
-itself for inference only (`select.Framework.trains`) is complete with it. `training.py` adds the
-rest, to the same modules and in further ones. A name is in the first as soon as a model in
-evaluation uses it.
+There are two contracts. `inference.py` holds what running a model needs. It is all that a backend
+for inference only (`select.Framework.trains`) must have. `training.py` adds the rest, to the same
+modules and in further ones. A name that a model in evaluation uses is in the first.
 
 `python -m backend.contract NAME` lists what backend NAME lacks; `tests/conformance` judges what
 each name computes, against NumPy.
 
 Conventions
-    Tensors are the framework's own; there is no wrapper. Of a tensor's methods only those of
-    `Tensor` are promised. Arithmetic is promised between float tensors of one dtype, and
-    between a float tensor and a Python number; integers are compared and used as indices, and
-    computed in NumPy before they become tensors.
+    Tensors are the framework's own; there is no wrapper. Only the methods of `Tensor` are
+    promised. Arithmetic is promised between float tensors of one dtype, and between a float
+    tensor and a Python number. Integers are compared and used as indices; they are computed in
+    NumPy before they become tensors.
     dtypes are named by strings: "float32", "float64", "int64", "uint8", "bool".
     Devices are named by strings: "cpu", "cuda:0".
     Functions marked (gradient) are differentiable in their float inputs under a backend that
     trains.
-    An error that the framework would raise late, or by ending the process, is a ValueError here.
+    Where the framework would fail late, or end the process, a ValueError is raised instead.
 """
 
 from __future__ import annotations

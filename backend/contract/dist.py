@@ -23,43 +23,42 @@ class Dist(Protocol):
     """
 
     def start(self, device: str, timeout_s: float) -> None:
-        """Join the other processes; comes before the other functions.
+        """Join the other processes; call this before the other functions.
 
         Args:
             device: of this process's tensors, as `Device.resolve` returns it.
-            timeout_s: after which waiting for another rank is an error, where the framework has
-                such a limit.
+            timeout_s: limit of waiting for another rank, where the framework has such a limit.
 
         Raises:
-            BackendError: a device whose tensors the framework cannot exchange.
+            BackendError: the framework cannot exchange tensors of the device.
         """
 
     def stop(self) -> None:
-        """Wait until all have done what they began, and leave them.
+        """Wait until all ranks have finished their work, and leave them.
 
-        What follows is the end of the process, by `os._exit`: PyTorch 2.13 was seen to abort in
-        one of 20 ordinary exits of a rank. Rank 0 must end last, which `watchdog.leave` sees to:
-        OneFlow's other ranks abort when it goes before they have heard that all are here.
+        The process then ends by `os._exit`: PyTorch 2.13 aborted in one of 20 ordinary exits of a
+        rank. Rank 0 must end last; `watchdog.leave` ensures it. Otherwise OneFlow's other ranks
+        abort, because they do not learn that all are here.
         """
 
     def sum_(self, x: Tensor) -> None:
-        """x = the sum of the ranks' x, in place; no gradient."""
+        """Replace x by the sum of all ranks' x, in place; no gradient."""
 
     def broadcast_(self, x: Tensor) -> None:
-        """x = that of rank 0, in place; no gradient."""
+        """Replace x by that of rank 0, in place; no gradient."""
 
     def all_gather(self, array: np.ndarray) -> list[np.ndarray]:
-        """The array (N, ...) of each rank, in their order; only N may differ.
+        """Return the array (N, ...) of each rank, in their order; only N may differ.
 
         Raises:
-            ValueError: a 0-d array, or none of float32, float64, int64 and uint8.
+            ValueError: a 0-d array, or a dtype other than float32, float64, int64 and uint8.
         """
 
     def data_parallel(self, module: Any, half_gradients: bool = False) -> Any:
-        """The module for training on several ranks: called as the module, with its parameters.
+        """Return the module for training on several ranks: same call, same parameters.
 
-        Gradients add up from backward pass to backward pass; `averaging` says after which one
-        they become the mean over the ranks.
+        Gradients add up over backward passes. `averaging` says after which pass they become the
+        mean over the ranks.
 
         Args:
             half_gradients: send them as bfloat16, half the bytes.
@@ -71,9 +70,9 @@ class Dist(Protocol):
     def averaging(
         self, module: Any, last: bool, stage: Stage | None = None
     ) -> AbstractContextManager[Any]:
-        """A context around a forward and backward pass of what `data_parallel` returned.
+        """Return a context around a forward and backward pass of what `data_parallel` returned.
 
-        When it is left after the last of the accumulated passes, the gradients are averaged.
-        PyTorch exchanges them while the backward pass goes on, OneFlow after it, which counts in
-        the stage "backward" too.
+        At the end of the last accumulated pass, the gradients are averaged over the ranks. PyTorch
+        exchanges them during the backward pass, OneFlow after it. Both count as the stage
+        "backward".
         """

@@ -1,6 +1,6 @@
-"""The contract of running a model: what a backend for inference only is complete with.
+"""The contract of running a model: all that a backend for inference only must have.
 
-The smallest example is the one that the tests have, `tests/conformance/inference_only/arrays`.
+The smallest example is in the tests, `tests/conformance/inference_only/arrays`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 class Tensor(Protocol):
     """The methods and operators of a framework tensor that Duet's code may use.
 
-    Where nothing is recorded `requires_grad` is False, `grad` None and `detach` the same values.
+    Where no gradient is recorded, `requires_grad` is False, `grad` is None and `detach` returns the
+    same values.
     """
 
     @property
@@ -41,10 +42,10 @@ class Tensor(Protocol):
     def __gt__(self, other: Tensor | float) -> Tensor: ...
     def __ge__(self, other: Tensor | float) -> Tensor: ...
     def __getitem__(self, index: Any) -> Tensor:
-        """Integers, slices and `...` only: a view or a copy. Rows by tensor: `ops.take_rows`."""
+        """Return a view or a copy, by integers, slices and `...`. By tensor: `ops.take_rows`."""
 
     def reshape(self, *shape: int) -> Tensor:
-        """At least one size; -1 for the one that follows from the others."""
+        """Reshape to at least one size; -1 for the size that follows from the others."""
 
     def permute(self, *dims: int) -> Tensor: ...
     def detach(self) -> Tensor: ...
@@ -55,26 +56,26 @@ class Ops(Protocol):
 
     # NumPy boundary, dtype and device
     def tensor(self, array: np.ndarray, device: str = "cpu") -> Tensor:
-        """A copy of a NumPy array of a promised dtype, same shape and dtype.
+        """Copy a NumPy array of a promised dtype into a tensor of the same shape and dtype.
 
         Raises:
             ValueError: a dtype outside the promised ones, a device that is not there.
         """
 
     def to_numpy(self, x: Tensor) -> np.ndarray:
-        """A copy, in host memory, detached, complete when the call returns."""
+        """Copy to host memory, detached; the copy is complete when the call returns."""
 
     def dtype_of(self, x: Tensor) -> str:
-        """The name of the dtype, "float32" for instance."""
+        """Return the name of the dtype, "float32" for instance."""
 
     def device_of(self, x: Tensor) -> str:
-        """The name of the device, "cpu" or "cuda:0"."""
+        """Return the name of the device, "cpu" or "cuda:0"."""
 
     def normalize_images(self, images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
-        """(B, C, H, W) uint8 -> the same shape and order in a float dtype, divided by 255.
+        """Convert (B, C, H, W) uint8 to a float dtype, divided by 255; same shape and order.
 
         channels_last: the channels of a pixel lie side by side in memory, in the result and in
-        what layers make of it; values differ from the other layout's by rounding alone.
+        the output of layers. Values differ from the other layout only by rounding.
 
         Raises:
             ValueError: another dtype or number of dimensions; channels_last on a backend that
@@ -84,22 +85,22 @@ class Ops(Protocol):
     # Element by element, float in, same dtype out (gradient)
     def sigmoid(self, x: Tensor) -> Tensor: ...
     def silu(self, x: Tensor) -> Tensor:
-        """x · sigmoid(x)."""
+        """Return x · sigmoid(x)."""
 
     # Shape and index (gradient)
     def cat(self, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-        """Joined along an existing dimension; ValueError for no tensors or unequal dtypes."""
+        """Join along an existing dimension; ValueError for no tensors or unequal dtypes."""
 
     def take_rows(self, x: Tensor, index: Tensor) -> Tensor:
-        """x[index] along dimension 0, index (K,) int64; ValueError outside 0 to len(x) - 1.
+        """Return x[index] along dimension 0, index (K,) int64; ValueError outside 0 to len(x) - 1.
 
-        The range is checked on a CPU only, where it costs little.
+        The range is checked only on a CPU, where it costs little.
         """
 
     def take_where(self, x: Tensor, condition: Tensor) -> Tensor:
-        """x[condition], (K, ...): the rows of x at which the condition holds, in their order.
+        """Return x[condition], (K, ...): the rows of x where the condition holds, in order.
 
-        What is not taken is not copied on a CPU, however x is permuted.
+        On a CPU only these rows are copied, even if x is permuted.
 
         Args:
             condition: bool, of one or more of the first dimensions of x.
@@ -109,7 +110,7 @@ class Ops(Protocol):
         """
 
     def upsample_nearest_2x(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, C, 2H, 2W), each value four times."""
+        """Enlarge (B, C, H, W) to (B, C, 2H, 2W), each value four times."""
 
 
 class NN(Protocol):
@@ -158,29 +159,30 @@ class NN(Protocol):
         groups: int = 1,
         bias: bool = True,
     ) -> Any:
-        """(B, in, H, W) -> (B, out, H', W'); weight (out, in / groups, k, k), x of its dtype."""
+        """Map (B, in, H, W) to (B, out, H', W'); weight (out, in / groups, k, k), dtype as x."""
 
     @staticmethod
     def BatchNorm2d(num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> Any:
-        """Batch statistics in training (running variance unbiased), running ones in evaluation.
+        """Normalize by batch statistics in training, by running statistics in evaluation.
 
-        eps and momentum are rounded to float32, also for float64 tensors.
+        The running variance is unbiased. eps and momentum are rounded to float32, also for float64
+        tensors.
         """
 
     @staticmethod
     def MaxPool2d(kernel_size: int, stride: int, padding: int = 0) -> Any:
-        """Largest value of each window; padding counts as minus infinity."""
+        """Take the largest value of each window; padding counts as minus infinity."""
 
     @staticmethod
     def state_arrays(module: Any) -> dict[str, np.ndarray]:
-        """Copies of parameters and buffers by dotted name, in the public order."""
+        """Copy parameters and buffers by dotted name, in the public order."""
 
     @staticmethod
     def load_state_arrays(module: Any, arrays: Mapping[str, np.ndarray]) -> None:
         """Copy arrays into the module, cast to its dtypes; requires_grad stays as it was.
 
         Raises:
-            ValueError: names or shapes that do not match, naming them; nothing is loaded then.
+            ValueError: names or shapes do not match; the message names them. Nothing is loaded.
         """
 
     @staticmethod
@@ -189,32 +191,32 @@ class NN(Protocol):
 
     @staticmethod
     def place(module: Any, device: str, dtype: str) -> Any:
-        """Move the module to a device, its floating tensors to a dtype; returns the module."""
+        """Move the module to a device and its float tensors to a dtype; return the module."""
 
     @staticmethod
     def frozen_copy(module: Any) -> Any:
-        """An independent copy in evaluation mode of which nothing requires a gradient."""
+        """Return an independent copy in evaluation mode; nothing in it requires a gradient."""
 
 
 class Device(Protocol):
     """The devices that this process can use."""
 
     def resolve(self, name: str) -> str:
-        """What the user wrote: "cpu"; "0" or "cuda:0"; "" for the first GPU, else the CPU.
+        """Return the device for "cpu"; "0" or "cuda:0"; "" (the first GPU, else the CPU).
 
-        Of several processes on a machine each takes the GPU at the place of its local rank, from
-        a list such as "0,1" or, for "", from all that are there.
+        With several processes on a machine, local rank i takes entry i of a list such as "0,1" or,
+        for "", GPU i.
 
         Raises:
-            BackendError: a device that is not there, naming those that are; more processes than
-                devices; a list for one process.
+            BackendError: a device that is not there (the message names those that are); more
+                processes than devices; a list for one process.
         """
 
     def describe(self, device: str) -> str:
-        """One line for the log: framework version and device."""
+        """Return one line for the log: framework version and device."""
 
     def supports(self, capability: str) -> bool:
-        """Whether a capability of `CAPABILITIES` is there; ValueError for any other name."""
+        """Return whether a capability of `CAPABILITIES` is there; ValueError for another name."""
 
 
 CAPABILITIES: dict[str, str] = {

@@ -16,7 +16,7 @@ LISTENING_SECONDS = 60.0
 
 
 def _wait_until_rank_0_listens() -> None:
-    """What imports oneflow before rank 0 does would try again after ten seconds only."""
+    """Wait for rank 0: a process that imports oneflow before it would retry only after 10 s."""
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     deadline = time.monotonic() + LISTENING_SECONDS
     while time.monotonic() < deadline:
@@ -46,7 +46,7 @@ _own_division = oneflow.Tensor.__truediv__
 
 
 def _divide(x: oneflow.Tensor, y: Any) -> oneflow.Tensor:
-    """x / y; OneFlow's backward pass ends the process when the quotient is empty."""
+    """Return x / y; OneFlow's backward pass ends the process when the quotient is empty."""
     if isinstance(y, oneflow.Tensor) and y.requires_grad and 0 in (x.numel(), y.numel()):
         return x * y**-1.0
     return _own_division(x, y)

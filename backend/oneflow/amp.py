@@ -15,7 +15,7 @@ from backend.oneflow.device import resolve
 
 def supported(device: str) -> tuple[str, ...]:
     # On a CPU OneFlow 0.9 has no half-precision convolution, and its autocast does nothing. On
-    # CUDA devices none of it could be tried, and what fails there ends the process.
+    # CUDA devices it is untested, and a failure there ends the process.
     resolve(device)
     return ()
 

@@ -14,9 +14,9 @@ from backend import checks
 from backend.contract import Stage
 from backend.oneflow import ops
 
-# Measured: backward inside a graph is refused without an optimizer in it ("job has no TrainConf"),
-# so is autograd.grad, and what a graph returns requires no gradient. An optimizer inside keeps the
-# learning rate of its first step, silently.
+# Measured: without an optimizer in a graph, backward ("job has no TrainConf") and autograd.grad are
+# refused there, and what the graph returns requires no gradient. With an optimizer inside, it
+# silently keeps the learning rate of its first step.
 NO_COMPILER = "OneFlow 0.9 compiles no step whose optimizer stays outside (nn.Graph)"
 
 
@@ -31,8 +31,8 @@ def variable(array: np.ndarray, device: str = "cpu") -> Tensor:
 
 def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     checks.scalar_output(output.shape, (x.requires_grad for x in inputs))
-    # OneFlow refuses an input that the output does not depend on: each is tied to it by the
-    # sum of none of its elements, which is 0 and has gradient 0.
+    # OneFlow refuses an input that the output does not depend on. So the sum of none of its
+    # elements is added to the output: 0, with gradient 0.
     for x in inputs:
         output = output + x.reshape(x.numel())[:0].sum().to(output.dtype)
     return list(oneflow.autograd.grad(output, list(inputs)))

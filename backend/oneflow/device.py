@@ -16,7 +16,7 @@ from backend.own_device import own_device
 # The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8
 FIRST_MAJOR_WITH_TF32 = 8
-TF32_VARIABLE = "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"  # on where it is not set
+TF32_VARIABLE = "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"  # not set means on
 
 
 def resolve(name: str) -> str:
@@ -31,7 +31,7 @@ def synchronize(device: str) -> None:
 
 
 def milliseconds(run: Callable[[], object], device: str) -> float:
-    # OneFlow 0.9 has no events: the wait for the device is part of the time.
+    # OneFlow 0.9 has no events, so the time includes the wait for the device.
     synchronize(device)
     start = time.perf_counter()
     run()
@@ -45,7 +45,7 @@ def host_waits(run: Callable[[], object], device: str) -> int | None:
 
 
 def mark(device: str) -> float:
-    # OneFlow 0.9 has no events: only by waiting is it known when the work is done.
+    # OneFlow 0.9 has no events: only a wait tells when the work is done.
     synchronize(device)
     return time.perf_counter()
 
@@ -75,7 +75,7 @@ def supports(capability: str) -> bool:
 
 @functools.cache
 def _usable() -> list[str]:
-    """The devices that can be used, the preferred one first."""
+    """Return the devices that can be used, the preferred one first."""
     # Asking a device's capability without a driver would end the process.
     count = oneflow.cuda.device_count() if oneflow.cuda.is_available() else 0
     fit = [

@@ -1,7 +1,7 @@
 """Several processes under OneFlow; `contract.Dist` says what each function promises.
 
 OneFlow joins the processes when it is imported. Its own data parallelism is not used: it averages
-at every backward pass instead of once for all that are accumulated.
+gradients after every backward pass, not once for all accumulated passes.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from backend.oneflow import ops
 from backend.processes import this_process
 from backend.select import BackendError
 
-BUCKET = 2**22  # numbers that travel together: 16 MiB of float32
+BUCKET = 2**22  # numbers that are sent together: 16 MiB of float32
 NO_HALF_GRADIENTS = "OneFlow 0.9 cannot sum half-precision gradients over processes"
 
 
 def start(device: str, timeout_s: float) -> None:
-    place = this_process()
-    if place.world_size > 1 and device not in (CPU, f"cuda:{place.local_rank}"):
+    process = this_process()
+    if process.world_size > 1 and device not in (CPU, f"cuda:{process.local_rank}"):
         raise BackendError(
-            f"{device} for local rank {place.local_rank}: OneFlow's processes exchange tensors of "
-            "the device at the place of the local rank alone; choose GPUs by CUDA_VISIBLE_DEVICES, "
-            "which renumbers them from 0, and leave out --device"
+            f"{device} for local rank {process.local_rank}: OneFlow exchanges tensors of local "
+            "rank i only on cuda:i; choose GPUs by CUDA_VISIBLE_DEVICES, which renumbers them "
+            "from 0, and leave out --device"
         )
 
 
@@ -57,7 +57,7 @@ def all_gather(array: np.ndarray) -> list[np.ndarray]:
 
 
 def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
-    """The arrays of all ranks, which have one shape."""
+    """Return the arrays of all ranks, which have one shape."""
     mine = ops.tensor(array)
     found = [oneflow.zeros_like(mine) for _ in range(this_process().world_size)]
     collectives.begin()
@@ -96,7 +96,7 @@ def _averaging_after(module: oneflow.nn.Module, stage: Stage) -> Iterator[None]:
 
 
 def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Consecutive gradients of one dtype, about BUCKET numbers together."""
+    """Yield consecutive gradients of one dtype, about BUCKET numbers together."""
     bucket: list[Tensor] = []
     for gradient in gradients:
         full = sum(x.numel() for x in bucket) + gradient.numel() > BUCKET

@@ -1,4 +1,4 @@
-"""Functions that do the work of many in one, under OneFlow; see `contract.Fused`."""
+"""Fast paths under OneFlow; see `contract.Fused`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
     target = target.detach()
     pred, target = (x.float() if x.dtype in HALF_PRECISIONS else x for x in (pred, target))
     if len(pred) == 0:
-        return pred.sum(1)  # without the kernels that end the process when there is nothing to do
+        return pred.sum(1)  # the kernels end the process when they have nothing to do
     if pred.is_cuda and pred.dtype == oneflow.float32:
         return _by_kernels(pred, target, eps)
     with oneflow.no_grad():
@@ -34,7 +34,7 @@ def implementation(device: str) -> str:
 
 
 def _by_kernels(pred: Tensor, target: Tensor, eps: float) -> Tensor:
-    """By OneFlow's CUDA kernels, which hold alpha constant in their own backward passes."""
+    """Compute CIoU by OneFlow's CUDA kernels; their backward passes hold alpha constant."""
     x, y, width, height = pred.unbind(1)
     x_target, y_target, width_target, height_target = target.unbind(1)
     left, right, top, bottom, *edges_target = oneflow._C.fused_get_boundding_boxes_coord(
@@ -45,7 +45,7 @@ def _by_kernels(pred: Tensor, target: Tensor, eps: float) -> Tensor:
     sides = (width, height, width_target, height_target)
     intersection = oneflow._C.fused_get_intersection_area(*edges)
     iou = oneflow._C.fused_get_iou(*sides, intersection, eps)
-    # Rounding makes the IoU of equal boxes larger than 1 at times, and their alpha 0 / 0.
+    # Rounding may make the IoU of equal boxes larger than 1, and their alpha 0 / 0.
     iou = iou - oneflow.clamp(iou.detach() - 1.0, 0.0, None)
     diagonal_squared = oneflow._C.fused_get_convex_diagonal_squared(*edges, eps)
     distance_squared = oneflow._C.fused_get_center_dist(*edges)
@@ -54,7 +54,7 @@ def _by_kernels(pred: Tensor, target: Tensor, eps: float) -> Tensor:
 
 
 class _WithGradient(oneflow.autograd.Function):
-    """A value (N,) whose gradient by pred (N, 4) is already there as (4, N)."""
+    """A value (N,) with its gradient by pred (N, 4), computed before as (4, N)."""
 
     @staticmethod
     def forward(ctx: Any, pred: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
@@ -68,9 +68,9 @@ class _WithGradient(oneflow.autograd.Function):
 
 
 def _value_and_gradient(pred: Tensor, target: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """CIoU and its gradient by pred; `contract.Fused.complete_iou` has formulas and reference.
+    """Return CIoU and its gradient by pred; `contract.Fused.complete_iou` has the formulas.
 
-    Without comparisons, which take OneFlow 20 times as long as arithmetic.
+    There are no comparisons: they take OneFlow 20 times as long as arithmetic.
 
     Args:
         pred: (N, 4) cxcywh.
@@ -103,7 +103,7 @@ def _value_and_gradient(pred: Tensor, target: Tensor, eps: float) -> tuple[Tenso
     trade_off = aspect / (aspect - oneflow.clamp(iou, None, 1.0) + (1 + eps))
     value = iou - distance - aspect * trade_off
 
-    # By the hull's sides and by those of the overlap: 0 where the boxes are apart.
+    # By the sides of the hull and of the overlap: 0 where the boxes are apart.
     by_hull = hull * (distance / diagonal_squared * 2.0)
     meets = oneflow.clamp(oneflow.sign(oneflow.minimum(*overlap.unbind(0))) + 1.0, None, 1.0)
     by_overlap = oneflow.stack((shared_y, shared_x), 0) * ((iou + meets) / union)
@@ -119,9 +119,9 @@ def _value_and_gradient(pred: Tensor, target: Tensor, eps: float) -> tuple[Tenso
 
 
 def _extents(boxes: Tensor, boxes_target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Overlap (negative where apart) and hull of the pairs, by axis, (2, N) each.
+    """Return overlap (negative where apart) and hull of the pairs, by axis, (2, N) each.
 
-    Then high and low of the contract: on which side of target's edges those of pred lie.
+    Then high and low of the contract: the side of target's edges on which pred's edges lie.
     """
     highs, lows = zip(*map(_edges, (boxes, boxes_target)), strict=True)
     overlap = oneflow.minimum(*highs) - oneflow.maximum(*lows)
@@ -130,6 +130,6 @@ def _extents(boxes: Tensor, boxes_target: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 
 def _edges(boxes: Tensor) -> tuple[Tensor, Tensor]:
-    """(4, N) cxcywh -> right and bottom, left and top, (2, N) each."""
+    """Return right and bottom, left and top, (2, N) each, of (4, N) cxcywh."""
     half = boxes[2:] * 0.5
     return boxes[:2] + half, boxes[:2] - half

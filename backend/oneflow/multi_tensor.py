@@ -1,8 +1,8 @@
 """Updates of many tensors together under OneFlow; see `contract.MultiTensor`.
 
-On CUDA by OneFlow's multi-tensor kernels, which are float32 only. It has none for a CPU: there
-NumPy updates the averages in their own memory, twice as fast as an operation a tensor. Optimizers
-stay with OneFlow's kernels: asking for the memory of each gradient takes longer than they do.
+On CUDA by OneFlow's multi-tensor kernels, which are float32 only. It has none for a CPU. There
+NumPy updates the EMA in its own memory, twice as fast as one operation per tensor. Optimizers use
+OneFlow's kernels: looking up the memory of each gradient takes longer than these do.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PIECE = 16384  # elements: three arrays of them stay in the processor's cache
 class Memory:
     """The memory of contiguous tensors on the CPU as arrays.
 
-    Looking it up takes longer than most updates, so it is done again for other tensors only, or
-    when a model has been placed, which gives its tensors other memory.
+    Looking it up takes longer than most updates. It is repeated only for other tensors, or after a
+    model was placed, which gives its tensors other memory.
     """
 
-    placed = 0  # how often a model was
+    placed = 0  # how often a model was placed
 
     def __init__(self) -> None:
         self._placed = 0
@@ -36,7 +36,7 @@ class Memory:
         self._arrays: list[np.ndarray] = []
 
     def of(self, tensors: Sequence[Tensor]) -> list[np.ndarray]:
-        """Arrays that share memory with the tensors, once all that was queued is done."""
+        """Return arrays that share memory with the tensors, after all queued work is done."""
         synchronize(checks.CPU)
         if self._placed != Memory.placed or not _same(self._tensors, tensors):
             self._arrays = [x.detach().numpy() for x in tensors]
@@ -44,7 +44,7 @@ class Memory:
         return self._arrays
 
 
-_averaged = Memory()
+_ema_memory = Memory()
 
 
 class Fused(optim.NamedState):
@@ -76,7 +76,7 @@ def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: flo
     checks.equal_counts(len(values), len(averages), "values")
     tensors = [*averages, *values]
     if _on_cpu(tensors):
-        arrays = _averaged.of(tensors)
+        arrays = _ema_memory.of(tensors)
         for average, value in zip(arrays[: len(averages)], arrays[len(averages) :], strict=True):
             _move_towards(average, value, 1.0 - decay)
     elif _fit_kernels(tensors):
@@ -87,15 +87,15 @@ def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: flo
 
 def describe(optimizer: str, device: str) -> str:
     if device != checks.CPU:
-        return f"OneFlow's multi-tensor kernels for {optimizer} and averages on the {device}"
+        return f"OneFlow's multi-tensor kernels for {optimizer} and EMA on the {device}"
     return (
-        f"OneFlow has no multi-tensor kernel for a CPU: {optimizer} one tensor at a time, averages "
-        "by NumPy"
+        f"OneFlow has no multi-tensor kernel for a CPU: {optimizer} one tensor at a time, EMA by "
+        "NumPy"
     )
 
 
 def _move_towards(average: np.ndarray, value: np.ndarray, weight: float) -> None:
-    """average += (value - average) * weight, in place."""
+    """Add (value - average) * weight to average, in place."""
     if average.flags.c_contiguous and value.flags.c_contiguous:
         average, value = average.reshape(-1), value.reshape(-1)
     for start in range(0, len(average), PIECE):
@@ -106,10 +106,10 @@ def _move_towards(average: np.ndarray, value: np.ndarray, weight: float) -> None
 
 
 def _ema_on_cuda(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
-    """SGD's kernel: average -= (1 - decay) * (average - value).
+    """Update by SGD's kernel: average -= (1 - decay) * (average - value).
 
-    So an average that equals its value stays as it is. `multi_tensor_yolov5_weight_update` adds
-    two products, which rounds it.
+    An EMA that equals its value then stays as it is. `multi_tensor_yolov5_weight_update` adds two
+    products, which rounds it.
     """
     with oneflow.no_grad():
         oneflow._C.multi_tensor_sgd_update(

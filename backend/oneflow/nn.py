@@ -56,9 +56,9 @@ class Conv2d(oneflow.nn.Conv2d):
 class BatchNorm2d(oneflow.nn.BatchNorm2d):
     """`oneflow.nn.BatchNorm2d` with the arguments of the contract, made exact in training.
 
-    OneFlow computes the variance as E[x²] - E[x]², which cancels when the mean is large. The
-    batch mean is therefore subtracted first. That changes neither output nor gradient, and the
-    running mean is given back what it missed.
+    OneFlow computes the variance as E[x²] - E[x]², which loses digits when the mean is large.
+    Therefore the batch mean is subtracted first. That changes neither output nor gradient. The
+    running mean gets it back afterwards.
     """
 
     over_ranks = False  # whether its statistics are those of all ranks
@@ -103,7 +103,7 @@ def state_tensors(module: Module) -> dict[str, Tensor]:
 
 
 def float_tensors(module: Module, fixed: bool = False) -> Callable[[], Sequence[Tensor]]:
-    places = [
+    found = [
         (kept, name)
         for part in module.modules()
         for kept in (part._parameters, part._buffers)
@@ -112,7 +112,7 @@ def float_tensors(module: Module, fixed: bool = False) -> Callable[[], Sequence[
     ]
 
     def present() -> tuple[Tensor, ...]:
-        return tuple(kept[name] for kept, name in places)
+        return tuple(kept[name] for kept, name in found)
 
     known: tuple[int, tuple[Tensor, ...]] = -1, ()
 
@@ -148,7 +148,7 @@ def place(module: Module, device: str, dtype: str) -> Module:
 
 
 def pack(module: Module) -> None:
-    """Nothing: NumPy updates averages in pieces that stay in the cache, wherever they lie."""
+    """Do nothing: NumPy updates the EMA in pieces that stay in the cache, wherever they lie."""
 
 
 def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:

@@ -1,7 +1,7 @@
 """Functions of tensors under OneFlow; `contract.Ops` says what each one promises.
 
-What OneFlow 0.9 would answer by ending the process, or with another value or dtype than
-promised, is checked or computed otherwise here.
+Where OneFlow 0.9 would end the process, or return another value or dtype than promised, the
+arguments are checked here or the result is computed in another way.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def to_numpy(x: Tensor) -> np.ndarray:
     array = np.empty(tuple(x.shape), dtype_of(x))
     if array.size == 0:
         return array
-    # `Tensor.numpy()` takes 4 to 16 ms on a CPU however little it reads: it waits in turns of the
-    # scheduler. A copy that is queued and waited for takes 0.02 ms.
+    # `Tensor.numpy()` takes 4 to 16 ms on a CPU, even for little data: it waits for the scheduler.
+    # To queue a copy and wait for it takes 0.02 ms.
     oneflow.from_numpy(array).copy_(x.detach().cpu())
     synchronize(device_of(x))
     return array
@@ -118,7 +118,7 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
 
     x, y = as_tensor(x), as_tensor(y)
     if 0 in (condition.numel(), x.numel(), y.numel()):
-        # `oneflow.where` ends the process when it must broadcast to an empty shape; a sum can.
+        # `oneflow.where` ends the process when it broadcasts to an empty shape; a sum does not.
         return condition.to(x.dtype) + x + y
     return oneflow.where(condition, x, y)
 
@@ -129,7 +129,7 @@ def sum(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
 
 def mean(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     averaged = x.numel() if dim is None else x.shape[dim]
-    # `oneflow.mean` answers 0 for nothing; the sum divided by its count answers NaN.
+    # `oneflow.mean` returns 0 for no values; the sum divided by its count is NaN.
     if averaged == 0:
         return sum(x, dim, keepdim) / 0.0
     return oneflow.mean(x, _dims(x, dim), keepdim)
@@ -185,7 +185,7 @@ def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: flo
     checks.equal_counts(len(values), len(averages), "values")
     with oneflow.no_grad():
         for average, value in zip(averages, values, strict=True):
-            # Not average * decay + value * (1 - decay), which rounds where both are equal.
+            # average * decay + value * (1 - decay) would round where both are equal.
             average.add_((value - average) * (1.0 - decay))
 
 
@@ -193,8 +193,8 @@ def take_where(x: Tensor, condition: Tensor) -> Tensor:
     checks.row_condition(condition.shape, dtype_of(condition), x.shape)
     if x.is_cuda or x.numel() == 0:
         return x[condition]
-    # On a CPU indexing copies a permuted tensor first, 0.5 s for the raw maps of a batch. Ordered
-    # by its strides it is flat already, and single numbers can be taken from it.
+    # On a CPU indexing copies a permuted tensor first, 0.5 s for the raw maps of a batch. With its
+    # dimensions ordered by stride it is flat, and single numbers can be taken from it.
     strides = x.stride()
     order = sorted(range(x.ndim), key=lambda dim: -strides[dim])
     steps = _steps([x.shape[dim] for dim in order])
@@ -209,7 +209,7 @@ def take_where(x: Tensor, condition: Tensor) -> Tensor:
 
 
 def dtype_named(name: str) -> oneflow.dtype:
-    """The framework's dtype; ValueError for a name outside the promised ones."""
+    """Return the framework's dtype; ValueError for a name outside the promised ones."""
     checks.known_dtype(name)
     return DTYPES[name]
 
@@ -219,7 +219,7 @@ def _dims(x: Tensor, dim: int | None) -> list[int]:
 
 
 def _steps(shape: Sequence[int]) -> list[int]:
-    """How far apart the numbers of a contiguous tensor are along each dimension."""
+    """Return how far apart the numbers of a contiguous tensor are along each dimension."""
     return [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
 
 
@@ -230,7 +230,7 @@ def _join(
     joined = function(list(tensors), dim)
     if joined.numel() > 0 or not joined.requires_grad:
         return joined
-    # The backward pass of joining nothing ends the process; that of adding nothing does not.
+    # Joining empty tensors ends the process in the backward pass; adding them does not.
     parts = [x.reshape(*joined.shape) for x in tensors]
     return functools.reduce(operator.add, parts)
 

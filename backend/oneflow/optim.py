@@ -31,11 +31,11 @@ class NamedState:
         )
 
     def zero_grad(self) -> None:
-        # Zeros, not None: under data parallelism None leaves the old sums in OneFlow's buckets.
+        # Zeros, not None: None leaves the old sums in OneFlow's buckets under data parallelism.
         self._optimizer.zero_grad(set_to_none=False)
 
     def _update(self) -> None:
-        """One step by the settings that the groups of OneFlow's optimizer hold."""
+        """Make one step with the settings in the groups of OneFlow's optimizer."""
         self._optimizer.step()
 
     def state_arrays(self) -> dict[str, np.ndarray]:
@@ -89,8 +89,8 @@ class Adam(NamedState):
     DECOUPLED = False  # the decay shrinks the weights instead of entering the gradient
 
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
-        # `oneflow.optim.AdamW` would multiply the decay by the rate, which corrects the bias
-        # here: the kernel would round the corrections once more.
+        # `oneflow.optim.AdamW` would multiply the decay by lr, which includes the bias correction
+        # here: inside the kernel it would be rounded once more.
         kept = [(group, 0.0 if self.DECOUPLED else decay) for group, decay in groups]
         super().__init__(kept, oneflow.optim.Adam, do_bias_correction=False)
         self._groups = [(list(group.values()), decay) for group, decay in groups]

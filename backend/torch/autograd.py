@@ -58,7 +58,7 @@ def value_and_backward(
 def set_gradients(parameters: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> None:
     checks.of_parameters("gradient", {name: x.shape for name, x in parameters.items()}, arrays)
     for name, x in parameters.items():
-        # In the parameter's order of memory, as a backward pass leaves it.
+        # In the parameter's memory order, as a backward pass leaves it.
         x.grad = torch.zeros_like(x)
         if name in arrays:
             x.grad.copy_(ops.tensor(arrays[name].astype(ops.dtype_of(x))))
@@ -70,7 +70,7 @@ def compile_problem(device: str) -> str | None:
     try:
         with _own_warnings_ignored():
             torch.compile(_product)(x).backward()
-    except Exception as error:  # a compiler is missing, or broken in one of many ways
+    except Exception as error:  # the compiler is missing or broken
         return _first_line(error)
     return None
 
@@ -116,7 +116,7 @@ def compiled(function: Callable[..., Any], most_shapes: int = 1) -> Callable[...
 
 @contextmanager
 def _own_warnings_ignored() -> Iterator[None]:
-    """PyTorch's compiler uses what PyTorch deprecates, and asks tensors for what they lack."""
+    """Ignore warnings that PyTorch's compiler causes by its own use of deprecated functions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -93,6 +93,6 @@ def supports(capability: str) -> bool:
 
 @functools.cache
 def _usable() -> list[str]:
-    """The devices that can be used, the preferred one first."""
+    """Return the devices that can be used, the preferred one first."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return [*(f"cuda:{index}" for index in range(count)), CPU]

@@ -21,7 +21,7 @@ from backend.torch import ops
 def start(device: str, timeout_s: float) -> None:
     if this_process().world_size == 1:
         return
-    # Arrays of the host travel by gloo, beside tensors on a GPU by NCCL.
+    # gloo sends arrays of the host, NCCL sends tensors on a GPU.
     engines = "gloo" if device == CPU else "cpu:gloo,cuda:nccl"
     if device != CPU:
         torch.cuda.set_device(device)
@@ -30,7 +30,7 @@ def start(device: str, timeout_s: float) -> None:
 
 def stop() -> None:
     if distributed.is_initialized():
-        # On the CPU: `barrier` would open NCCL where it was not used, on a device that it guesses.
+        # On the CPU: `barrier` would start NCCL where it was not used, on a guessed device.
         distributed.all_reduce(torch.zeros(1))
         distributed.destroy_process_group()
 
@@ -52,7 +52,7 @@ def all_gather(array: np.ndarray) -> list[np.ndarray]:
 
 
 def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
-    """The arrays of all ranks, which have one shape."""
+    """Return the arrays of all ranks, which have one shape."""
     mine = ops.tensor(array)
     found = [torch.empty_like(mine) for _ in range(this_process().world_size)]
     collectives.begin()
@@ -72,7 +72,7 @@ def data_parallel(module: torch.nn.Module, half_gradients: bool = False) -> torc
 
 # Without annotations: PyTorch compares them with its own types, and these would be strings.
 def _average_in_half(_, bucket):
-    """As PyTorch's own `bf16_compress_hook`, which refuses a CPU."""
+    """Average as PyTorch's own `bf16_compress_hook` does, which refuses a CPU."""
     half = bucket.buffer().to(torch.bfloat16).div_(this_process().world_size)
     work = distributed.all_reduce(half, async_op=True)
     assert work is not None

@@ -1,4 +1,4 @@
-"""Functions that do the work of many in one, under PyTorch; see `contract.Fused`."""
+"""Fast paths under PyTorch; see `contract.Fused`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def implementation(device: str) -> str:
 
 @functools.cache
 def _kernels() -> ModuleType | None:
-    """The Triton kernels; None where Triton is not installed."""
+    """Return the Triton kernels; None where Triton is not installed."""
     try:
         from backend.torch.kernels import complete_iou as kernels
     except ModuleNotFoundError as error:
@@ -47,7 +47,7 @@ def _kernels() -> ModuleType | None:
 
 
 class _CompleteIou(torch.autograd.Function):
-    """Value and, in the same pass, the gradient: backward is one product."""
+    """Value and gradient in one pass: backward is one product."""
 
     @staticmethod
     def forward(ctx: Any, pred: Tensor, target: Tensor, eps: float) -> Tensor:
@@ -64,10 +64,10 @@ class _CompleteIou(torch.autograd.Function):
 
 
 def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """CIoU and its gradient by pred; `contract.Fused.complete_iou` has formulas and reference.
+    """Return CIoU and its gradient by pred; `contract.Fused.complete_iou` has the formulas.
 
-    In place and on long rows, since up to 10,000 boxes starting an operation takes most of it: the
-    form that OneFlow has takes 1.3 times as long for 100 boxes, 1.6 times for 10,000.
+    It works in place and on long rows: up to 10,000 boxes, starting operations takes most of the
+    time. OneFlow's form takes 1.3 times as long for 100 boxes, 1.6 times for 10,000.
 
     Args:
         both: (2, 4, N) cxcywh of pred and of target.
@@ -94,7 +94,7 @@ def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     trade_off = aspect / torch.sub(aspect, iou.clamp_max(1.0)).add_(1 + eps)
     value = torch.sub(iou, distance).addcmul_(aspect, trade_off, value=-1.0)
 
-    # By the hull's sides, halved, and by those of the overlap: 0 where the boxes are apart.
+    # By the sides of the hull, halved, and of the overlap: 0 where the boxes are apart.
     by_hull = hull.mul_(distance.div_(diagonal_squared))
     meets = torch.minimum(*overlap.unbind()).ge_(0.0)
     by_overlap = shared.flip(0).mul_(meets.add_(iou).div_(union))
@@ -112,7 +112,7 @@ def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 
 def _extents(centres: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Overlap (negative where apart) and hull of the pairs, by axis, (2, N) each.
+    """Return overlap (negative where apart) and hull of the pairs, by axis, (2, N) each.
 
     Then how the hull follows pred's centre and size: high + low and high - low of the contract.
     """
@@ -125,8 +125,9 @@ def _extents(centres: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
 
 
 def _angle(sizes: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(N,) each: angle between the diagonals times 2 / pi; height of pred plus eps; its square
-    plus that of the width.
+    """Return the angle between the diagonals times 2 / pi, and the height of pred plus eps.
+
+    Then the square of that height plus the square of the width. (N,) each.
     """
     tall, tall_target = (sizes[:, 1] + eps).unbind()
     width, width_target = sizes[:, 0].unbind()

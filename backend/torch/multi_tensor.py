@@ -1,7 +1,7 @@
 """Updates of many tensors together under PyTorch; see `contract.MultiTensor`.
 
-By PyTorch's fused optimizers and lists of tensors: a launch or a few on a GPU, one pass over the
-memory on a CPU. Averages and values that `nn.pack` laid out alike are one tensor each.
+By PyTorch's fused optimizers and lists of tensors: a few launches on a GPU, one pass over the
+memory on a CPU. EMA and values that `nn.pack` laid out alike are one tensor each.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from backend.torch import optim
 
 
 class Spans:
-    """Averages and values as one flat tensor each, where they fill one piece of memory alike.
+    """EMA and values as one flat tensor each, where they fill one piece of memory alike.
 
-    Asking each tensor where it lies takes half as long as the update, so it is done again for
-    other tensors only, or when a module has been placed or packed, which moves its tensors.
+    To ask each tensor for its address takes half as long as the update. It is repeated only for
+    other tensors, or after a module was placed or packed, which moves its tensors.
     """
 
-    moved = 0  # how often a module was
+    moved = 0  # how often a module was placed or packed
 
     def __init__(self) -> None:
         self._moved = 0
@@ -35,20 +35,20 @@ class Spans:
     def of(
         self, averages: Sequence[Tensor], values: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor] | None:
-        """The two flat tensors, which share the memory of all; None where there are none."""
+        """Return two flat tensors that share the memory of all; None where there are none."""
         known = _same(self._averages, averages) and _same(self._values, values)
         if self._moved != Spans.moved or not known:
-            # Tuples, which nobody changes afterwards; of a tuple it is itself.
+            # Tuples: nobody can change them. tuple() of a tuple makes no copy.
             self._averages, self._values = tuple(averages), tuple(values)
             self._moved, self._pair = Spans.moved, _spans(averages, values)
         return self._pair
 
 
-_averaged = Spans()
+_ema_spans = Spans()
 
 
 class Fused(optim.NamedState):
-    """What the fused kernels need: all tensors of a parameter in one order of memory."""
+    """What the fused kernels need: all tensors of a parameter in one memory order."""
 
     FUSED = True
 
@@ -61,7 +61,7 @@ class Fused(optim.NamedState):
         return [_ordered_like(x, grad) for x in trained.values() if (grad := x.grad) is not None]
 
     def _states(self, kind: str, trained: Mapping[str, Tensor]) -> list[Tensor]:
-        """The parameters' states of one kind, zero before the first gradient."""
+        """Return the parameters' states of one kind, zero before the first gradient."""
         states = self._state[kind]
         for name, x in trained.items():
             states[name] = _ordered_like(x, states[name]) if name in states else torch.zeros_like(x)
@@ -72,7 +72,7 @@ class SGD(Fused, optim.SGD):
     """PyTorch's fused SGD with Nesterov momentum and named state."""
 
     def _buffers(self, trained: Mapping[str, Tensor], momentum: float) -> list[Tensor | None]:
-        # Zeros give the same first step, also where some parameters have their first one later.
+        # Zeros give the same first step, also for parameters that have theirs later.
         return [*self._states("momentum", trained)] if momentum != 0 else [None] * len(trained)
 
 
@@ -101,7 +101,7 @@ def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: flo
     checks.equal_counts(len(values), len(averages), "values")
     if not averages:
         return
-    spans = _averaged.of(averages, values)
+    spans = _ema_spans.of(averages, values)
     with torch.no_grad():
         if spans:
             spans[0].lerp_(spans[1], 1.0 - decay)
@@ -111,7 +111,7 @@ def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: flo
 
 def describe(optimizer: str, device: str) -> str:
     where = "CPU" if device == checks.CPU else device
-    return f"PyTorch's fused {optimizer}, and averages in one piece of memory, on the {where}"
+    return f"PyTorch's fused {optimizer}, and the EMA in one piece of memory, on the {where}"
 
 
 def _spans(averages: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
@@ -119,12 +119,12 @@ def _spans(averages: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor
     if average is None or value is None or not _are_alike(average, value):
         return None
     pairs = zip(averages, values, strict=True)
-    alike = all(_are_alike(x, y) and _place(x, average) == _place(y, value) for x, y in pairs)
+    alike = all(_are_alike(x, y) and _offset(x, average) == _offset(y, value) for x, y in pairs)
     return (average, value) if alike else None
 
 
 def _span(tensors: Sequence[Tensor]) -> Tensor | None:
-    """One flat tensor of what these fill without gap or overlap; None where they do not."""
+    """Return the memory that these fill without gap or overlap as one flat tensor, else None."""
     ordered = sorted(tensors, key=Tensor.data_ptr)
     first = ordered[0].detach()
     storage, end = first.untyped_storage().data_ptr(), first.data_ptr()
@@ -136,7 +136,7 @@ def _span(tensors: Sequence[Tensor]) -> Tensor | None:
     return first.as_strided((sum(x.numel() for x in ordered),), (1,))
 
 
-def _place(x: Tensor, span: Tensor) -> int:
+def _offset(x: Tensor, span: Tensor) -> int:
     return x.data_ptr() - span.data_ptr()
 
 
@@ -146,7 +146,7 @@ def _are_alike(x: Tensor, y: Tensor) -> bool:
 
 
 def _dense_like(x: Tensor) -> Tensor:
-    """A tensor without values in the order of memory that x has, or would have without gaps."""
+    """Return a tensor without values, in the memory order that x would have without gaps."""
     return torch.empty_like(x, device="meta")
 
 
@@ -157,12 +157,12 @@ def _same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
 
 
 def _ordered_like(x: Tensor, y: Tensor) -> Tensor:
-    """y, or a copy of it, in x's order of memory: the kernels on a CPU read memory in order."""
+    """Return y, or a copy, in x's memory order: the kernels on a CPU read memory in order."""
     if y.stride() == x.stride() or _order(y) == _order(x):
         return y
     return torch.empty_like(x).copy_(y)
 
 
 def _order(x: Tensor) -> list[int]:
-    """The strides that matter: those of dimensions with more than one element."""
+    """Return the strides that matter: those of dimensions with more than one element."""
     return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1]

@@ -46,7 +46,7 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
     """`torch.nn.BatchNorm2d` with the arguments of the contract."""
 
     over_ranks = False  # whether its statistics are those of all ranks
-    # Never None here, as PyTorch's own may be.
+    # Never None here; PyTorch's own may be.
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
@@ -87,7 +87,7 @@ def state_tensors(module: Module) -> dict[str, Tensor]:
 
 
 def float_tensors(module: Module, fixed: bool = False) -> Callable[[], Sequence[Tensor]]:
-    places: list[tuple[dict[str, Any], str]] = [
+    found: list[tuple[dict[str, Any], str]] = [
         (kept, name)
         for part in module.modules()
         for kept in (part._parameters, part._buffers)
@@ -96,7 +96,7 @@ def float_tensors(module: Module, fixed: bool = False) -> Callable[[], Sequence[
     ]
 
     def present() -> tuple[Tensor, ...]:
-        return tuple(kept[name] for kept, name in places)
+        return tuple(kept[name] for kept, name in found)
 
     known: tuple[int, tuple[Tensor, ...]] = -1, ()
 
@@ -135,7 +135,7 @@ def pack(module: Module) -> None:
     tensors = list({id(x): x for x in float_tensors(module)()}.values())
     if len({(x.dtype, x.device) for x in tensors}) != 1:
         return
-    # Odd sizes come last, so that what follows one another stays aligned to 64 bytes.
+    # Odd sizes come last: the others stay aligned to 64 bytes.
     tensors.sort(key=lambda x: x.numel() % ALIGNMENT != 0)
     packed = _memory(tensors[0], sum(x.numel() for x in tensors))
     start = 0
@@ -154,7 +154,7 @@ def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
 
 
 def synchronize_batch_norm(module: Module) -> None:
-    # PyTorch's own is for GPUs alone; it takes the place of the layers inside the module.
+    # PyTorch's own is for GPUs only; it replaces the layers inside the module.
     if all(parameter.is_cuda for parameter in module.parameters()):
         torch.nn.SyncBatchNorm.convert_sync_batchnorm(module)
     for part in module.modules():
@@ -167,7 +167,7 @@ def frozen_copy(module: Module) -> Module:
 
 
 def _memory(like: Tensor, count: int) -> Tensor:
-    """So many elements; on Linux in huge pages, which are read up to 1.3 times as fast."""
+    """Allocate `count` elements; on Linux in huge pages, read up to 1.3 times as fast."""
     size = count * like.element_size()
     if like.device.type != checks.CPU or size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return like.new_empty(count)

@@ -22,19 +22,19 @@ DTYPES = {
     "uint8": torch.uint8,
     "bool": torch.bool,
 }
-# Half precision arises inside `amp.autocast` alone: it is named, but made by no function here.
+# Half precision arises only inside `amp.autocast`: it has names, but no function here makes it.
 HALF_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 NAMES = {dtype: name for name, dtype in {**DTYPES, **HALF_DTYPES}.items()}
 
 
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
     dtype = dtype_named(array.dtype.name)
-    # A fresh array in native order: PyTorch reads neither negative strides nor swapped bytes.
+    # A copy in native order: PyTorch reads neither negative strides nor swapped bytes.
     copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
     where, on_host = resolve(device), torch.from_numpy(copied)
     if where == CPU:
         return on_host.to(dtype)
-    # From pinned memory the host need not wait for what the device has queued before.
+    # From pinned memory the host need not wait for work that the device has queued.
     return on_host.pin_memory().to(where, dtype, non_blocking=True)
 
 
@@ -149,8 +149,8 @@ def put_rows(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
 
 def upsample_nearest_2x(x: Tensor) -> Tensor:
     batch, channels, height, width = x.shape
-    # PyTorch's kernel for a CPU takes a slow way here, unless the output is larger or x is kept
-    # channels last: doubling columns, then rows, is two to five times as fast, backward too.
+    # PyTorch's CPU kernel is slow here, unless the output is larger or x is channels last. Doubling
+    # columns, then rows, is two to five times as fast, backward too.
     if x.device.type == checks.CPU and x.is_contiguous() and 2 * (height + width) <= 128:
         columns = torch.stack((x, x), 4).reshape(batch, channels, height, 2 * width)
         return torch.cat((columns, columns), 3).reshape(batch, channels, 2 * height, 2 * width)
@@ -178,13 +178,13 @@ def take_where(x: Tensor, condition: Tensor) -> Tensor:
 
 
 def dtype_named(name: str) -> torch.dtype:
-    """The framework's dtype; ValueError for a name outside the promised ones."""
+    """Return the framework's dtype; ValueError for a name outside the promised ones."""
     checks.known_dtype(name)
     return DTYPES[name]
 
 
 def _check_rows(x: Tensor, index: Tensor) -> None:
     checks.row_index(index.shape, dtype_of(index))
-    # Compiled code has no place for a check that reads values.
+    # Compiled code cannot check values.
     if index.device.type == "cpu" and index.numel() > 0 and not torch.compiler.is_compiling():
         checks.rows_in_range(int(index.min()), int(index.max()), x.shape[0])

@@ -1,7 +1,7 @@
 """Optimizers under PyTorch; `contract.Optim` says what each one promises.
 
-By PyTorch's functional forms: the first `torch.optim.SGD` of a process spends a second on
-importing the compiler.
+They use PyTorch's functional forms: the first `torch.optim.SGD` of a process takes a second to
+import the compiler.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NamedState:
         self._state: dict[str, dict[str, Tensor]] = {kind: {} for kind in self.KINDS}
 
     def zero_grad(self) -> None:
-        # Zeros, not None: an unused parameter is then treated alike on every backend.
+        # Zeros, not None: every backend then treats an unused parameter alike.
         for x in self._parameters.values():
             if x.grad is not None:
                 x.grad.zero_()
@@ -98,7 +98,7 @@ class SGD(NamedState):
             self._state["momentum"].update((n, x) for n, x in filled if x is not None)
 
     def _buffers(self, trained: Mapping[str, Tensor], momentum: float) -> list[Tensor | None]:
-        """Where the momentum is, None before it began."""
+        """Return the momentum of each, None before its first step."""
         return [self._state["momentum"].get(name) for name in trained]
 
 
@@ -141,7 +141,7 @@ class Adam(NamedState):
             first,
             second,
             [],
-            # After infinitely many updates no bias is corrected: rate and epsilon do that.
+            # At update infinity PyTorch corrects no bias: rate and epsilon include the correction.
             [self._infinity(trained)] * len(trained),
             amsgrad=False,
             fused=self.FUSED,
@@ -162,7 +162,7 @@ class Adam(NamedState):
         return torch.tensor(math.inf)
 
     def _moments(self, kind: str, trained: Mapping[str, Tensor]) -> list[Tensor]:
-        """The parameters' moments of one kind, zero before their first gradient."""
+        """Return the parameters' moments of one kind, zero before their first gradient."""
         states = self._state[kind]
         for name, x in trained.items():
             if name not in states:

@@ -58,7 +58,7 @@ class Reference:
 
 
 def two_groups(b: Backend, name: str, tensors: dict[str, Any]) -> Any:
-    """Weights with decay in a group of their own, the rest without."""
+    """Return the weights in a group with decay, the rest in a group without."""
     weights = {"conv.weight": tensors["conv.weight"]}
     others = {other: tensors[other] for other in ("bn.weight", "bn.bias")}
     return getattr(b.optim, name)([(weights, 0.1), (others, 0.0)])
@@ -99,7 +99,7 @@ def follows_the_formula(b: Backend, name: str, dtype: str) -> None:
 
 
 def moves_by_the_learning_rate(b: Backend, name: str) -> None:
-    """Under an unchanging gradient, however small, each step is the learning rate."""
+    """Require steps of the size of the learning rate under a constant gradient of any size."""
     for gradient in (3.0, -1e-3):
         x = b.autograd.variable(np.ones(2))
         optimizer = getattr(b.optim, name)([({"x": x}, 0.0)])

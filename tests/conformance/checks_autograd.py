@@ -81,7 +81,7 @@ def gradients_refuses_what_has_none(b: Backend) -> None:
 
 
 def step(b: Backend, scale: Any, stage: Any) -> Any:
-    """loss = sum(scale * images * targets)."""
+    """Run one step with loss = sum(scale * images * targets)."""
     return b.autograd.value_and_backward(
         lambda images: images * scale,
         lambda predictions, targets: SimpleNamespace(
@@ -120,14 +120,14 @@ def enters_the_stages_one_after_the_other(b: Backend) -> None:
 
 @judges("autograd.value_and_backward")
 def a_stage_lasts_as_long_as_its_work(b: Backend) -> None:
-    # Forward and backward cost alike; work that is only queued would be waited for elsewhere, in
-    # every one of the five tries, while a busy machine spoils some of them.
-    shares = [shares_of_forward_and_backward(b) for _ in range(5)]
-    assert max(min(pair) for pair in shares) > 0.05, shares
+    # Forward and backward cost alike. If work were only queued, the wait would be outside the
+    # stages in all five tries; a busy machine spoils only some of them.
+    fractions = [fractions_of_forward_and_backward(b) for _ in range(5)]
+    assert max(min(pair) for pair in fractions) > 0.05, fractions
 
 
-def shares_of_forward_and_backward(b: Backend) -> tuple[float, float]:
-    """Of the time until the gradient can be read, the parts inside the two stages."""
+def fractions_of_forward_and_backward(b: Backend) -> tuple[float, float]:
+    """Return the fractions of the two stages in the time until the gradient can be read."""
     seconds: dict[str, float] = {}
 
     @contextmanager
@@ -192,7 +192,7 @@ def gradients_are_set_bit_for_bit(b: Backend) -> None:
             array = BITS.astype(dtype).reshape(shape)
             wanted = array.tobytes()
             x = b.autograd.variable(np.ones(shape, dtype))
-            for _ in range(2):  # those that are there go
+            for _ in range(2):  # the second time replaces the first gradients
                 b.autograd.set_gradients({"x": x}, {"x": array})
                 found = b.ops.to_numpy(x.grad)
                 assert found.dtype == dtype and found.shape == shape

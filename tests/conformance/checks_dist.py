@@ -17,7 +17,7 @@ from tests.conformance.judging import Backend, assert_equal, assert_raises, judg
 
 
 def of_ranks(shape: tuple[int, ...], dtype: str, seed: int = 0) -> list[np.ndarray]:
-    """An array for each rank, different ones."""
+    """Return a different array for each rank."""
     low, high = (0, 100) if dtype in ("int64", "uint8") else (-2, 2)
     seeds = (1000 * seed + rank for rank in range(this_process().world_size))
     return [uniform(shape, dtype, low, high, seed) for seed in seeds]
@@ -100,7 +100,7 @@ def gathers_no_other_dtypes(b: Backend) -> None:
 
 
 def network(b: Backend) -> Any:
-    """A convolution and BatchNorm with weights that are the same on every rank."""
+    """Return a convolution and BatchNorm with the same weights on every rank."""
 
     class Network(b.nn.Module):
         def __init__(self) -> None:
@@ -122,7 +122,7 @@ def network(b: Backend) -> Any:
 
 
 def backward(b: Backend, called: Any, images: np.ndarray, weights: np.ndarray) -> Any:
-    """The output; gradients of the sum of the weighted output are added to the parameters'."""
+    """Return the output; add gradients of the sum of the weighted output to the parameters'."""
     kept = []
 
     def loss(output: Any, factors: Any) -> Any:
@@ -141,7 +141,7 @@ def gradients(b: Backend, module: Any) -> dict[str, np.ndarray]:
 def gradients_of_each_rank(
     b: Backend, images: list[np.ndarray], weights: list[np.ndarray]
 ) -> list[dict[str, np.ndarray]]:
-    """What each rank's pass alone gives, computed here one after the other."""
+    """Return the gradients of each rank's pass alone, computed here one after the other."""
     found = []
     for x, factors in zip(images, weights, strict=True):
         module = network(b)

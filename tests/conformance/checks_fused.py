@@ -16,13 +16,13 @@ from tests.conformance.judging import (
 )
 
 EPS = 1e-7
-# Boxes of which edges coincide: all of them, or three.
+# Boxes with equal edges: all of them, or three.
 TIES = np.array([[5, 5, 2, 4], [5, 5, 2, 4]], "float64")
 TIES_TARGET = np.array([[5, 5, 2, 4], [6, 5, 4, 4]], "float64")
 
 
 def terms(pred: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """IoU, centre distance over hull diagonal, both squared, and the aspect term."""
+    """Return IoU, centre distance over hull diagonal, both squared, and the aspect term."""
     low = np.stack([boxes[:, :2] - boxes[:, 2:] / 2 for boxes in (pred, target)])
     high = np.stack([boxes[:, :2] + boxes[:, 2:] / 2 for boxes in (pred, target)])
     intersection = np.clip(high.min(axis=0) - low.max(axis=0), 0, None).prod(axis=1)
@@ -45,7 +45,7 @@ def with_trade_off(pred: np.ndarray, target: np.ndarray, alpha: np.ndarray) -> n
 
 
 def pairs(count: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
-    """(count, 4) cxcywh twice, sides from 1 to 5; the wider the spread the more are apart."""
+    """Return (count, 4) cxcywh twice, sides from 1 to 5; with a wider spread more are apart."""
     pred, target = (
         np.concatenate(
             (
@@ -102,8 +102,8 @@ def gradient_with_the_trade_off_held_constant(b: Backend) -> None:
         ) -> float:
             return float((with_trade_off(moved, target, alpha) * weights).sum())
 
-        # At a tie differences from both sides give the mean of the one-sided slopes, which is
-        # what half of the gradient for either box is, but err by the step instead of its square.
+        # At a tie central differences give the mean of the one-sided slopes, as half of the
+        # gradient for each box does. Their error is the step instead of its square.
         (wanted,) = central_differences(total, [pred])
         tolerance = 1e-4 if name == "ties" else 1e-7
         assert_equal(gradient(b, pred, target, weights), wanted, tolerance)
@@ -113,7 +113,7 @@ def gradient_with_the_trade_off_held_constant(b: Backend) -> None:
 
 @judges("fused.complete_iou")
 def boxes_that_touch_are_drawn_together(b: Backend) -> None:
-    # The gradient of boxes that overlap by next to nothing, as `ops.clamp` has at its limit.
+    # Boxes that touch have the gradient of a slight overlap, as `ops.clamp` has at its limit.
     target, one = np.array([[7.0, 6.0, 2.0, 1.0]]), np.ones(1)
     touching = gradient(b, TIES[:1], target, one)
     assert_equal(touching, gradient(b, TIES[:1] + [[1e-9, 0, 0, 0]], target, one), 1e-7)

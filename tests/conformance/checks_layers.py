@@ -35,7 +35,7 @@ def load(b: Backend, layer: Any, dtype: str, arrays: dict[str, np.ndarray]) -> A
 def assert_layer_gradient(
     b: Backend, layer: Any, reference: Callable[..., np.ndarray], *arrays: np.ndarray
 ) -> None:
-    """Gradients of the input and of the parameters; reference takes them in that order."""
+    """Check gradients of the input and of the parameters; reference takes them in that order."""
     x = b.autograd.variable(arrays[0])
     inputs = [x, *(parameter for _, parameter in b.nn.named_parameters(layer))]
     weights = uniform(reference(*arrays).shape, seed=99)
@@ -47,7 +47,7 @@ def assert_layer_gradient(
 
 
 def windows(x: np.ndarray, kernel_size: int, stride: int) -> list[np.ndarray]:
-    """For each place in the kernel, the (B, C, H', W') values under it."""
+    """Return the (B, C, H', W') values under each element of the kernel."""
     height = (x.shape[2] - kernel_size) // stride + 1
     width = (x.shape[3] - kernel_size) // stride + 1
     return [
@@ -135,7 +135,7 @@ def refuses_what_does_not_fit(b: Backend) -> None:
 
 
 def normalize(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float) -> np.ndarray:
-    """In the batch statistics of (B, C, H, W)."""
+    """Normalize (B, C, H, W) by its batch statistics."""
     mean, variance = x.mean((0, 2, 3), keepdims=True), x.var((0, 2, 3), keepdims=True)
     scale, offset = weight.reshape(1, -1, 1, 1), bias.reshape(1, -1, 1, 1)
     return (x - mean) / np.sqrt(variance + eps) * scale + offset

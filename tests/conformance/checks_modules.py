@@ -31,7 +31,7 @@ STATE_NAMES = (
 
 
 def build(b: Backend, grid: np.ndarray | None = None) -> Any:
-    """A small network with a module in a list and a buffer of its own."""
+    """Return a small network with a module in a list and a buffer."""
 
     class Stem(b.nn.Module):
         def __init__(self) -> None:

@@ -23,7 +23,7 @@ from tests.conformance.judging import (
 )
 
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
-# The plain names of which a name of `multi_tensor` keeps every promise.
+# The plain names that have a name in `multi_tensor` with the same promises.
 PLAIN = {
     "multi_tensor.SGD": ("optim.SGD", "Optimizer."),
     "multi_tensor.Adam": ("optim.Adam",),
@@ -37,7 +37,7 @@ def is_plain(name: str, plain: str) -> bool:
 
 
 def in_place_of_the_plain(run: Callable[[Backend], None]) -> Callable[[Backend], None]:
-    """The same check of the updates of `multi_tensor`."""
+    """Make the same check of the updates of `multi_tensor`."""
 
     def check(b: Backend) -> None:
         other = Backend()
@@ -59,7 +59,7 @@ CHECKS.extend(list(checks_of_the_plain()))
 
 
 def state_of_either_opens_in_the_other(b: Backend, name: str) -> None:
-    """A run that changes between the plain and these updates at every step."""
+    """Check a run that changes between the plain and these updates at every step."""
     other = Overlay(b, "optim", b.multi_tensor)
     whole, changing = parameters(b), parameters(b)
     reference, state = two_groups(b, name, whole), {}
@@ -90,7 +90,7 @@ for name in OPTIMIZERS:
 
 @judges("multi_tensor.ema_update_")
 def averages_what_was_placed_again(b: Backend) -> None:
-    """Tensors that were averaged before and have other memory since."""
+    """Check tensors that have other memory since an earlier EMA update."""
     module = b.nn.Conv2d(2, 3, 1)
     average = b.nn.frozen_copy(module)
     b.nn.load_state_arrays(average, {n: x * 0 for n, x in b.nn.state_arrays(module).items()})
@@ -106,7 +106,7 @@ def averages_what_was_placed_again(b: Backend) -> None:
 
 @judges("multi_tensor.ema_update_")
 def averages_what_was_packed_since(b: Backend) -> None:
-    """Modules that were averaged before, then packed; then one of their tensors replaced."""
+    """Check modules that are packed after an EMA update, then get another tensor."""
     module = b.nn.Conv2d(2, 3, 1)
     average = b.nn.frozen_copy(module)
     b.nn.load_state_arrays(average, {n: x * 0 for n, x in b.nn.state_arrays(module).items()})

@@ -43,7 +43,7 @@ def repeats_large_maps_and_maps_kept_channels_last(b: Backend) -> None:
 
 
 def bce(logits: np.ndarray, target: np.ndarray, positive_weight: float = 1.0) -> np.ndarray:
-    """-mean(w t log s + (1 - t) log(1 - s)) with log s = -log(1 + e^-x), without overflow."""
+    """Return -mean(w t log s + (1 - t) log(1 - s)), log s = -log(1 + e^-x), without overflow."""
     log_sigmoid = -np.logaddexp(0.0, -logits)
     log_one_minus = -np.logaddexp(0.0, logits)
     terms = positive_weight * target * log_sigmoid + (1.0 - target) * log_one_minus

@@ -42,14 +42,14 @@ def parameters(b: Backend, dtype: str = "float64") -> dict[str, Any]:
 
 
 def two_groups(b: Backend, tensors: dict[str, Any]) -> Any:
-    """Weights with decay in a group of their own, the rest without."""
+    """Return the weights in a group with decay, the rest in a group without."""
     weights = {"conv.weight": tensors["conv.weight"]}
     others = {name: tensors[name] for name in ("bn.weight", "bn.bias")}
     return b.optim.SGD([(weights, 0.1), (others, 0.0)])
 
 
 def backward(b: Backend, tensors: dict[str, Any], gradients: dict[str, np.ndarray]) -> None:
-    """Add gradients to the tensors, by way of a loss that has them."""
+    """Add gradients to the tensors by a loss that has them."""
     terms = [b.ops.sum(tensors[name] * b.ops.tensor(g)) for name, g in gradients.items()]
     total = b.ops.sum(b.ops.stack(terms))
     b.autograd.value_and_backward(

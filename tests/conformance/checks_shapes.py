@@ -208,7 +208,7 @@ def takes_rows_in_the_order_given(b: Backend) -> None:
 
 
 def check_index_errors(b: Backend, function) -> None:
-    """function(x, index) refuses rows outside x and what is not a row index."""
+    """Require that function(x, index) refuses rows outside x and what is not a row index."""
     x = b.ops.zeros((4, 2))
     for rows in ([4], [-1], [0, 99]):
         index = b.ops.tensor(np.array(rows))

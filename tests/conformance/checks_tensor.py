@@ -250,7 +250,7 @@ def is_none_before_and_accumulates_after(b: Backend) -> None:
 
 
 def run_backward(b: Backend, module: Any, images: Any) -> None:
-    """Backward of the sum of the module's output."""
+    """Run the backward pass of the sum of the module's output."""
     from contextlib import nullcontext
     from types import SimpleNamespace
 

@@ -13,7 +13,7 @@ import numpy as np
 
 import backend
 
-# Where the contract promises no ValueError, any early exception will do: the process lives on.
+# Where the contract promises no ValueError, any early exception is accepted: the process goes on.
 CLEAR_ERROR = (ValueError, RuntimeError, IndexError, TypeError)
 
 # About ten units in the last place, the error of an elementary function of either library.
@@ -49,7 +49,7 @@ TENSOR_METHODS: dict[str, Callable[..., Any]] = {
 
 
 class Overlay:
-    """A namespace of which one attribute is replaced."""
+    """A namespace with one attribute replaced."""
 
     def __init__(self, base: Any, name: str, value: Any) -> None:
         self._base = base
@@ -77,7 +77,7 @@ class Backend:
             setattr(self.tensor, name, method)
 
     def replaced(self, module: str, name: str, value: Any) -> Backend:
-        """The same backend but for one function or class."""
+        """Return the same backend with one function or class replaced."""
         other = Backend()
         setattr(other, module, Overlay(getattr(self, module), name, value))
         return other
@@ -111,13 +111,13 @@ def uniform(
     high: float = 2.0,
     seed: int = 0,
 ) -> np.ndarray:
-    """Numbers that depend on nothing but the arguments."""
+    """Return numbers that depend only on the arguments."""
     generator = np.random.Generator(np.random.Philox(seed))
     return np.asarray(generator.uniform(low, high, tuple(shape))).astype(dtype)
 
 
 def assert_equal(found: np.ndarray, wanted: np.ndarray, tolerance: float | None = None) -> None:
-    """Same dtype, shape and values; the tolerance is relative to the largest value wanted."""
+    """Require equal dtype, shape and values; the tolerance is relative to the largest wanted."""
     assert found.dtype == wanted.dtype, f"dtype {found.dtype}, not {wanted.dtype}"
     assert found.shape == wanted.shape, f"shape {found.shape}, not {wanted.shape}"
     if wanted.dtype.kind != "f":
@@ -137,7 +137,7 @@ def assert_values(
     *arrays: np.ndarray,
     tolerance: float | None = None,
 ) -> None:
-    """function of tensors equals reference of arrays; float in, the same float out."""
+    """Require function(tensors) to equal reference(arrays), with the float dtype of the inputs."""
     found = function(*map(b.ops.tensor, arrays))
     with np.errstate(all="ignore"):
         wanted = np.asarray(reference(*arrays))
@@ -155,7 +155,7 @@ def assert_gradient(
     reference: Callable[..., Any],
     *arrays: np.ndarray,
 ) -> None:
-    """Gradients of a weighted sum of function's output equal differences of reference."""
+    """Require gradients of a weighted sum of function's output to equal those of reference."""
     inputs = [b.autograd.variable(array) for array in arrays]
     weights = uniform(np.shape(reference(*arrays)), seed=99)
     total = b.ops.sum(function(*inputs) * b.ops.tensor(weights))
@@ -169,7 +169,7 @@ def assert_gradient(
 def central_differences(
     function: Callable[..., float], arrays: Sequence[np.ndarray], step: float = 1e-5
 ) -> list[np.ndarray]:
-    """The gradient of a function of float64 arrays, element by element."""
+    """Return the gradient of a function of float64 arrays, element by element."""
     return [
         np.array(list(_differences(function, arrays, position, step))).reshape(array.shape)
         for position, array in enumerate(arrays)
@@ -193,7 +193,7 @@ def assert_raises(
     function: Callable[[], Any],
     text: str = "",
 ) -> None:
-    """function raises one of errors, with text in its message."""
+    """Require that function raises one of errors, with text in its message."""
     try:
         function()
     except errors as error:

@@ -19,7 +19,7 @@ from utils.files.project import PROJECT
 
 
 class Run(NamedTuple):
-    """What the process told, what it computed, and what the backend under test computes."""
+    """What the process printed and computed, and what the backend under test computes."""
 
     told: dict[str, Any]
     found: dict[str, np.ndarray]

@@ -27,7 +27,7 @@ assert not {"torch", "oneflow"} & set(sys.modules)
 
 
 def install(folder: Path, package: str, version: str, code: str = "") -> None:
-    """A package in a folder of its own, as far as Python's import system can tell."""
+    """Make a folder that Python's import system takes for an installed package."""
     (folder / package).mkdir()
     (folder / package / "__init__.py").write_text(code)
     metadata = folder / f"{package}-{version}.dist-info"
@@ -158,7 +158,7 @@ def test_a_second_backend_in_one_process_is_refused() -> None:
 
 
 def test_nothing_is_imported_to_look_up_a_further_function() -> None:
-    # A compiler cannot trace an import: it would take the model apart where one is needed.
+    # A compiler cannot trace an import: it would split the model there.
     code = (
         "import importlib; from backend import ops, use; use(); ops.zeros((1,)); "
         "importlib.import_module = None; ops.silu"

@@ -18,7 +18,7 @@ from utils.files.project import PROJECT
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    """A Python process with the backend that is tested."""
+    """Start a Python process with the backend under test."""
     return subprocess.Popen(
         [sys.executable, *arguments],
         cwd=PROJECT,

@@ -1,4 +1,4 @@
-"""The judge is judged: every mistake of the wrong backend must be rejected."""
+"""Every mistake of the wrong backend must be rejected by the checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.conformance.wrong.registry import WRONG, Wrong
 
 
 def promised_names() -> set[str]:
-    """Every name of the contract: "ops.where", "Tensor.__add__", "Optimizer.step", ..."""
+    """List every name of the contract: "ops.where", "Tensor.__add__", "Optimizer.step", ..."""
     owners = {**training.MODULES, "Tensor": contract.Tensor, "Optimizer": contract.Optimizer}
     return {
         f"{path}.{name}" for path, owner in owners.items() for name in completeness.members(owner)

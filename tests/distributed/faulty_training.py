@@ -1,8 +1,8 @@
-"""The real train.py, of which one rank does what the variable FAULT says in JSON:
+"""The real train.py with a fault in one rank. The variable FAULT describes it in JSON:
 
 {"how": "kill", "rank": 1, "phase": "training", "step": 7, "seconds": 0.01}
 
-That happens at this sign of progress of this phase, 0 for its start, counted through all epochs,
+The fault happens at this sign of progress of the phase (0 for its start, counted over all epochs),
 or so many seconds later, whatever the rank is doing then.
 """
 
@@ -31,7 +31,7 @@ COMMAND = "FAULT_COMMAND"  # the process that the user started
 
 
 def install(fault: dict[str, Any]) -> None:
-    """Have the fault happen."""
+    """Cause the fault."""
     steps = {"": 0}
     present = [""]
     phase, progress = watchdog.phase, watchdog.progress
@@ -80,11 +80,11 @@ def ask_command() -> None:
 
 
 def find_mistake() -> None:
-    raise UserError("a picture is missing")
+    raise UserError("an image is missing")
 
 
 def fill_disk() -> None:
-    """From now on this process can write small files only, as on a full disk."""
+    """Let this process write only small files from now on, as on a full disk."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 

@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def begins(phase: str, plan: dict[str, Any]) -> bool:
-    """Tell that a phase begins; whether this rank is to fail in it."""
+    """Report that a phase begins; return whether this rank must fail in it."""
     if this_process().is_main:
         Path(os.environ["JOB_FOLDER"], phase).touch()
     return plan.get("phase") == phase and this_process().rank == plan["rank"]
@@ -67,7 +67,7 @@ def work(phase: str, plan: dict[str, Any], stop: StopRequests) -> None:
 
 
 def kill_after(seconds: float) -> None:
-    """SIGKILL from another thread, at whatever this process is doing then."""
+    """Send SIGKILL from another thread, whatever this process is doing then."""
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 
@@ -75,7 +75,7 @@ def go_wrong(how: str) -> None:
     if how == "raise":
         raise RuntimeError("a defect")
     if how == "user error":
-        raise UserError("a picture is missing")
+        raise UserError("an image is missing")
     if how == "stand still":
         time.sleep(1000)
 

@@ -17,12 +17,12 @@ from utils.processes.launch import launcher_command
 
 MARK = "JOB_MARK"
 FLAGS = ("--cfg", "models/yolov5n.yaml", "--device", "cpu", "--batch", "4")
-SECONDS_TO_START = 120  # both are bounds against hanging, far above what is usual
+SECONDS_TO_START = 120  # both are limits against hanging, far above the usual times
 SECONDS_TO_END = 25  # less than the 30 for which torchrun waits for what ignores its SIGTERM
 
 
 class Job:
-    """A job of two ranks, with its own mark in the environment of each of its processes."""
+    """A job of two ranks; a mark in the environment of its processes identifies them."""
 
     def __init__(
         self, folder: Path, raw: bool, plan: dict[str, object], flags: Sequence[str] = FLAGS
@@ -55,7 +55,7 @@ class Job:
             )
 
     def wait_for(self, name: str) -> None:
-        """Until the job has written a file of this name."""
+        """Wait until the job has written a file of this name."""
         deadline = time.monotonic() + SECONDS_TO_START
         while not (self.folder / name).exists():
             assert self.process.poll() is None, self.text()
@@ -63,7 +63,7 @@ class Job:
             time.sleep(0.02)
 
     def end(self, after: str = "") -> tuple[int, str]:
-        """Exit code and output of the command, which must end whole, and soon after a phase."""
+        """Return exit code and output of the command, which must end completely and in time."""
         try:
             if after:
                 self.wait_for(after)
@@ -77,7 +77,7 @@ class Job:
         return code, self.text()
 
     def is_gone(self) -> bool:
-        """Whether no process is left a few seconds after the launcher's end."""
+        """Return whether no process is left a few seconds after the launcher's end."""
         deadline = time.monotonic() + SECONDS_TO_END
         while self.this_process():
             if time.monotonic() > deadline:
@@ -86,7 +86,7 @@ class Job:
         return True
 
     def processes(self) -> list[int]:
-        """Those of the job that are there."""
+        """Return the job's processes that are still there."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:

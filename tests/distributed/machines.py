@@ -59,18 +59,18 @@ class Job:
             process.wait()
 
     def output(self) -> str:
-        """What all machines printed so far."""
+        """Return what all machines printed so far."""
         return "\n".join(log.read_text(errors="replace") for log in self.logs)
 
     def exit_codes(self, seconds: float) -> list[int | None]:
-        """Of the launchers, once all ended; None for one that still runs after so many seconds."""
+        """Return the launchers' exit codes; None for one that still runs after so many seconds."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and None in [p.poll() for p in self._processes]:
             time.sleep(POLL_SECONDS)
         return [process.poll() for process in self._processes]
 
     def wait_for(self, path: Path, seconds: float) -> None:
-        """Until a file is there; fails with all output when the job ends or stalls before."""
+        """Wait until a file is there; fail with all output if the job ends or stalls before."""
         deadline = time.monotonic() + seconds
         while not path.exists():
             ended = [process.poll() for process in self._processes]
@@ -81,7 +81,7 @@ class Job:
 def launch_command(
     machines: Sequence[Machine], number: int, arguments: Sequence[object]
 ) -> list[str]:
-    """One machine's line, as docs/multi-node.md prints it."""
+    """Return one machine's command line, as in docs/multi-node.md."""
     launcher = ["-m", LAUNCHERS[backend.use()], "--nnodes", len(machines), "--node_rank", number]
     launcher += ["--nproc_per_node", 1, "--master_addr", machines[0].address]
     launcher += ["--master_port", PORT]

@@ -33,7 +33,7 @@ class Machine(NamedTuple):
     address: str
 
     def command(self, *words: object) -> list[str]:
-        """The command that runs `words` on this machine."""
+        """Return the command that runs `words` on this machine."""
         return ["ip", "netns", "exec", self.namespace, *map(str, words)]
 
     def set_link(self, state: str) -> None:
@@ -41,12 +41,12 @@ class Machine(NamedTuple):
         _ip("-n", self.namespace, "link", "set", self.interface, state)
 
     def processes(self) -> list[int]:
-        """The ids of those that run there."""
+        """Return the ids of the processes on this machine."""
         return [int(number) for number in _ip("netns", "pids", self.namespace).split()]
 
 
 def reason_against() -> str:
-    """Why this machine cannot do it; empty when it can."""
+    """Return why this machine cannot do it; empty if it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:
@@ -60,10 +60,10 @@ def reason_against() -> str:
 
 @contextlib.contextmanager
 def two_machines() -> Iterator[tuple[Machine, Machine]]:
-    """Machines 10.77.0.1 and 10.77.0.2; what still runs on them is killed at the end.
+    """Make machines 10.77.0.1 and 10.77.0.2; kill what still runs on them at the end.
 
-    Cutting is `machine.set_link("down")` of either: packets vanish and nobody is told, as with a
-    switch that fails; connections stay open until someone's patience ends.
+    `machine.set_link("down")` of either cuts the cable. Packets are lost without notice, as with a
+    switch that fails; connections stay open until a timeout.
 
     Raises:
         OSError: ip failed; the text is its own.
@@ -98,7 +98,7 @@ def _remove(machine: Machine) -> None:
 
 
 def _ip(*words: str) -> str:
-    """What `ip` prints; OSError with its message when it fails."""
+    """Return what `ip` prints; OSError with its message if it fails."""
     command = ["ip", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     if done.returncode != 0:

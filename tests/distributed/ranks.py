@@ -11,7 +11,7 @@ from utils.files.project import PROJECT
 
 
 def launcher(backend: str, ranks: int) -> list[str]:
-    """The command line of a launcher up to the program's own arguments."""
+    """Return the command line of a launcher up to the program's own arguments."""
     if backend == "torch":
         command = ["torch.distributed.run", "--standalone"]
     else:
@@ -28,7 +28,7 @@ def free_port() -> int:
 def run_ranks(
     ranks: int, *arguments: str, timeout: float = 300
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Python program of the project as so many ranks, in the backend of YOLO_BACKEND."""
+    """Run a Python module of the tests as several ranks, with the backend of YOLO_BACKEND."""
     backend = os.environ["YOLO_BACKEND"]
     return subprocess.run(
         [*launcher(backend, ranks), *arguments],

@@ -37,7 +37,7 @@ KILLS = [
     )
 ]
 FAILURES = [
-    ("find_mistake", 1, "rank 1: error: a picture is missing"),
+    ("find_mistake", 1, "rank 1: error: an image is missing"),
     ("fill_disk", 0, "could not be written (File too large)"),
 ]
 # Sums of float32 in another order, 1e-7 relative, through eight more steps.
@@ -64,7 +64,7 @@ class Runs:
         return Training(self.folder, *run, script=SCRIPT, environment=environment, **options)
 
     def end(self, *arguments, **options) -> tuple[int, str]:
-        """Exit code and output of a training, which leaves nothing but its folder."""
+        """Return exit code and output of a training, which must leave only its folder."""
         code, text = self.start(*arguments, **options).end()
         assert not list(self.temporary.glob("duet*"))
         return code, text

@@ -98,8 +98,8 @@ def test_an_exception_of_one_rank_is_seen_and_ends_the_job(ended):
 @of(joining=Case("user error", 1, "joining"), caching=Case("user error", 1, "caching"))
 def test_what_one_rank_finds_wrong_is_said_once_and_is_the_users_error(ended):
     assert ended.code == EXIT_USER_ERROR, ended.text
-    assert ended.text.count("a picture is missing") == 1
-    assert "rank 1: error: a picture is missing" in ended.text
+    assert ended.text.count("an image is missing") == 1
+    assert "rank 1: error: an image is missing" in ended.text
 
 
 @of(launcher=Case(raw=True, flags=(*FLAGS, "--batch", "5")))

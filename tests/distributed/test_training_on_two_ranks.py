@@ -16,8 +16,8 @@ TOLERANCE = 1e-9
 # OneFlow's own BatchNorm, which the process alone uses, forms 1 - momentum in float32. Validation
 # is in float32.
 LOOSE_TOLERANCE = 1e-6
-# Each of a gradient's three roundings to bfloat16 errs by 1/512 at most; later steps, whose weights
-# differ, enlarge what remains of it: 0.009 was measured.
+# Each of a gradient's three roundings to bfloat16 errs by 1/512 at most. Later steps enlarge the
+# error, because their weights differ: 0.009 was measured.
 HALF_TOLERANCE = 0.03
 
 
@@ -37,7 +37,7 @@ def read(folder: Path, case: str, rank: int) -> dict[str, np.ndarray]:
 
 
 def momenta(found: dict[str, np.ndarray]) -> np.ndarray:
-    """All momenta of SGD in one row: sums of the gradients so far."""
+    """Return all momenta of SGD in one row: sums of the gradients so far."""
     names = sorted(name for name in found if name.endswith(".momentum"))
     return np.concatenate([found[name].reshape(-1) for name in names])
 

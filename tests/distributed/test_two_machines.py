@@ -50,14 +50,14 @@ def test_training_ends_within_its_timeout_when_the_link_is_cut_and_resumes_as_if
 
 
 def training_flags(folder: Path) -> list[object]:
-    """A small training, long enough that the link is cut in the middle of it."""
+    """Return the flags of a small training; the link is cut in the middle of it."""
     flags = ["--data", write_small_dataset(folder), "--cfg", write_small_model(folder)]
     flags += ["--weights", "", "--img", 64, "--batch", 4, "--epochs", EPOCHS, "--workers", 0]
     return [*flags, "--device", "cpu", "--name", "run"]
 
 
 def assert_equal_weights(one: Path, other: Path) -> None:
-    """Bit for bit: on a CPU nothing in a run depends on time."""
+    """Compare weights bit for bit: on a CPU nothing in a run depends on time."""
     found, wanted = (
         load_checkpoint(project / "run" / "weights" / "last.safetensors")
         for project in (one, other)

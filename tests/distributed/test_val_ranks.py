@@ -22,7 +22,7 @@ from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Weights and a dataset, of which one image is broken."""
+    """Weights and a dataset with one broken image."""
     folder = tmp_path_factory.mktemp("inputs")
     dataset = load_dataset(write_small_dataset(folder))
     model = Detector(read_model_yaml(write_small_model(folder), len(dataset.class_names)))
@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
     )  # fmt: skip
     arrays = nn.state_arrays(model)
     save_checkpoint(folder / "weights.safetensors", Checkpoint(header, arrays, arrays, {}))
-    (folder / "shapes/images/val/zzz.jpg").write_bytes(b"no picture")
+    (folder / "shapes/images/val/zzz.jpg").write_bytes(b"no image")
     return folder
 
 

@@ -50,15 +50,15 @@ CASES = {
 }
 HALF_GRADIENTS = "half gradients"
 FLAGS = {**CASES, HALF_GRADIENTS: ["--sync-bn", "--half-gradients"]}
-SPOILED = 1  # the batch of which "not finite" spoils the last image, on its rank alone
+SPOILED = 1  # in this batch the case "not finite" spoils the last image, on its rank only
 Arrays = dict[str, np.ndarray]
 
 
 def learn(folder: Path, case: str) -> Arrays:
-    """Weights, averages, optimizer state and losses after some steps.
+    """Return weights, EMA, optimizer state and losses after some steps.
 
-    In the case "own statistics" BatchNorm uses its running statistics, since what it would
-    gather differs from rank to rank.
+    In the case "own statistics" BatchNorm uses its running statistics, because batch statistics
+    differ between ranks.
     """
     from models.detector import Detector
 
@@ -104,7 +104,7 @@ def learn(folder: Path, case: str) -> Arrays:
 def validation_losses(
     state: TrainState, samples: list[Sample], world: World, class_names: list[str]
 ) -> np.ndarray:
-    """Of the average, in float32, on batches of two, two and one: a rank has none of the last."""
+    """Return the EMA's losses in float32 on batches of two, two and one: a rank lacks the last."""
     model = nn.place(state.ema.model, "cpu", "float32")
     with ValLoader(samples[:5], 64, 2, 0, model.stride, world=world) as loader:
         return evaluation.evaluate(
@@ -113,7 +113,7 @@ def validation_losses(
 
 
 def with_objects_of_first(batch: Batch) -> Batch:
-    """Without the objects of all but the first image of the whole batch."""
+    """Return the targets with only the objects of the first image of the whole batch."""
     kept = batch.sample_indices[batch.targets.image_index] == batch.global_indices[0]
     return batch._replace(targets=Targets(*(field[kept] for field in batch.targets)))
 

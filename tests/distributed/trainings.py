@@ -19,14 +19,14 @@ FLAGS = ("--img", "64", "--batch", "2", "--device", "cpu", "--workers", "1")
 
 
 class Training(Job):
-    """A training with its own mark in the environment of each of its processes.
+    """A training; a mark in the environment of its processes identifies them.
 
     Args:
         folder: for what is printed.
         flags: of train.py.
         ranks: how many.
         raw: under a plain launcher, rather than by train.py --nproc.
-        script: in place of train.py.
+        script: to run instead of train.py.
         environment: added.
     """
 
@@ -64,7 +64,7 @@ class Training(Job):
             )
 
     def rank(self, number: int) -> int | None:
-        """The process of a rank, without those of its loader; None before its start."""
+        """Return the process of a rank, without those of its loader; None before its start."""
         found = {}
         for process in self.this_process():
             try:

@@ -23,7 +23,7 @@ from utils.processes.world import World
 
 
 def digest_training(samples: Any, world: World, cache: str) -> list[str]:
-    """The images of every batch of two epochs, of all ranks together."""
+    """Return digests of the images of every batch of two epochs, of all ranks together."""
     digests = []
     with TrainLoader(samples, 64, 3, EVERYTHING, 0, 1, cache, world=world) as loader:
         for epoch in range(2):

@@ -1,1 +1,1 @@
-"""compare.py in parts: what to run, running it, judging it, and telling it in three forms."""
+"""compare.py in parts: plan the runs, run them, judge them, and report in three forms."""

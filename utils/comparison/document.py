@@ -1,4 +1,4 @@
-"""All that was measured as one JSON document, compare.json; docs/compare.md describes it.
+"""All measurements as one JSON document, compare.json; docs/compare.md describes it.
 
 Before: `execution.py` left a record of each run. After: the reports, which read nothing else.
 """
@@ -28,7 +28,7 @@ Records = Mapping[Cell, Sequence[Document]]
 
 
 class UnequalWorkError(UserError):
-    """Runs that are to be compared did not do the same work; the message lists the differences."""
+    """The runs to compare did not do the same work; the message lists the differences."""
 
 
 def cells_of(settings: Settings) -> list[Cell]:
@@ -39,7 +39,7 @@ def cells_of(settings: Settings) -> list[Cell]:
 def build_document(
     settings: Settings, records: Records, machine: Mapping[str, Any], status: str, created: str
 ) -> Document:
-    """The comparison as far as it is.
+    """Return the comparison so far.
 
     Args:
         records: of the runs so far, by cell, in order of their rounds.
@@ -68,7 +68,7 @@ def good(runs: Sequence[Document]) -> list[Document]:
 
 
 def describe_cell(cell: Cell, runs: Sequence[Document]) -> Document:
-    """A cell's figures over all its runs, and the runs themselves."""
+    """Return a cell's figures over all its runs, and the runs themselves."""
     done = good(runs)
     epochs = [epoch for run in done for epoch in counted_epochs(run)]
     last = counted_epochs(done[-1])[-1:] if done else []
@@ -104,7 +104,7 @@ def _spread(values: Sequence[float]) -> Document | None:
 
 
 def _images_per_second(runs: Sequence[Document], epochs: Sequence[Document]) -> float | None:
-    """Training images by the time of an epoch without its validation; median."""
+    """Return the median of training images per second, without validation."""
     if not runs or not runs[0]["work"] or not epochs:
         return None
     images = int(runs[0]["work"]["train_images"])
@@ -114,7 +114,7 @@ def _images_per_second(runs: Sequence[Document], epochs: Sequence[Document]) -> 
 
 
 def _stages(epochs: Sequence[Document]) -> dict[str, float]:
-    """Median seconds of each stage, and of what no stage holds: plots, weights, bookkeeping."""
+    """Return median seconds of each stage, and of the rest: plots, weights, bookkeeping."""
     split = [epoch["stages"] for epoch in epochs if "stages" in epoch]
     if not split:
         return {}
@@ -124,7 +124,7 @@ def _stages(epochs: Sequence[Document]) -> dict[str, float]:
 
 
 def describe_pair(pair: Pair, records: Records, settings: Settings) -> Document | None:
-    """How a candidate's times stand to its reference's; None before both ran."""
+    """Compare a candidate's times with its reference's; None before both ran."""
     reference, candidate = (good(records.get(cell, ())) for cell in pair)
     if not reference or not candidate:
         return None
@@ -163,10 +163,10 @@ def describe_pair(pair: Pair, records: Records, settings: Settings) -> Document 
 
 
 def unequal_work(pair: Pair, records: Records) -> list[str]:
-    """What the candidate's runs did otherwise than the reference's, and than one another."""
+    """List how the work differs between candidate and reference, and between runs of each."""
     reference, candidate = (good(records.get(cell, ())) for cell in pair)
     lines = unequal_rounds(reference) + unequal_rounds(candidate)
-    # Between backends it is what is compared.
+    # Between backends the framework is what is compared.
     frameworks = {"framework"} if pair.reference.side != pair.candidate.side else set()
     by_round = {run["round"]: run for run in reference}
     for run in candidate:
@@ -176,7 +176,7 @@ def unequal_work(pair: Pair, records: Records) -> list[str]:
 
 
 def require_equal_work(cell: Cell, records: Records, settings: Settings) -> None:
-    """UnequalWorkError if a pair with this cell is unequal and --allow-unequal is not set."""
+    """Raise UnequalWorkError if a pair with this cell is unequal, unless --allow-unequal is set."""
     if settings.allow_unequal or cell.external:
         return
     pairs = [pair for pair in make_pairs(cells_of(settings)) if cell in pair]

@@ -12,18 +12,18 @@ from typing import Any
 
 from utils.comparison.measured import Document
 
-# Who runs where is what is compared, not the work.
+# Settings that are not part of the work.
 IDENTITY = {"settings.backend", "settings.project", "settings.name", "settings.exist_ok"}
-# The first batches only: early steps double any difference, so that rounding alone parts two runs
-# later. On a CPU the backends were 2e-5 apart there (YOLOv5n, built-in dataset); TF32 rounds a
-# thousand times as coarsely.
+# Only the first batches: early steps double any difference, so later two runs differ by rounding
+# alone. In the first batches the backends were 2e-5 apart on a CPU (YOLOv5n, built-in dataset).
+# TF32 rounds a thousand times as coarsely.
 JUDGED_BATCHES = 10
 TOLERANCE = 1e-2
 HALF_TOLERANCE = 1e-1  # bfloat16 keeps 8 bits, 4e-3 a rounding
 
 
 def flatten(work: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested names joined by dots."""
+    """Join nested names by dots."""
     flat: dict[str, Any] = {}
     for name, value in work.items():
         if isinstance(value, Mapping):
@@ -34,7 +34,7 @@ def flatten(work: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(reference: Document, candidate: Document, by_design: Set[str]) -> list[str]:
-    """What the candidate's work and framework had otherwise than the reference's, a line each.
+    """List how the candidate's work and framework differ from the reference's, a line each.
 
     Args:
         reference, candidate: runs with "work".
@@ -50,7 +50,7 @@ def differences(reference: Document, candidate: Document, by_design: Set[str]) -
 
 
 def other_means(reference: Document, candidate: Document) -> list[str]:
-    """By which other means the candidate did its work, a line each."""
+    """List the other means by which the candidate did its work, a line each."""
     left, right = (flatten(run.get("means", {})) for run in (reference, candidate))
     return [line for _, line in _unlike(left, right, reference, candidate)]
 
@@ -58,7 +58,7 @@ def other_means(reference: Document, candidate: Document) -> list[str]:
 def _unlike(
     left: Mapping[str, Any], right: Mapping[str, Any], reference: Document, candidate: Document
 ) -> list[tuple[str, str]]:
-    """Names whose values differ, with a line each."""
+    """Return the names with different values, and a line for each."""
     return [
         (
             name,
@@ -78,7 +78,7 @@ def _who(run: Document) -> str:
 class LossGap:
     """How far the losses of two runs are apart after the same batches."""
 
-    batches: int  # that were judged
+    batches: int  # number of batches that were judged
     worst: float | None  # relative difference of the summed losses; None: one is not finite
     worst_batch: int  # from 1
     tolerance: float
@@ -99,20 +99,20 @@ def loss_gap(reference: Document, candidate: Document) -> LossGap | None:
 
 
 def summed_loss(terms: Sequence[float | None]) -> float:
-    """The loss of a batch from its terms; infinite where one of them is not finite."""
+    """Return the loss of a batch from its terms; infinite if one term is not finite."""
     finite = [term for term in terms if term is not None and math.isfinite(term)]
     return sum(finite) if len(finite) == len(terms) else math.inf
 
 
 def _relative(reference: float, value: float) -> float:
-    """Infinite where either is: that both are lost says nothing of their work."""
+    """Return the relative difference; infinite if either is, since then nothing is compared."""
     if math.isinf(reference) or math.isinf(value):
         return math.inf
     return abs(value - reference) / max(abs(reference), 1e-12)
 
 
 def unequal_rounds(runs: Sequence[Document]) -> list[str]:
-    """What later rounds of one cell did otherwise than its first, or by other means."""
+    """List how later rounds of one cell differ from its first, in work or means."""
     return [
         line
         for run in runs[1:]

@@ -34,7 +34,7 @@ def record_path(folder: Path, turn: Turn) -> Path:
 
 
 def load_record(folder: Path, turn: Turn) -> Document | None:
-    """The record of a run that ended well; None where it has to run (again)."""
+    """Return the record of a successful run; None if it has to run (again)."""
     path = record_path(folder, turn)
     if not path.exists():
         return None
@@ -43,9 +43,9 @@ def load_record(folder: Path, turn: Turn) -> Document | None:
 
 
 def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
-    """Run a cell once; the record is on disk when this returns."""
+    """Run a cell once, and write its record to disk before returning it."""
     run_folder = folder / RUNS / turn.name
-    shutil.rmtree(run_folder, ignore_errors=True)  # of an attempt that was cut short
+    shutil.rmtree(run_folder, ignore_errors=True)  # of an aborted attempt
     run_folder.mkdir(parents=True)
     if turn.cell.external:
         record = _run_external(settings, turn, run_folder)
@@ -90,7 +90,7 @@ def _run_external(settings: Settings, turn: Turn, run_folder: Path) -> Document:
 
 
 def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]:
-    """train.py as a user would start it."""
+    """Return the command of train.py as a user would write it."""
     cell = turn.cell
     python, script = from_here(settings.pythons[cell.side]), from_here(str(PROJECT / "train.py"))
     command = [python, script, "--backend", cell.side]
@@ -109,19 +109,19 @@ def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]
 
 
 def devices_of(settings: Settings) -> str:
-    """Those that a run takes: without --device the first GPUs, one for each process."""
+    """Return the devices of a run: without --device the first GPUs, one for each process."""
     return settings.device or ",".join(map(str, range(settings.nproc)))
 
 
 def from_here(path: str) -> str:
-    """Relative to the working folder where the path lies inside: as one would type it."""
+    """Return a path inside the working folder as a relative path, as a user would type it."""
     return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
 
 
 def external_command(
     settings: Settings, external: External, turn: Turn, run_folder: Path
 ) -> list[str]:
-    """The external's words with what is known of the cell filled in."""
+    """Return the external trainer's command with the values of the cell filled in."""
     return _filled(external.command, settings, turn, run_folder)
 
 
@@ -143,7 +143,7 @@ def _filled(words: Sequence[str], settings: Settings, turn: Turn, run_folder: Pa
 
 
 def input_digests(settings: Settings) -> dict[str, str]:
-    """Change with the content of --cfg and --weights, whose names the settings hold."""
+    """Return digests of the files of --cfg and --weights; the settings hold only their names."""
     files = {"cfg_sha1": find_yaml(settings.cfg, "models"), "weights_sha1": Path(settings.weights)}
     return {
         name: hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest()
@@ -153,7 +153,7 @@ def input_digests(settings: Settings) -> dict[str, str]:
 
 
 def code_digest() -> str:
-    """Changes with any source file that training runs: a resumed comparison must not mix two."""
+    """Return a digest of the source of training: a resumed comparison must not mix two versions."""
     digest = hashlib.sha1(usedforsecurity=False)
     folders = [PROJECT / name for name in ("backend", "models", "utils")]
     paths = [

@@ -23,7 +23,7 @@ VARIABLES = (
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores, memory, system, GPUs and the variables that frameworks heed."""
+    """Return processor, cores, memory, system, GPUs and the variables that frameworks read."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "processor": processor(),
@@ -36,7 +36,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
-    """UserError if what lies in a folder was measured on another machine."""
+    """Raise UserError if the figures in a folder were measured on another machine."""
     changed = [name for name in now if now[name] != before.get(name)]
     if changed:
         listed = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)
@@ -44,7 +44,7 @@ def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], fold
 
 
 def processor() -> str:
-    """The processor's name where Linux tells it."""
+    """Return the processor's name if Linux gives it, else the machine's type."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -54,7 +54,7 @@ def processor() -> str:
 
 
 def gpus() -> list[str]:
-    """Names of the GPUs that nvidia-smi lists."""
+    """Return name and driver version of the GPUs that nvidia-smi lists."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
@@ -64,7 +64,7 @@ def gpus() -> list[str]:
 
 
 def load() -> float | None:
-    """Processes that wanted a core over the last minute; None where the system does not say."""
+    """Return the system's load average of the last minute; None where it has none."""
     try:
         return round(os.getloadavg()[0], 2)
     except OSError:

@@ -1,4 +1,4 @@
-"""One run as a JSON document: what it took, its epochs, and what it did.
+"""One run as a JSON document: time and memory, its epochs, and its work.
 
 Before: `runner.py` ran it. After: `document.py` puts the runs of all cells together.
 """
@@ -19,7 +19,7 @@ from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import Outcome
 
 LOG_LINES = 15
-SPEAKER = re.compile(r"(rank \d+: )?")  # of a line, where several processes speak
+SPEAKER = re.compile(r"(rank \d+: )?")  # the start of a line, if several processes print
 SAYS_ERROR = re.compile(rf"{SPEAKER.pattern}error: ")
 MAX_NOTES = 5
 Document = dict[str, Any]
@@ -28,7 +28,7 @@ Document = dict[str, Any]
 class ArrivingRows:
     """When each row of a growing CSV file was first seen; call it again and again.
 
-    Rows that are there when this is made are of an earlier run, unless the file is begun anew.
+    Rows that exist at the start are of an earlier run, unless the file is written anew.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -43,15 +43,15 @@ class ArrivingRows:
         self.arrivals += [time.monotonic()] * (rows - self._before - len(self.arrivals))
 
     def _rows(self) -> int:
-        """Below the heading."""
+        """Count the rows below the heading."""
         if self._path is None or not self._path.exists():
             return 0
         return max(self._path.read_bytes().count(b"\n") - 1, 0)
 
     def epochs(self, warm_up: int) -> list[Document]:
-        """The seconds between rows: the first epoch, which holds the start-up, has none.
+        """Return the seconds between rows, by epoch.
 
-        Nor have rows that were first seen together.
+        The first epoch includes the start-up and is left out, as are rows first seen together.
         """
         gaps = zip(self.arrivals, self.arrivals[1:], strict=False)
         return [
@@ -62,7 +62,7 @@ class ArrivingRows:
 
 
 def failed_run(turn: Turn, command: Sequence[str], reason: str) -> Document:
-    """The record of a run that gave no figures."""
+    """Return the record of a run without figures."""
     return {
         "cell": turn.cell.name,
         "round": turn.round,
@@ -77,10 +77,10 @@ def failed_run(turn: Turn, command: Sequence[str], reason: str) -> Document:
 def describe_run(
     turn: Turn, command: Sequence[str], outcome: Outcome, log: Path, epochs: list[Document]
 ) -> Document:
-    """What is known of any run, an external trainer's too."""
+    """Return what is known of any run, also of an external trainer's."""
     failure = failure_of(outcome)
     tail = log_tail(log, turn.cell.side) if failure else []
-    # What one says that is ended explains nothing.
+    # The output of a run that was ended explains nothing.
     words = [] if outcome.timed_out else reason(tail)
     return {
         "cell": turn.cell.name,
@@ -97,7 +97,7 @@ def describe_run(
 
 
 def failure_of(outcome: Outcome) -> str | None:
-    """Why a process gave no figures, None where it ended well."""
+    """Return why a process gave no figures; None if it ended well."""
     if outcome.timed_out:
         return f"ended after {outcome.seconds:.0f} s, the limit of --timeout"
     if outcome.exit_code < 0:
@@ -121,7 +121,7 @@ def add_what_train_wrote(run: Document, turn: Turn, folder: Path, warm_up: int, 
 
 
 def read_epochs(path: Path, warm_up: int) -> list[Document]:
-    """The rows of results.csv: seconds, their split, losses and metrics."""
+    """Read the rows of results.csv: seconds, their split, losses and metrics."""
     with open(path, newline="", encoding="utf-8") as file:
         rows = [
             {name.strip(): _finite(float(text)) for name, text in row.items()}
@@ -144,18 +144,18 @@ def read_epochs(path: Path, warm_up: int) -> list[Document]:
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no NaN."""
+    """Return None for NaN and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 
 def _part(row: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """The columns "prefix/name" by name."""
+    """Return the columns "prefix/name" by name."""
     start = prefix + "/"
     return {name.removeprefix(start): row[name] for name in row if name.startswith(start)}
 
 
 def notes(variant: str, log: Path) -> list[str]:
-    """Lines of the log that name an option of the variant: they say what really ran."""
+    """Return the lines of the log that name an option of the variant: they say what really ran."""
     flags = [flag.lstrip("-") for flag in VARIANTS[variant].flags if flag.startswith("--")]
     if not flags:
         return []
@@ -167,15 +167,15 @@ def notes(variant: str, log: Path) -> list[str]:
 
 
 def log_tail(log: Path, side: str) -> list[str]:
-    """The last lines that a run printed, before the report of a backend's launcher."""
+    """Return the last lines that a run printed, before the report of a backend's launcher."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     marks = LAUNCHERS[side].failure_report if side in LAUNCHERS else ()
-    places = (place for place, line in enumerate(lines) if any(mark in line for mark in marks))
-    return lines[: next(places, None)][-LOG_LINES:]
+    reports = (i for i, line in enumerate(lines) if any(mark in line for mark in marks))
+    return lines[: next(reports, None)][-LOG_LINES:]
 
 
 def reason(tail: Sequence[str]) -> list[str]:
-    """The line that says why a run failed: the last error, else the last line; [] without one."""
+    """Return the line that says why a run failed: the last error, else the last line, else []."""
     lines = [line for line in tail if line.strip()]
     errors = [line for line in lines if SAYS_ERROR.match(line)]
     return (errors or lines)[-1:]

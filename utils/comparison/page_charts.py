@@ -1,6 +1,6 @@
 """The charts of compare.html as inline SVG and HTML, without a script.
 
-Bars are in per cent of their column and texts outside the SVG, so that both fit any width.
+Bars are in per cent of their column, and texts are outside the SVG: both fit any width.
 
 Before: `document.py`. After: `report_html.py` puts them on the page, above a section's table.
 """
@@ -42,7 +42,7 @@ class Bar(NamedTuple):
 def bar_chart(
     document: Document, name: str, unit: str, bar_of: Callable[[Document], Bar | None]
 ) -> str:
-    """Return a group of bars for each batch size; a figure that is marked is so here too."""
+    """Return a group of bars for each batch size, with the marks of the figures."""
     bars = {cell["name"]: bar for cell in document["cells"] if (bar := bar_of(cell))}
     ends = (bar.whisker[1] if bar.whisker else _length(bar) for bar in bars.values())
     longest, marked = max(ends, default=0.0) or 1.0, marks(document)
@@ -83,8 +83,8 @@ def _row(cell: Document, bar: Bar, longest: float, mark: str) -> str:
     )
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3f}%"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.3f}%"
 
 
 def label(cell: Document) -> str:
@@ -120,7 +120,7 @@ def epoch_bars(document: Document) -> str:
 
 
 def stage_bars(document: Document) -> str:
-    """Return the stages of an epoch one after the other, below what their colours mean."""
+    """Return bars of the stages of an epoch, below a legend."""
     colours = {
         stage: f"var(--stage{index % NUM_STAGE_COLOURS})"
         for index, stage in enumerate(stages_of(document))
@@ -146,11 +146,11 @@ def legend(colours: Mapping[str, str]) -> str:
 
 
 def loss_curves(document: Document) -> str:
-    """Return the summed loss of each batch: two sides over each other, or one's variants."""
+    """Return curves of the summed loss of each batch, of all backends or of one's variants."""
     several_sides = len(document["settings"]["backends"]) > 1
     groups: dict[str, dict[str, dict[int, float]]] = {}
     colours: dict[str, str] = {}
-    for place, cell in enumerate(document["cells"]):
+    for index, cell in enumerate(document["cells"]):
         losses = _losses(cell) if cell["checked"] else {}
         if losses:
             title = f"batch {cell['batch']}" + (f", {cell['variant']}" if several_sides else "")
@@ -158,33 +158,33 @@ def loss_curves(document: Document) -> str:
             colours[cell["name"]] = (
                 side_colours(document)[cell["side"]]
                 if several_sides
-                else f"var(--stage{(place + 2) % NUM_STAGE_COLOURS})"
+                else f"var(--stage{(index + 2) % NUM_STAGE_COLOURS})"
             )
     figures = (_curves(title, curves, colours) for title, curves in groups.items())
     return f'<div class="curves">{"".join(figures)}</div>' if groups else ""
 
 
 def _losses(cell: Document) -> dict[int, float]:
-    """Of the first run that ended well, by batch from 0; those that are finite."""
+    """Return the finite losses of the first successful run, by batch from 0."""
     runs = [run for run in cell["runs"] if not run["failure"] and run.get("losses")]
     losses = map(summed_loss, runs[0]["losses"]) if runs else ()
-    return {place: loss for place, loss in enumerate(losses) if math.isfinite(loss)}
+    return {batch: loss for batch, loss in enumerate(losses) if math.isfinite(loss)}
 
 
 def _curves(
     title: str, curves: Mapping[str, Mapping[int, float]], colours: Mapping[str, str]
 ) -> str:
-    """A figure of one line a cell."""
+    """Return a figure with one line per cell."""
     everything = [loss for losses in curves.values() for loss in losses.values()]
     low, high = min(everything), max(everything)
     last = max(max(losses) for losses in curves.values())
     lines: list[str] = []
     for name, losses in curves.items():
         points = " ".join(
-            f"{100 * place / max(last, 1):.2f},{96 - 92 * (loss - low) / ((high - low) or 1.0):.2f}"
-            for place, loss in losses.items()
+            f"{100 * batch / max(last, 1):.2f},{96 - 92 * (loss - low) / ((high - low) or 1.0):.2f}"
+            for batch, loss in losses.items()
         )
-        # The first is drawn broad, the others dashed over it: where they agree, both are seen.
+        # The first line is broad, the others are dashed over it: equal lines are both visible.
         style = 'stroke-width="2" stroke-dasharray="6 4"' if lines else (
             'stroke-width="5" stroke-opacity=".45"'
         )  # fmt: skip
@@ -202,7 +202,7 @@ def _curves(
     )
 
 
-# By the name of the section that they stand in.
+# By the name of their section.
 CHARTS: Mapping[str, Callable[[Document], str]] = {
     "times": epoch_bars,
     "split": stage_bars,

@@ -1,4 +1,4 @@
-"""Which runs a comparison consists of, in which order, and which of them are held side by side.
+"""Which runs a comparison has, in which order, and which of them are compared.
 
 Before: `settings.py` reads the flags. After: `runner.py` runs each.
 """
@@ -18,9 +18,9 @@ class Variant:
 
     Attributes:
         name: in tables and folder names.
-        flags: given to train.py as they are; one it does not know makes the cell fail, not the
+        flags: given to train.py as they are. An unknown flag makes the cell fail, not the
             comparison.
-        changes: names in work.json that it changes on purpose, beside the settings of its flags.
+        changes: names in work.json that it changes on purpose, besides the settings of its flags.
     """
 
     name: str
@@ -56,7 +56,7 @@ VARIANTS = {
         Variant("no-loader-processes", ("--workers", "0")),
     )
 }
-# What --ablate switches on, one at a time; "fused" is two at a time.
+# What --ablate switches on, one option at a time; "fused" has two.
 ABLATION = (PLAIN, *(name for name in VARIANTS if name not in (PLAIN, "fused")))
 
 
@@ -87,7 +87,7 @@ class Turn(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two cells whose times are divided: the candidate's by the reference's."""
+    """Two cells to compare: the candidate's time is divided by the reference's."""
 
     reference: Cell
     candidate: Cell
@@ -107,7 +107,7 @@ def make_cells(
     batches: Sequence[int],
     externals: Sequence[str],
 ) -> list[Cell]:
-    """All cells; those that are compared across backends stand side by side."""
+    """Return all cells; those that are compared across backends follow one another."""
     cells = []
     for batch in batches:
         cells += [Cell(side, variant, batch) for variant in variants for side in backends]
@@ -116,16 +116,16 @@ def make_cells(
 
 
 def turns(cells: Sequence[Cell], rounds: int) -> Iterator[Turn]:
-    """A B A B: every cell once a round, so that a machine that drifts hurts all alike."""
+    """Yield A B A B: every cell once a round, so a slower machine affects all cells alike."""
     for number in range(1, rounds + 1):
         for cell in cells:
             yield Turn(cell, number)
 
 
 def make_pairs(cells: Sequence[Cell]) -> list[Pair]:
-    """Backend against the first backend, variant against the first one, externals against both.
+    """Pair each backend with the first, each variant with the first, externals with the first cell.
 
-    Only cells of one batch size meet.
+    Only cells of one batch size are paired.
     """
     pairs = []
     for batch in dict.fromkeys(cell.batch for cell in cells):
@@ -142,7 +142,7 @@ def make_pairs(cells: Sequence[Cell]) -> list[Pair]:
 
 
 def known_variant(name: str) -> Variant:
-    """The variant of a name; UserError for another one."""
+    """Return the variant of a name; UserError for an unknown name."""
     if name not in VARIANTS:
         raise UserError(f"--variants {name}: unknown; accepted: {', '.join(VARIANTS)}")
     return VARIANTS[name]

@@ -1,4 +1,4 @@
-"""The figures of compare.json as texts: a head, warnings, and sections of rows.
+"""The figures of compare.json as text: a head, warnings, and sections of rows.
 
 Before: `document.py`. After: `report_markdown.py` shows it as compare.md and on the terminal,
 `report_html.py` as a page, with charts beside the same rows.
@@ -40,15 +40,15 @@ class Table(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """How the times of two cells stand to each other.
+    """The comparison of two cells' times.
 
     Attributes:
         names: "candidate against reference".
         ratio: the candidate's time by the reference's; NONE where the work is not equal.
-        spread: smallest and largest ratio, and of how many pairs; "" without a ratio.
+        spread: smallest and largest ratio, and the number of pairs; "" without a ratio.
         verdict: what the ratios say.
-        alarms: what the ratio must not be read without.
-        details: what else is known.
+        alarms: warnings that must be shown with the ratio.
+        details: further facts.
     """
 
     names: str
@@ -60,10 +60,10 @@ class Finding(NamedTuple):
 
 
 class Section(NamedTuple):
-    """One part of the report; a form leaves out a section of which it has nothing to show.
+    """One part of the report; an empty section is left out.
 
     Attributes:
-        name: by which the page finds the section's chart.
+        name: the page finds the section's chart by it.
         title: heading.
         note: what a reader must know to read the rows.
         findings, table, items: rows of each kind.
@@ -80,7 +80,7 @@ class Section(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All that a reader is told."""
+    """The whole report."""
 
     head: Sequence[str]
     warnings: Sequence[str]
@@ -112,14 +112,14 @@ def head(document: Document) -> list[str]:
     """Return the machine and the work, a line each."""
     machine, settings = document["machine"], document["settings"]
     frameworks = dict.fromkeys(cell["framework"] for cell in document["cells"])
-    place = [
+    facts = [
         machine["processor"], f"{machine['cores']} cores", f"{machine['memory_gib']} GiB",
         *machine["gpus"], machine["system"], *filter(None, frameworks),
         *(f"{name}={value}" for name, value in machine["variables"].items()),
     ]  # fmt: skip
     processes = f", {settings['nproc']} processes a run" if settings["nproc"] > 1 else ""
     return [
-        ", ".join(place) + ".",
+        ", ".join(facts) + ".",
         f"{settings['data']}, {settings['cfg'] or settings['weights']}, "
         f"{settings['image_size']} px; {settings['rounds']} rounds of {settings['epochs']} epochs "
         f"after {settings['warm_up_epochs']} of warm-up, in turns{processes}; "
@@ -128,7 +128,7 @@ def head(document: Document) -> list[str]:
 
 
 def warnings(document: Document) -> Iterator[str]:
-    """Yield what a reader must know before any figure, worst first."""
+    """Yield the warnings that a reader must see before any figure, worst first."""
     for pair in document["pairs"]:
         gap, names = pair["losses"], f"{pair['candidate']} against {pair['reference']}"
         if gap and gap["worst"] is None:
@@ -180,7 +180,7 @@ def finding(pair: Document) -> Finding:
 
 
 def ratio_range(pair: Document) -> str:
-    """Return the smallest and largest ratio, and of how many pairs of what."""
+    """Return the smallest and largest ratio, and the number and kind of pairs."""
     ratio = pair["ratio"]
     pairs = "pair" if ratio["count"] == 1 else "pairs"
     of = "epochs" if pair["measure"] == "epoch" else "whole processes"
@@ -188,7 +188,7 @@ def ratio_range(pair: Document) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return three significant digits or so, without an exponent."""
+    """Return about three significant digits, without an exponent."""
     if value is None or value != value:
         return NONE
     whole = int(abs(value))
@@ -206,7 +206,7 @@ def stages_of(document: Document) -> list[str]:
 
 
 def marks(document: Document) -> dict[str, str]:
-    """Return by cell what its figures must not be read without."""
+    """Return by cell the warning that must be shown with its figures."""
     found = {cell["name"]: "not checked for equal work" for cell in document["cells"]
              if not cell["checked"]}  # fmt: skip
     found |= {pair["candidate"]: "unequal work" for pair in document["pairs"] if pair["unequal"]}
@@ -218,7 +218,7 @@ def cell_columns(cell: Document) -> tuple[str, ...]:
 
 
 def times(document: Document) -> Table:
-    """Return seconds per epoch and what belongs to them, a row a cell."""
+    """Return seconds per epoch, speed and memory, a row a cell."""
     marked = marks(document)
     rows = []
     for cell in document["cells"]:

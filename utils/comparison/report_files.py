@@ -1,4 +1,4 @@
-"""compare.json, compare.md and compare.html: whole or as before, after every run."""
+"""compare.json, compare.md and compare.html, replaced atomically after every run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from utils.files.atomic import atomic_text_file
 
 
 def write_reports(document: Document, folder: Path) -> Report:
-    """Write all three into the folder of the comparison; returns what they tell."""
+    """Write all three into the folder of the comparison; return the report."""
     report = build_report(document)
     for name, text in (
         ("compare.json", json.dumps(document, indent=1)),

@@ -14,7 +14,7 @@ from utils.comparison.page_charts import CHARTS
 from utils.comparison.report import NONE, TITLE, Finding, Report, Section, Table
 
 STYLE = Path(__file__).with_name("page.css")
-# The browser itself then refuses whatever this page might load, from anywhere.
+# With it the browser refuses to load anything for this page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">

@@ -1,6 +1,6 @@
-"""The report as text: compare.md, and what the terminal shows at the end.
+"""The report as text: compare.md, and the figures on the terminal at the end.
 
-Before: `report.py`. After: a reader, and docs/compare.md, which holds such tables.
+Before: `report.py`. After: a reader; docs/compare.md shows such tables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def markdown(report: Report) -> str:
 
 
 def sections(parts: Sequence[Section]) -> Iterator[str]:
-    """Yield the lines of the sections that hold something, each below its heading."""
+    """Yield the lines of the sections that are not empty, each below its heading."""
     for part in parts:
         blocks = [f"- {_escaped(sentence(finding))}" for finding in part.findings]
         blocks += [f"- {_escaped(item)}" for item in part.items]
@@ -38,7 +38,7 @@ def sentence(finding: Finding) -> str:
 
 
 def _table(table: Table) -> list[str]:
-    """The lines of a table, padded so that it is one without a viewer too."""
+    """Return the lines of a table, padded so it can be read as plain text."""
     if not table.rows:
         return []
     rows = [[_escaped(text) for text in row] for row in (table.heading, *table.rows)]
@@ -55,5 +55,5 @@ def _table(table: Table) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Names are the user's: none may end a cell or become markup."""
+    """Escape a text: the user's names must not end a cell or become markup."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

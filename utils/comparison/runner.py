@@ -1,6 +1,6 @@
-"""Run one command to its end as a process group of its own, and say what it took.
+"""Run one command to its end in its own process group, and measure time and memory.
 
-Before: `plan.py` says which. After: `measured.py` reads what the run wrote.
+Before: `plan.py` lists the runs. After: `measured.py` reads what the run wrote.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ class Outcome:
         timed_out: it was ended because it took too long.
         seconds: from its start to its end.
         peak_host_mib: of its largest process, as seen every POLL_SECONDS.
-        peak_device_mib: that the used memory rose, of all the GPUs; None where nvidia-smi is not
-            there.
+        peak_device_mib: rise of the used memory of all GPUs; None without nvidia-smi.
     """
 
     exit_code: int
@@ -87,7 +86,7 @@ def run_process(
             if process is not None:
                 _ask_to_end(process, signal.SIGINT)
             raise
-        finally:  # at a second Ctrl-C too, and what it may have left behind
+        finally:  # also after a second Ctrl-C, and for processes that it left behind
             family.end(process)
         watch()
     peak_device = rise(samples, 1 + devices.count(","))
@@ -98,7 +97,7 @@ def run_process(
 def _wait(
     process: subprocess.Popen[bytes], deadline: float, watchers: Sequence[Callable[[], None]]
 ) -> bool:
-    """Whether the process ended before the deadline."""
+    """Return whether the process ended before the deadline."""
     while process.poll() is None:
         if time.monotonic() > deadline:
             return False
@@ -109,16 +108,16 @@ def _wait(
 
 
 def _ask_to_end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """A signal to its group, and time to answer it."""
+    """Send a signal to the process group, and give it time to end."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
     _wait(process, time.monotonic() + SECONDS_TO_END, ())
 
 
 class Family:
-    """The processes that are started from its making on, and those that these start.
+    """All processes that this process starts after the family was made, directly or not.
 
-    A launcher starts ranks in sessions of their own, which the end of its group leaves alone.
+    A launcher starts ranks in their own sessions: the end of its group does not end them.
     """
 
     def __init__(self) -> None:
@@ -126,7 +125,7 @@ class Family:
         self._others = set(descendants(os.getpid()))
 
     def end(self, first: subprocess.Popen[bytes] | None) -> None:
-        """End all at once; returns when none is left, and the first one's exit code is known."""
+        """Kill all; return when none is left and the exit code of the first is known."""
         while left := [child for child in descendants(os.getpid()) if child not in self._others]:
             send(left, signal.SIGKILL)
             time.sleep(POLL_SECONDS)
@@ -139,9 +138,9 @@ class Family:
 
 
 class PeakMemory:
-    """The largest resident size, in KiB, that a process or one it started has had; Linux only.
+    """The largest resident size, in KiB, of a process and those it started; Linux only.
 
-    The peak that `wait4` reports would not do: a process inherits it from the one that started it.
+    The peak of `wait4` cannot be used: a process inherits it from its parent.
     """
 
     def __init__(self, process: int) -> None:
@@ -164,10 +163,10 @@ class PeakMemory:
 
 @contextlib.contextmanager
 def device_memory(devices: str, samples: Path) -> Iterator[None]:
-    """Have nvidia-smi write the GPUs' used memory (MiB a line, in turn) into a file meanwhile.
+    """Have nvidia-smi write the GPUs' used memory (MiB a line, in turn) into a file in the block.
 
-    Asked from outside, both frameworks and any other trainer are measured alike, with what their
-    allocators keep in reserve.
+    Measured from outside, both frameworks and any other trainer are treated alike. The memory that
+    their allocators keep in reserve is included.
     """
     program = shutil.which("nvidia-smi")
     if program is None or devices == "cpu":
@@ -188,14 +187,14 @@ def device_memory(devices: str, samples: Path) -> Iterator[None]:
 
 
 def _physical(device: str) -> str:
-    """The GPU as nvidia-smi counts, which CUDA_VISIBLE_DEVICES does not touch."""
+    """Return the GPU's number for nvidia-smi, which ignores CUDA_VISIBLE_DEVICES."""
     number = device.removeprefix("cuda:") or "0"
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return visible[int(number)] if number.isdecimal() and int(number) < len(visible) else number
 
 
 def rise(samples: Path, gpus: int) -> float | None:
-    """Largest line of each GPU less its first, MiB, added up; None where nothing was measured."""
+    """Sum over GPUs the largest line minus the first, MiB; None if nothing was measured."""
     if not samples.exists():
         return None
     lines = samples.read_text(encoding="utf-8", errors="replace").split()

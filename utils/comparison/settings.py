@@ -28,7 +28,7 @@ FILE = "settings.json"
 
 @dataclass(frozen=True)
 class External:
-    """Another trainer: a command and, where it writes one, its file of a row an epoch."""
+    """Another trainer: its command, and its file with a row per epoch if it writes one."""
 
     name: str
     command: tuple[str, ...]
@@ -95,13 +95,13 @@ class Settings:
         return self.warm_up_epochs + self.epochs
 
     def save(self, folder: Path) -> None:
-        """Into the output folder, for --resume."""
+        """Write the settings into the output folder, for --resume."""
         with atomic_text_file(folder / FILE) as file:
             json.dump(asdict(self), file, indent=1)
 
 
 def load_settings(folder: Path) -> Settings:
-    """The settings of a comparison that was begun; UserError where there is none."""
+    """Load the settings of a comparison that was begun; UserError if there is none."""
     try:
         document = json.loads((folder / FILE).read_text(encoding="utf-8"))
         externals = tuple(
@@ -153,7 +153,7 @@ def _parser() -> Any:
     add("--ablate", action="store_true", help="instead of --variants: each option on and off, one "
         "at a time, on one backend")  # fmt: skip
     add("--nproc", type=int, default=0, metavar="N",
-        help="processes a run, which share each batch; 0: one for each of --device")  # fmt: skip
+        help="processes a run, a shard of each batch each; 0: one per --device")  # fmt: skip
     add("--device", default="", help="cpu, 0 for the first GPU; '' takes a GPU if there is one")
     add("--workers", type=int, default=8, metavar="N", help="loader processes, at most the cores")
     add("--seed", type=int, default=0, help="of weights, order and augmentation")
@@ -203,7 +203,7 @@ def _settings(flags: Any) -> Settings:
 
 
 def find_pythons(backends: Sequence[str], given: Sequence[str]) -> dict[str, str]:
-    """Interpreter by backend; UserError for one that is not there."""
+    """Return the interpreter of each backend; UserError for one that is not there."""
     named = _by_name("--python", given)
     for name in named.keys() - set(backends):
         raise UserError(f"--python {name}=...: {name} is not among --backends")

@@ -1,4 +1,4 @@
-"""Medians with their range, ratios pair by pair, and whether a ratio says anything.
+"""Medians with their range, ratios pair by pair, and whether a ratio is beyond noise.
 
 Before: `measured.py`. After: `document.py`.
 """
@@ -30,19 +30,19 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """None for no values."""
+    """Return the spread of the values; None for no values."""
     if not values:
         return None
     return Spread(statistics.median(values), min(values), max(values), len(values))
 
 
 def counted_epochs(run: Document) -> list[Document]:
-    """The epochs after the warm-up."""
+    """Return the epochs after the warm-up."""
     return [epoch for epoch in run["epochs"] if epoch["counted"]]
 
 
 def epoch_ratios(reference: Sequence[Document], candidate: Sequence[Document]) -> list[float]:
-    """Candidate's seconds by reference's, of the same epoch of the same round: the same batches.
+    """Divide the candidate's seconds by the reference's: same round and epoch, same batches.
 
     Args:
         reference, candidate: runs of two cells.
@@ -60,22 +60,22 @@ def _epoch_seconds(runs: Sequence[Document]) -> dict[tuple[int, int], float]:
 
 
 def process_ratios(reference: Sequence[Document], candidate: Sequence[Document]) -> list[float]:
-    """Candidate's whole process by reference's, of the same round."""
+    """Divide the candidate's process time by the reference's, of the same round."""
     left = {run["round"]: run["process_seconds"] for run in reference}
     right = {run["round"]: run["process_seconds"] for run in candidate}
     return [right[number] / left[number] for number in left if number in right]
 
 
 def verdict(ratios: Sequence[float], rounds: int) -> str:
-    """What the ratios of pairs say.
+    """Return what the ratios of the pairs say.
 
-    A difference counts when a ratio of 1 lies outside the range of the pairs, widened on either
-    side by half its width (on a logarithmic scale): for normal noise that is two standard
-    deviations of a single pair. Epochs of one process share its luck, so one round never counts.
+    A difference counts if 1 lies outside the range of the ratios, widened on each side by half its
+    width (on a logarithmic scale). For normal noise that is two standard deviations of a single
+    pair. Epochs of one process are not independent, so one round never counts.
 
     Args:
-        ratios: candidate by reference, a pair each.
-        rounds: that they come from.
+        ratios: candidate by reference, one per pair.
+        rounds: number of rounds of these pairs.
     """
     if len(ratios) < MIN_PAIRS or rounds < MIN_ROUNDS:
         return TOO_FEW

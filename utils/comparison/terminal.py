@@ -1,4 +1,4 @@
-"""What compare.py prints while it runs and at its end; coloured on a terminal only.
+"""What compare.py prints while it runs and at its end; in colour only on a terminal.
 
 Before: `compare.py`, run by run; at the end the sections of `report.py`.
 """
@@ -39,7 +39,7 @@ class Terminal:
         )
 
     def starting(self, turn: Turn, position: int, total: int) -> None:
-        """Write a line that the result replaces, on a terminal."""
+        """Write a line that the result will replace, only on a terminal."""
         if self._is_terminal:
             self._stream.write(f"{CLEAR_LINE}{turn.name} ({position} of {total}) ...")
             self._stream.flush()
@@ -62,7 +62,7 @@ class Terminal:
         )
 
     def conclude(self, report: Report, folder: Path) -> None:
-        """Print the warnings, the figures, and where the rest lies."""
+        """Print the warnings, the figures, and where the other reports are."""
         for warning in report.warnings:
             self._line(warning, RED)
         figures = [part for part in report.sections if part.findings or part.table.rows]

@@ -13,7 +13,7 @@ LONGEST_TICK_SECONDS = 1.0
 
 
 class Report(NamedTuple):
-    """What a rank tells of itself."""
+    """What a rank reports of itself."""
 
     phase: str
     step: int  # signs of progress in this phase
@@ -23,12 +23,12 @@ class Report(NamedTuple):
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Report:
-        """Return the report that came as JSON; LookupError, TypeError or ValueError for others."""
+        """Return the report in a JSON message; LookupError, TypeError or ValueError without one."""
         step, changes, begun = (int(message[name]) for name in ("step", "changes", "collectives"))
         return cls(str(message["phase"]), step, changes, begun, float(message["idle_s"]))
 
     @property
-    def place(self) -> tuple[int, int, int]:
+    def position(self) -> tuple[int, int, int]:
         """How far the rank is in the work, which all ranks do in the same order."""
         return self.collectives, self.changes, self.step
 
@@ -40,7 +40,7 @@ class Activity:
     """The phases that a process is in, one inside the other, and its last sign of progress."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0  # for which the process has run, as `tick` counts them
+        self.seconds = 0.0  # that the process has run, as `tick` counts them
         self._ticked = time.monotonic()
         self._phases = [("setup", 0)]
         self._changes = 0
@@ -48,7 +48,7 @@ class Activity:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Its end goes back to the phase around it; both ends are signs of progress."""
+        """Enter a phase, then return to the phase around it; both are signs of progress."""
         self._phases.append((name, 0))
         self._change()
         yield  # after an exception the phase stays, to be named at the end of the process
@@ -56,7 +56,7 @@ class Activity:
         self._change()
 
     def progress(self) -> None:
-        """Count a step of this phase, which begins or is done."""
+        """Count a step of this phase, at its begin or end."""
         name, step = self._phases[-1]
         self._phases[-1] = name, step + 1
         self._last = self.seconds
@@ -66,10 +66,10 @@ class Activity:
         return Report(*self._phases[-1], self._changes, collectives.begun(), idle_s)
 
     def tick(self) -> None:
-        """Go on counting seconds; one thread calls it, several times a second.
+        """Count the seconds; one thread calls this several times a second.
 
-        The time for which the process is stopped as a whole, as by SIGSTOP, is not counted:
-        Slurm suspends jobs so.
+        Time in which the whole process is stopped by SIGSTOP is not counted: Slurm suspends jobs
+        this way.
         """
         before, self._ticked = self._ticked, time.monotonic()
         self.seconds += min(self._ticked - before, LONGEST_TICK_SECONDS)
@@ -80,13 +80,13 @@ class Activity:
 
 
 def furthest_behind(reports: Mapping[int, Report], timeout_s: float) -> int | None:
-    """Return the rank for which the others wait; None where none makes no progress for so long.
+    """Return the rank for which the others wait; None if all make progress within the timeout.
 
-    That rank has begun the fewest collectives. Frameworks may work later than they are called: a
-    call that is queued counts as begun, on all ranks alike.
+    That rank has begun the fewest collectives. Frameworks may queue a call and work later: a queued
+    call counts as begun, on all ranks alike.
     """
     if max((report.idle_s for report in reports.values()), default=0.0) <= timeout_s:
         return None
-    # The others stand still almost as long.
+    # The others have stood still almost as long.
     still = {rank: report for rank, report in reports.items() if report.idle_s > timeout_s / 2}
-    return min(still, key=lambda rank: (still[rank].place, -still[rank].idle_s))
+    return min(still, key=lambda rank: (still[rank].position, -still[rank].idle_s))

@@ -32,21 +32,21 @@ PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after ran
 def run_command(main: Callable[[], None], several: bool = False) -> None:
     """Run a command's main; a user's mistake ends it with one message and exit code 2.
 
-    A loader worker's failure is a message too, with exit code 1, and a suspended run one with 75.
-    Under a launcher rank 0 speaks
-    for all, except for what another rank alone has to say; the end of one ends the others.
+    The failure of a loader worker is one message with exit code 1, a suspended run one with 75.
+    Under a launcher rank 0 prints for all; another rank prints only what it alone knows. The end of
+    one rank ends the others.
 
     Args:
         main: ends by returning, by an exception or by `sys.exit`.
         several: whether it may run in several processes, under a launcher.
     """
-    place = this_process()
+    process = this_process()
     logging.basicConfig(
         format=_speaker() + "%(message)s",
-        level=logging.INFO if place.is_main else logging.WARNING,
+        level=logging.INFO if process.is_main else logging.WARNING,
         stream=sys.stdout,
     )
-    if place.world_size == 1:
+    if process.world_size == 1:
         code = _run(main)
         watchdog.leave(code)
         note_status(code)
@@ -58,11 +58,11 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
     watchdog.leave(code)
     sys.stdout.flush()
     sys.stderr.flush()
-    end_process(code)  # OneFlow's own end takes ten seconds, and more than that beside a dead rank
+    end_process(code)  # OneFlow's own exit takes ten seconds, and longer after a rank has died
 
 
 def _run(main: Callable[[], None]) -> int:
-    """The exit code; a defect of a single process stays an exception."""
+    """Return the exit code; a defect in a single process stays an exception."""
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # as `launch.py` starts ranks
         main()
@@ -72,7 +72,7 @@ def _run(main: Callable[[], None]) -> int:
         _wait_for_rank_0()
         _say(f"error: {error}")
         return EXIT_USER_ERROR
-    except LoaderError as error:  # a worker died, or its text holds the worker's own traceback
+    except LoaderError as error:  # its text holds the worker's own traceback, unless that died
         _say(f"error: {error}")
         return EXIT_FAILED
     except Suspended as suspended:
@@ -101,9 +101,9 @@ def _code_of(end: SystemExit) -> int:
 
 
 def _wait_for_rank_0() -> None:
-    """Give rank 0, which makes most mistakes too, the time to print the message and end all."""
+    """Give rank 0 time to print the message and end all; it makes most mistakes too."""
     if not this_process().is_main:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which a launcher ends the others
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a launcher ends the other ranks by it
         time.sleep(PATIENCE_SECONDS)
 
 

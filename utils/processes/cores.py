@@ -1,4 +1,4 @@
-"""How many cores are this process's share of the machine."""
+"""How many cores of the machine this process may use."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 from backend.processes import local_world_size
 
 
-def core_share() -> int:
-    """The cores that this process may use, at most its part of what its launcher may use.
+def cores_of_rank() -> int:
+    """Return how many cores this process may use, at most its part of its launcher's cores.
 
-    The launcher is asked, since ranks may have been bound to a part of the machine each: four
-    ranks on two nodes of 8 cores have 4 cores each, whether they are bound to their node or not.
-    Neither `os.cpu_count` nor a launcher says that.
+    Ranks may be bound to parts of the machine, so the launcher's own cores are divided. Four ranks
+    on two nodes of 8 cores have 4 cores each, bound to their node or not. Neither `os.cpu_count`
+    nor a launcher says that.
     """
     usable, ranks = len(os.sched_getaffinity(0)), local_world_size()
     if ranks == 1:
@@ -22,4 +22,4 @@ def core_share() -> int:
 
 def loader_workers(asked: int) -> int:
     """Return how many loader processes to start: those asked for, at most one a core."""
-    return min(asked, core_share())
+    return min(asked, cores_of_rank())

@@ -12,7 +12,7 @@ from backend.processes import this_process
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
-EXIT_SUSPENDED = 75  # EX_TEMPFAIL of sysexits.h: to be continued
+EXIT_SUSPENDED = 75  # EX_TEMPFAIL of sysexits.h: it can go on later
 EXIT_INTERRUPTED = 130  # as shells say of Ctrl-C
 
 STATUS_FILE = "DUET_STATUS_FILE"  # of `launch.py`, which reads the job's exit code from it
@@ -21,14 +21,14 @@ AGREED_ENDS = (EXIT_DONE, EXIT_SUSPENDED)  # of one rank, while others may still
 
 
 def say(text: str) -> None:
-    """Write one line to standard error, complete, also when the main thread is stuck in writing."""
+    """Write one whole line to standard error, also while the main thread is stuck in a write."""
     os.write(2, f"\nerror: {text}\n".encode())
 
 
 def end_process(code: int, show_stack: int | None = None) -> NoReturn:
-    """End now, with all threads and without cleaning up; the rank `show_stack` shows where it is.
+    """End now, with all threads and without cleaning up; the rank `show_stack` prints its stack.
 
-    An exception in one OneFlow process would leave the others waiting for ever.
+    An exception in one OneFlow process would leave the others waiting forever.
     """
     if show_stack == this_process().rank:
         faulthandler.dump_traceback()
@@ -36,10 +36,10 @@ def end_process(code: int, show_stack: int | None = None) -> NoReturn:
 
 
 def note_status(code: int) -> int:
-    """Write down the job's exit code, which rank 0's replaces; returns that of the process.
+    """Write the job's exit code to STATUS_FILE, if that is set; return the code of this process.
 
-    Where it is written down, an end that all ranks share is 0 for the launcher, which would
-    report a failure otherwise.
+    Rank 0's code replaces those of others. With the file, the launcher gets 0 for an orderly end:
+    it would report any other code as a failure.
     """
     path = os.environ.get(STATUS_FILE)
     if path is None:

@@ -1,9 +1,9 @@
 """Keep freed memory for the next step instead of handing it back to the system.
 
-A training step on a CPU frees and asks for hundreds of megabytes. glibc returns large blocks to
-the system at once, and each page of the next one then costs a page fault: 5 to 7 % of the processor
-time of a YOLOv5n step at 16 x 320 px. The variables of glibc that say the same count only at the
-start of a process, which would have to be started anew.
+A training step on a CPU frees and allocates hundreds of megabytes. glibc returns large blocks to
+the system at once, and each page of the next block costs a page fault: 5 to 7 % of the processor
+time of a YOLOv5n step at 16 x 320 px. glibc's environment variables for this are read only at the
+start of a process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
 def keep_freed_memory() -> bool:
-    """From now on this process keeps what it frees; False where the C library is not glibc."""
+    """Make this process keep memory that it frees; False where the C library is not glibc."""
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt

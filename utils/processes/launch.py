@@ -1,7 +1,7 @@
-"""Starts the backend's own launcher when one command asks for several processes.
+"""Start the backend's own launcher when one command asks for several processes.
 
-Before: `cli/train_config.py` parsed the flags. After: each process that is started reads the same
-command line, and comes back here to check it. No framework is imported.
+Before: `cli/train_config.py` parsed the flags. After: each started process reads the same command
+line and checks it here. No framework is imported.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ log = logging.getLogger("launch")
 
 
 def launch(config: TrainConfig) -> None:
-    """Return in a process that is to train; start several, and end with their exit code, if asked.
+    """Return in a process that trains; if several are asked for, start them and exit as they do.
 
     Raises:
-        UserError: flags that several processes cannot honour.
-        SystemExit: after the processes that were started here have ended.
+        UserError: several processes cannot honour a flag.
+        SystemExit: the processes that were started here have ended.
     """
     wanted = wanted_processes(config)
     started = this_process().world_size
-    # A cluster that sets a launcher's variables itself, as a Kubernetes job may, needs none.
+    # A cluster may set a launcher's variables itself, as a Kubernetes job: it needs no launcher.
     if started > 1 or backend_of_launcher() is not None:
         _check_launched(config, wanted, started)
         wanted = started
@@ -61,8 +61,8 @@ def launch(config: TrainConfig) -> None:
         return
     name = select.choose(config.backend)
     program = LAUNCHERS[name].command
-    places = "" if config.device in ("", CPU) else ", one a device, in place of DataParallel"
-    log.info("starting %d processes with %s%s", wanted, program, places)
+    per_device = "" if config.device in ("", CPU) else ", one a device, in place of DataParallel"
+    log.info("starting %d processes with %s%s", wanted, program, per_device)
     command = [sys.executable, *launcher_command(name, wanted)]
     if config.bind_numa and LAUNCHERS[name].binds_numa:
         command += torchrun_arguments(config.device, wanted)
@@ -71,7 +71,7 @@ def launch(config: TrainConfig) -> None:
 
 
 def wanted_processes(config: TrainConfig) -> int:
-    """How many the flags ask for: --nproc, else one for each of --device."""
+    """Return how many processes the flags ask for: --nproc, else one for each of --device."""
     devices = config.device.split(",")
     if len(set(devices)) < len(devices) or (len(devices) > 1 and CPU in devices):
         raise UserError(
@@ -88,7 +88,7 @@ def wanted_processes(config: TrainConfig) -> int:
 
 
 def _check_launched(config: TrainConfig, wanted: int, started: int) -> None:
-    """The launcher decides how many there are; flags may say the same."""
+    """Require that flags agree with the number of processes that a launcher started."""
     if config.nproc and config.nproc != started:
         raise UserError(
             f"--nproc {config.nproc}, but a launcher started {started} processes; give the number "
@@ -102,7 +102,7 @@ def _check_launched(config: TrainConfig, wanted: int, started: int) -> None:
 
 
 def _check_flags(config: TrainConfig, number: int) -> None:
-    """UserError for what cannot be divided among so many processes."""
+    """Raise UserError for flags that this number of processes cannot honour."""
     if config.batch_size % number:
         lower = config.batch_size // number * number
         fitting = [str(size) for size in (lower, lower + number) if size]
@@ -120,27 +120,27 @@ def _check_flags(config: TrainConfig, number: int) -> None:
 
 
 def launcher_command(name: str, number: int) -> list[str]:
-    """Arguments of Python that run a backend's launcher for processes on this machine."""
+    """Return Python's arguments to run a backend's launcher for processes on this machine."""
     launcher = LAUNCHERS[name]
     options = [option.format(port=_free_port()) for option in launcher.options]
     return ["-m", launcher.module, *options, "--nproc_per_node", str(number)]
 
 
 def _without_nproc(arguments: Sequence[str]) -> list[str]:
-    """The command line without --nproc, which torchrun would take for one of its own."""
-    places = {i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--nproc"}
-    places |= {place + 1 for place in places if arguments[place] == "--nproc"}
-    return [argument for i, argument in enumerate(arguments) if i not in places]
+    """Return the command line without --nproc; torchrun would take it as its own."""
+    left_out = {i for i, word in enumerate(arguments) if word.partition("=")[0] == "--nproc"}
+    left_out |= {i + 1 for i in left_out if arguments[i] == "--nproc"}
+    return [word for i, word in enumerate(arguments) if i not in left_out]
 
 
 def thread_count(number: int) -> Mapping[str, str]:
-    """The environment that divides the cores among processes, unless the user did."""
-    share = max(1, len(os.sched_getaffinity(0)) // number)
-    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(share)}
+    """Return the environment that divides the cores among processes, unless the user did."""
+    cores = max(1, len(os.sched_getaffinity(0)) // number)
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(cores)}
 
 
 def run_launcher(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a launcher to its end; returns the exit code of rank 0, 1 if there is none.
+    """Run a launcher to its end; return the exit code of the job.
 
     SIGTERM and SIGUSR1 ask the ranks to suspend. However this ends, no process is left.
     """
@@ -168,9 +168,9 @@ def _prepare_launcher() -> None:
 
 
 def _wait(launcher: subprocess.Popen[bytes], stop: StopRequests, message: Path) -> int:
-    """Its exit code, once the ranks have ended too, or EXIT_INTERRUPTED.
+    """Return the launcher's exit code after the ranks have ended too, or EXIT_INTERRUPTED.
 
-    A request to stop is handed on in the file `message`.
+    A request to stop is passed on in the file `message`.
     """
     try:
         while launcher.poll() is None:
@@ -181,7 +181,7 @@ def _wait(launcher: subprocess.Popen[bytes], stop: StopRequests, message: Path) 
         wait_for_descendants(ORPHAN_SECONDS)
         return launcher.returncode
     except KeyboardInterrupt:
-        # Not the launcher itself, which would report a failure. One without ranks is killed.
+        # Not to the launcher: it would report a failure. A launcher without ranks is killed.
         ranks = descendants(launcher.pid)
         send(ranks, signal.SIGINT)
         wait_for_descendants(SECONDS_TO_END if ranks else 0)
@@ -190,7 +190,7 @@ def _wait(launcher: subprocess.Popen[bytes], stop: StopRequests, message: Path) 
 
 
 def _job_code(status: Path, returned: int) -> int:
-    """Rank 0's exit code, unless that was 0 and another rank failed."""
+    """Return rank 0's exit code, unless that was 0 and another rank failed."""
     noted = int(status.read_text()) if status.exists() else EXIT_DONE
     if EXIT_INTERRUPTED in (noted, returned):
         return EXIT_INTERRUPTED

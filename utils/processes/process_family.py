@@ -1,6 +1,6 @@
-"""Processes that must not outlive those that started them; Linux only.
+"""Processes that must not outlive the process that started them; Linux only.
 
-Before: `launch.py` starts a launcher, the launcher the ranks. After: none of them is left.
+Before: `launch.py` starts a launcher, and the launcher the ranks. After: none of them is left.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import NoReturn
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 POLL_SECONDS = 0.05
-ABORT_SECONDS = 6  # for the watchdog to end this process
+ABORT_SECONDS = 6  # the watchdog ends this process meanwhile
 STUCK_SECONDS = 15
 ORPHAN_SECONDS = 30  # as long as torchrun waits after a SIGTERM
 
 
 def ask_for_signal_when_parent_ends(number: signal.Signals = signal.SIGTERM) -> None:
-    """Have the kernel send this process a signal when its parent is gone, however it ended."""
+    """Have the kernel send this process a signal when its parent ends in any way."""
     _prctl(PR_SET_PDEATHSIG, number)
 
 
 def end_as_orphan() -> None:
-    """End this process when its parent is gone: SIGTERM at once, the end after ORPHAN_SECONDS.
+    """End this process when its parent is gone: SIGTERM at once, exit after ORPHAN_SECONDS.
 
-    In between, a process that answers SIGTERM by writing its state has time to do so.
+    In between, a process that answers SIGTERM has time to write its state.
     """
     parent = os.getppid()
     ask_for_signal_when_parent_ends()
@@ -46,18 +46,18 @@ def _end_after(parent: int) -> None:
 
 
 def delay_abort() -> None:
-    """Let a thread that calls abort() wait for ABORT_SECONDS first, and the others go on.
+    """Let a thread that calls abort() wait for ABORT_SECONDS first, while the others go on.
 
-    Frameworks abort when a connection to another rank breaks, before anyone could say that this
-    rank has died.
+    Frameworks abort when a connection to another rank breaks. Without the delay nobody could report
+    that this rank has died.
     """
     libc = ctypes.CDLL(None)
     libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
     libc.signal(signal.SIGABRT, ctypes.cast(_wait_before_abort, ctypes.c_void_p))
 
 
-# By ctypes: `signal.signal` would have abort() go on at once, and Python answer later. To run
-# Python in a handler is safe here, since abort() is a call, and comes at no other moment.
+# By ctypes: with `signal.signal` abort() would go on at once, and Python would answer later. Python
+# code in this handler is safe: it runs only inside a call of abort().
 @ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _wait_before_abort(number: int) -> None:
     time.sleep(ABORT_SECONDS)
@@ -65,14 +65,14 @@ def _wait_before_abort(number: int) -> None:
 
 @contextlib.contextmanager
 def ending_after_sigterm(has_come: bool, seconds: float = STUCK_SECONDS) -> Iterator[None]:
-    """In the block, SIGTERM ends this process so many seconds later, unless the block ends before.
+    """End this process some seconds after a SIGTERM in the block, unless the block ends before.
 
-    Launchers send it when another rank has died, for which this one may wait in a call that lets
-    no thread of Python run: `import oneflow` waits for all ranks so. Hence a second process counts
-    the seconds; Python's handlers write each signal into its pipe, whatever this process is doing.
+    Launchers send SIGTERM when another rank has died. This rank may wait for it in a call that lets
+    no Python thread run, as `import oneflow` does. So a second process counts the seconds. Python
+    writes each signal into its pipe, whatever this process is doing.
 
     Args:
-        has_come: before the block.
+        has_come: whether SIGTERM came before the block.
     """
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         yield  # it ends this process at once
@@ -96,7 +96,7 @@ def ending_after_sigterm(has_come: bool, seconds: float = STUCK_SECONDS) -> Iter
 
 
 def _kill_parent_after_sigterm(notices: int, seconds: float) -> NoReturn:
-    """Read numbers of signals to the parent, until it closes its end, or is gone."""
+    """Read the numbers of the parent's signals, until it closes its end or is gone."""
     try:
         parent = os.getppid()
         os.setsid()  # launchers send signals to groups of processes
@@ -108,7 +108,7 @@ def _kill_parent_after_sigterm(notices: int, seconds: float) -> NoReturn:
 
 
 def _closes(pipe: int, seconds: float) -> bool:
-    """Whether the other end of a pipe is closed in time."""
+    """Return whether the other end of a pipe is closed in time."""
     deadline = time.monotonic() + seconds
     while select.select([pipe], [], [], max(0, deadline - time.monotonic()))[0]:
         if not os.read(pipe, 1):
@@ -117,16 +117,16 @@ def _closes(pipe: int, seconds: float) -> bool:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every process whose parent ends, among those started from here."""
+    """Become the parent of every orphan among the descendants of this process."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def descendants(process: int) -> list[int]:
-    """The processes that a process has started, and those that these have."""
+    """Return the processes that a process has started, directly or not."""
     found: list[int] = []
     pending = [process]
     while pending:
-        # One that ends meanwhile has no folder any more.
+        # A process that has ended meanwhile has no folder.
         with contextlib.suppress(OSError):
             for file in Path("/proc", str(pending.pop()), "task").glob("*/children"):
                 children = [int(child) for child in file.read_text().split()]
@@ -136,16 +136,16 @@ def descendants(process: int) -> list[int]:
 
 
 def send(processes: list[int], number: signal.Signals) -> None:
-    """A signal to each that is still there."""
+    """Send a signal to each process that is still there."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, number)
 
 
 def wait_for_descendants(seconds: float) -> bool:
-    """Whether all have ended, adopted ones included, before so many seconds were over.
+    """Return whether all descendants have ended in time, adopted ones included.
 
-    After `adopt_orphans`: a process without children has no descendants then.
+    Call it after `adopt_orphans`: then a process without children has no descendants.
     """
     deadline = time.monotonic() + seconds
     while _has_children():
@@ -156,14 +156,14 @@ def wait_for_descendants(seconds: float) -> bool:
 
 
 def kill_descendants() -> None:
-    """End all at once; returns when none is left."""
+    """Kill all descendants; return when none is left."""
     while not wait_for_descendants(0):
         send(descendants(os.getpid()), signal.SIGKILL)
         time.sleep(POLL_SECONDS)
 
 
 def _has_children() -> bool:
-    """Whether one is left, after those that have ended were reaped."""
+    """Reap children that have ended; return whether one is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

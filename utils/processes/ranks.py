@@ -1,4 +1,4 @@
-"""Join the processes that run one command together, and do on the first what it alone does.
+"""Join the processes that run one command together; run some functions on rank 0 only.
 
 Before: a launcher started them. After: `train.py` and `val.py` work in this `World`.
 """
@@ -25,34 +25,34 @@ Result = TypeVar("Result")
 
 @contextmanager
 def joined(config: RunConfig, was_terminated: bool = False) -> Iterator[World]:
-    """Work with the other ranks, which a watchdog watches; leave when all have come to the end.
+    """Join the other ranks under a watchdog; leave when all have come to the end.
 
-    Of several processes each imports its framework here, before any work is shared; one that is
-    alone does it when it needs it. Who answers SIGTERM does so again from then on.
+    Each of several processes imports its framework here, before their common work. A process that
+    is alone imports it when it is needed. A SIGTERM while the ranks join ends this process soon.
 
     Raises:
-        UserError: the environment does not say where the others are.
+        UserError: the environment does not say where rank 0 is.
     """
-    place = this_process()
-    if place.world_size == 1:
+    process = this_process()
+    if process.world_size == 1:
         yield ALONE
         return
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if not os.environ.get(name):
             raise UserError(
-                f"RANK and WORLD_SIZE={place.world_size} are set, but {name} is not; set it to "
+                f"RANK and WORLD_SIZE={process.world_size} are set, but {name} is not; set it to "
                 "where rank 0 listens, or unset them and use --nproc"
             )
     with ending_after_sigterm(was_terminated):
         backend.use(config.backend)
         backend.dist.start(backend.device.resolve(config.device), config.timeout)
         watchdog.start(config.timeout, backend.dist.all_gather)
-    yield World(place, backend.dist.all_gather)
+    yield World(process, backend.dist.all_gather)
     backend.dist.stop()
 
 
 def on_main(function: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """A function that the first rank runs, and the others skip: it writes or prints."""
+    """Make rank 0 run a function that writes or prints, and the other ranks skip it."""
 
     @wraps(function)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:

@@ -1,7 +1,7 @@
-"""What asks a run to stop and keep its state: signals, a file, the time that it was given.
+"""What asks a run to stop and keep its state: signals, a file, a time limit.
 
 Before: `train.py::main` listens. After: between two batches the run asks `cause`, saves its state
-and raises `Suspended`, with which `utils/processes/command.py` ends the process.
+and raises `Suspended`; `utils/processes/command.py` then ends the process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-FILE_VARIABLE = "DUET_SUSPEND_FILE"  # a further file, in which `launch.py` names the signal it got
+FILE_VARIABLE = "DUET_SUSPEND_FILE"  # names a file in which `launch.py` writes the signal it got
 
 
 class Suspended(Exception):
@@ -26,11 +26,11 @@ class StopRequests:
     """Collects the requests to stop.
 
     Args:
-        file: asks by being there.
-        message: a file that asks likewise, and says why.
-        minutes: after which to stop, from now on; None for no limit.
-        agree: whether any rank has a request, from whether this one has; called by all ranks at
-            the same moments.
+        file: asks to stop when it exists.
+        message: a file that asks likewise and holds the reason.
+        minutes: time limit from now on; None for no limit.
+        agree: takes whether this rank has a request, returns whether any rank has one. All ranks
+            call it at the same moments.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class StopRequests:
         return self._signal == signal.SIGTERM.name
 
     def cause(self) -> str | None:
-        """What asks for a stop, in words; None when no rank has been asked."""
+        """Return what asks for a stop, in words; None when no rank has a request."""
         found = self._own_cause()
         if self.agree(found is not None):
             return found or self._own_cause() or "asked for by another rank"
@@ -61,7 +61,7 @@ class StopRequests:
     def _own_cause(self) -> str | None:
         if self._signal:
             return self._signal
-        # os.path.exists: a shared folder that is out of reach for a moment must not end the run.
+        # os.path.exists: a shared folder that cannot be reached for a moment must not end the run.
         if self._message is not None and os.path.exists(self._message):
             return self._message.read_text(encoding="utf-8") or f"{self._message} is there"
         if self._file is not None and os.path.exists(self._file):
@@ -71,7 +71,7 @@ class StopRequests:
         return None
 
     def take_signals(self) -> None:
-        """Answer the signals from now on; again after an import that installs its own answers."""
+        """Handle the signals from now on; call it again after an import that installs handlers."""
         for number in SIGNALS:
             signal.signal(number, self._notice)
 
@@ -81,7 +81,7 @@ class StopRequests:
 
 @contextmanager
 def listening(suspend_file: str, minutes: float | None) -> Iterator[StopRequests]:
-    """The requests to this process while the block runs; afterwards signals act as before."""
+    """Collect the requests to this process in the block; afterwards signals act as before."""
     names = (suspend_file, os.environ.get(FILE_VARIABLE, ""))
     file, message = (Path(name) if name else None for name in names)
     requests = StopRequests(file, message, minutes)

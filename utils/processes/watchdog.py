@@ -1,13 +1,13 @@
-"""Ends the whole job when one of its processes dies, is lost or stands still, and says which.
+"""End the whole job when one of its processes dies, is lost or stands still, and name it.
 
-`start` connects every rank to rank 0. A thread of each rank tells what it is doing once a second;
-the end of a connection is the end of a rank. Whoever does long work says what:
+`start` connects every rank to rank 0. Once a second, a thread of each rank reports what the rank is
+doing. When a connection ends, its rank has ended. Long work names its phase and counts its steps:
 
     with watchdog.phase("validation"):
         for batch in loader:
             watchdog.progress()
 
-Both cost about a microsecond, and do nothing else where `start` was not called.
+Both cost about a microsecond. Nothing is sent where `start` was not called.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ progress = _activity.progress
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """Say what this process does meanwhile; the phase around it goes on afterwards."""
+    """Name what this process does in the block; afterwards the phase around it goes on."""
     with _activity.phase(name):
         _tell()
         yield
@@ -44,17 +44,17 @@ def phase(name: str) -> Iterator[None]:
 
 
 def _tell() -> None:
-    """At once, since a second later this rank may be gone."""
+    """Report at once: a second later this rank may be gone."""
     if _watcher is not None:
         _watcher.tell()
 
 
 def start(timeout_s: float, all_gather: AllGather) -> None:
-    """Watch over the job that several processes do.
+    """Begin to watch the job of several processes.
 
     Args:
-        timeout_s: after which a rank without a sign of progress ends the job.
-        all_gather: that of `backend.dist`, which must have been started.
+        timeout_s: a rank without progress for so long ends the job.
+        all_gather: of `backend.dist`, which must have been started.
 
     Raises:
         RuntimeError: a rank did not connect in time.
@@ -69,10 +69,10 @@ def start(timeout_s: float, all_gather: AllGather) -> None:
 
 
 def leave(code: int) -> None:
-    """Tell the others that this process ends with an exit code.
+    """Report that this process ends with an exit code.
 
-    When all is well it returns once all ranks have come here, so that none loses its connections
-    before. Otherwise the others end too.
+    After success it returns when all ranks have come here, so no rank loses its connections early.
+    Otherwise the other ranks end too.
     """
     global _watcher
     if _watcher is not None:

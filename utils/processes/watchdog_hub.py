@@ -1,4 +1,4 @@
-"""The part of the watchdog in rank 0: hear all ranks, judge them, end the job."""
+"""The watchdog in rank 0: receive the reports of all ranks, judge them, end the job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from utils.processes.watchdog_link import (
 )
 
 JOIN_SECONDS = 60.0
-HELLO_SECONDS = 10.0  # for whoever connects to name the token
+HELLO_SECONDS = 10.0  # in which a new connection must name the token
 MOST_STRANGERS = 64  # connected at once
 
 
@@ -44,7 +44,7 @@ class _Known:
     report: Report
     heard: float
     goodbye: int | None = None  # its exit code
-    ended: str = ""  # how its connection did
+    ended: str = ""  # how its connection ended
 
     def __str__(self) -> str:
         return rank_name(self.rank, self.host)
@@ -55,10 +55,10 @@ class _Known:
 
 
 class Hub(socketserver.ThreadingTCPServer):
-    """Rank 0's ear for the others: a thread for each connection, which notes what it hears.
+    """Rank 0's server for the others: a thread per connection keeps the last report.
 
-    One further thread, that of the server, judges what was noted. The end of a connection is judged
-    at once, since a launcher ends rank 0 a tenth of a second after another rank has died.
+    The thread of the server judges the reports. The end of a connection is judged at once, because
+    a launcher ends rank 0 a tenth of a second after another rank has died.
     """
 
     daemon_threads = True
@@ -70,10 +70,10 @@ class Hub(socketserver.ThreadingTCPServer):
         self.token = secrets.token_hex(16)
         self._activity = activity
         self._members: list[_Known] = []
-        self._places = threading.BoundedSemaphore(this_process().world_size + MOST_STRANGERS)
+        self._slots = threading.BoundedSemaphore(this_process().world_size + MOST_STRANGERS)
         self._told = activity.seconds
         self._leaves = self._is_over = False
-        self._judging = threading.Lock()  # kept by whoever ends the job
+        self._judging = threading.Lock()  # the thread that ends the job keeps it
         threading.Thread(
             target=self.serve_forever, args=(POLL_SECONDS,), daemon=True, name="watchdog"
         ).start()
@@ -82,7 +82,7 @@ class Hub(socketserver.ThreadingTCPServer):
         return rank_name(0, socket.gethostname())
 
     def wait_for_members(self) -> None:
-        """Return when all ranks are connected; RuntimeError when one is not in time."""
+        """Wait until all ranks are connected; RuntimeError when one is not in time."""
         if not _wait_until(
             lambda: len(self._members) == this_process().world_size - 1, JOIN_SECONDS
         ):
@@ -95,7 +95,7 @@ class Hub(socketserver.ThreadingTCPServer):
         self._tell_all(doing=str(self._activity.report()))
 
     def leave(self, code: int) -> None:
-        """End the others with this rank; when all is well, once they have all come to the end."""
+        """End the others with this rank; after success, wait first until all have come here."""
         self._leaves = True
         if code in AGREED_ENDS:
             while not all(member.is_leaving for member in self._members):
@@ -107,14 +107,14 @@ class Hub(socketserver.ThreadingTCPServer):
         self.shutdown()
         self.server_close()
 
-    # What socketserver calls.
+    # socketserver calls the next four.
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is a place for one more connection."""
-        return self._places.acquire(blocking=False)
+        """Return whether there is room for one more connection."""
+        return self._slots.acquire(blocking=False)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Hear one connection, in its own thread, to its end."""
+        """Read one connection to its end, in its own thread."""
         try:
             request.settimeout(HELLO_SECONDS)
             member = self._admit(Link(request))
@@ -122,20 +122,20 @@ class Hub(socketserver.ThreadingTCPServer):
             self._listen(member)
             self._judge()
         finally:
-            self._places.release()
+            self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Leave a stranger without an answer."""
+        """Send no answer to a stranger."""
 
     def service_actions(self) -> None:
-        """Tell the others and judge them, several times a second."""
+        """Report to the others and judge them, several times a second."""
         self._activity.tick()
         if self._activity.seconds - self._told > BEAT_SECONDS:
             self.tell()
         self._judge()
 
     def _admit(self, link: Link) -> _Known:
-        """A connection becomes a member's by naming the token, before anything is parsed."""
+        """Make a connection a member's if it names the token; before that nothing is parsed."""
         if not hmac.compare_digest(link.read_line(), self.token.encode()):
             raise ValueError("another token")
         hello = link.read()
@@ -152,7 +152,7 @@ class Hub(socketserver.ThreadingTCPServer):
                 member.goodbye = message.get("goodbye", member.goodbye)
         except EOFError:
             member.ended = f"died or was killed {self._last_told(member)}"
-        except Exception as error:  # whatever it is, this rank cannot be heard any more
+        except Exception as error:  # after any error this rank's reports cannot be read
             member.ended = f"is lost {self._last_told(member)}: {error}"
 
     def _last_told(self, member: _Known) -> str:
@@ -167,7 +167,7 @@ class Hub(socketserver.ThreadingTCPServer):
     def _look_for_ended(self) -> None:
         for member in self._members:
             code, report = member.goodbye, member.report
-            if code == EXIT_INTERRUPTED:  # Ctrl-C comes to all ranks, and this one says so
+            if code == EXIT_INTERRUPTED:  # Ctrl-C comes to all ranks, and rank 0 reports it
                 if self._activity.seconds - member.heard > LINGER_SECONDS / 2 and not self._leaves:
                     self._end_job(f"{member} was interrupted {report}", code)
             elif code is not None and code not in AGREED_ENDS:
@@ -193,14 +193,14 @@ class Hub(socketserver.ThreadingTCPServer):
         self._end_job(f"{name}: {still} (--timeout {self.timeout_s:g})", show_stack=rank)
 
     def _end_job(self, what: str, code: int = EXIT_FAILED, show_stack: int | None = None) -> None:
-        """Say why, tell all members to end, and end."""
+        """Print why, tell all members to end, and end."""
         text = f"{what}; the job ends"
         say(text)
         self._say_last(end=text, code=code, show_stack=show_stack)
         end_process(code, show_stack)
 
     def _say_last(self, **message: Any) -> None:
-        """Send a last message; return when all have heard it, or LINGER_SECONDS later."""
+        """Send a last message; return when all have received it, or after LINGER_SECONDS."""
         self._is_over = True
         self._tell_all(**message)
         for member in self._members:
@@ -213,7 +213,7 @@ class Hub(socketserver.ThreadingTCPServer):
 
 
 def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Return whether it came true in time."""
+    """Return whether the condition became true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,6 +1,6 @@
 """Lines between the watchdogs of a job, over TCP: the job's token first, then messages in JSON.
 
-A machine or network that is gone is noticed by the kernel, which goes on while Python is busy.
+The kernel notices a lost machine or network, also while Python is busy.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 BEAT_SECONDS = 1.0
 POLL_SECONDS = 0.2
-LINGER_SECONDS = 2.0  # for the others to hear why the job ends
-GONE_SECONDS = 30  # without any answer of the other machine
+LINGER_SECONDS = 2.0  # in which the others learn why the job ends
+GONE_SECONDS = 30  # without an answer from the other machine
 MAX_LINE_BYTES = 4096
 
 
@@ -33,7 +33,7 @@ class Link:
             connection.setsockopt(level, option, value)
 
     def send(self, **message: Any) -> None:
-        """Send a message, unless the connection is full or gone, which reading finds out."""
+        """Send a message; drop it if the connection is full or gone, which `read` reports."""
         self.send_line(json.dumps(message).encode())
 
     def send_line(self, line: bytes) -> None:
@@ -58,7 +58,7 @@ class Link:
         Raises:
             EOFError: the process at the other end is gone.
             ValueError: this is not the protocol.
-            OSError: its machine cannot be reached; without an errno: the socket's timeout.
+            OSError: its machine cannot be reached; without an errno it is the socket's timeout.
         """
         while b"\n" not in self._unread:
             if len(self._unread) > MAX_LINE_BYTES:
@@ -68,7 +68,7 @@ class Link:
         return line
 
     def finish(self) -> None:
-        """Say that nothing more will be sent; what was sent arrives."""
+        """Close the sending direction; what was sent still arrives."""
         try:
             self.socket.shutdown(socket.SHUT_WR)
         except OSError:
@@ -85,15 +85,15 @@ class Link:
 
 
 def listening_host(machines: int) -> str:
-    """Return where rank 0 listens: on this machine alone, or at the address that others know."""
+    """Return where rank 0 listens: on this machine only, or at the address known to the others."""
     if machines == 1:
         return "127.0.0.1"
     try:
         address = socket.gethostbyname(os.environ["MASTER_ADDR"])
         socket.create_server((address, 0)).close()
-    except OSError:  # an address that others know this machine by
+    except OSError:  # only the other machines can use this address
         return ""
-    return "" if address.startswith("127.") else address  # as some machines call themselves
+    return "" if address.startswith("127.") else address  # some machines give themselves 127.*
 
 
 def connect(machines: int, port: int) -> Link:
@@ -103,5 +103,5 @@ def connect(machines: int, port: int) -> Link:
 
 
 def rank_name(rank: int, host: str) -> str:
-    """Return what messages call a rank."""
+    """Return the name of a rank in messages."""
     return f"rank {rank} ({host})"

@@ -1,4 +1,4 @@
-"""The part of the watchdog in the ranks but the first: tell rank 0, and end when it says so."""
+"""The watchdog in every rank but rank 0: report to rank 0, and end when it says so."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Member:
         self._link.send(**self._activity.report()._asdict(), **more)
 
     def leave(self, code: int) -> None:
-        """Say with which exit code this rank ends; when all is well, wait for the others."""
+        """Report the exit code of this rank; after success, wait for the others."""
         self._fails = code not in AGREED_ENDS
         self.tell(goodbye=code)
         self._thread.join(2 * LINGER_SECONDS if self._fails else None)
@@ -68,7 +68,7 @@ class Member:
         code: int = EXIT_FAILED,
         show_stack: int | None = None,
     ) -> None:
-        """Do what a message of rank 0 says, as `watchdog_hub.py::Hub` sends it."""
+        """Follow a message of rank 0, as `watchdog_hub.py::Hub` sends it."""
         self._heard = self._activity.seconds
         self._doing = doing or self._doing
         self._is_dismissed = goodbye is not None or (bool(end) and self._fails)
@@ -78,7 +78,7 @@ class Member:
             end_process(code, show_stack)
 
     def _end(self, what: str) -> None:
-        """End without rank 0, which nobody else says; once a machine is enough."""
+        """End without rank 0; print why once a machine, because nobody else reports it."""
         self._is_dismissed = True
         if self._fails:
             return

@@ -1,4 +1,4 @@
-"""The processes that do one job together, as each of them sees it.
+"""The processes of one job, as each of them sees the others.
 
 Before: `ranks.py` joins them. After: loaders and validation work on shards and gather.
 """
@@ -17,22 +17,22 @@ AllGather = Callable[[np.ndarray], list[np.ndarray]]
 
 
 def gather_alone(array: np.ndarray) -> list[np.ndarray]:
-    """Return what the only rank of a job gathers."""
+    """Return the array of the only rank of a job."""
     return [array]
 
 
 class World(NamedTuple):
-    """This process and the way to the others; by default it is alone."""
+    """This process and its connection to the others; by default it is alone."""
 
     process: Process = Process()
     all_gather: AllGather = gather_alone
 
     def any(self, flag: bool) -> bool:
-        """Return whether it holds on some rank; all of them ask at the same moments."""
+        """Return whether the flag is set on any rank; all ranks call this at the same moments."""
         return bool(np.concatenate(self.all_gather(np.array([flag], np.uint8))).any())
 
     def of_main(self, text: str) -> str:
-        """Return the first rank's text, once that has done what it did before."""
+        """Return rank 0's text, after rank 0 has come to this call."""
         return self.all_gather(np.frombuffer(text.encode(), np.uint8))[0].tobytes().decode()
 
     def all_have(self, text: str) -> bool:

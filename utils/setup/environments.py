@@ -2,15 +2,15 @@
 
     python3 -m utils.setup.environments [torch] [oneflow]
 
-Backends that are named must succeed. Without names both are made, and OneFlow is left out where
-it cannot be had, unless REQUIRE_BACKENDS names it. With DUET_ENVIRONMENT_CACHE set, the
-environments live in that folder and .venv holds links to them.
+Backends that are named must succeed. Without names both are made; OneFlow is left out where it
+cannot be installed, unless REQUIRE_BACKENDS names it. With DUET_ENVIRONMENT_CACHE set, the
+environments are in that folder and .venv holds links to them.
 
-venv and pip, not uv: pip's configuration decides between the CUDA build and the CPU build of
-torch and names the mirrors, and uv does not read it.
+It uses venv and pip, not uv: pip's configuration chooses the CUDA build or the CPU build of torch
+and names the mirrors, and uv does not read it.
 
-Runs before anything is installed, on whatever `python3` the machine has: standard library only,
-and no syntax newer than Python 3.8.
+It runs before anything is installed, on any `python3` of the machine: standard library only, and no
+syntax newer than Python 3.8.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ ENVIRONMENTS = {
 
 
 def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) -> dict[str, Path]:
-    """Make environments ready; do nothing for those that are.
+    """Make environments ready; do nothing for those that are ready.
 
     Args:
-        names: backends that must succeed; when empty, all that this machine can have are made.
+        names: backends that must succeed; if empty, all that this machine can have are made.
         root: folder that holds requirements/ and .venv/.
         environ: REQUIRE_BACKENDS names more backends that must succeed; see `prepare` for others.
 
     Returns:
-        Interpreter by backend, of those that are ready.
+        The interpreter of each backend that is ready.
 
     Raises:
-        UserError: a backend is unknown, one that must succeed did not, or none did. The message
-            names the step and what to do.
+        UserError: a backend is unknown, a required one failed, or all failed. The message names
+            the step and what to do.
     """
     required = {*names, *environ.get("REQUIRE_BACKENDS", "").split()}
     for name in sorted(required - ENVIRONMENTS.keys()):
@@ -92,7 +92,7 @@ def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) ->
 
 
 def prepare(backend: str, root: Path, environ: Mapping[str, str]) -> Path:
-    """Make .venv/<backend> ready and return its interpreter; do nothing where it is.
+    """Make .venv/<backend> ready, unless it is, and return its interpreter.
 
     Args:
         backend: whose requirements/<backend>.txt is installed.
@@ -100,7 +100,7 @@ def prepare(backend: str, root: Path, environ: Mapping[str, str]) -> Path:
         environ: DUET_ENVIRONMENT_CACHE, and what the search for a Python reads.
 
     Raises:
-        NoPythonError: this machine cannot have it.
+        NoPythonError: this machine cannot have the environment.
         UserError: installing failed.
     """
     needs, folder = ENVIRONMENTS[backend], root / ".venv" / backend
@@ -125,12 +125,12 @@ def prepare(backend: str, root: Path, environ: Mapping[str, str]) -> Path:
 
 
 def python_of(folder: Path) -> Path:
-    """The interpreter of an environment."""
+    """Return the interpreter of an environment."""
     return folder / "bin" / "python"
 
 
 def read_lock(path: Path) -> list[str]:
-    """The requirement lines of a lock file and of those it includes, without comments.
+    """Return the requirement lines of a lock file and of those it includes, without comments.
 
     Args:
         path: of a pip requirements file; lines "-r F" and "-c F" are followed.
@@ -146,12 +146,12 @@ def read_lock(path: Path) -> list[str]:
 
 
 def lock_digest(lock: Path) -> str:
-    """Hexadecimal digest that changes with any requirement, not with comments."""
+    """Return a hexadecimal digest that changes with any requirement, not with comments."""
     return hashlib.sha256("\n".join(read_lock(lock)).encode()).hexdigest()
 
 
 def is_ready(backend: str, lock: Path, folder: Path) -> bool:
-    """Return whether an environment was made completely, from this lock, and its Python runs."""
+    """Return whether an environment is complete, made from this lock, and its Python runs."""
     try:
         python = probe(str(python_of(folder)), ENVIRONMENTS[backend].minor_versions)
         return (folder / STAMP).read_text() == _stamp(lock, python)
@@ -164,16 +164,16 @@ def _stamp(lock: Path, python: Python) -> str:
 
 
 def remove(folder: Path) -> None:
-    """Remove an environment, or only the link to one that other checkouts may use."""
+    """Remove an environment, or only the link to it: other checkouts may use it."""
     if folder.is_symlink():
         folder.unlink()
     elif folder.exists():
-        (folder / STAMP).unlink(missing_ok=True)  # first: a removal cut short leaves nothing ready
+        (folder / STAMP).unlink(missing_ok=True)  # first: after half a removal it is not ready
         shutil.rmtree(folder)
 
 
 def _install_once(backend: str, lock: Path, python: Python, folder: Path) -> None:
-    """Install into a folder unless another command has done so, or is doing so now."""
+    """Install into a folder, unless another command has done it or is doing it now."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(folder.name + ".lock").open("w") as stream:
         try:
@@ -183,7 +183,7 @@ def _install_once(backend: str, lock: Path, python: Python, folder: Path) -> Non
             fcntl.flock(stream, fcntl.LOCK_EX)
         if not is_ready(backend, lock, folder):
             _install(backend, lock, python, folder)
-            (folder / STAMP).write_text(_stamp(lock, python))  # last: from here on it is complete
+            (folder / STAMP).write_text(_stamp(lock, python))  # last: now it is complete
 
 
 def _install(backend: str, lock: Path, python: Python, folder: Path) -> None:
@@ -197,7 +197,7 @@ def _install(backend: str, lock: Path, python: Python, folder: Path) -> None:
         for command in (
             [python.path, "-m", "venv", str(folder)],
             [*pip, "-r", str(lock)],
-            # pip reports success where a shared library is missing, too.
+            # pip reports success even if a shared library is missing.
             [inside, "-c", f"import {backend}"],
         ):
             done = subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, check=False)
@@ -205,7 +205,7 @@ def _install(backend: str, lock: Path, python: Python, folder: Path) -> None:
                 raise UserError(
                     f"{' '.join(command)} failed with exit code {done.returncode}. "
                     f"The end of {log}:\n{_tail(log)}\n"
-                    f"Run the same command again once that is mended: it starts afresh."
+                    f"Fix that and run the same command again: it starts from the beginning."
                 )
 
 
@@ -214,7 +214,7 @@ def _tail(log: Path) -> str:
 
 
 def end_with_message(work: Callable[[], None]) -> None:
-    """Do a command's work; a user's mistake ends it with one message and exit code 2."""
+    """Run a command; a user's mistake ends it with one message and exit code 2."""
     try:
         work()
     except UserError as error:

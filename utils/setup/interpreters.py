@@ -1,6 +1,7 @@
-"""Find a Python that can hold a backend's environment, wherever a user may have one.
+"""Find a Python for a backend's environment, in all usual folders.
 
-Before: `utils/setup/environments.py` says which versions serve, and installs into what is found.
+Before: `utils/setup/environments.py` says which versions fit. After: it installs with the Python
+that was found.
 
 Standard library only, and no syntax newer than Python 3.8.
 """
@@ -17,8 +18,8 @@ from typing import NamedTuple
 
 from utils.errors import UserError
 
-# Prints before the last two imports, so that a Python without them still says which one it is.
-# The real path, because `path` may be a shim, or belong to an environment about to be replaced.
+# It prints before the last two imports: a Python without them still names its version.
+# The real path, because `path` may be a shim, or in an environment that will be replaced.
 PROBE = (
     "import os, sys; print('%d.%d.%d' % sys.version_info[:3]); "
     "print(os.path.realpath(sys.executable)); import ensurepip, venv"
@@ -29,7 +30,7 @@ PROBE_SECONDS = 30
 class Python(NamedTuple):
     """A Python that runs."""
 
-    path: str  # of the installation itself: no shim, no virtual environment
+    path: str  # of the installation, not of a shim or virtual environment
     version: str  # "3.10.13"
 
 
@@ -38,7 +39,7 @@ class UnfitPythonError(ValueError):
 
 
 class NoPythonError(UserError):
-    """This machine cannot have an environment; the message says why, and the remedy."""
+    """This machine cannot have an environment; the message says why and what to do."""
 
 
 def find_python(minor_versions: Sequence[str], environ: Mapping[str, str]) -> Python:
@@ -84,7 +85,7 @@ def candidates(minor_versions: Sequence[str], environ: Mapping[str, str]) -> Ite
 
 
 def probe(path: str, minor_versions: Sequence[str]) -> Python:
-    """Run a candidate and ask what it is: a file of the right name may be a shim that fails.
+    """Run a candidate to learn its version: a file of the right name may be a broken shim.
 
     Raises:
         UnfitPythonError: it does not run, is of another version, or makes no environments.

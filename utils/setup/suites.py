@@ -2,10 +2,9 @@
 
     python3 -m utils.setup.suites
 
-Makes the environments first, as `utils/setup/environments.py` does. PYTEST_ARGS holds further
-arguments of pytest. The first backend's output is shown as it comes, then the second's: OneFlow's
-CPU kernels use one thread, so on two cores both suites take little longer than the slower one
-alone.
+It makes the environments first, as `utils/setup/environments.py` does. PYTEST_ARGS holds further
+arguments of pytest. The first backend's output is shown as it comes, then the second's. OneFlow's
+CPU kernels use one thread: on two cores both suites take little longer than the slower one alone.
 
 Standard library only, and no syntax newer than Python 3.8: see `utils/setup/environments.py`.
 """
@@ -35,7 +34,7 @@ def run_suites(pythons: Mapping[str, Path], root: Path, environ: Mapping[str, st
         environ: for the tests; PYTEST_ARGS holds further arguments of pytest.
 
     Returns:
-        Backends of which pytest reported a failure, or found no tests.
+        The backends for which pytest reported a failure or found no tests.
     """
     threads = str(max(1, len(os.sched_getaffinity(0)) // len(pythons)))
     environ = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **environ}
@@ -66,7 +65,7 @@ def _follow(process: subprocess.Popen[bytes], log: Path) -> int:
     """Copy a log to the screen until the process that writes it ends; return its exit code."""
     with log.open("rb") as stream:
         while True:
-            exit_code = process.poll()  # before reading: so what it wrote last is read too
+            exit_code = process.poll()  # before reading, so its last output is read too
             sys.stdout.buffer.write(stream.read())
             sys.stdout.buffer.flush()
             if exit_code is not None:

@@ -1,8 +1,8 @@
 """Checkpoints: the full state of a run as arrays and one JSON header, in a safetensors file.
 
-Written to a temporary name, synced and renamed, so that a file of the final name is complete; a
-checksum tells whether it still is. Nothing in it is code. Both backends write and read the same
-arrays. Files of other programs are read by `utils/weights/load.py`.
+A file is written to a temporary name, synced and renamed: under its final name it is complete. A
+checksum shows later damage. Nothing in it is code. Both backends write and read the same arrays.
+Files of other programs are read by `utils/weights/load.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from utils.files.json import complete
 FORMAT = "duet-checkpoint"
 VERSION = 1
 HEADER_KEY = "duet"  # of the safetensors metadata, which maps strings to strings
-CHECKSUM_KEY = "sha256"  # likewise; absent from files written before there was one
+CHECKSUM_KEY = "sha256"  # likewise; absent from older files
 SECTIONS = ("model", "ema", "optimizer", "gradients", "evaluation")
 
 Arrays = Mapping[str, np.ndarray]
@@ -35,7 +35,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Header:
-    """What is not an array."""
+    """The part of a checkpoint that is not arrays."""
 
     model: Mapping[str, Any]  # the model YAML
     class_names: tuple[str, ...]
@@ -46,8 +46,8 @@ class Header:
     best_fitness: float
     hyperparameters: Mapping[str, float]
     settings: Mapping[str, Any]  # the flags of the run
-    backend: str  # that wrote it, for the record
-    # Absent from files written before they were kept:
+    backend: str  # that wrote it, for information
+    # Absent from older files:
     loss_scale: float = 1.0  # of float16 training
     progress: Mapping[str, Any] = field(default_factory=dict)  # as `utils/state/progress.py` says
 
@@ -66,7 +66,7 @@ class Checkpoint:
     """A run's state: arrays in five sections, three of them by parameter name.
 
     Attributes:
-        gradients: of batches since the last update, `RANK/PARAMETER`; empty after an update.
+        gradients: of batches since the last update, by `RANK/PARAMETER`; empty after an update.
         evaluation: of a validation in progress, those of `EvaluationProgress.arrays`.
     """
 
@@ -79,7 +79,7 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write atomically: the file is the old one or the new one, never part of one."""
+    """Write a checkpoint atomically: the file is the old one or the new one, never a part."""
     header = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(checkpoint.header)}
     arrays = {
         f"{section}/{name}": np.ascontiguousarray(array).reshape(np.shape(array))
@@ -101,7 +101,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def _checksum(header: str, arrays: Arrays) -> str:
-    """SHA-256 of the header and of every array with its name, type and shape."""
+    """Return the SHA-256 of the header and of every array with its name, type and shape."""
     digest = hashlib.sha256(header.encode())
     for name in sorted(arrays):
         array = arrays[name]
@@ -128,7 +128,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read one of ours whatever its name; UserError for one that is damaged or not ours."""
+    """Read a checkpoint of any file name; UserError if it is damaged or not ours."""
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -167,7 +167,7 @@ def _parse_header(path: Path, text: str | None) -> Header:
 
 
 def _require_kinds(header: Header) -> None:
-    """ValueError unless the fields of a header are of the kind that `KINDS` says."""
+    """Raise ValueError unless the fields of a header have the types of `KINDS`."""
     found = {**vars(header), "last_update": max(header.last_update, 0)}  # -1 before the first
     complete(found, KINDS)
     if header.last_update < -1 or not math.isfinite(header.best_fitness * header.loss_scale):
@@ -175,7 +175,7 @@ def _require_kinds(header: Header) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename in the folder survive a power cut."""
+    """Sync the folder, so a rename in it survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

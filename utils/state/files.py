@@ -1,8 +1,8 @@
 """The states of a run on disk: the last few, and the names last and best for two of them.
 
 Before: `models/training/checkpointing.py` captures a state. After: `utils/state/resume.py` finds
-the newest whole one. A state appears whole under its name or not at all, and the one before goes
-only afterwards.
+the newest whole one. A state appears under its name only when it is complete. Older states are
+removed only afterwards.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ PATTERN = "state-*.safetensors"
 
 
 class StateFiles:
-    """The folder `weights` of a run, in which the newest `keep` states stay."""
+    """The folder `weights` of a run, with its newest `keep` states."""
 
     def __init__(self, run_folder: Path, keep: int) -> None:
         self.folder = run_folder / "weights"
         self._keep = keep
 
     def newest_first(self) -> list[Path]:
-        """The states, by the number of the batch before which each was taken."""
+        """Return the states, newest first, by the number of the next batch."""
         return sorted(self.folder.glob(PATTERN), key=_number, reverse=True)
 
     def save(self, checkpoint: Checkpoint, is_best: bool) -> Path:
-        """Write a state; it becomes `last` and, where it is, `best`.
+        """Write a state; it becomes `last` and, if it is the best, `best`.
 
         Raises:
-            UserError: it cannot be written, on a full disk for instance; the states before it
-                are as they were.
+            UserError: it cannot be written, on a full disk for instance; the earlier states are
+                unchanged.
         """
         number = checkpoint.header.batch_number
         path = self.folder / f"state-{number:08d}.safetensors"
@@ -53,17 +53,17 @@ class StateFiles:
         return path
 
     def give_names(self, path: Path, is_best: bool) -> None:
-        """Make a state `last` and, where it is, `best`."""
+        """Make a state `last` and, if it is the best, `best`."""
         for name in ("last", "best") if is_best else ("last",):
             _give_name(path, self.folder / f"{name}.safetensors")
 
     def remove_all(self) -> None:
-        """Forget the states of an earlier run in this folder; its last and best stay."""
+        """Remove the states of an earlier run in this folder; its last and best stay."""
         for path in self.newest_first():
             path.unlink(missing_ok=True)
 
     def _remove_others(self, number: int) -> None:
-        """Those too old, and those of a future that a run which went back has left."""
+        """Remove states that are too old, and later ones that a run left before it went back."""
         states = self.newest_first()
         left = [path for path in states if _number(path) > number]
         for path in [*left, *states[len(left) :][self._keep :]]:
@@ -76,7 +76,7 @@ def _number(path: Path) -> int:
 
 
 def _give_name(path: Path, name: Path) -> None:
-    """Make a second name of a file, in one step; a copy where a folder has no hard links."""
+    """Give a file a second name atomically; make a copy where there are no hard links."""
     temporary = name.with_name(f".{name.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
     try:

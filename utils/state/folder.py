@@ -9,7 +9,7 @@ from utils.errors import UserError
 
 
 def create_run_folder(project: Path, name: str, exist_ok: bool) -> Path:
-    """project/name, or project/name2, name3, ... when it exists and exist_ok is not set."""
+    """Make project/name, or project/name2, name3, ... if it exists and exist_ok is not set."""
     try:
         project.mkdir(parents=True, exist_ok=True)
         for suffix in ("", *(str(number) for number in range(2, 10_000))):

@@ -1,4 +1,4 @@
-"""What a training starts from, all of it read before a framework is imported.
+"""What a training starts from; all of it is read before a framework is imported.
 
 Before: `train.py` reads flags, data and weights. After: `models/training/job.py` builds and runs.
 """
@@ -21,14 +21,14 @@ from utils.state.resume import ResumePoint, describe_samples
 
 @dataclass(frozen=True)
 class Job:
-    """The settings of a training, its data, and where it begins or goes on."""
+    """The settings of a training, its data, and the state from which it starts or goes on."""
 
     config: TrainConfig
     hyp: Hyperparameters
     class_names: tuple[str, ...]
     train_samples: Sequence[Sample]
     val_samples: Sequence[Sample]
-    start: Checkpoint | None  # the weights to begin with
+    start: Checkpoint | None  # the weights to start with
     point: ResumePoint | None  # the state to go on from
     stop: StopRequests
     world: World = ALONE

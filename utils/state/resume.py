@@ -1,4 +1,4 @@
-"""Where a run goes on: the state that --resume means, and the settings that hold for the rest.
+"""Where a run goes on: the state that --resume names, and the settings for the rest of the run.
 
 Before: the flags, and the states that `utils/state/files.py` keeps. After:
 `models/training/checkpointing.py` restores.
@@ -28,8 +28,8 @@ from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
 from utils.state.files import StateFiles
 from utils.state.progress import read_progress
 
-# Settings that may change in the middle of a run. `data` may move: `require_equal_data` looks at
-# what is in it.
+# Settings that may change in the middle of a run. `data` may move: `require_equal_data` compares
+# its content.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
     "save_steps", "bind_numa",
@@ -61,8 +61,8 @@ def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
         config: the flags' values by name.
 
     Raises:
-        UserError: nothing to resume, save for --resume auto; only damaged states; one with
-            settings that this version does not know.
+        UserError: nothing to resume (except for --resume auto); only damaged states; a state
+            with settings that this version does not know.
     """
     asked = config["resume"]
     if not asked:
@@ -104,7 +104,7 @@ def require_same_point(point: ResumePoint | None, world: World) -> None:
 
 
 def newest_run(project: Path, name: str) -> Path | None:
-    """Return the run of this name, or name2, name3, ..., whose last state is the latest."""
+    """Return the run with the latest state, of those called name, name2, name3, ..."""
     found = []
     for folder in project.glob("*"):
         suffix = folder.name.removeprefix(name)
@@ -115,7 +115,7 @@ def newest_run(project: Path, name: str) -> Path | None:
 
 
 def _may_be_named(folder: Path, name: str) -> bool:
-    """Whether its opt.yaml says so, as run9 may be the ninth `run` or `run9`; true without one."""
+    """Return whether its opt.yaml, if any, has this name: run9 may be the ninth `run` or `run9`."""
     try:
         return read_yaml("--resume", folder / "opt.yaml", "").get("name", name) == name
     except UserError:
@@ -136,7 +136,7 @@ def read_newest(folder: Path) -> ResumePoint:
 
 
 def _say(level: int, text: str) -> None:
-    """Log once a job: the process that started the ranks has looked, and said it, before them."""
+    """Log once per job: the process that started the ranks has already logged it."""
     if this_process().is_main and FILE_VARIABLE not in os.environ:
         log.log(level, text)
 
@@ -145,7 +145,7 @@ def load_state(path: Path) -> Checkpoint:
     """Read a state of a run and complete its progress.
 
     Raises:
-        UserError: it is damaged, holds weights without their run, or is of a later version.
+        UserError: it is damaged, holds only weights, or is of a later version.
     """
     try:
         checkpoint = load_checkpoint(path)
@@ -174,10 +174,10 @@ def resumed_config(
 
     Args:
         values: of all flags, by name.
-        given: of those that the command line has.
+        given: of the flags on the command line.
 
     Raises:
-        UserError: flags that would change what the run computes, all listed.
+        UserError: flags would change what the run computes; all are listed.
     """
     hyp = Hyperparameters(**header.hyperparameters)
     problems = list(_changes(given, header.settings, hyp))
@@ -188,18 +188,18 @@ def resumed_config(
         )
     settings = {**header.settings, "freeze": tuple(header.settings["freeze"])}
     settings |= {name: Path(settings[name]) for name in ("hyp", "project")}
-    # The run keeps its own name, by which it is found.
+    # The run keeps its own name: --resume finds it by this name.
     free = {name: value for name, value in given.items() if name in FREE - {"name"}}
     return TrainConfig(**{**values, **settings, **free}), hyp
 
 
 def _with_all_settings(header: Header) -> Header:
-    """Add the default of each flag that came after the state to its header.
+    """Add the default of each flag that is newer than the state to its header.
 
-    Hyper-parameters that came after it get theirs from `Hyperparameters`.
+    Newer hyper-parameters get their defaults from `Hyperparameters`.
 
     Raises:
-        UserError: settings that this version does not know, or of another kind, all listed.
+        UserError: settings are unknown to this version, or of another type; all are listed.
     """
     flags = read_train_flags([])[0]
     defaults = {name: _plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
@@ -223,7 +223,7 @@ def _with_all_settings(header: Header) -> Header:
 
 
 def _is_like(value: Any, default: Any) -> bool:
-    """Whether a setting is of the kind of its default; where that is None, also a text."""
+    """Return whether a setting has the type of its default; if that is None, it may be a text."""
     if isinstance(value, list):
         return isinstance(default, list) and all(isinstance(item, str) for item in value)
     return type(value) is type(default) or (default is None and isinstance(value, str))
@@ -244,26 +244,26 @@ def _changes(
 
 
 def _plain(value: Any) -> Any:
-    """Return a flag's value as a state has it."""
+    """Return a flag's value in the form that a state holds."""
     if isinstance(value, Path):
         return str(value)
     return list(value) if isinstance(value, tuple) else value
 
 
 def begin_in(folder: Path, keep: int, point: ResumePoint | None) -> None:
-    """Put in order what the folder of a run that begins or goes on holds from before."""
+    """Clean up the folder of a run that begins or goes on."""
     states = StateFiles(folder, keep)
-    for place in (folder, states.folder):
-        remove_unfinished(place)
+    for path in (folder, states.folder):
+        remove_unfinished(path)
     (folder / "work.json").unlink(missing_ok=True)
     if point is None:
         states.remove_all()
-    else:  # a run that was killed may have had no time for it
+    else:  # a run that was killed may not have done it
         states.give_names(point.path, point.header.progress["is_best"])
 
 
 def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Count and hash samples: names, sizes and labels in their order, not where they lie."""
+    """Count and hash samples: names, sizes and labels in order, but not their folders."""
     digest = hashlib.sha256()
     for sample in samples:
         digest.update(f"{sample.image_path.name} {sample.height} {sample.width}\n".encode())
@@ -272,7 +272,7 @@ def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def require_equal_data(header: Header, class_names: Sequence[str], data: Mapping[str, Any]) -> None:
-    """Raise UserError unless classes, images and labels are those on which the run began."""
+    """Raise UserError unless classes, images and labels are those with which the run began."""
     if tuple(class_names) != header.class_names:
         raise UserError("--resume: --data has other classes than the run began with")
     for split, stored in header.progress["data"].items():
@@ -285,7 +285,7 @@ def require_equal_data(header: Header, class_names: Sequence[str], data: Mapping
 
 
 def _states(folder: Path) -> list[Path]:
-    """List the states, newest first; the last weights where there is none."""
+    """List the states, newest first; if there is none, the last weights."""
     states = StateFiles(folder, keep=1).newest_first()
     last = folder / "weights" / "last.safetensors"
     return states or ([last] if last.exists() else [])

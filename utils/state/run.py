@@ -25,7 +25,7 @@ from utils.state.work_record import WorkRecord
 
 @dataclass(frozen=True)
 class Run:
-    """What stays as it is during a run."""
+    """What does not change during a run."""
 
     config: TrainConfig
     hyp: Hyperparameters
@@ -38,7 +38,7 @@ class Run:
 
     @property
     def states(self) -> StateFiles:
-        """Where its states are kept."""
+        """The files of its states."""
         return StateFiles(self.folder, self.config.keep)
 
 
@@ -52,18 +52,18 @@ def begin_run(
     data: Mapping[str, Any],
     world: World,
 ) -> Run:
-    """Return a run in a folder of its own, or in that of the run which goes on.
+    """Return a run in a new folder, or in the folder of the run that goes on.
 
     columns: of its results.csv.
     """
-    folder = str(begin_folder(config, point)) if this_process().is_main else ""
-    place = Path(world.of_main(folder))
+    own = str(begin_folder(config, point)) if this_process().is_main else ""
+    folder = Path(world.of_main(own))
     results = Results(columns)
-    return Run(config, hyp, class_names, place, results=results, stop=stop, data=data)
+    return Run(config, hyp, class_names, folder, results=results, stop=stop, data=data)
 
 
 def begin_folder(config: TrainConfig, point: ResumePoint | None) -> Path:
-    """The folder of a new run, or that of the run which goes on, in order."""
+    """Make the folder of a new run, or clean up that of the run that goes on; return it."""
     if point is not None:
         folder = point.folder
     else:

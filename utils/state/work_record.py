@@ -1,4 +1,4 @@
-"""What a training run did, as work.json in its folder, so that equal work can be told.
+"""What a training run did, as work.json in its folder, to recognise equal work.
 
 Before: `train.py`, batch by batch. After: `utils/comparison/equality.py`.
 """
@@ -18,15 +18,15 @@ from utils.data.loading.batch import Batch
 from utils.files.atomic import atomic_text_file
 
 SCHEMA = 1
-# Of a batch's pixels every so many are hashed: 80 MB of them whole would take as long as a step on
-# a GPU. A prime, so that all columns, rows and channels are met.
+# One value of so many in a batch is hashed: all 80 MB would take as long as a step on a GPU. A
+# prime covers all columns, rows and channels.
 PIXEL_STRIDE = 1021
 
 
 class WorkRecord:
     """A hash of the batches in their order.
 
-    Each hash is of the one before and the next batch, so that a run that resumes needs it alone.
+    Each hash covers the hash before and the next batch: a run that resumes needs only the last.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class WorkRecord:
         self._batches = 0
 
     def add_batch(self, batch: Batch) -> None:
-        """Take in a batch that was trained on."""
+        """Add a batch that was trained on."""
         self._batches += 1
         digest = hashlib.sha1(self._hash.encode(), usedforsecurity=False)
         digest.update(repr(batch.images.shape).encode())
@@ -44,7 +44,7 @@ class WorkRecord:
         self._hash = digest.hexdigest()
 
     def state(self) -> dict[str, Any]:
-        """As JSON values; `restore` takes it."""
+        """Return the state as JSON values, for `restore`."""
         return {"batches": self._batches, "sha1": self._hash}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -66,10 +66,10 @@ class WorkRecord:
             path: of the file.
             framework: version and device in words.
             device: "cpu", "cuda:0".
-            work: what must be the same in runs whose times are compared, by name.
-            means: by which it was done, by name; those of two backends may differ.
+            work: what must be equal in runs that are compared, by name.
+            means: how the work was done, by name; two backends may differ.
             losses: of the first batches, in the head's order; written as null where not finite,
-                for JSON has no such number.
+                because JSON has no such number.
         """
         batches = {"batches": self._batches, "batches_sha1": self._hash}
         document = {

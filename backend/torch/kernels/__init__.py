@@ -1,1 +1,1 @@
-"""Device code that only PyTorch can launch; imported by the functions that launch it."""
+"""Kernels that only PyTorch can launch; imported by the functions that launch them."""

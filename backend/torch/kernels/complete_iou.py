@@ -1,6 +1,6 @@
 """Complete IoU by two Triton kernels: value and gradient of all pairs, then the backward product.
 
-The kernels also run in Triton's interpreter, which is how they are tested without a GPU.
+The kernels also run in Triton's interpreter: so they are tested without a GPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROWS_PER_PROGRAM = 128
 
 
 def complete_iou(pred: Tensor, target: Tensor, eps: float) -> Tensor:
-    """See `contract.Fused`; half precision is read and its gradient written by the kernels."""
+    """Compute `contract.Fused.complete_iou`; the kernels read and write half precision too."""
     return _CompleteIou.apply(pred, target, eps)
 
 
@@ -71,7 +71,7 @@ def _value_and_gradient(
     DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """CIoU and its gradient by pred; `contract.Fused.complete_iou` has formulas and reference.
+    """Write CIoU and its gradient by pred; `contract.Fused.complete_iou` has the formulas.
 
     pred, target and gradient are (N, 4), value is (N,), all contiguous.
     """
@@ -117,7 +117,7 @@ def _value_and_gradient(
 
 @triton.jit
 def _scale_rows(gradient, outer, outer_stride, scaled, num_rows, ROWS: tl.constexpr):
-    """scaled = gradient * outer[:, None], of contiguous (N, 4) and strided (N,)."""
+    """Write scaled = gradient * outer[:, None], of contiguous (N, 4) and strided (N,)."""
     element = tl.program_id(0) * (4 * ROWS) + tl.arange(0, 4 * ROWS)
     inside = element < num_rows * 4
     factor = tl.load(outer + element // 4 * outer_stride, mask=inside, other=0.0)
@@ -137,7 +137,7 @@ def _load_boxes(boxes, row, inside, DTYPE: tl.constexpr):
 
 @triton.jit
 def _extents(centre, size, centre_target, size_target):
-    """Overlap (negative where apart) and hull of two intervals; the sides of their edges."""
+    """Return overlap (negative where apart) and hull of two intervals, and the edges' sides."""
     high, low = centre + 0.5 * size, centre - 0.5 * size
     high_target, low_target = centre_target + 0.5 * size_target, centre_target - 0.5 * size_target
     overlap = tl.minimum(high, high_target) - tl.maximum(low, low_target)
@@ -147,13 +147,13 @@ def _extents(centre, size, centre_target, size_target):
 
 @triton.jit
 def _side(edge, edge_target):
-    """1, 0 or -1: high or low of the contract."""
+    """Return 1, 0 or -1: high or low of the contract."""
     return (edge > edge_target).to(edge.dtype) - (edge < edge_target).to(edge.dtype)
 
 
 @triton.jit
 def _by_edges(by_overlap, by_hull, high_side, low_side):
-    """Gradient by centre and size from that by overlap and hull, of one axis."""
+    """Return the gradient by centre and size from that by overlap and hull, of one axis."""
     both_grow, hull_grows = 0.5 * (by_hull + by_overlap), 0.5 * (by_hull - by_overlap)
     by_centre = hull_grows * (high_side + low_side)
     return by_centre, both_grow + 0.5 * hull_grows * (high_side - low_side)
@@ -161,10 +161,10 @@ def _by_edges(by_overlap, by_hull, high_side, low_side):
 
 @triton.jit
 def _arctangent(y, x):
-    """atan(y / x) for x > 0, to about the last digit of float64 and float32.
+    """Return atan(y / x) for x > 0, to about the last digit of float64 and float32.
 
-    Written out, because the interpreter knows no functions of CUDA's library. Halving the angle
-    twice leaves at most pi / 16, for which 11 terms of the series are enough.
+    Triton's interpreter has no functions of CUDA's library. Halving the angle twice leaves at most
+    pi / 16, where 11 terms of the series are enough.
     """
     size = tl.abs(y)
     tangent = tl.minimum(size, x) / tl.maximum(size, x)

@@ -1,4 +1,4 @@
-"""A process of its own under the backend for inference only: what it lacks, and what it computes.
+"""A process under the backend for inference only: what it lacks, and what it computes.
 
 `python -m tests.conformance.inference_only.run IN.npz OUT.npz MODEL.yaml`: IN has the weights of
 the model and `images`, (B, 3, H, W) uint8; OUT has the decoded predictions. Prints a JSON object.
@@ -21,7 +21,7 @@ UNUSABLE = ("optim.SGD", "autograd.no_grad", "dist.start", "amp.autocast", "fuse
 
 
 def error_of(path: str) -> str:
-    """The message with which a look-up is refused."""
+    """Return the message with which a look-up is refused."""
     namespace, _, name = path.partition(".")
     try:
         getattr(getattr(backend, namespace), name)
@@ -31,7 +31,7 @@ def error_of(path: str) -> str:
 
 
 def predict(weights: dict[str, np.ndarray], cfg: str) -> dict[str, np.ndarray]:
-    """The decoded predictions of all rows, and of those above a threshold in the first image."""
+    """Return the decoded predictions: all rows, and those above a threshold in the first image."""
     from backend import nn, ops
     from models.detector import Detector
     from models.graph import read_model_yaml

@@ -19,7 +19,7 @@ class Wrong(NamedTuple):
     build: Callable[[Backend], Any]
 
     def applied(self, right: Backend) -> Backend:
-        """The right backend but for this mistake."""
+        """Return the right backend with this one mistake."""
         owner, attribute = self.name.split(".")
         module, replaced = MODULES.get(owner, (owner, None))
         return right.replaced(module, replaced or attribute, self.build(right))

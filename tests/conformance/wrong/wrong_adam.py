@@ -12,7 +12,7 @@ from tests.conformance.wrong.registry import register
 
 
 def adam(b: Backend, decoupled: bool, mistake: str = "") -> Any:
-    """Adam or AdamW in NumPy that is right but for the mistake named."""
+    """Make Adam or AdamW in NumPy with the named mistake."""
 
     class Adam:
         def __init__(self, groups: Sequence[tuple[Mapping[str, Any], float]]) -> None:

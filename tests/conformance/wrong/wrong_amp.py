@@ -17,7 +17,7 @@ def half_contrast(b: Backend) -> Any:
 
 
 def channels_moved(b: Backend) -> Any:
-    """The memory of the other layout, taken for that of this one."""
+    """Return the memory of the other layout, read as if it were this one."""
 
     def normalize_images(images: Any, dtype: str, channels_last: bool = False) -> Any:
         x = b.ops.normalize_images(images, dtype, channels_last)

@@ -1,4 +1,4 @@
-"""Mistakes in `dist`, of which one process is enough to tell."""
+"""Mistakes in `dist` that one process can show."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def data_parallel_of_a_copy(b: Backend) -> Any:
 
 
 def averaging_that_forgets(b: Backend) -> Any:
-    """Only the gradients of the last of the accumulated passes remain."""
+    """Keep only the gradients of the last of the accumulated passes."""
 
     def averaging(module: Any, last: bool, stage: Any = None) -> Any:
         @contextmanager

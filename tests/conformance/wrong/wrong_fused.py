@@ -10,13 +10,13 @@ from tests.conformance.wrong.registry import register
 
 
 def complete_iou(mistake: str) -> Any:
-    """The plain formula with one mistake."""
+    """Make the plain formula with one mistake."""
 
     def build(b: Backend) -> Any:
         ops = b.ops
 
         def axis(pred: Any, target: Any, index: int) -> tuple[Any, Any]:
-            """Overlap and hull along an axis."""
+            """Return overlap and hull along an axis."""
             low = pred[:, index] - pred[:, index + 2] / 2
             high = pred[:, index] + pred[:, index + 2] / 2
             other_low = target[:, index] - target[:, index + 2] / 2

@@ -11,7 +11,7 @@ from tests.conformance.wrong.registry import WRONG, register
 
 
 def average_of_what_was_there_first(b: Backend) -> Any:
-    """Forgets what it was given when it is called with as many tensors again."""
+    """Use the first tensors again in a later call with equally many."""
     kept: dict[int, Any] = {}
 
     def ema_update_(averages: Any, values: Any, decay: float) -> None:

@@ -13,7 +13,7 @@ from tests.conformance.wrong.registry import register
 
 
 def conv_without(argument: str, value: Any) -> Any:
-    """A convolution that ignores an argument."""
+    """Make a convolution that ignores an argument."""
 
     def build(b: Backend) -> Any:
         def conv(*args: Any, **kwargs: Any) -> Any:
@@ -36,7 +36,7 @@ def conv_without_input_gradient(b: Backend) -> Any:
 def batch_norm(
     b: Backend, biased: bool = False, cancelling: bool = False, frozen_statistics: bool = False
 ) -> Any:
-    """A BatchNorm with one of three mistakes in training."""
+    """Make a BatchNorm with one of three mistakes in training."""
 
     class BatchNorm2d(b.nn.BatchNorm2d):
         def forward(self, x: Any) -> Any:
@@ -147,7 +147,7 @@ def pack_that_thaws(b: Backend) -> Any:
 
 
 def pack_that_replaces(b: Backend) -> Any:
-    """Makes parameters that the optimizer does not know."""
+    """Make parameters that the optimizer does not know."""
 
     def pack(module: Any) -> None:
         for part in module.modules():
@@ -158,7 +158,7 @@ def pack_that_replaces(b: Backend) -> Any:
 
 
 def pack_that_forgets(b: Backend) -> Any:
-    """Gives tensors new memory without what they held."""
+    """Give tensors new memory without their values."""
 
     def pack(module: Any) -> None:
         arrays = b.nn.state_arrays(module)
@@ -172,7 +172,7 @@ def pack_that_casts(b: Backend) -> Any:
 
 
 def set_trainable_to(chosen: Any) -> Any:
-    """Another choice than the one that was asked for."""
+    """Set another choice than the one that was asked for."""
 
     def build(b: Backend) -> Any:
         return lambda parameters, trainable: b.nn.set_trainable(parameters, chosen(trainable))

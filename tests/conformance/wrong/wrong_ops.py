@@ -211,7 +211,7 @@ register(
         ),
         (
             "ops.ema_update_",
-            "swaps the shares",
+            "swaps the weights",
             lambda b: (
                 lambda averages, values, decay: b.ops.ema_update_(averages, values, 1.0 - decay)
             ),

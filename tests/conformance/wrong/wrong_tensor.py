@@ -11,7 +11,7 @@ from tests.conformance.wrong.registry import register
 
 
 def without_gradient(name: str) -> Any:
-    """The operator of name on detached tensors."""
+    """Apply the operator of this name to detached tensors."""
 
     def build(b: Backend) -> Any:
         def detached(value: Any) -> Any:
@@ -23,12 +23,12 @@ def without_gradient(name: str) -> Any:
 
 
 def of_float64(name: str) -> Any:
-    """The operator of name with its result promoted, as NumPy 0-d arrays once were."""
+    """Apply the operator of this name and promote its result, as older NumPy did for 0-d arrays."""
     return lambda b: lambda *values: b.ops.cast(TENSOR_METHODS[name](*values), "float64")
 
 
 def instead(name: str) -> Any:
-    """Another operator than the one asked for."""
+    """Apply another operator than the one asked for."""
     return lambda b: TENSOR_METHODS[name]
 
 

@@ -14,7 +14,7 @@ from tests.conformance.wrong.registry import register
 
 
 def sgd(b: Backend, mistake: str = "") -> Any:
-    """SGD in NumPy that is right but for the mistake named."""
+    """Make SGD in NumPy with the named mistake."""
 
     class SGD:
         def __init__(self, groups: Sequence[tuple[Mapping[str, Any], float]]) -> None:
@@ -210,7 +210,7 @@ def accepted_device(b: Backend) -> Any:
 
 
 def device_of_rank(b: Backend) -> Any:
-    """OneFlow's own name of a rank's CPU."""
+    """Return OneFlow's own name of a rank's CPU."""
 
     def resolve(name: str) -> str:
         own = b.device.resolve(name)

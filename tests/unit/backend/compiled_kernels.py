@@ -17,7 +17,7 @@ COMBINATIONS = ((75, "*fp32", "*fp32"), (80, "*fp64", "*fp64"), (90, "*bf16", "*
 
 
 def sources(boxes: str, computed: str) -> list[ASTSource]:
-    """Both kernels for boxes of one dtype: pointers are "*bf16", "*fp32" or "*fp64"."""
+    """Return both kernels for boxes of one dtype: pointers "*bf16", "*fp32" or "*fp64"."""
     rows = kernels.ROWS_PER_PROGRAM
     types = {"*fp32": tl.float32, "*fp64": tl.float64}
     return [

@@ -27,13 +27,13 @@ from tests.conformance.judging import Backend, assert_equal
 
 
 def interpreted(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
-    """`complete_iou` of `backend/torch/fused.py` as it is on CUDA."""
+    """Compute `complete_iou` as `backend/torch/fused.py` does on CUDA."""
     checks.box_pairs(pred.shape, target.shape)
     return kernels.complete_iou(pred, target.detach(), eps)
 
 
 def check_bfloat16(box_iou: BoxIou) -> None:
-    """Autocast's predictions are read as they are, computed in float32, their gradient written."""
+    """Check bfloat16 predictions of autocast: computed in float32, gradient in bfloat16."""
     random = np.random.Generator(np.random.Philox(0))
     boxes, targets = random.uniform(0.5, 4, (2, 300, 4)).astype(np.float32)
     half = autograd.variable(boxes).bfloat16().detach().requires_grad_()
@@ -44,7 +44,7 @@ def check_bfloat16(box_iou: BoxIou) -> None:
         autograd.gradients(ops.sum(x), [y]) for x, y in ((iou, half), (wanted, wide))
     )
     assert gradient.dtype == half.dtype
-    # bfloat16 has 8 bits, and the interpreter cuts the others off where a GPU rounds.
+    # bfloat16 has 8 bits; the interpreter truncates where a GPU rounds.
     np.testing.assert_allclose(
         ops.to_numpy(gradient.float()), ops.to_numpy(exact), rtol=1 / 128, atol=1e-5
     )

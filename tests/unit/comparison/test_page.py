@@ -35,7 +35,7 @@ def make_run(cell, number):
             "epoch": epoch,
             "counted": epoch > 0,
             "seconds": seconds * (1 + 0.02 * epoch),
-            "stages": {name: share * seconds / 10 for name, share in STAGES.items()},
+            "stages": {name: part * seconds / 10 for name, part in STAGES.items()},
             "train": {"box_loss": 0.1, "obj_loss": 0.02, "cls_loss": 0.03},
             "val": {},
             "metrics": {"mAP_0.5": 0.25, "mAP_0.5:0.95": 0.125},
@@ -84,7 +84,7 @@ def page():
 
 
 def width(page, cell, chart="epochs"):
-    """Of the coloured rectangles of a cell's bar, in pixels."""
+    """Return the width of the coloured rectangles of a cell's bar, in pixels."""
     return page.evaluate(
         f"[...document.querySelectorAll('[data-chart={chart}] [data-cell=\"{cell}\"] rect')]"
         ".reduce((sum, rect) => sum + rect.getBoundingClientRect().width, 0)"
@@ -111,8 +111,8 @@ def test_bars_are_as_long_as_what_they_stand_for(page, page_file):
     page.open(page_file, 1100)
     longest = width(page, "oneflow-plain-b8")
     assert longest > 300
-    for cell, share in (("torch-plain-b8", 10 / 40), ("oneflow-plain-b16", 30 / 40)):
-        assert width(page, cell) / longest == pytest.approx(share, rel=0.01)
+    for cell, fraction in (("torch-plain-b8", 10 / 40), ("oneflow-plain-b16", 30 / 40)):
+        assert width(page, cell) / longest == pytest.approx(fraction, rel=0.01)
     stages = width(page, "torch-plain-b8", "stages") / width(page, "oneflow-plain-b8", "stages")
     assert stages == pytest.approx(10 / 40, rel=0.01)
     lines = page.evaluate(

@@ -4,28 +4,28 @@ import os
 
 import pytest
 
-from utils.processes.cores import core_share, loader_workers
+from utils.processes.cores import cores_of_rank, loader_workers
 
 
 @pytest.mark.parametrize(
-    ("own", "launchers", "ranks", "share"),
+    ("own", "launchers", "ranks", "cores"),
     [
         (16, 16, 1, 16),
         (16, 16, 4, 4),  # not bound
         (8, 16, 4, 4),  # bound to one of two nodes
-        (2, 16, 4, 2),  # bound to less than its share
+        (2, 16, 4, 2),  # bound to fewer than its part
         (2, 2, 4, 1),
     ],
 )
-def test_a_rank_has_its_share_of_the_launchers_cores(monkeypatch, own, launchers, ranks, share):
+def test_a_rank_has_its_part_of_the_launchers_cores(monkeypatch, own, launchers, ranks, cores):
     of_process = {0: own, os.getppid(): launchers}
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(of_process[process])))
     for name, value in (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", ranks)):
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
-    assert core_share() == share
+    assert cores_of_rank() == cores
     monkeypatch.delenv("LOCAL_WORLD_SIZE")  # as OneFlow's launcher leaves it
-    assert core_share() == share
+    assert cores_of_rank() == cores
 
 
 def test_only_the_ranks_of_this_machine_share_its_cores(monkeypatch):
@@ -33,4 +33,4 @@ def test_only_the_ranks_of_this_machine_share_its_cores(monkeypatch):
     for name, value in (("RANK", 9), ("LOCAL_RANK", 1), ("WORLD_SIZE", 16)):
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    assert (core_share(), loader_workers(8), loader_workers(0)) == (2, 2, 0)
+    assert (cores_of_rank(), loader_workers(8), loader_workers(0)) == (2, 2, 0)

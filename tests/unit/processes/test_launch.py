@@ -25,11 +25,11 @@ LAUNCHERS = {
 
 @pytest.fixture
 def rank(monkeypatch):
-    """Makes this process one of a launcher's."""
+    """Make this process one of a launcher's."""
 
     def become(rank: int, world_size: int) -> None:
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)}
-        for name, value in {**place, **LAUNCHERS[backend.use()]}.items():
+        variables = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)}
+        for name, value in {**variables, **LAUNCHERS[backend.use()]}.items():
             monkeypatch.setenv(name, value)
 
     return become
@@ -201,7 +201,7 @@ sys.exit(run_launcher([sys.executable, "-c", *sys.argv[1:]], {"RANK": "0", "LOCA
 
 @pytest.fixture
 def command(tmp_path):
-    """Starts a command that runs a launcher, whose rank makes the file `started` first."""
+    """Start a command that runs a launcher; its rank first makes the file `started`."""
 
     def start(launcher, rank):
         started = tmp_path / "started"

@@ -27,7 +27,7 @@ with listening("", None), ending_after_sigterm(sys.argv[1] == "has come", second
 
 @pytest.fixture
 def stuck():
-    """Starts one in a group of its own, which signals reach as a whole; none is left."""
+    """Start one in its own process group, to which signals go; leave none."""
     started = []
 
     def start(argument):

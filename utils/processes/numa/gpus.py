@@ -1,9 +1,9 @@
 """The NUMA node of a GPU, before a framework is imported. After: `binding`.
 
-The loader's workers start before the framework and inherit what their parent is bound to, so the
-question cannot wait for it. CUDA's driver numbers the GPUs as both frameworks do, after
-CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, and names the place of each on the PCI bus; sysfs has
-the node of that place. Asking the driver makes no context and takes no memory of a GPU.
+The loader's workers start before the framework and inherit their parent's binding, so the node must
+be known before. CUDA's driver numbers the GPUs as both frameworks do, by CUDA_VISIBLE_DEVICES and
+CUDA_DEVICE_ORDER, and gives the PCI address of each; sysfs has the node of an address. Asking the
+driver makes no context and takes no memory of a GPU.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ PCI_ADDRESS_BYTES = 32
 
 
 class UnknownNode(Exception):
-    """The node of a device cannot be told; the text says why."""
+    """The node of a device is not known; the text says why."""
 
 
 def gpu_node(index: int, system: Path) -> int:
-    """The number of the node of a GPU.
+    """Return the number of a GPU's node.
 
     Args:
         index: as in "cuda:0".
         system: the folder in which sysfs is mounted.
 
     Raises:
-        UnknownNode: no such GPU, no driver, or a system that does not say.
+        UnknownNode: no such GPU, no driver, or the system does not say.
     """
     driver = load_driver()
     if driver is None:
@@ -44,7 +44,7 @@ def gpu_node(index: int, system: Path) -> int:
 
 
 def load_driver() -> Any:
-    """CUDA's driver library, ready to be asked; None where there is none, or no GPU."""
+    """Load and initialize CUDA's driver library; None where there is no driver or no GPU."""
     try:
         driver = ctypes.CDLL(DRIVER_LIBRARY)
     except OSError:
@@ -53,11 +53,11 @@ def load_driver() -> Any:
 
 
 def pci_address(driver: Any, index: int) -> str:
-    """A GPU's name in /sys/bus/pci/devices, such as 0000:3b:00.0; UnknownNode without one."""
+    """Return a GPU's name in /sys/bus/pci/devices, such as 0000:3b:00.0; UnknownNode if none."""
     device, text = ctypes.c_int(), ctypes.create_string_buffer(PCI_ADDRESS_BYTES)
     if driver.cuDeviceGet(ctypes.byref(device), index) != 0:
         raise UnknownNode(f"this process sees no GPU {index}")
     if driver.cuDeviceGetPCIBusId(text, PCI_ADDRESS_BYTES, device) != 0:
         raise UnknownNode(f"the driver does not say where GPU {index} is")
-    domain, _, place = text.value.decode("ascii").lower().partition(":")
-    return f"{int(domain, 16):04x}:{place}"  # some drivers write eight digits of the domain
+    domain, _, rest = text.value.decode("ascii").lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}"  # some drivers write the domain with eight digits

@@ -13,11 +13,11 @@ MASK_BITS = 8 * ctypes.sizeof(ctypes.c_ulong)
 
 
 def prefer_node(node: int) -> str:
-    """Take memory from a node while it has some; returns why that is not so, or "".
+    """Take memory from a node while it has some; return why it could not be set, or "".
 
-    It holds for the calling thread, for threads and processes that it starts later, and for
-    pages that are first touched from then on. A full node lends from others: bound strictly, the
-    run would be killed while most of the machine's memory is free.
+    It holds for the calling thread, for threads and processes that it starts later, and for pages
+    that are first touched later. When the node is full, memory comes from others: with a strict
+    binding the run would be killed while most of the machine's memory is free.
     """
     number = SYSTEM_CALLS.get(platform.machine())
     if number is None:
@@ -26,7 +26,7 @@ def prefer_node(node: int) -> str:
     mask = (ctypes.c_ulong * words)()
     mask[node // MASK_BITS] = 1 << node % MASK_BITS
     libc = ctypes.CDLL(None, use_errno=True)
-    # The kernel reads one bit less than it is told.
+    # The kernel reads one bit less than this number.
     if libc.syscall(number, MPOL_PREFERRED, mask, words * MASK_BITS + 1) == 0:
         return ""
     return f"the system refuses it: {os.strerror(ctypes.get_errno())}"

@@ -13,15 +13,15 @@ class Node(NamedTuple):
     """One NUMA node that has cores."""
 
     number: int
-    cores: frozenset[int]  # all that are online, whoever may use them
+    cores: frozenset[int]  # all that are online, also those that this process may not use
     has_memory: bool
 
 
 def read_nodes(system: Path = SYSTEM) -> list[Node]:
-    """The nodes that are online and have cores, by number; none where the system names none.
+    """Return the nodes that are online and have cores, by number; [] where the system names none.
 
-    Nodes of memory alone, such as that of a GPU or of an expansion card, are left out: no
-    process can run there.
+    Nodes with memory only, such as that of a GPU or of an expansion card, are left out: no process
+    can run there.
 
     Args:
         system: the folder in which sysfs is mounted.
@@ -42,7 +42,7 @@ def read_nodes(system: Path = SYSTEM) -> list[Node]:
 
 
 def read_numbers(path: Path) -> frozenset[int]:
-    """The numbers of a kernel list such as `0-3,8`; ValueError naming the file for another."""
+    """Read the numbers of a kernel list such as `0-3,8`; ValueError names a file without one."""
     text = path.read_text(encoding="ascii", errors="replace").strip()
     numbers: set[int] = set()
     for part in text.split(",") if text else []:
@@ -55,7 +55,7 @@ def read_numbers(path: Path) -> frozenset[int]:
 
 
 def format_numbers(numbers: Iterable[int]) -> str:
-    """Numbers as the kernel writes them, such as `0-3,8`."""
+    """Write numbers as the kernel does, such as `0-3,8`."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:

@@ -43,7 +43,7 @@ class Module:
 
 class ModuleList(Module):
     def __init__(self, modules: Iterable[Module] = ()) -> None:
-        vars(self).update((str(place), module) for place, module in enumerate(modules))
+        vars(self).update((str(index), module) for index, module in enumerate(modules))
 
     def __iter__(self) -> Iterator[Module]:
         return (child for _, child in self.children())
@@ -114,14 +114,14 @@ def zeros(*shape: int) -> np.ndarray:
 
 
 def windows(x: Any, size: int, stride: int, padding: int, value: float = 0.0) -> np.ndarray:
-    """(B, C, H, W) -> (B, C, H', W', size, size)."""
+    """Return the windows (B, C, H', W', size, size) of (B, C, H, W)."""
     sides = ((0, 0), (0, 0), (padding, padding), (padding, padding))
     padded = np.pad(np.asarray(x), sides, constant_values=value)
     return sliding_window_view(padded, (size, size), (2, 3))[:, :, ::stride, ::stride]
 
 
 def state(module: Module, prefix: str = "") -> dict[str, tuple[Module, str]]:
-    """Where each tensor of the state is, by its dotted name."""
+    """Return where each tensor of the state is kept, by its dotted name."""
     own = [name for name, x in vars(module).items() if isinstance(x, ops.Tensor)]
     found = {prefix + name: (module, name) for name in own}
     for name, child in module.children():

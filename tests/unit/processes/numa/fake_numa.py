@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def write_nodes(system: Path, cpulists: dict[int, str], online: str = "", memory: str = "") -> None:
-    """The node folders of sysfs; all nodes are online and have memory unless it is said."""
+    """Write the node folders of sysfs; by default all nodes are online and have memory."""
     folder = system / "devices" / "system" / "node"
     for number, cores in cpulists.items():
         (folder / f"node{number}").mkdir(parents=True)
@@ -15,7 +15,7 @@ def write_nodes(system: Path, cpulists: dict[int, str], online: str = "", memory
 
 
 def write_gpu(system: Path, address: str, node: int) -> None:
-    """A device of the PCI bus."""
+    """Write a device of the PCI bus."""
     folder = system / "bus" / "pci" / "devices" / address
     folder.mkdir(parents=True)
     (folder / "numa_node").write_text(f"{node}\n")

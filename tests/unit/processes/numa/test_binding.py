@@ -57,7 +57,7 @@ def set_rank(monkeypatch, rank, world_size):
 
 
 def add_gpus(monkeypatch, system, *nodes):
-    """GPU i on the i-th of these nodes."""
+    """Put GPU i on the i-th of these nodes."""
     monkeypatch.setattr(
         ctypes, "CDLL", lambda name: FakeDriver(*(f"0000:0{i}:00.0".encode() for i in range(9)))
     )
@@ -249,7 +249,7 @@ def test_torchrun_binds_nothing_on_one_node(tmp_path, machine, monkeypatch):
     assert torchrun_arguments("", 1, tmp_path) == []
 
 
-# In a process of its own: what is bound stays bound.
+# In another process, because a binding cannot be undone.
 BIND_AND_LOAD = """
 import multiprocessing, os, sys, threading
 from pathlib import Path
