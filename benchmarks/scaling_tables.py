@@ -71,7 +71,7 @@ def memory_of_a_rank(networks: Networks, factor: float) -> str:
         found = scale.memory(network, IMAGES, IMAGE_SIDE, 2, factor)
         parts = (found.trained, found.buckets, found.activations, found.total)
         rows.append((name, *(f"{part / GIGA:.2f}" for part in parts)))
-    head = ("GB", "weights, average, gradients, momentum", "buckets", "activations", "together")
+    head = ("GB", "weights, EMA, gradients, momentum", "buckets", "activations", "together")
     return table(head, rows)
 
 
