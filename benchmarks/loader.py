@@ -25,8 +25,7 @@ from benchmarks.paste_and_warp import plain_item
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainBatches
-from utils.data.loading.collate import fill_images
+from utils.data.loading.batches import TrainBatches, fill_images
 from utils.data.loading.image_cache import create_cache
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import sample_generator

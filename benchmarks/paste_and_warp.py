@@ -13,7 +13,6 @@ import cv2
 import numpy as np
 
 from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
-from utils.data.augment.mosaic import NUM_TILES
 from utils.data.augment.sample import (
     Augmentation,
     change_hsv,
@@ -22,7 +21,8 @@ from utils.data.augment.sample import (
     flip_up_down,
 )
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.image.labelled import LabelledImage, letterbox_labelled
+from utils.data.augment.tiles import NUM_TILES
+from utils.data.image.decoding import LabelledImage, letterbox_labelled
 from utils.data.image.letterbox import fit_letterbox
 from utils.data.image.resizing import FILL, resize
 from utils.data.loading.reading import read_image

@@ -26,7 +26,7 @@ from backend import autograd, device, dist, nn, ops
 from backend.checks import CPU
 from backend.processes import this_process
 from backend.select import FRAMEWORKS
-from models.images import images_to_tensor
+from models.detector import images_to_tensor
 from utils.files.atomic import atomic_text_file
 from utils.processes import watchdog
 from utils.processes.command import run_command

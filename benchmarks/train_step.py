@@ -21,7 +21,7 @@ import numpy as np
 from backend import amp, autograd, device, ops
 from backend.checks import CPU
 from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
-from models.images import gains_from_channels_last
+from models.detector import gains_from_channels_last
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch, Targets

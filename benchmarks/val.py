@@ -17,8 +17,8 @@ import numpy as np
 
 from backend import autograd, nn, ops
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
+from models.detector import images_to_tensor
 from models.evaluation import DEFAULT_SUPPRESSION, evaluate, ground_truth
-from models.images import images_to_tensor
 from models.validation import load_detector
 from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.loader import ValLoader

@@ -1,1 +1,1 @@
-"""Models: blocks, the graph that joins them, heads with their losses, and the weight average."""
+"""Models: blocks, the graph that joins them, heads; their evaluation and their training."""

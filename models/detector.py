@@ -1,4 +1,4 @@
-"""The detector: images -> raw maps, the graph of `graph.py` with its weights.
+"""The detector: images -> floats on the device -> raw maps, by the graph of `graph.py`.
 
 Before: the training step or the validation. After: its last layer is a head, whose loss or
 decoding takes what it returns.
@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from backend import nn
+import backend
+from backend import nn, ops
+from backend.checks import CPU
 from backend.contract import Tensor
 from models.graph import IMAGE, ModelSpec, build_layers
 from models.heads.base import Head
 from models.initial_weights import draw_weights
+from utils.errors import UserError
 
 
 class Detector(nn.Module):
@@ -62,13 +65,13 @@ class Detector(nn.Module):
             yield output
 
     def decode(self, raw: tuple[Tensor, ...]) -> Tensor:
-        """Raw maps -> (B, N, 5 + C): cx, cy, w, h in pixels, objectness and class scores."""
+        """Raw maps -> (B, N, ...): all that is predicted, as `Head.decode` returns it."""
         return self.head.decode(raw)
 
     def decode_above(
         self, raw: tuple[Tensor, ...], confidence_threshold: float
     ) -> list[np.ndarray]:
-        """Raw maps -> (K, 5 + C) float32 an image: the rows of `decode` above the threshold."""
+        """Raw maps -> (K, ...) float32 an image: the rows of `decode` above the threshold."""
         return self.head.decode_above(raw, confidence_threshold)
 
     def initialize(self, seed: int) -> None:
@@ -87,3 +90,41 @@ def count_parameters(model: Detector, folded: bool = False) -> int:
     if not folded:
         return sum(sizes.values())
     return sum(size for name, size in sizes.items() if not name.endswith(".bn.weight"))
+
+
+def images_to_tensor(
+    images: np.ndarray, device: str, dtype: str = "float32", channels_last: bool | None = None
+) -> Tensor:
+    """(B, 3, H, W) uint8 -> float tensor of the same shape in [0, 1].
+
+    The layers keep the layout of their images; None chooses the one that the device gains from.
+    """
+    if channels_last is None:
+        channels_last = gains_from_channels_last(device, dtype)
+    return ops.normalize_images(ops.tensor(images, device), dtype, channels_last)
+
+
+def gains_from_channels_last(device: str, dtype: str) -> bool:
+    """Whether convolutions of a dtype are known to be faster in that layout on a device.
+
+    All but float64 on a CPU, by benchmarks/train_step.py; half precision on a GPU, whose matrix
+    units read channels side by side.
+    """
+    if not backend.device.supports("channels_last"):
+        return False
+    return dtype != "float64" if device == CPU else dtype in ("bfloat16", "float16")
+
+
+def choose_layout(asked: str, device: str, dtype: str) -> bool:
+    """Whether --layout means channels-last; UserError where the backend has no such layout.
+
+    dtype: in which the network computes.
+    """
+    if asked == "auto":
+        return gains_from_channels_last(device, dtype)
+    if asked == "channels-last" and not backend.device.supports("channels_last"):
+        raise UserError(
+            f"--layout channels-last: the {backend.use()} backend has one layout only; use "
+            "--layout auto, or --backend torch"
+        )
+    return asked == "channels-last"

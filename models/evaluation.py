@@ -1,36 +1,33 @@
 """Detect in every image of a split and hold what is found against its labels.
 
-Before: a model in evaluation mode and `utils/data/loading/loader.py`. After: COCO's metric, in
-`utils/evaluation`. `loop.py` calls it after each epoch, `validation.py` for val.py.
+Before: a model in evaluation mode and `utils/data/loading/loader.py`. After: the evaluator of the
+model's head. `loop.py` calls it after each epoch, `validation.py` for val.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backend import autograd, ops
 from backend.contract import Tensor
-from models.detector import Detector
-from models.heads.base import Loss
-from models.images import images_to_tensor
+from models.detector import Detector, images_to_tensor
+from models.heads.base import Head, Loss, Sink
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.labels import Sample
 from utils.detections import GroundTruth
-from utils.evaluation.coco.metric import DetectionEvaluator, DetectionSink, EvaluationResult
-from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from utils.evaluation.nms import SuppressionSettings
 from utils.evaluation.progress import (
-    NOTHING_DONE,
     Collector,
     EvaluationProgress,
     EvaluationSuspended,
     FoundImage,
+    make_progress,
 )
 from utils.processes import watchdog
 from utils.report.console import progress_bar
@@ -41,8 +38,8 @@ DEFAULT_SUPPRESSION = SuppressionSettings()
 class Validation(NamedTuple):
     """What `evaluate` measures."""
 
-    result: EvaluationResult
-    losses: np.ndarray  # (3,) float64: mean box, objectness, classification; zeros without a loss
+    result: Any  # of the head's evaluator, as `Head.figures` reads it
+    losses: np.ndarray  # float64 means in the order of `Head.loss_names`; zeros without a loss
 
 
 def evaluate(
@@ -53,10 +50,10 @@ def evaluate(
     device: str,
     suppression: SuppressionSettings = DEFAULT_SUPPRESSION,
     loss: Loss | None = None,
-    sinks: Sequence[DetectionSink] = (),
+    sinks: Sequence[Sink] = (),
     objects: Sequence[GroundTruth] | None = None,
     channels_last: bool | None = None,
-    progress: EvaluationProgress = NOTHING_DONE,
+    progress: EvaluationProgress | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Validation:
     """Detect in every image of the loader and compare with its labels.
@@ -66,7 +63,7 @@ def evaluate(
     Args:
         model: in evaluation mode.
         samples: those that the loader was made from.
-        suppression: which predictions become detections.
+        suppression: which predictions count as found.
         loss: adds the mean losses of the batches, as in training; the sum of what it returns on
             all ranks is a batch's.
         sinks: receive what the evaluator receives, each image under its place in samples, on the
@@ -79,13 +76,14 @@ def evaluate(
     Raises:
         EvaluationSuspended: on all ranks, with what they found; should_stop wanted it.
     """
-    evaluator = DetectionEvaluator(class_names)
+    head, evaluator = model.head, model.head.make_evaluator(class_names)
+    progress = progress or nothing_done(head)
     if objects is None:
         objects = [ground_truth(sample) for sample in samples]
     sinks = (evaluator, *sinks) if loader.world.process.is_main else (evaluator,)
     receive = partial(_hand_over, sinks, objects)
     collector = Collector(progress, loader.world, receive)
-    finish = partial(_add_detections, collector, suppression)
+    finish = partial(_add_found, collector, head, suppression)
     finish_last: Callable[[], None] = _nothing
     raw: tuple[Tensor, ...] = ()
     first = progress.num_batches
@@ -96,7 +94,7 @@ def evaluate(
                 raw = model(images_to_tensor(batch.images, device, channels_last=channels_last))
             # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
             finish_last()
-            collector.end_batch(_read_losses(loss, raw, batch.targets))
+            collector.end_batch(_read_losses(head, loss, raw, batch.targets))
             predictions: Sequence[np.ndarray] = ()
             if len(batch.images):
                 predictions = model.decode_above(raw, suppression.confidence_threshold)
@@ -111,40 +109,42 @@ def evaluate(
     return Validation(evaluator.result(), losses)
 
 
+def nothing_done(head: Head) -> EvaluationProgress:
+    """Return where every validation of a head's task begins."""
+    return make_progress(np.zeros((0, len(head.loss_names))), [], head.nothing_found)
+
+
 def _nothing() -> None:
     """What there is to finish before the first batch."""
 
 
-def _read_losses(loss: Loss | None, raw: Sequence[Tensor], targets: Targets) -> np.ndarray:
-    """(3,) float64: box, objectness, classification; zeros without a loss."""
+def _read_losses(
+    head: Head, loss: Loss | None, raw: Sequence[Tensor], targets: Targets
+) -> np.ndarray:
+    """A batch's losses as float64, in the head's order; zeros without a loss."""
     if loss is None:
-        return np.zeros(3)
+        return np.zeros(len(head.loss_names))
     return np.array([float(ops.to_numpy(term)) for term in loss(raw, targets).by_name.values()])
 
 
-def _hand_over(
-    sinks: Sequence[DetectionSink], objects: Sequence[GroundTruth], image: FoundImage
-) -> None:
+def _hand_over(sinks: Sequence[Sink], objects: Sequence[GroundTruth], image: FoundImage) -> None:
     for sink in sinks:
-        sink.add(image.image_index, image.detections, objects[image.image_index])
+        sink.add(image.image_index, image.found, objects[image.image_index])
 
 
-def _add_detections(
+def _add_found(
     collector: Collector,
+    head: Head,
     suppression: SuppressionSettings,
     batch_index: int,
     batch: Batch,
     predictions: Sequence[np.ndarray],
 ) -> None:
-    """Suppress, map back to the original images and collect, image by image.
-
-    On the host alone: whatever asks the framework for a result waits for all that it has queued.
-    """
+    """Finish the predictions of a batch and collect them, image by image."""
     for index, decoded, letterbox in zip(
         batch.sample_indices.tolist(), predictions, batch.letterboxes, strict=True
     ):
-        found = non_max_suppression(decoded, multi_label=True, **vars(suppression))
-        found = found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
+        found = head.finish(decoded, letterbox, suppression)
         collector.add_image(FoundImage(batch_index, index, found))
 
 

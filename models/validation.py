@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,21 +16,20 @@ import backend
 from models.detector import Detector
 from models.evaluation import evaluate
 from models.graph import parse_model
+from models.heads.base import Head, Sink
 from utils.cli.val_config import ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.labels import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
-from utils.evaluation.coco.metric import DetectionSink, EvaluationResult
 from utils.evaluation.coco.results_file import CocoResults
 from utils.evaluation.legacy.metric import LegacyEvaluator
 from utils.evaluation.nms import SuppressionSettings
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
-from utils.report.console import legacy_table, metrics_table
-from utils.report.plots import plot_precision_recall
+from utils.report.console import legacy_table
 from utils.state.checkpoint import Checkpoint
 from utils.state.folder import create_run_folder
 from utils.weights.load import model_document
@@ -61,7 +61,7 @@ def run_validation(
         coco_results.category_ids = annotations.category_ids
     legacy = LegacyEvaluator(class_names)
     asked = ((coco_results, config.save_json), (legacy, config.legacy_metric))
-    sinks: list[DetectionSink] = [sink for sink, wanted in asked if wanted]
+    sinks: list[Sink] = [sink for sink, wanted in asked if wanted]
     with val_loader(config, samples, model.stride, world) as loader, watchdog.phase("validation"):
         validation = evaluate(
             model,
@@ -74,10 +74,10 @@ def run_validation(
             objects=objects,
         )
     if world.process.is_main:
-        print(metrics_table(validation.result))
+        print(model.head.table(validation.result))
         if config.legacy_metric:
             print(legacy_table(legacy.result()))
-        write_results(config, validation.result, coco_results)
+        write_results(config, model.head, validation.result, coco_results)
 
 
 def require_classes(config: ValConfig, class_names: Sequence[str], model: Detector) -> None:
@@ -131,10 +131,10 @@ def load_detector(checkpoint: Checkpoint, device: str) -> Detector:
     return backend.nn.frozen_copy(backend.nn.place(model, device, "float32"))
 
 
-def write_results(config: ValConfig, result: EvaluationResult, coco_results: CocoResults) -> None:
-    """Write the precision-recall plot and, where asked for, predictions.json, into a folder."""
+def write_results(config: ValConfig, head: Head, result: Any, coco_results: CocoResults) -> None:
+    """Write the head's plots and, where asked for, predictions.json, into a folder."""
     folder = create_run_folder(config.project, config.name, config.exist_ok)
-    plot_precision_recall(result, folder / "PR_curve.png")
+    head.plot(result, folder)
     if config.save_json:
         coco_results.write(folder / "predictions.json")
     print(f"results in {folder}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from utils.report.results import RESULT_COLUMNS
 from utils.state.checkpoint import Header, load_checkpoint
 
 SECTIONS = ("model", "ema", "optimizer", "gradients")
@@ -39,8 +39,9 @@ def timeless(header: Header) -> dict[str, Any]:
     """A header without seconds and without where the run lies."""
     document = dataclasses.asdict(header)
     del document["progress"]["seconds"], document["settings"]
-    columns = len(RESULT_COLUMNS) - sum(name.startswith("seconds/") for name in RESULT_COLUMNS)
-    document["progress"]["results"] = [row[:columns] for row in document["progress"]["results"]]
+    kept = [not name.startswith("seconds/") for name in document["progress"]["columns"]]
+    cells = document["progress"]["results"]
+    document["progress"]["results"] = [list(compress(row, kept)) for row in cells]
     return document
 
 

@@ -1,4 +1,4 @@
-"""Writes weights files opcode by opcode, valid and hostile ones, without a framework."""
+"""Weights files, valid and hostile ones, written opcode by opcode without a framework."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Raw:
 
 
 def dump(value: Any, protocol: int = 2) -> bytes:
-    """A pickle of plain values and of the marks above."""
+    """Return a pickle of plain values and of the marks above."""
     return bytes([0x80, protocol]) + emit(value) + b"."
 
 
@@ -77,12 +77,12 @@ def emit_scalar(value: Any) -> bytes:
 
 @dataclass
 class TorchFile:
-    """Collects the storages of the tensors that a pickle mentions."""
+    """The storages of the tensors that a pickle mentions."""
 
     storages: dict[str, bytes] = field(default_factory=dict)
 
     def tensor(self, array: np.ndarray, **changes: Any) -> Call:
-        """A tensor record; changes replace its kind, count, offset, shape or strides."""
+        """Return a tensor record; changes replace its kind, count, offset, shape or strides."""
         key = str(len(self.storages))
         self.storages[key] = array.tobytes()
         kind = changes.get("kind", f"torch.{STORAGES[array.dtype.str[1:]]}")
@@ -121,7 +121,7 @@ def write_zip(
     storages: Mapping[str, bytes] | None = None,
     compression: int = zipfile.ZIP_STORED,
 ) -> Path:
-    """A zip as torch.save lays it out."""
+    """Write a zip as torch.save lays it out."""
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr("archive/data.pkl", pickled)
         for key, data in (storages or {}).items():
@@ -131,7 +131,7 @@ def write_zip(
 
 
 def module(kind: str, modules: Any = None, tensors: Any = None, **attributes: Any) -> Call:
-    """A module as both frameworks pickle it."""
+    """Return a module as both frameworks pickle it."""
     state = {
         "_parameters": Call("collections.OrderedDict"),
         "_buffers": tensors or {},
@@ -152,7 +152,7 @@ SMALL_DOCUMENT = {
 
 
 def small_arrays(seed: int = 0) -> dict[str, np.ndarray]:
-    """The state of a model of one convolution and a head of 2 anchors and 2 classes."""
+    """Return the state of a model of one convolution and a head of 2 anchors and 2 classes."""
     generator = np.random.default_rng(seed)
     shapes = {
         "model.0.conv.weight": (8, 3, 3, 3),
@@ -171,7 +171,7 @@ def small_arrays(seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def small_model(file: TorchFile, arrays: Mapping[str, np.ndarray], **changes: Any) -> Call:
-    """The record of a DetectionModel; changes replace attributes of it or of its parts."""
+    """Return the record of a DetectionModel; changes replace attributes of it or of its parts."""
     tensors = {name: file.tensor(array) for name, array in arrays.items()}
     nn = "torch.nn.modules"
 

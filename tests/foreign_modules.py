@@ -20,7 +20,7 @@ YOLO_CLASSES = {
 
 
 class YoloModules:
-    """Builds module trees of a framework, torch or oneflow, from named arrays."""
+    """Module trees of a framework, torch or oneflow, built from named arrays."""
 
     def __init__(self, framework: str, monkeypatch: Any) -> None:
         self.framework = importlib.import_module(framework)
@@ -42,7 +42,7 @@ class YoloModules:
         strides: tuple[int, ...],
         **attributes: Any,
     ) -> Any:
-        """The model as a module of class `kind` with what YOLOv5 hangs on it."""
+        """Return the model as a module of class `kind` with YOLOv5's attributes."""
         lines = [*document["backbone"], *document["head"]]
         layers = self.nn.Sequential()
         for index, line in enumerate(lines):
@@ -63,7 +63,7 @@ class YoloModules:
         return model
 
     def layer(self, name: str, arrays: Mapping[str, np.ndarray]) -> Any:
-        """A module of a class name with the children and tensors that the array names tell."""
+        """Return a module of a class name with the children and tensors that the arrays name."""
         own = self.new(name)
         groups: dict[str, dict[str, np.ndarray]] = {}
         for path, array in arrays.items():

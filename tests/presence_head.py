@@ -41,6 +41,7 @@ class PresenceHead(Head):
     loss_names = {"presence": "pres", "count": "num"}
     figure_names = {"accuracy": "acc"}
     target_fields = ("image_index", "class_index")
+    nothing_found = Present(np.zeros(0, np.float32))
 
     def __init__(self, num_classes: int, in_channels: int, stride: int) -> None:
         super().__init__()

@@ -10,6 +10,15 @@ from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 
 SMALL_SHAPES = ShapesConfig(num_train=12, num_val=6, image_side=64)
 
+# Of detection's results.csv.
+RESULT_COLUMNS = (
+    "epoch", "train/box_loss", "train/obj_loss", "train/cls_loss",
+    "metrics/precision", "metrics/recall", "metrics/mAP_0.5", "metrics/mAP_0.5:0.95",
+    "val/box_loss", "val/obj_loss", "val/cls_loss", "x/lr0", "x/lr1", "x/lr2", "seconds/epoch",
+    "seconds/data_wait", "seconds/to_device", "seconds/forward", "seconds/loss",
+    "seconds/backward", "seconds/optimizer", "seconds/ema", "seconds/validation",
+)  # fmt: skip
+
 TINY = """
 nc: 5
 depth_multiple: 1.0
@@ -26,12 +35,12 @@ head:
 
 
 def write_small_dataset(folder: Path) -> Path:
-    """Draw a few small images of shapes; returns the dataset YAML."""
+    """Draw a few small images of shapes; return the dataset YAML."""
     return draw_dataset(folder / "shapes", SMALL_SHAPES)
 
 
 def write_small_model(folder: Path) -> Path:
-    """A YOLOv5 of an eighth of the width; returns its YAML."""
+    """Write a YOLOv5 of an eighth of the width; return its YAML."""
     document = yaml.safe_load(Path("models/yolov5n.yaml").read_text(encoding="utf-8"))
     path = folder / "narrow.yaml"
     path.write_text(yaml.safe_dump({**document, "width_multiple": 0.125}), encoding="utf-8")
@@ -39,7 +48,7 @@ def write_small_model(folder: Path) -> Path:
 
 
 def write_tiny_model(folder: Path) -> Path:
-    """The smallest detector with every kind of tensor of a YOLOv5; returns its YAML."""
+    """Write the smallest detector with every kind of tensor of a YOLOv5; return its YAML."""
     path = folder / "tiny.yaml"
     path.write_text(TINY, encoding="utf-8")
     return path

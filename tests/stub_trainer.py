@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from utils.report.results import RESULT_COLUMNS
+from tests.small import RESULT_COLUMNS
 from utils.report.stage_timer import STAGES
 
 BODY = """

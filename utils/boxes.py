@@ -6,20 +6,20 @@ import numpy as np
 
 
 def cxcywh_to_xyxy(boxes_cxcywh: np.ndarray) -> np.ndarray:
-    """(..., 4) centre and size to (..., 4) left, top, right, bottom; unit and float dtype stay."""
+    """Convert (..., 4) centre and size to left, top, right, bottom; unit and float dtype stay."""
     half_size = boxes_cxcywh[..., 2:4] / 2
     centre = boxes_cxcywh[..., 0:2]
     return np.concatenate((centre - half_size, centre + half_size), axis=-1)
 
 
 def xyxy_to_cxcywh(boxes_xyxy: np.ndarray) -> np.ndarray:
-    """(..., 4) left, top, right, bottom to (..., 4) centre and size; unit and float dtype stay."""
+    """Convert (..., 4) left, top, right, bottom to centre and size; unit and float dtype stay."""
     top_left, bottom_right = boxes_xyxy[..., 0:2], boxes_xyxy[..., 2:4]
     return np.concatenate(((top_left + bottom_right) / 2, bottom_right - top_left), axis=-1)
 
 
 def clip_boxes(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
-    """Corners moved onto the image: x into [0, width], y into [0, height].
+    """Move corners onto the image: x into [0, width], y into [0, height].
 
     Args:
         boxes_xyxy: (K, 4), pixels; left unchanged, the result is a new array of its dtype.
@@ -33,21 +33,21 @@ def clip_boxes(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarra
 def pairwise_iou(
     boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray, b_is_crowd: np.ndarray | None = None
 ) -> np.ndarray:
-    """Intersection over union of every box of one set with every box of another.
+    """Return the intersection over union of every box of one set with every box of another.
 
     Args:
         boxes_a_xyxy: (N, 4), any unit.
         boxes_b_xyxy: (M, 4), same unit.
-        b_is_crowd: (M,) bool, boxes around many objects: with these it is the share of box a that
-            is covered, COCO's rule.
+        b_is_crowd: (M,) bool, boxes around many objects: with these it is the fraction of box a
+            that is covered, COCO's rule.
 
     Returns:
         (N, M) float64 in [0, 1]; 0 where boxes only touch or have no area.
     """
     left_a, top_a, width_a, height_a = _corner_and_size(boxes_a_xyxy[:, None])
     left_b, top_b, width_b, height_b = _corner_and_size(boxes_b_xyxy[None])
-    # The right edge is left + width, as pycocotools has it: in float64 that can differ from the
-    # given edge by one rounding, enough to turn the comparison of an IoU with a threshold.
+    # The right edge is left + width, as in pycocotools: in float64 that can differ from the given
+    # edge by one rounding, enough to change the comparison of an IoU with a threshold.
     overlap_width = np.minimum(left_a + width_a, left_b + width_b) - np.maximum(left_a, left_b)
     overlap_height = np.minimum(top_a + height_a, top_b + height_b) - np.maximum(top_a, top_b)
     overlap = (overlap_width > 0) & (overlap_height > 0)
@@ -59,6 +59,6 @@ def pairwise_iou(
 
 
 def _corner_and_size(boxes_xyxy: np.ndarray) -> tuple[np.ndarray, ...]:
-    """left, top, width, height in float64, each of shape (...) for boxes (..., 4)."""
+    """Return left, top, width, height in float64, each of shape (...) for boxes (..., 4)."""
     left, top, right, bottom = np.moveaxis(boxes_xyxy.astype(np.float64), -1, 0)
     return left, top, right - left, bottom - top

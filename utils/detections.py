@@ -1,4 +1,4 @@
-"""What was found in an image, and what is labelled in it: what evaluation and data share."""
+"""Detections and labelled objects of an image, which evaluation and data share."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Detections(NamedTuple):
 class GroundTruth(NamedTuple):
     """The objects labelled in one image.
 
-    YOLO labels know neither crowds nor outlines: nothing is a crowd then, and the area is the
-    box's, where COCO's annotations have the area of the outline.
+    YOLO labels have neither crowds nor outlines: nothing is a crowd then, and the area is the
+    box's. COCO's annotations give the area of the outline.
     """
 
     class_index: np.ndarray  # (M,) int64

@@ -53,11 +53,15 @@ class Loss(Protocol):
         """
 
 
-class Evaluator(Protocol):
-    """Scores a set of images, one at a time."""
+class Sink(Protocol):
+    """Takes what is found in each image of a set."""
 
     def add(self, image_id: int, found: Any, truth: GroundTruth) -> None:
         """Take what `Head.finish` returned for an image, and its labels in pixels."""
+
+
+class Evaluator(Sink, Protocol):
+    """Scores a set of images, one at a time."""
 
     def result(self) -> Any:
         """Return the figures of all images, as `Head.figures` reads them."""
@@ -74,12 +78,15 @@ class Head(nn.Module, ABC):
         figure_names: the figures of a validation in their order, as results.csv has them behind
             metrics/, each with its name on screen.
         target_fields: the fields of `Targets` that the loss reads.
+        nothing_found: what `finish` returns of an image in which nothing is found: the names,
+            dtypes and shapes of its arrays, which a suspended validation is saved by.
         strides: pixels a cell of each map that it takes.
     """
 
     loss_names: ClassVar[Mapping[str, str]]
     figure_names: ClassVar[Mapping[str, str]]
     target_fields: ClassVar[tuple[str, ...]]
+    nothing_found: ClassVar[Any]
     num_classes: int
     strides: tuple[int, ...]
 
@@ -122,6 +129,8 @@ class Head(nn.Module, ABC):
         self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
     ) -> Any:
         """Return what is found in one image, in its own pixels: a NamedTuple of arrays.
+
+        All arrays have as many rows, one for each thing found.
 
         On the host alone: whatever asks the framework for a result waits for all that it has
         queued.

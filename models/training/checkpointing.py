@@ -19,13 +19,14 @@ import backend
 from backend import autograd, dist, nn, ops
 from backend.processes import this_process
 from models.detector import Detector
+from models.evaluation import nothing_done
 from models.graph import parse_model
 from models.training.loss_scale import LossScale
 from models.training.state import TrainState
 from models.training.step_watch import StepWatch
 from utils.cli.document import as_document, run_settings
 from utils.errors import UserError
-from utils.evaluation.progress import EvaluationProgress, read_progress
+from utils.evaluation.progress import read_progress
 from utils.state.checkpoint import KINDS, Arrays, Checkpoint, Header
 from utils.state.run import Run
 from utils.state.work_record import WorkRecord
@@ -89,7 +90,7 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
     try:
         _require_place(run, state, header)
         _require_gradients(state, checkpoint)
-        _require_evaluation(run, checkpoint)
+        _require_evaluation(run, state, checkpoint)
         _put(VALUES, run, state, {**vars(header), **header.progress})
         _put(ARRAYS, run, state, vars(checkpoint))
     except ValueError as error:
@@ -150,9 +151,10 @@ def _require_gradients(state: TrainState, checkpoint: Checkpoint) -> None:
     raise ValueError("gradients of other parameters or ranks")
 
 
-def _require_evaluation(run: Run, checkpoint: Checkpoint) -> None:
+def _require_evaluation(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
     if checkpoint.evaluation:
-        read_progress(checkpoint.evaluation, run.data["val"]["images"])
+        nothing = nothing_done(state.model.head)
+        read_progress(checkpoint.evaluation, nothing, run.data["val"]["images"])
 
 
 def rebuild_model(document: Mapping[str, Any]) -> Detector:
@@ -215,7 +217,7 @@ def _put_loss_scale(scale: LossScale, value: float) -> None:
 
 
 def _require_loss_names(watch: StepWatch, names: list[str]) -> None:
-    if tuple(names) != watch.loss_names:
+    if names != list(watch.loss_names):
         raise ValueError(f"its losses are {', '.join(names)}")
 
 
@@ -229,12 +231,12 @@ def _put_gradients(state: TrainState, arrays: Arrays) -> None:
 
 
 def _take_evaluation(state: TrainState) -> Arrays:
-    return state.evaluation._asdict() if state.evaluation.num_batches else {}
+    return state.evaluation.arrays() if state.evaluation else {}
 
 
 def _put_evaluation(state: TrainState, arrays: Arrays) -> None:
     if arrays:
-        state.evaluation = EvaluationProgress(**arrays)
+        state.evaluation = nothing_done(state.model.head).of_arrays(arrays)
 
 
 VALUES = (

@@ -14,8 +14,8 @@ from typing import Any
 from backend import amp, autograd, ops, use
 from backend.checks import CPU
 from backend.contract import Tensor
+from models.detector import choose_layout
 from models.heads.base import Loss, LossTerms
-from models.images import choose_layout
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 

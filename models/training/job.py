@@ -9,7 +9,7 @@ import backend
 from backend.checks import CPU
 from models.training.checkpointing import rebuild_model, restore
 from models.training.loop import train
-from models.training.outputs import conclude_run, describe_run, write_work
+from models.training.outputs import columns_of, conclude_run, describe_run, write_work
 from models.training.replay import replay
 from models.training.start import build_model
 from models.training.state import TrainState, build_state
@@ -30,7 +30,10 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     if config.replay:
         assert job.start is not None  # --replay needs --weights
         return replay(config, state, job.start, train_loader)
-    run = begin_run(config, job.hyp, job.class_names, job.point, job.stop, job.data, job.world)
+    columns = columns_of(state.model.head)
+    run = begin_run(
+        config, job.hyp, job.class_names, columns, job.point, job.stop, job.data, job.world
+    )
     describe_run(run, state, job.train_samples)
     if job.point is not None:
         restore(run, state, load_state(job.point.path))

@@ -6,6 +6,7 @@ Before: `job.py` built the run. After: `outputs.py` tells what came of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from backend.processes import this_process
 from models.evaluation import Validation, evaluate
@@ -13,11 +14,9 @@ from models.training.checkpointing import capture
 from models.training.outputs import PLOTTED_BATCHES, plot_trained_batch, report_epoch, write_results
 from models.training.state import TrainState
 from models.training.step import train_step
-from models.training.step_watch import format_losses
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.labels import Sample
-from utils.evaluation.coco.metric import EvaluationResult
-from utils.evaluation.progress import NOTHING_DONE, EvaluationSuspended
+from utils.evaluation.progress import EvaluationSuspended
 from utils.processes import watchdog
 from utils.processes.suspend import Suspended
 from utils.report.console import progress_bar
@@ -60,7 +59,7 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
                 plot_trained_batch(run, state, batch)
             train_step(state, batch, state.timer)
             run.work.add_batch(batch)
-            progress.set_postfix_str(format_losses(state.watch.means()), refresh=False)
+            progress.set_postfix_str(state.watch.describe(state.watch.means()), refresh=False)
             progress.update()
             watchdog.progress()
             between_batches(run, state)
@@ -102,7 +101,7 @@ def end_epoch(run: Run, state: TrainState, validation: Validation) -> None:
     state.epoch += 1
     report_epoch(run, state, losses, validation)
     # Saving the state counts in the seconds of the epoch after it.
-    state.timer, state.evaluation = StageTimer(state.device), NOTHING_DONE
+    state.timer, state.evaluation = StageTimer(state.device), None
     keep_weights(run, state, validation.result)
     write_results(run)
 
@@ -132,13 +131,9 @@ def save_state(run: Run, state: TrainState, is_best: bool = False) -> None:
             run.states.save(checkpoint, is_best)
 
 
-def keep_weights(run: Run, state: TrainState, result: EvaluationResult) -> None:
+def keep_weights(run: Run, state: TrainState, result: Any) -> None:
     """Write the state as weights/last.safetensors and, if nothing was better, best.safetensors."""
-    is_best = fitness(result) > state.best_fitness
-    state.best_fitness = max(state.best_fitness, fitness(result))
+    fitness = state.model.head.fitness(result)
+    is_best = fitness > state.best_fitness
+    state.best_fitness = max(state.best_fitness, fitness)
     save_state(run, state, is_best)
-
-
-def fitness(result: EvaluationResult) -> float:
-    """Return the figure that decides which weights are best, as in the public YOLOv5."""
-    return 0.1 * result.map50 + 0.9 * result.map

@@ -41,7 +41,7 @@ class LossScale:
     def of_precision(cls, dtype: str) -> LossScale:
         if dtype != "float16":
             return cls()
-        # The totals of several ranks have their number as a factor: see `BatchShares`.
+        # The totals of several ranks have their number as a factor: see `BatchParts`.
         return cls(INITIAL / this_process().world_size, adapts=True)
 
     @property

@@ -17,17 +17,16 @@ import backend
 from backend.processes import this_process
 from models.detector import count_parameters
 from models.evaluation import DEFAULT_SUPPRESSION, Validation
+from models.heads.base import Head
 from models.training.state import TrainState
 from models.training.step import GRADIENT_NORM_LIMIT
-from models.training.step_watch import format_losses
 from utils.cli.document import as_document, run_settings
 from utils.data.loading.batch import Batch
 from utils.data.sources.labels import Sample
 from utils.files.yaml import write_yaml
 from utils.processes.ranks import on_main
-from utils.report.console import metrics_table
-from utils.report.plots import plot_batch, plot_labels, plot_precision_recall, plot_results
-from utils.report.results import result_row
+from utils.report.plots import plot_batch, plot_labels, plot_results
+from utils.report.results import result_columns, result_row
 from utils.state.run import Run
 
 PLOTTED_BATCHES = 3
@@ -64,22 +63,27 @@ def write_results(run: Run) -> None:
     run.results.write(run.folder / "results.csv")
 
 
+def columns_of(head: Head) -> list[str]:
+    """Return the columns of results.csv for a task."""
+    return result_columns(head.loss_names.values(), head.figure_names)
+
+
 def report_epoch(run: Run, state: TrainState, losses: np.ndarray, validation: Validation) -> None:
     """Add a row to results.csv and say it in a line on screen."""
     settings = state.schedule.at(state.batch_number - 1)
     rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
-    result = validation.result
-    row = result_row(state.epoch - 1, losses, result, validation.losses, rates, state.timer)
+    head = state.model.head
+    found = head.figures(validation.result)
+    figures = {short: found[name] for name, short in head.figure_names.items()}
+    measured = (losses, figures.values(), validation.losses, rates)
+    row = result_row(columns_of(head), state.epoch - 1, *measured, state.timer)
     run.results.append(row)
     log.info(
-        "epoch %d/%d  %s  P %.3f  R %.3f  mAP50 %.3f  mAP50-95 %.3f  %.1f s, data wait %.0f %%",
+        "epoch %d/%d  %s  %s  %.1f s, data wait %.0f %%",
         state.epoch,
         state.schedule.epochs,
-        format_losses(losses),
-        result.mean_precision,
-        result.mean_recall,
-        result.map50,
-        result.map,
+        state.watch.describe(losses),
+        "  ".join(f"{name} {figure:.3f}" for name, figure in figures.items()),
         row["seconds/epoch"],
         100 * row["seconds/data_wait"] / row["seconds/epoch"],
     )
@@ -89,8 +93,8 @@ def report_epoch(run: Run, state: TrainState, losses: np.ndarray, validation: Va
 def conclude_run(run: Run, state: TrainState, validation: Validation) -> None:
     """Draw the curves; print the last validation's table, and where everything lies."""
     plot_results(run.folder / "results.csv", run.folder / "results.png")
-    plot_precision_recall(validation.result, run.folder / "PR_curve.png")
-    print(metrics_table(validation.result))
+    state.model.head.plot(validation.result, run.folder)
+    print(state.model.head.table(validation.result))
     print(f"results and plots in {run.folder}")
     print(f"weights in {run.folder / 'weights'}: last.safetensors, best.safetensors; check with")
     command = [sys.executable, "val.py", "--weights", run.folder / "weights" / "last.safetensors"]

@@ -15,10 +15,9 @@ import numpy as np
 
 from backend import amp, autograd, nn, ops
 from backend.contract import Tensor
-from models.detector import Detector
-from models.images import images_to_tensor
+from models.detector import Detector, images_to_tensor
 from models.training.state import TrainState
-from models.training.step_watch import BatchName, format_losses
+from models.training.step_watch import BatchName
 from utils.cli.document import as_document
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig
@@ -88,7 +87,7 @@ def examine(state: TrainState, batch: Batch) -> Iterator[str]:
         state.forward, state.step_loss, images, batch.targets, timer
     )
     losses = np.array([float(ops.to_numpy(term)) for term in terms.by_name.values()])
-    yield f"losses: {format_losses(losses)}"
+    yield f"losses: {state.watch.describe(losses)}"
     parameters = dict(nn.named_parameters(state.model))
     state.loss_scale.unscale(parameters.values())
     gradients = ((name, x.grad) for name, x in parameters.items() if x.grad is not None)

@@ -25,7 +25,7 @@ from models.training.schedule import Schedule
 from models.training.step_watch import StepWatch
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
-from utils.evaluation.progress import NOTHING_DONE, EvaluationProgress
+from utils.evaluation.progress import EvaluationProgress
 from utils.report.stage_timer import StageTimer
 
 
@@ -46,10 +46,10 @@ class TrainState:
     step_loss: Callable[[Any, Any], LossTerms]  # the loss, as a step runs them
     loss_scale: LossScale
     means: Mapping[str, Any]  # that were chosen, for work.json
-    watch: StepWatch = field(default_factory=StepWatch)
+    watch: StepWatch
     timer: StageTimer = field(default_factory=StageTimer)  # of the epoch
     seconds_before: Mapping[str, float] | None = None  # that it took before a resumption
-    evaluation: EvaluationProgress = NOTHING_DONE  # at its end
+    evaluation: EvaluationProgress | None = None  # at its end, of one that was suspended
     batch_number: int = 0  # batches since the start of training
     last_update: int = -1  # number of the batch of the last optimizer step
     epoch: int = 0  # finished epochs
@@ -91,4 +91,5 @@ def build_state(
         step_loss=loss_scale.scaled(execution.loss_of(loss)),
         loss_scale=loss_scale,
         means={"compiled": execution.compiled, **loss.means, **updates.means},
+        watch=StepWatch(model.head.loss_names),
     )

@@ -6,8 +6,8 @@ Before: a `Batch` of `utils/data/loading/loader.py`. After: `loop.py`, batch by 
 from __future__ import annotations
 
 from backend import autograd, dist, nn
+from models.detector import images_to_tensor
 from models.heads.base import LossTerms
-from models.images import images_to_tensor
 from models.training.schedule import StepSettings
 from models.training.state import TrainState
 from models.training.step_watch import BatchName

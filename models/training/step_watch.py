@@ -43,18 +43,17 @@ class StepWatch:
     """Losses and finiteness of the batches of an epoch and of the updates made of them.
 
     Attributes:
-        loss_names: of a batch's losses, in their order.
+        loss_names: of a batch's losses in their order, each with its short name.
         skipped: updates of this epoch that did not happen, since a loss or gradient was not finite.
-        first_losses: (3,) each, of the first batches of the run, as far as they are read.
+        first_losses: of the first batches of the run, as far as they are read.
     """
 
-    loss_names = ("box", "objectness", "classification")
-
-    def __init__(self) -> None:
+    def __init__(self, loss_names: Mapping[str, str]) -> None:
+        self.loss_names = loss_names
         self.skipped = 0
         self.first_losses: list[np.ndarray] = []
         self._in_a_row = 0
-        self._sums, self._batches, self._lost = np.zeros(3), 0, 0
+        self._sums, self._batches, self._lost = np.zeros(len(loss_names)), 0, 0
         self._unread: list[tuple[BatchName, list[Tensor]]] = []
         self._window: list[tuple[BatchName, np.ndarray]] = []  # read, since the last update
 
@@ -78,7 +77,7 @@ class StepWatch:
         self._in_a_row += 0 if scale_can_fall and not spoiled else 1
         reason = "the loss is" if spoiled else "losses are finite, but a gradient is"
         batches = "; ".join(
-            f"{format_losses(losses)} in {name}" for name, losses in spoiled or window
+            f"{self.describe(losses)} in {name}" for name, losses in spoiled or window
         )
         if self._in_a_row >= MOST_IN_A_ROW:
             raise UserError(
@@ -89,19 +88,26 @@ class StepWatch:
         return False
 
     def end_epoch(self) -> np.ndarray:
-        """(3,) float64: mean losses of the epoch's batches whose losses are finite; NaN of none."""
+        """Return the mean losses of the epoch's batches whose losses are finite; NaN of none."""
         self._read([])
         if self.skipped:
             _warn("%d updates of this epoch skipped, see above", self.skipped)
         if self._lost:
             _warn("%d batches left out of the mean losses: not finite", self._lost)
         means = self.means()
-        self._sums, self._batches, self._lost, self.skipped = np.zeros(3), 0, 0, 0
+        self._sums, self._batches = np.zeros(len(self.loss_names)), 0
+        self._lost, self.skipped = 0, 0
         return means
 
     def means(self) -> np.ndarray:
-        """(3,) float64: those of the batches read so far in this epoch; NaN of none."""
-        return self._sums / self._batches if self._batches else np.full(3, np.nan)
+        """Return those of the batches read so far in this epoch, float64; NaN of none."""
+        nothing = np.full(len(self.loss_names), np.nan)
+        return self._sums / self._batches if self._batches else nothing
+
+    def describe(self, losses: np.ndarray) -> str:
+        """Return a batch's or the mean losses with their short names."""
+        named = zip(self.loss_names.values(), losses, strict=True)
+        return "  ".join(f"{name} {loss:.4f}" for name, loss in named)
 
     def state(self) -> dict[str, Any]:
         """Everything as JSON values, after reading all losses; `restore` takes it."""
@@ -144,7 +150,7 @@ class StepWatch:
         if tensors:
             dist.sum_(parts[0])  # each rank has its part of the batch's losses
         values = ops.to_numpy(ops.cat(parts, 0)).astype(np.float64)
-        losses = values[: len(values) - len(more)].reshape(-1, 3)
+        losses = values[: len(values) - len(more)].reshape(-1, len(self.loss_names))
         self._window += [(name, row) for (name, _), row in zip(self._unread, losses, strict=True)]
         self._unread = []
         self.first_losses.extend(losses[: MAX_FIRST_LOSSES - len(self.first_losses)])
@@ -159,7 +165,3 @@ class StepWatch:
 @on_main  # all ranks find the same
 def _warn(text: str, *values: object) -> None:
     log.warning(text, *values)
-
-
-def format_losses(losses: np.ndarray) -> str:
-    return "box {:.4f}  obj {:.4f}  cls {:.4f}".format(*losses)

@@ -21,10 +21,9 @@ import backend
 backend.use()  # before the models, whose classes derive from the framework's
 
 from backend import autograd, nn, ops
-from models.detector import Detector
+from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
-from models.images import images_to_tensor
 from models.training.state import TrainState, build_state
 from models.training.step import train_step
 from tests.losses import arrays_of

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.small import write_small_dataset, write_small_model
+from tests.small import RESULT_COLUMNS, write_small_dataset, write_small_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from utils.data.randomness import epoch_order
 from utils.data.sources.dataset import load_dataset
-from utils.report.results import RESULT_COLUMNS
 from utils.state.checkpoint import load_checkpoint, save_checkpoint
 
 SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]

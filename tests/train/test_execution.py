@@ -7,9 +7,8 @@ import pytest
 
 import backend
 from backend import amp, autograd, nn, ops
-from models.detector import Detector
+from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
-from models.images import images_to_tensor
 from models.training.replay import layer_outputs
 from models.training.state import build_state
 from models.training.step import train_step

@@ -10,6 +10,7 @@ import pytest
 
 import backend
 import train
+from models.heads.anchor.head import AnchorHead
 from models.training import job, outputs
 from models.training.checkpointing import capture
 from tests.equal_runs import SECTIONS, assert_equal_runs, rows, timeless
@@ -63,8 +64,9 @@ def flags(tmp_path_factory):
 def no_pictures():
     """Drawing takes longer than training these."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("plot_batch", "plot_labels", "plot_results", "plot_precision_recall"):
+        for name in ("plot_batch", "plot_labels", "plot_results"):
             patch.setattr(outputs, name, lambda *arguments: None)
+        patch.setattr(AnchorHead, "plot", lambda *arguments: None)
         yield
 
 

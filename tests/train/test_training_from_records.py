@@ -8,8 +8,7 @@ import sys
 
 import numpy as np
 
-from tests.small import write_small_dataset, write_small_model
-from utils.report.results import RESULT_COLUMNS
+from tests.small import RESULT_COLUMNS, write_small_dataset, write_small_model
 
 
 def run(*arguments: object) -> str:

@@ -10,7 +10,7 @@ from utils.cli.train_config import PROCESS_SETTINGS, TrainConfig
 
 
 def as_document(config: Any) -> dict[str, Any]:
-    """A settings object as plain YAML and JSON values."""
+    """Return a settings object as plain YAML and JSON values."""
     return {
         name: str(value) if isinstance(value, Path) else value
         for name, value in dataclasses.asdict(config).items()
@@ -18,5 +18,5 @@ def as_document(config: Any) -> dict[str, Any]:
 
 
 def run_settings(config: TrainConfig) -> dict[str, Any]:
-    """Those that hold for a run, however often it was interrupted, as plain values."""
+    """Return, as plain values, the settings of a run, however often it was interrupted."""
     return {k: v for k, v in as_document(config).items() if k not in PROCESS_SETTINGS}

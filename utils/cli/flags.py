@@ -42,7 +42,7 @@ class Flag(NamedTuple):
 def flag(
     group: str, *names: str, default: Any, help: str, check: Check | None = None, **options: Any
 ) -> Any:
-    """A field of a settings dataclass with its flag.
+    """Return a field of a settings dataclass with its flag.
 
     Args:
         group: one of GROUPS.
@@ -61,7 +61,7 @@ def flag(
 
 
 def flags_of(settings: Any) -> dict[str, Flag]:
-    """The flag of each field, by the field's name.
+    """Return the flag of each field, by the field's name.
 
     A subclass that gives a field another default leaves the flag as it is.
     """
@@ -88,7 +88,7 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
 
 
 def check_flags(settings: Any) -> None:
-    """UserError for the first field whose value its flag does not accept."""
+    """Raise UserError for the first field with a value that its flag does not accept."""
     for name, found in flags_of(settings).items():
         if found.check is not None:
             found.check(found.names[0], getattr(settings, name))
@@ -97,7 +97,7 @@ def check_flags(settings: Any) -> None:
 def read_flags(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings of a command line by name: all of them, and those that it names.
+    """Return the settings of a command line by name: all of them, and those that it names.
 
     Args:
         arguments: by default those of sys.argv.
@@ -110,7 +110,7 @@ def read_flags(
 
 
 def whole_from(lowest: int) -> Check:
-    """A check for whole numbers from `lowest` up."""
+    """Return a check for whole numbers from `lowest` up."""
 
     def check(name: str, value: int) -> None:
         require_from(name, value, lowest)
@@ -119,19 +119,19 @@ def whole_from(lowest: int) -> Check:
 
 
 def require_from(name: str, value: int, lowest: int) -> None:
-    """UserError unless value is at least lowest."""
+    """Raise UserError unless value is at least lowest."""
     if value < lowest:
         raise UserError(f"{name} {value}; a whole number from {lowest} up is needed")
 
 
 def require_fraction(name: str, value: float) -> None:
-    """UserError unless value is from 0 to 1."""
+    """Raise UserError unless value is from 0 to 1."""
     if not 0 <= value <= 1:
         raise UserError(f"{name} {value}; a number from 0 to 1 is needed")
 
 
 class _Parser(argparse.ArgumentParser):
-    """One that does not print the same error once a process."""
+    """A parser that prints an error once, not once a process."""
 
     def error(self, message: str) -> NoReturn:
         if this_process().is_main:
@@ -140,7 +140,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def new_parser(program: str, description: str) -> argparse.ArgumentParser:
-    """An argument parser that accepts no abbreviations and shows every default."""
+    """Return an argument parser that accepts no abbreviations and shows every default."""
     return _Parser(
         prog=program,
         description=description,

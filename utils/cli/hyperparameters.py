@@ -19,7 +19,7 @@ DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
 class Hyperparameters:
     """The public YOLOv5 hyper-parameters; data/hyps/hyp.scratch-low.yaml explains each.
 
-    One that is added later has a default that leaves the work as it was: states lack it.
+    One that is added later needs a default that changes nothing: old states lack it.
     """
 
     lr0: float
@@ -68,7 +68,7 @@ class Hyperparameters:
         self.augmentation()
 
     def augmentation(self) -> AugmentConfig:
-        """Those that strengthen the augmentation; UserError for one out of its range."""
+        """Return the strengths of the augmentation; raise UserError for one out of its range."""
         names = [field.name for field in dataclasses.fields(AugmentConfig)]
         return AugmentConfig(**{name: getattr(self, name) for name in names})
 

@@ -11,13 +11,13 @@ from utils.errors import UserError
 
 
 def require_seconds(name: str, value: float) -> None:
-    """UserError unless value is above 0."""
+    """Raise UserError unless value is above 0."""
     if not value > 0:
         raise UserError(f"{name} {value:g}; a number of seconds above 0 is needed")
 
 
 def require_folder_name(name: str, value: str) -> None:
-    """UserError unless value names a folder inside another."""
+    """Raise UserError unless value names a folder inside another."""
     if value in ("", ".", "..") or set("/\0") & set(value):
         raise UserError(f"{name} {value!r}; the name of one folder is needed, inside --project")
 
@@ -40,7 +40,7 @@ class RunConfig:
         help="cpu, 0 for the first GPU, 0,1 for one a process; '' takes a GPU if there is "
         "one")  # fmt: skip
     workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
-        help="loader processes of each process, at most its share of the cores")  # fmt: skip
+        help="loader processes of each process, at most its part of the cores")  # fmt: skip
     project: Path = flag("output", "--project", default=Path("runs/train"), metavar="P",
         help="folder of the runs")  # fmt: skip
     name: str = flag("output", "--name", default="exp", metavar="N", check=require_folder_name,

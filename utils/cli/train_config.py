@@ -18,19 +18,19 @@ PRECISIONS = ("off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
-# Settings of one process, not of the run that it begins or goes on with.
+# Settings of one process, not of the run that it begins or continues.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
 
 
 def require_seed(name: str, value: int) -> None:
-    """UserError unless value is a seed."""
+    """Raise UserError unless value is a seed."""
     whole_from(0)(name, value)
     if value > MAX_SEED:
         raise UserError(f"{name} {value}; at most {MAX_SEED} is accepted")
 
 
 def require_minutes(name: str, value: float | None) -> None:
-    """UserError unless value is None or above 0."""
+    """Raise UserError unless value is None or above 0."""
     if value is not None and not value > 0:
         raise UserError(f"{name} {value:g}; minutes above 0 are needed")
 
@@ -77,7 +77,7 @@ class TrainConfig(RunConfig):
         help="send gradients from rank to rank as bfloat16, half the bytes")  # fmt: skip
     replay: str = flag("interruption", "--replay", default="", type=str.strip,
         metavar="EPOCH:STEP",
-        help="run this one batch from --weights and show where numbers stop to be finite, with "
+        help="run this one batch from --weights and show where numbers stop being finite, with "
         "the run's other flags")  # fmt: skip
     resume: str = flag("interruption", "--resume", default="", nargs="?", const=NEWEST,
         metavar="R",
@@ -106,7 +106,7 @@ class TrainConfig(RunConfig):
                 raise UserError("--replay needs --weights with a checkpoint of that run")
 
     def replayed(self) -> tuple[int, int]:
-        """Epoch and step of --replay, counted from 1; UserError for anything else."""
+        """Return epoch and step of --replay, counted from 1; raise UserError for anything else."""
         epoch, separator, step = self.replay.partition(":")
         if not (separator and epoch.isdecimal() and step.isdecimal() and int(epoch) and int(step)):
             raise UserError(
@@ -118,19 +118,19 @@ class TrainConfig(RunConfig):
 def parse_train_flags(
     arguments: Sequence[str] | None = None, program: str = "train.py"
 ) -> TrainConfig:
-    """train.py's command line, by default sys.argv; exits with code 2 on an unknown flag."""
+    """Parse train.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
     return TrainConfig(**read_train_flags(arguments, program)[0])
 
 
 def read_train_flags(
     arguments: Sequence[str] | None = None, program: str = "train.py"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings of a command line by name: all of them, and those that it names."""
+    """Return the settings of a command line by name: all of them, and those that it names."""
     return read_flags(train_parser(program), arguments)
 
 
 def train_parser(program: str) -> argparse.ArgumentParser:
-    """The flags of train.py."""
+    """Return the parser of train.py's flags."""
     parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.")
     add_flags(parser, TrainConfig)
     return parser

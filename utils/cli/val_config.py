@@ -20,11 +20,11 @@ class ValConfig(RunConfig):
     confidence_threshold: float = flag("detection", "--conf", default=0.001,
         check=require_fraction, help="lowest score")  # fmt: skip
     iou_threshold: float = flag("detection", "--iou", default=0.6, check=require_fraction,
-        help="of non-maximum suppression")  # fmt: skip
+        help="of NMS")  # fmt: skip
     task: str = flag("data", "--task", default="val", choices=("train", "val", "test"),
         help="split of the dataset")  # fmt: skip
     class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,
-        help="a box suppresses boxes of all classes")  # fmt: skip
+        help="a box removes boxes of all classes")  # fmt: skip
     classes: tuple[int, ...] | None = flag("detection", "--classes", default=None, type=int,
         nargs="+", metavar="C", help="detect and compare only these classes")  # fmt: skip
     max_detections: int = flag("detection", "--max-det", default=300, metavar="N",
@@ -47,7 +47,7 @@ class ValConfig(RunConfig):
 
 
 def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
-    """val.py's command line, by default sys.argv; exits with code 2 on an unknown flag."""
+    """Parse val.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
     parser = new_parser("val.py", "Validate a detector: P, R, mAP50 and mAP50-95 per class.")
     add_flags(parser, ValConfig)
     return ValConfig(**read_flags(parser, arguments)[0])

@@ -1,1 +1,1 @@
-"""From --data to batches, in NumPy and OpenCV; flat lies only what is random, which all share."""
+"""From --data to batches, in NumPy and OpenCV; the folders share `randomness.py`."""

@@ -14,7 +14,7 @@ _SAMPLE_STREAM, _ORDER_STREAM = 0, 1
 
 
 def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
-    """The generator of one sample in one epoch, at O(1) cost; all three are from 0 up.
+    """Return the generator of one sample in one epoch, at O(1) cost; all three are from 0 up.
 
     Only its `.random()` is used in this package: NumPy promises the bits of Philox for ever, but
     not how its other distributions use them, and batches must agree between NumPy versions.
@@ -24,7 +24,7 @@ def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
 
 @lru_cache(maxsize=2)  # every batch of an epoch asks for the same order
 def epoch_order(seed: int, epoch: int, num_samples: int) -> np.ndarray:
-    """The shuffled sample indices of an epoch, (num_samples,) int64, read-only."""
+    """Return the shuffled sample indices of an epoch, (num_samples,) int64, read-only."""
     keys = _generator(seed, _ORDER_STREAM, epoch, 0).random(num_samples)
     order = np.argsort(keys, kind="stable")
     order.setflags(write=False)

@@ -1,1 +1,1 @@
-"""Detections held against labels: NMS, COCO's metric, and the figures of old logs."""
+"""Detections compared with labels: NMS, COCO's metric, and the figures of old logs."""

@@ -1,15 +1,15 @@
 """Exact greedy NMS of sorted boxes in NumPy: `nms.py` says which boxes and in which order.
 
-On the host alone: reading a tensor waits for all that a framework has queued.
+It runs on the host alone: reading a tensor waits for all that a framework has queued.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# Measured on real predictions: smaller blocks cost calls, larger ones compare rows that go anyway.
+# Measured on real predictions: smaller blocks need more calls, larger ones more comparisons.
 BLOCK = 192
-# Few rows of many kept: beyond this it is cheaper to go through the rest once for each kept row.
+# Few rows are kept. Beyond this many, one pass over the rest for each kept row is cheaper.
 STAGE = 4096
 PURGES_A_PACKING = 16
 
@@ -22,7 +22,7 @@ def suppress_greedily(
     Args:
         boxes_xyxy: (N, 4) float32, finite, best first, left <= right and top <= bottom.
         group: (N,) int64; boxes of different groups never meet.
-        iou_threshold: a box goes when its IoU with a kept one is above this. IoU is computed in
+        iou_threshold: a box is removed when its IoU with a kept one is above this. IoU is in
             float64; boxes that only touch or lack area have 0.
         max_kept: the search ends when this many are kept.
 
@@ -41,7 +41,7 @@ def suppress_greedily(
 
 
 def _first_kept(overlaps: _OverlapSearch, rows: np.ndarray, max_kept: int) -> np.ndarray:
-    """The first max_kept of the rows that stay, when no row before them counts."""
+    """Return the first max_kept of the rows that stay, as if no other row came before them."""
     kept = np.zeros(0, np.int64)
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]
@@ -54,7 +54,7 @@ def _first_kept(overlaps: _OverlapSearch, rows: np.ndarray, max_kept: int) -> np
 
 
 def _kept_of_block(overlaps: _OverlapSearch, rows: np.ndarray) -> np.ndarray:
-    """The rows that stay, from the pairs of them that overlap."""
+    """Return the rows that stay, from the pairs of them that overlap."""
     alive = [True] * len(rows)
     better, worse = overlaps.pairs(rows, rows, ascending=True)
     for winner, loser in zip(better.tolist(), worse.tolist(), strict=True):
@@ -64,7 +64,7 @@ def _kept_of_block(overlaps: _OverlapSearch, rows: np.ndarray) -> np.ndarray:
 
 
 class _OverlapSearch:
-    """Boxes laid out for asking, again and again, which of them overlap within a group."""
+    """Boxes laid out for many searches for overlaps within a group."""
 
     def __init__(self, boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float) -> None:
         self.edges = np.ascontiguousarray(boxes_xyxy.T)
@@ -78,10 +78,10 @@ class _OverlapSearch:
     def pairs(
         self, rows: np.ndarray, others: np.ndarray, ascending: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Places in rows and in others of those that overlap, sorted by the first, then the second.
+        """Return the positions in rows and in others of overlapping pairs, sorted in this order.
 
         Args:
-            ascending: only pairs whose place in rows is before that in others.
+            ascending: only pairs with a lower position in rows than in others.
         """
         if self.is_one_group:
             near = self._touch(self.edges[:, rows, None], self.edges[:, None, others])
@@ -99,7 +99,7 @@ class _OverlapSearch:
         return place[above], other_place[above]
 
     def purged(self, rows: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        """The rows that overlap none of the kept ones."""
+        """Return the rows that overlap none of the kept ones."""
         for start in range(0, len(kept), PURGES_A_PACKING):
             edges, group = self.edges[:, rows], self.group[rows]
             alive = np.ones(len(rows), bool)
@@ -115,7 +115,7 @@ class _OverlapSearch:
 
     @staticmethod
     def _touch(edges: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Where boxes overlap at all; left, top, right and bottom along the first axis of each."""
+        """Return where boxes overlap at all; left, top, right, bottom along the first axis."""
         (left, top, right, bottom), (left_o, top_o, right_o, bottom_o) = edges, others
         near = left < right_o
         near &= right > left_o
@@ -124,7 +124,7 @@ class _OverlapSearch:
         return near
 
     def _iou(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """float64 IoU, row by row, of boxes whose sides are known to overlap."""
+        """Return the float64 IoU, row by row, of boxes that are known to overlap."""
         left, top, right, bottom = self.exact_edges
         width = np.minimum(right.take(rows), right.take(others))
         width -= np.maximum(left.take(rows), left.take(others))

@@ -37,17 +37,17 @@ def non_max_suppression(
     max_detections: int = 300,
     max_candidates: int = 30000,
 ) -> Detections:
-    """The best predictions of one image, none overlapping a better one of its class.
+    """Return the best predictions of one image; none overlaps a better one of its class.
 
     Predictions of equal score keep the order of their rows, then of their classes.
 
     Args:
         decoded: (N, 5 + C) float32: cx, cy, w, h in pixels, objectness and class scores in [0, 1].
         confidence_threshold: at least 0; only scores above it become candidates.
-        iou_threshold: a candidate goes when its IoU with a kept one of its class is above this,
-            rounded to float32.
+        iou_threshold: a candidate is removed when its IoU with a kept one of its class is above
+            this, rounded to float32.
         multi_label: every class above the threshold is a candidate, not only the best one.
-        class_agnostic: a kept box suppresses boxes of all classes.
+        class_agnostic: a kept box removes boxes of all classes.
         classes: only these classes become candidates; all when None.
         max_detections: at most this many are returned.
         max_candidates: only this many candidates, the best, take part.
@@ -68,7 +68,7 @@ def non_max_suppression(
 
 
 def _candidates(decoded: np.ndarray, confidence_threshold: float, multi_label: bool) -> Detections:
-    """Every prediction above the threshold, by row and then by class."""
+    """Return every prediction above the threshold, by row and then by class."""
     # No class score exceeds 1, so an objectness below the threshold already decides.
     decoded = decoded[decoded[:, 4] > confidence_threshold]
     boxes_xyxy = cxcywh_to_xyxy(decoded[:, :4])
@@ -84,7 +84,7 @@ def _candidates(decoded: np.ndarray, confidence_threshold: float, multi_label: b
 
 
 def _descending_order(scores: np.ndarray) -> np.ndarray:
-    """(N,) int64 indices that sort positive float32 scores, highest first, ties by index."""
+    """Return (N,) int64 indices that sort positive float32 scores: highest first, ties by index."""
     # The bits of a positive float rise with its value. Packed with the index they are unique, so
     # a plain sort is stable: 0.3 ms for 60,000 scores where a stable argsort takes 4 ms.
     descending_bits = (~scores.view(np.uint32)).astype(np.uint64) << np.uint64(32)

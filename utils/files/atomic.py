@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are complete or absent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TextIO
 
 @contextmanager
 def atomic_text_file(path: Path) -> Iterator[TextIO]:
-    """A UTF-8 file that takes the place of path when the block ends, and goes when it fails."""
+    """Yield a UTF-8 file that replaces `path` when the block ends; it is removed if it fails."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "w", encoding="utf-8") as file:
@@ -24,6 +24,6 @@ def atomic_text_file(path: Path) -> Iterator[TextIO]:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what writers that were killed left in a folder under temporary names."""
+    """Remove what killed writers left in a folder under temporary names."""
     for path in folder.glob(".*.tmp"):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Whether a JSON value has the form that is expected, so that what a file says can be relied on."""
+"""JSON values checked for the expected form before they are used."""
 
 from __future__ import annotations
 

@@ -36,19 +36,19 @@ def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:
 
 
 def find_yaml(argument: str, folder: str) -> Path:
-    """The file as given or, if there is none, the one of its name in a folder of the project."""
+    """Return the file as given; if there is none, the one of its name in the project's folder."""
     shipped = PROJECT / folder / Path(argument).name
     return shipped if shipped.is_file() and not Path(argument).exists() else Path(argument)
 
 
 def write_yaml(path: Path, document: Mapping[str, Any]) -> None:
-    """Write settings for a reader's eyes, in the order given."""
+    """Write settings for people to read, in the order given."""
     with atomic_text_file(path) as file:
         yaml.safe_dump(dict(document), file, sort_keys=False)
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """The safe loader, which by itself keeps the last of two equal keys and drops the first."""
+    """The safe loader, but two equal keys are an error; by itself it drops the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         written = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]

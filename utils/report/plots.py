@@ -30,14 +30,8 @@ MAX_MOSAIC_SIDE = 1920
 MAX_NAMED_CURVES = len(COLOURS)
 MAX_BARS = 30
 
-RESULT_PANELS = {
-    "Box loss": {"training": "train/box_loss", "validation": "val/box_loss"},
-    "Objectness loss": {"training": "train/obj_loss", "validation": "val/obj_loss"},
-    "Classification loss": {"training": "train/cls_loss", "validation": "val/cls_loss"},
-    "Precision and recall": {"precision": "metrics/precision", "recall": "metrics/recall"},
-    "Mean average precision": {"mAP50": "metrics/mAP_0.5", "mAP50-95": "metrics/mAP_0.5:0.95"},
-    "Learning rate": {"lr0": "x/lr0", "lr1": "x/lr1", "lr2": "x/lr2"},
-}
+RATES = ("lr0", "lr1", "lr2")
+PANELS_A_ROW = 3
 
 
 def plot_batch(
@@ -93,13 +87,19 @@ def plot_results(csv_path: Path, plot_path: Path) -> None:
     """A plot of the losses, metrics and learning rates of results.csv over the epochs.
 
     Raises:
-        UserError: the file has no epochs, or lacks one of the public YOLOv5 columns.
+        UserError: the file has no epochs, or lacks a column that every run has.
     """
     from matplotlib.ticker import MaxNLocator
 
-    results = _read_results(csv_path)
-    figure, panels = _new_figure(2, 3, width=14, height=7.5)
-    for axes, (title, lines) in zip(panels.flat, RESULT_PANELS.items(), strict=True):
+    names, rows = _read_csv(csv_path)
+    panels = _result_panels(names)
+    columns = ["epoch", *(column for lines in panels.values() for column in lines.values())]
+    results = _read_columns(csv_path, names, rows, columns)
+    num_rows = -(-len(panels) // PANELS_A_ROW)
+    figure, places = _new_figure(num_rows, PANELS_A_ROW, width=14, height=3.75 * num_rows)
+    for axes in places.flat[len(panels) :]:
+        axes.set_visible(False)
+    for axes, (title, lines) in zip(places.flat, panels.items(), strict=False):
         for colour, (label, column) in zip(COLOURS, lines.items(), strict=False):
             axes.plot(
                 results["epoch"],
@@ -222,12 +222,40 @@ def _draw_density(figure: Any, axes: Any, points: np.ndarray) -> None:
     figure.colorbar(mesh, ax=axes, label="boxes", shrink=0.85, ticks=ticks)
 
 
-def _read_results(csv_path: Path) -> dict[str, np.ndarray]:
-    """The columns that are plotted, by name; what a row lacks is NaN."""
-    wanted = ["epoch", *(column for lines in RESULT_PANELS.values() for column in lines.values())]
-    with open(csv_path, newline="", encoding="utf-8") as file:
+def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What is drawn of a results.csv: by title, the columns by label.
+
+    A panel for each loss, of training and validation; figures two a panel; one of learning rates.
+    """
+    parts = [name.partition("/") for name in columns]
+    losses = dict.fromkeys(name for group, _, name in parts if group in ("train", "val"))
+    figures = [name for group, _, name in parts if group == "metrics"]
+    pairs = [figures[start : start + 2] for start in range(0, len(figures), 2)]
+    panels = {}
+    for name in losses:
+        title = _as_title(name.replace("_", " "))
+        panels[title] = {"training": f"train/{name}", "validation": f"val/{name}"}
+    for pair in pairs:
+        panels[_as_title(" and ".join(pair))] = {name: f"metrics/{name}" for name in pair}
+    return {**panels, "Learning rate": {name: f"x/{name}" for name in RATES}}
+
+
+def _as_title(name: str) -> str:
+    """Begin a name with a capital, but for one that has capitals of its own."""
+    return name.capitalize() if name.islower() else name
+
+
+def _read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
+    """The columns' names, and the cells of all rows."""
+    with open(path, newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
-    names = [name.strip() for name in header]
+    return [name.strip() for name in header], rows
+
+
+def _read_columns(
+    csv_path: Path, names: Sequence[str], rows: Sequence[Sequence[str]], wanted: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """The wanted columns by name; what a row lacks is NaN."""
     missing = [name for name in wanted if name not in names]
     if missing or not rows:
         what = f"no column {', '.join(missing)}" if missing else "no epochs"

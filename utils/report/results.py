@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from utils.evaluation.coco.metric import EvaluationResult
 from utils.files.atomic import atomic_text_file
 from utils.report.stage_timer import STAGES, StageTimer
 
-RESULT_COLUMNS = (
-    "epoch",
-    "train/box_loss",
-    "train/obj_loss",
-    "train/cls_loss",
-    "metrics/precision",
-    "metrics/recall",
-    "metrics/mAP_0.5",
-    "metrics/mAP_0.5:0.95",
-    "val/box_loss",
-    "val/obj_loss",
-    "val/cls_loss",
-    "x/lr0",
-    "x/lr1",
-    "x/lr2",
-    "seconds/epoch",
-    *(f"seconds/{stage}" for stage in STAGES),
-)
+
+def result_columns(losses: Iterable[str], figures: Iterable[str]) -> list[str]:
+    """Return the columns for a task's losses, by short name, and figures."""
+    losses = list(losses)
+    return [
+        "epoch",
+        *(f"train/{name}_loss" for name in losses),
+        *(f"metrics/{name}" for name in figures),
+        *(f"val/{name}_loss" for name in losses),
+        *("x/lr0", "x/lr1", "x/lr2"),
+        "seconds/epoch",
+        *(f"seconds/{stage}" for stage in STAGES),
+    ]
 
 
 def result_row(
+    columns: Sequence[str],
     epoch: int,
     losses: Iterable[float],
-    result: EvaluationResult,
+    figures: Iterable[float],
     validation_losses: Iterable[float],
     rates: Iterable[float],
     timer: StageTimer,
@@ -41,15 +36,14 @@ def result_row(
     """The columns of results.csv for an epoch that ends now.
 
     Args:
+        columns: `result_columns` of the task, in whose order losses and figures are.
         epoch: from 0.
-        losses, validation_losses: mean box, objectness and classification loss.
         rates: learning rates of the optimizer's three groups.
         timer: of the epoch.
     """
-    figures = (result.mean_precision, result.mean_recall, result.map50, result.map)
     stages = timer.seconds.values()
     values = (epoch, *losses, *figures, *validation_losses, *rates, timer.total(), *stages)
-    return dict(zip(RESULT_COLUMNS, values, strict=True))
+    return dict(zip(columns, values, strict=True))
 
 
 class Results:
@@ -60,14 +54,13 @@ class Results:
         rows: of cells as text, "" where an epoch has no value.
     """
 
-    def __init__(self) -> None:
-        self.columns = list(RESULT_COLUMNS)
+    def __init__(self, columns: Iterable[str] = ()) -> None:
+        self.columns = list(columns)
         self.rows: list[list[str]] = []
 
     def append(self, row: Mapping[str, float]) -> None:
-        """Add a row that has a value for every column of today."""
-        assert set(row) == set(RESULT_COLUMNS), set(row) ^ set(RESULT_COLUMNS)
-        new = [name for name in RESULT_COLUMNS if name not in self.columns]
+        """Add a row; columns that are new with it come last."""
+        new = [name for name in row if name not in self.columns]
         self.columns = [*self.columns, *new]
         self.rows = [[*cells, *[""] * len(new)] for cells in self.rows]
         self.rows.append([f"{row[name]:.6g}" if name in row else "" for name in self.columns])

@@ -67,7 +67,7 @@ class Checkpoint:
 
     Attributes:
         gradients: of batches since the last update, `RANK/PARAMETER`; empty after an update.
-        evaluation: of a validation in progress, the fields of `EvaluationProgress`.
+        evaluation: of a validation in progress, those of `EvaluationProgress.arrays`.
     """
 
     header: Header

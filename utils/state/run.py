@@ -6,7 +6,7 @@ Before: the flags, and `utils/state/resume.py`. After: `train.py` trains;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,15 +46,20 @@ def begin_run(
     config: TrainConfig,
     hyp: Hyperparameters,
     class_names: tuple[str, ...],
+    columns: Sequence[str],
     point: ResumePoint | None,
     stop: StopRequests,
     data: Mapping[str, Any],
     world: World,
 ) -> Run:
-    """A run in a folder of its own, or in that of the run which goes on."""
+    """Return a run in a folder of its own, or in that of the run which goes on.
+
+    columns: of its results.csv.
+    """
     folder = str(begin_folder(config, point)) if this_process().is_main else ""
     place = Path(world.of_main(folder))
-    return Run(config, hyp, class_names, place, stop=stop, data=data)
+    results = Results(columns)
+    return Run(config, hyp, class_names, place, results=results, stop=stop, data=data)
 
 
 def begin_folder(config: TrainConfig, point: ResumePoint | None) -> Path:

@@ -68,8 +68,8 @@ class WorkRecord:
             device: "cpu", "cuda:0".
             work: what must be the same in runs whose times are compared, by name.
             means: by which it was done, by name; those of two backends may differ.
-            losses: (3,) each, box, objectness and classification of the first batches; written
-                as null where not finite, for JSON has no such number.
+            losses: of the first batches, in the head's order; written as null where not finite,
+                for JSON has no such number.
         """
         batches = {"batches": self._batches, "batches_sha1": self._hash}
         document = {

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def describe(checkpoint: Checkpoint) -> str:
-    """What a checkpoint holds, a line a subject."""
+    """Return what a checkpoint holds, one line a subject."""
     header, arrays = checkpoint.header, checkpoint.ema
     dtypes = sorted({array.dtype.name for array in arrays.values()})
     count = sum(array.size for array in arrays.values())
@@ -72,7 +72,7 @@ def _convert(checkpoint: Checkpoint, out: Path, cfg: str) -> None:
 
 
 def describe_state_dict(checkpoint: Checkpoint, cfg: str) -> Checkpoint:
-    """A plain state dict's checkpoint with the model of a YAML and numbered class names."""
+    """Return a plain state dict's checkpoint with a YAML's model and numbered class names."""
     if checkpoint.header.model:
         raise UserError(f"--cfg {cfg}: the weights describe their model themselves; leave it out")
     try:

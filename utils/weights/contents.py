@@ -26,5 +26,5 @@ class Contents:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value of the pickle stands for a tensor or a parameter."""
+    """Return whether a value of the pickle stands for a tensor or a parameter."""
     return isinstance(value, Record) and value.kind in TENSOR_KINDS

@@ -19,8 +19,8 @@ def load_weights(path: str | Path) -> Checkpoint:
     """Read a weights file of any kind that docs/weights.md lists, told apart by its bytes.
 
     Returns:
-        A checkpoint. Of a foreign file it has the same arrays as model and as ema, no optimizer,
-        and in the header an empty model and no class names where the file has none.
+        A checkpoint. From a foreign file it has the same arrays as model and as ema, and no
+        optimizer; where the file has no model or class names, the header has none.
 
     Raises:
         UserError: no such file, damaged, of an unknown kind, or asking for what is refused.
@@ -41,7 +41,7 @@ def load_weights(path: str | Path) -> Checkpoint:
 
 
 def _starts_as_safetensors(path: Path) -> bool:
-    """Eight bytes of length, then JSON; no zip and no pickle has a brace there."""
+    """Return whether JSON follows 8 bytes of length; no zip and no pickle has a brace there."""
     if not path.is_file():
         return False
     with open(path, "rb") as file:
@@ -70,7 +70,7 @@ def _from_foreign(weights: ForeignWeights) -> Checkpoint:
 
 
 def model_document(checkpoint: Checkpoint) -> Mapping[str, Any]:
-    """The model YAML of weights; UserError where they have none, as a plain state dict."""
+    """Return the model YAML of weights; raise UserError for a plain state dict without one."""
     if not checkpoint.header.model:
         raise UserError(
             "--weights: a plain state dict, which describes no model; write a checkpoint with "

@@ -37,10 +37,10 @@ class Members(Protocol):
     size: int  # bytes in all, uncompressed, which bound what tensors may take
 
     def names(self) -> list[str]:
-        """All names, in the order of the archive."""
+        """Return all names, in the order of the archive."""
 
     def read(self, name: str) -> bytes:
-        """The bytes of a name; UserError if it is absent or damaged."""
+        """Return the bytes of a name; raise UserError if it is absent or damaged."""
 
 
 class ZipMembers:
@@ -86,7 +86,7 @@ class ZipMembers:
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[ZipMembers]:
-    """The members of a zip file while it is open."""
+    """Yield the members of a zip file while it is open."""
     try:
         archive = zipfile.ZipFile(path)
     except ZIP_ERRORS as error:

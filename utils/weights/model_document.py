@@ -1,4 +1,4 @@
-"""A model YAML out of a foreign file, held against the weights beside it before it is built.
+"""A model YAML out of a foreign file, checked against its weights before it is built.
 
 Before: `yolov5.py`. After: `models/graph.py`. A file of a few bytes could otherwise describe
 a model that fills the memory.
@@ -20,7 +20,7 @@ CHANNEL_MULTIPLE = 8  # to which widths are rounded up
 
 
 def check_document(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """UserError for a description of more, wider or deeper layers than the arrays can be from."""
+    """Raise UserError if a description has more or wider layers than the arrays can come from."""
     widest = max((size for array in arrays.values() for size in array.shape), default=0)
     lines = _lines(document)
     depth = _multiple(document, "depth_multiple")
@@ -43,7 +43,7 @@ def check_document(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 
 
 def complete_document(document: Any, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """A model YAML with the number of classes of a plain state dict, checked against it."""
+    """Return a model YAML with the number of classes of a plain state dict, checked against it."""
     if not isinstance(document, dict):
         raise UserError("--cfg: a model YAML is a mapping of nc, anchors, backbone, head, ...")
     prefix = f"model.{len(_lines(document)) - 1}"

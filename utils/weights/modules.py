@@ -26,12 +26,12 @@ ACTIVATION = "SiLU"
 
 
 def class_name(value: Any) -> str:
-    """The class of a module's record without its module; '' for anything else."""
+    """Return the class name of a module's record; '' for anything else."""
     return value.kind.rpartition(".")[2] if is_module(value) else ""
 
 
 def is_module(value: Any) -> bool:
-    """Whether a value of the pickle stands for a neural network module."""
+    """Return whether a value of the pickle stands for a neural network module."""
     return (
         isinstance(value, Record)
         and isinstance(value.state, dict)
@@ -40,7 +40,7 @@ def is_module(value: Any) -> bool:
 
 
 def walk_modules(module: Record) -> Iterator[tuple[str, Record]]:
-    """(prefix, module) of a module and all inside it, in the order of state_dict()."""
+    """Yield (prefix, module) of a module and all inside it, in the order of state_dict()."""
     waiting = [("", module, 0)]
     seen = entries = 0
     while waiting:
@@ -64,7 +64,7 @@ def _count_entries(module: Record) -> int:
 
 
 def module_arrays(module: Record, contents: Contents) -> dict[str, np.ndarray]:
-    """All parameters and persistent buffers of a module by dotted name, as they are stored."""
+    """Return all parameters and persistent buffers of a module by dotted name, as stored."""
     arrays = {}
     for prefix, part in walk_modules(module):
         hidden = part.state.get(HIDDEN_BUFFERS)
@@ -77,7 +77,7 @@ def module_arrays(module: Record, contents: Contents) -> dict[str, np.ndarray]:
 
 
 def check_modules(module: Record) -> None:
-    """UserError for what would be read and yet compute something else here."""
+    """Raise UserError for a module that would compute something else here."""
     for prefix, part in walk_modules(module):
         name, where = class_name(part), printable(prefix.removesuffix("."))
         activation = class_name(part.state["_modules"].get("act"))

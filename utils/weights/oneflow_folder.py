@@ -38,7 +38,7 @@ TENSOR_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
 
 
 def read_oneflow(members: Members) -> Contents:
-    """A directory of oneflow.save; the arrays can be read while its archive is open."""
+    """Read a directory of oneflow.save; the arrays can be read while its archive is open."""
     pickles = [
         name for name in members.names() if name == PICKLE_NAME or name.endswith(f"/{PICKLE_NAME}")
     ]
@@ -70,7 +70,7 @@ def _tensor_name(state: Any) -> str:
 
 
 def _parse_meta(text: bytes) -> tuple[str, tuple[int, ...]]:
-    """The dtype and shape of `shape { dim: 2 dim: 3 } data_type: kFloat`."""
+    """Return the dtype and shape of `shape { dim: 2 dim: 3 } data_type: kFloat`."""
     found = META.fullmatch(text[:MAX_META_BYTES].decode("ascii", errors="replace"))
     if found is None or found[2] not in DTYPES:
         raise UserError(f"a tensor described as {text[:80]!r}; accepted: {', '.join(DTYPES)}")

@@ -36,7 +36,7 @@ class Name:
 
 @dataclass(eq=False, repr=False)
 class Record:
-    """What the pickle wanted made: by which name, from which arguments, with which state.
+    """An object that the pickle asked for: its name, its arguments and its state.
 
     Compared by identity and without a repr, since records may contain themselves.
     """
@@ -160,7 +160,7 @@ class _Machine:
                 self.damaged("an OrderedDict with arguments")
             return {}
         if callee.name in SETS:
-            # The list itself: copies of one list, made over and over, would be a bomb.
+            # No copy: copies of one list, made over and over, would fill the memory.
             if len(arguments) != 1 or not isinstance(arguments[0], list):
                 self.damaged("a set made of something else than one list")
             return arguments[0]
@@ -263,7 +263,7 @@ class _Machine:
         self.call()
 
     def build(self) -> None:
-        """A dict keeps its items only: what state_dict() hangs on it is of no use here."""
+        """Store a state in a record; a dict keeps its items only, all that is of use here."""
         state = self.stack.pop()
         target = self.stack[-1]
         if isinstance(target, Record) and target.state is None:

@@ -12,7 +12,7 @@ MAX_NODES = 50_000  # a list may hold one list many times, and that one again
 
 
 def to_plain(value: Any) -> Any:
-    """Dicts, lists, strings, numbers, booleans and None, copied; UserError for anything else."""
+    """Copy dicts, lists, strings, numbers, booleans and None; raise UserError for anything else."""
     return _Copy().copy(value, 0)
 
 
@@ -36,12 +36,12 @@ class _Copy:
 
 
 def printable(text: str) -> str:
-    """Text out of a file for a message: short, its control characters spelt out."""
+    """Shorten text out of a file for a message, with control characters spelt out."""
     return text[:100].encode("unicode_escape").decode("ascii")
 
 
 def plain_numbers(value: Any) -> dict[str, float]:
-    """The finite numbers of a dict under their names; {} for anything else."""
+    """Return the finite numbers of a dict by name; {} for anything else."""
     if not isinstance(value, dict):
         return {}
     return {

@@ -21,7 +21,7 @@ PICKLE_START = b"\x80"
 
 @contextmanager
 def open_foreign(path: Path) -> Iterator[Contents]:
-    """The records of a file or directory; arrays can be read inside the with block only.
+    """Yield the records of a file or directory; arrays can be read inside the with block only.
 
     Raises:
         UserError: of no known format, damaged, or asking for what is not accepted.

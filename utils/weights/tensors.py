@@ -13,11 +13,11 @@ import numpy as np
 from utils.errors import UserError
 
 MAX_DIMENSIONS = 8
-BYTES_PER_FILE_BYTE = 2  # tensors may share a storage, yet not for more than this
+BYTES_PER_FILE_BYTE = 2  # tensors may share a storage, but give no more than this
 
 
 class ByteBudget:
-    """How many bytes of tensors a file may still give, so that few bytes never become many."""
+    """The bytes of tensors that a file may still give; a small file must not fill the memory."""
 
     def __init__(self, file_size: int) -> None:
         self.left = BYTES_PER_FILE_BYTE * file_size
@@ -31,7 +31,7 @@ class ByteBudget:
 def strided_array(
     data: bytes | memoryview, dtype: str, offset: Any, shape: Any, strides: Any, budget: ByteBudget
 ) -> np.ndarray:
-    """A copy of the elements that a tensor shows of its storage.
+    """Return a copy of the elements that a tensor shows of its storage.
 
     Args:
         data: the whole storage.
@@ -61,12 +61,12 @@ def strided_array(
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of a C-order tensor."""
+    """Return the strides in elements of a C-order tensor."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _are_counts(values: Any) -> bool:
-    """A short tuple of whole numbers from 0 to 2^40, so that products stay small."""
+    """Return whether this is a short tuple of whole numbers from 0 to 2^40."""
     return (
         isinstance(values, tuple)
         and len(values) <= MAX_DIMENSIONS
@@ -75,5 +75,5 @@ def _are_counts(values: Any) -> bool:
 
 
 def _widen_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """A bfloat16 is the upper half of a float32."""
+    """Return float32 numbers; a bfloat16 is the upper half of one."""
     return (bits.astype(np.uint32) << 16).view(np.float32)

@@ -31,7 +31,7 @@ ReadStorage = Callable[[str], "bytes | memoryview"]  # by key
 
 
 def read_torch_zip(members: Members) -> Contents:
-    """A zip of torch.save; the arrays can be read while the archive is open."""
+    """Read a zip of torch.save; the arrays can be read while the archive is open."""
     pickles = [name for name in members.names() if name.endswith("/data.pkl")]
     if len(pickles) != 1:
         raise UserError(f"the archive holds {len(pickles)} files data.pkl; torch.save writes one")
@@ -57,7 +57,7 @@ def read_torch_zip(members: Members) -> Contents:
 
 
 def read_torch_legacy(data: bytes) -> Contents:
-    """A file of torch.save before PyTorch 1.6, or with _use_new_zipfile_serialization=False."""
+    """Read a file of torch.save before PyTorch 1.6, or of _use_new_zipfile_serialization=False."""
     magic, position = read_pickle(data, ())
     if magic != MAGIC_NUMBER:
         raise UserError("a bare pickle; only files of torch.save and oneflow.save are read")
@@ -91,7 +91,7 @@ def read_torch_legacy(data: bytes) -> Contents:
 
 
 def _legacy_class(identity: tuple[Any, ...]) -> Name:
-    """A module's class, which legacy files keep beside its source text; that is left unread."""
+    """Return a module's class; its source text, which legacy files hold too, is not read."""
     if len(identity) != 4 or not isinstance(identity[1], Name):
         raise UserError(f"persistent id {identity[0]!r:.40} is not understood")
     return identity[1]
@@ -100,7 +100,7 @@ def _legacy_class(identity: tuple[Any, ...]) -> Name:
 def _locate_storages(
     data: memoryview, position: int, keys: Any, item_sizes: dict[str, int]
 ) -> dict[str, memoryview]:
-    """Where each storage's bytes lie behind the pickles of a legacy file."""
+    """Return the bytes of each storage, which lie behind the pickles of a legacy file."""
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise UserError("damaged legacy file: no list of storages")
     places = {}
@@ -117,7 +117,7 @@ def _locate_storages(
 
 
 def _check_storage(identity: Any) -> Record:
-    """('storage', type, key, device, elements[, no view]) -> the same, checked."""
+    """Check ('storage', type, key, device, elements[, no view]) and return it as a record."""
     kind = identity[1] if isinstance(identity, tuple) and len(identity) in (5, 6) else None
     if (
         not isinstance(kind, Name)

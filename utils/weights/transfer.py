@@ -37,7 +37,7 @@ class ClassMap:
 
 
 def match_classes(new_names: Sequence[str], old_names: Sequence[str]) -> ClassMap:
-    """Pair classes by name, none where no name is shared; UserError for weights without names."""
+    """Pair classes by name; raise UserError for weights without class names."""
     if not old_names:
         raise UserError(
             "--remap-classes: the weights name no classes; leave the flag out, or convert them "
@@ -86,7 +86,7 @@ def transfer_arrays(
 
 
 def remap_rows(own: np.ndarray, given: np.ndarray, classes: ClassMap) -> np.ndarray | None:
-    """A head's weight or bias with the rows of shared classes, boxes and objectness taken over.
+    """Copy the rows of boxes, objectness and shared classes into a head's weight or bias.
 
     Args:
         own: (A * (5 + new classes), ...).

@@ -68,7 +68,7 @@ def read_yolov5(contents: Contents) -> ForeignWeights:
 
 
 def _find_weights(root: Any) -> Any:
-    """The record of a module, or a dict of tensors by name."""
+    """Return the record of a module, or a dict of tensors by name."""
     candidates = [root.get(key) for key in MODEL_KEYS] if isinstance(root, dict) else []
     for candidate in (*candidates, root):
         if is_module(candidate):
@@ -113,7 +113,7 @@ def _from_module(contents: Contents, model: Record, holder: Mapping[Any, Any]) -
 
 
 def _find_head(model: Record) -> tuple[Record, str]:
-    """The last layer and the prefix of its names."""
+    """Return the last layer and the prefix of its names."""
     layers = model.state["_modules"].get("model")
     children = list(layers.state["_modules"].items()) if is_module(layers) else []
     if not children or class_name(children[-1][1]) != HEAD:
@@ -123,7 +123,7 @@ def _find_head(model: Record) -> tuple[Record, str]:
 
 
 def _strides(contents: Contents, head: Record) -> tuple[int, ...]:
-    """Pixels a cell of each level, from the head's attribute."""
+    """Return the pixels a cell of each level, from the head's attribute."""
     value = head.state.get("stride")
     strides = contents.read_tensor(value).reshape(-1) if is_tensor(value) else np.zeros(0)
     if not strides.size or not (np.isfinite(strides) & (strides >= 1) & (strides <= 512)).all():
@@ -132,7 +132,7 @@ def _strides(contents: Contents, head: Record) -> tuple[int, ...]:
 
 
 def _class_names(names: Any) -> tuple[str, ...]:
-    """A list of names, or a dict from 0 on; () for anything else."""
+    """Return the names of a list, or of a dict from 0 on; () for anything else."""
     if isinstance(names, dict):
         names = [names.get(index) for index in range(min(len(names), MAX_CLASSES))]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -146,7 +146,7 @@ def _epoch(holder: Mapping[Any, Any]) -> int | None:
 
 
 def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Floating arrays as float32, also float64; the others as they are."""
+    """Return floating arrays as float32, also float64; the others as they are."""
     return {
         name: array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
         for name, array in arrays.items()

@@ -1,6 +1,6 @@
 """What the predictions cost: raw maps and the assignment -> `LossTerms`.
 
-Before: `head.py` (raw maps) and `positives.py`. After: the training step.
+Before: `head.py` (raw maps) and `assign.py`. After: the training step.
 Source: the public YOLOv5 recipe; terms and gains by its published hyper-parameters.
 """
 
@@ -10,29 +10,28 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend import ops
+from backend import dist, ops
 from backend.contract import Tensor
-from models.heads.anchor.assign import assign_targets
+from backend.processes import this_process
+from models.heads.anchor.assign import assign_targets, join_assignments
 from models.heads.anchor.ciou import BoxIou, complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_centres, decode_sizes
-from models.heads.anchor.positives import join_assignments
-from models.heads.anchor.shares import BatchShares, batch_shares
 from models.heads.base import LossTerms
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.loading.batch import Targets
 
 NOMINAL_CLASSES, NOMINAL_LEVELS, NOMINAL_IMAGE_SIZE = 80, 3, 640
 # Weight of each level's objectness, finest first: fine levels have more cells, of which a
-# smaller share is positive. Source: the public recipe.
+# smaller part is positive. Source: the public recipe.
 LEVEL_BALANCE = {3: (4.0, 1.0, 0.4)}
 LEVEL_BALANCE_OTHER = (4.0, 1.0, 0.25, 0.06, 0.02)
 # Its binary cross-entropy against 0 is 0 in any float dtype, and so is its gradient.
 CERTAINLY_NOT = -1e4
-# A compiled loss has a shape for each batch size and each `positives.padded_size`: 1,024 and
+# A compiled loss has a shape for each batch size and each `assign.padded_size`: 1,024 and
 # 4,096 rows a level, say, of whole batches and of the smaller last one.
 MOST_SHAPES = 4
 
@@ -62,6 +61,39 @@ class LossGains:
             classification_positive=hyp.cls_pw,
             max_side_ratio=hyp.anchor_t,
         )
+
+
+class BatchParts(NamedTuple):
+    """What part of the whole batch a rank has: factors of its means, on the device.
+
+    A mean over a rank's rows times its part of all rows, summed over the ranks, is the mean over
+    all rows; the mean of the ranks' means is not.
+    """
+
+    images: Tensor  # 0-d: of the batch's images, those of this rank
+    positives: Tensor  # (L,): of each level's positives, those of this rank; 0 of none
+    total: Tensor  # 0-d: images of the batch times ranks: gradients are averaged over the ranks
+
+
+def batch_parts(
+    num_images: int, positives: Sequence[int], dtype: str, device: str
+) -> BatchParts | None:
+    """Return the parts of this rank; None for a process alone, whose means are those of the batch.
+
+    Every rank calls it for every batch.
+
+    Args:
+        num_images: of this rank.
+        positives: of this rank at each level.
+        dtype: of the losses.
+    """
+    if this_process().world_size == 1:
+        return None
+    counts = np.array([num_images, *positives], dtype)
+    own, whole = ops.tensor(counts, device), ops.tensor(counts, device)
+    dist.sum_(whole)
+    parts = own / ops.clamp(whole, low=1.0)
+    return BatchParts(parts[0], parts[1:], whole[0] * float(this_process().world_size))
 
 
 class DetectionLoss:
@@ -120,7 +152,7 @@ class DetectionLoss:
             ops.tensor(positives.indices, device),
             ops.tensor(positives.numbers.astype(dtype), device),
             self._one_hot(dtype, device),
-            batch_shares(shapes[0][0], counts, dtype, device),
+            batch_parts(shapes[0][0], counts, dtype, device),
             cost is not None,
         )
 
@@ -131,7 +163,7 @@ class DetectionLoss:
         indices: Tensor,
         numbers: Tensor,
         one_hot: Tensor,
-        shares: BatchShares | None,
+        parts: BatchParts | None,
         padded: bool,
     ) -> LossTerms:
         """What `Positives` holds, as tensors, and raw maps to terms: nothing of it is read."""
@@ -141,31 +173,34 @@ class DetectionLoss:
         predicted = [
             ops.take_rows(rows, indices[0, span]) for rows, span in zip(cells, spans, strict=True)
         ]
-        iou = self._iou(predicted, numbers)
+        if padded:  # a compiled function then gathers whole rows once, for box and class
+            box_logits = ops.cat(predicted)[:, :BOX_CHANNELS]
+        else:
+            box_logits = ops.cat([rows[:, :BOX_CHANNELS] for rows in predicted])
+        iou = self._iou(box_logits, numbers)
         box = objectness = classification = ops.zeros(
             (), ops.dtype_of(numbers), ops.device_of(numbers)
         )
         for index, (rows, span) in enumerate(zip(cells, spans, strict=True)):
-            share = None if shares is None else shares.positives[index]
+            part = None if parts is None else parts.positives[index]
             logits = rows[:, BOX_CHANNELS]
             logits = logits if padded else grid_order(logits, raw[index].shape)
             mean = self._objectness(logits, indices[1, span], iou[span])
-            mean = part_of(mean, None if shares is None else shares.images)
+            mean = part_of(mean, None if parts is None else parts.images)
             objectness = objectness + mean * self.balance[index]
             if sizes[index] == 0:
                 continue
             weights = numbers[span, 6] if padded else None
-            box = box + part_of(mean_gap(iou[span], weights), share)
+            box = box + part_of(mean_gap(iou[span], weights), part)
             if self.num_classes > 1:
                 wanted = ops.take_rows(one_hot, indices[2, span])
                 mean = self._classification(predicted[index], wanted, weights)
-                classification = classification + part_of(mean, share)
-        return self._weighted(box, objectness, classification, raw[0].shape[0], shares)
+                classification = classification + part_of(mean, part)
+        return self._weighted(box, objectness, classification, raw[0].shape[0], parts)
 
-    def _iou(self, predicted: Sequence[Tensor], numbers: Tensor) -> Tensor:
-        """IoU (K,) of each level's predicted rows (P, 5 + C) with their targets, in cells."""
-        # Whole rows are joined: compiled, they are then gathered once for box and class.
-        scores = ops.sigmoid(ops.cat(predicted)[:, :BOX_CHANNELS])
+    def _iou(self, box_logits: Tensor, numbers: Tensor) -> Tensor:
+        """Return the IoU (K,) of predicted boxes (K, 4) with their targets, in cells."""
+        scores = ops.sigmoid(box_logits)
         sizes = decode_sizes(scores[:, 2:], numbers[:, 4:6])
         boxes = ops.cat([decode_centres(scores[:, :2]), sizes], 1)
         return self.box_iou(boxes, numbers[:, :4])
@@ -196,12 +231,12 @@ class DetectionLoss:
         objectness: Tensor,
         classification: Tensor,
         num_images: int,
-        shares: BatchShares | None,
+        parts: BatchParts | None,
     ) -> LossTerms:
         """The terms with their gains, and their total."""
         box, objectness = box * self.gains.box, objectness * self.gains.objectness
         classification = classification * self.gains.classification
-        total = (box + objectness + classification) * (shares.total if shares else num_images)
+        total = (box + objectness + classification) * (parts.total if parts else num_images)
         names = {"box": box, "objectness": objectness, "classification": classification}
         return LossTerms(names, total)
 
@@ -213,9 +248,9 @@ class DetectionLoss:
         return self._one_hots[dtype, device]
 
 
-def part_of(mean: Tensor, share: Tensor | None) -> Tensor:
+def part_of(mean: Tensor, part: Tensor | None) -> Tensor:
     """This rank's part of the mean over all ranks; the mean itself where it is alone."""
-    return mean if share is None else mean * share
+    return mean if part is None else mean * part
 
 
 def mean_gap(iou: Tensor, weights: Tensor | None) -> Tensor:
@@ -226,8 +261,7 @@ def mean_gap(iou: Tensor, weights: Tensor | None) -> Tensor:
 def grid_order(values: Tensor, shape: Sequence[int]) -> Tensor:
     """One value a cell over (B, H, W, A) -> over (B, A, H, W), (cells,).
 
-    The order of the maps' dimensions, in which the mean has always been taken: so its last bits
-    depend on no layout.
+    The order in which the cells have always been summed up: the last bits stay as they were.
     """
     images, anchors, height, width = shape[:4]
     return values.reshape(images, height, width, anchors).permute(0, 3, 1, 2).reshape(-1)

@@ -60,9 +60,9 @@ def test_short_exchanges_take_nothing_but_latency():
 def test_validation_gathers_what_the_other_ranks_found():
     most = SuppressionSettings().max_detections
     boxes, scores = np.zeros((most, 4), np.float32), np.zeros(most, np.float32)
-    found = FoundImage(0, 0, Detections(boxes, scores, np.zeros(most, np.int64)))
-    gathered = make_progress(np.zeros((0, 3)), [found] * 10)
-    size = sum(array.nbytes for array in gathered)
+    found = Detections(boxes, scores, np.zeros(most, np.int64))
+    gathered = make_progress(np.zeros((0, 3)), [FoundImage(0, 0, found)] * 10, found)
+    size = sum(array.nbytes for array in gathered.arrays().values())
     assert scale.validation_bytes(10, 1) == 0
     assert scale.validation_bytes(10, 4) == size * 3 / 4
 

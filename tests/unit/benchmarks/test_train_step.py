@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from models.training.step import train_step
+from benchmarks import train_step
 from tests.small import write_small_model
 
 

@@ -19,7 +19,7 @@ def test_the_public_validation_flags_parse():
     assert (default.batch_size, default.task) == (32, "val")
 
 
-def test_the_public_flags_of_suppression_parse():
+def test_the_public_flags_of_nms_parse():
     flags = "--weights W --agnostic-nms --classes 0 2 5 --max-det 100"
     config = parse_val_flags(shlex.split(flags))
     assert (config.class_agnostic, config.classes, config.max_detections) == (True, (0, 2, 5), 100)

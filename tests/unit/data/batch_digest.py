@@ -23,7 +23,7 @@ EVERYTHING = AugmentConfig(
 
 
 def digest(batch: Batch) -> str:
-    """SHA-256 over every array of a batch, with its dtype and shape."""
+    """Return SHA-256 over every array of a batch, with its dtype and shape."""
     total = hashlib.sha256(repr(batch.letterboxes).encode())
     for array in (batch.images, *batch.targets, batch.sample_indices, batch.global_indices):
         total.update(f"{array.dtype} {array.shape}".encode())

@@ -8,7 +8,7 @@ from utils.evaluation import greedy_nms
 
 
 def kept_one_by_one(boxes_xyxy, group, iou_threshold, max_kept):
-    """The greedy rule, a box at a time."""
+    """Apply the greedy rule, a box at a time."""
     overlaps = pairwise_iou(boxes_xyxy, boxes_xyxy) > iou_threshold
     overlaps &= group[:, None] == group
     kept = []
@@ -40,7 +40,7 @@ def test_blocks_and_stages_change_nothing(monkeypatch, num_groups, block, stage,
 
 
 def kept(boxes_xyxy, group, iou_threshold, max_kept=100):
-    """The rows that `suppress_greedily` keeps, as a list."""
+    """Return the rows that `suppress_greedily` keeps, as a list."""
     boxes_xyxy, threshold = np.asarray(boxes_xyxy, np.float32), float(np.float32(iou_threshold))
     return greedy_nms.suppress_greedily(boxes_xyxy, np.array(group), threshold, max_kept).tolist()
 

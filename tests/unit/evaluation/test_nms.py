@@ -26,13 +26,13 @@ def stored():
 
 
 def as_rows(detections) -> np.ndarray:
-    """(K, 6): x1, y1, x2, y2, score, class, as the stored outputs are."""
+    """Return (K, 6): x1, y1, x2, y2, score, class, as in the stored outputs."""
     boxes_xyxy, scores, class_index = detections
     return np.concatenate((boxes_xyxy, scores[:, None], class_index[:, None]), axis=1)
 
 
 def predictions(num_rows: int, num_classes: int, seed: int, levels: int = 0) -> np.ndarray:
-    """Random decoded predictions; with levels, class scores take only that many values."""
+    """Draw decoded predictions; with levels, class scores take only that many values."""
     random = np.random.Generator(np.random.Philox(seed))
     centre, size = random.uniform(0, 200, (num_rows, 2)), random.uniform(5, 80, (num_rows, 2))
     scores = random.uniform(0, 1, (num_rows, 1 + num_classes))
@@ -41,8 +41,8 @@ def predictions(num_rows: int, num_classes: int, seed: int, levels: int = 0) -> 
     return np.concatenate((centre, size, scores), axis=1).astype(np.float32)
 
 
-def direct_suppression(decoded, confidence, iou_threshold, max_detections):
-    """Multi-label suppression one candidate at a time, as the rule is told: (K, 6) rows."""
+def direct_nms(decoded, confidence, iou_threshold, max_detections):
+    """Do multi-label NMS one candidate at a time, as the rule is told: (K, 6) rows."""
     boxes_xyxy = cxcywh_to_xyxy(decoded[:, :4])
     scores = decoded[:, 5:] * decoded[:, 4:5]
     candidates = [
@@ -62,7 +62,7 @@ def direct_suppression(decoded, confidence, iou_threshold, max_detections):
 
 
 def assert_same_but_for_ties(found: np.ndarray, expected: np.ndarray, tied_scores: np.ndarray):
-    """The stored sort is not stable: rows may differ where their candidates' scores are equal."""
+    """Compare rows; they may differ at equal scores, since the stored sort is not stable."""
     np.testing.assert_array_equal(found[:, 4], expected[:, 4])
     different = (found != expected).any(axis=1)
     assert np.isin(found[different, 4], tied_scores).all()
@@ -101,13 +101,13 @@ def test_result_is_that_of_the_rule_told_directly(num_classes, levels, max_detec
     found = as_rows(
         non_max_suppression(decoded, 0.1, 0.5, multi_label=True, max_detections=max_detections)
     )
-    expected = direct_suppression(decoded, 0.1, 0.5, max_detections)
+    expected = direct_nms(decoded, 0.1, 0.5, max_detections)
     assert 0 < len(expected) <= max_detections
     np.testing.assert_array_equal(found, expected)
 
 
 def test_search_beyond_the_first_prefixes_is_exact():
-    # 12,000 boxes in five tight heaps: only the last few, elsewhere, are kept beside the heaps.
+    # 12,000 boxes in five tight heaps: one of each is kept, and the last few, which lie elsewhere.
     boxes_xyxy = np.tile(np.arange(5)[:, None] * 50 + [0.0, 0, 20, 20], (2400, 1))
     boxes_xyxy[[3000, 9000, 11999]] += [[0, 100, 0, 100], [0, 200, 0, 200], [0, 300, 0, 300]]
     group = np.zeros(12000, np.int64)
@@ -141,7 +141,7 @@ def test_overlap_equal_to_the_threshold_is_kept_and_above_it_goes():
     assert len(non_max_suppression(decoded, 0.1, 0.499, True).scores) == 1
 
 
-def test_classes_meet_only_when_suppression_is_class_agnostic():
+def test_classes_meet_only_when_nms_is_class_agnostic():
     decoded = np.array([[10, 10, 8, 8, 1, 0.9, 0], [10, 10, 8, 8, 1, 0, 0.8]], np.float32)
     apart = non_max_suppression(decoded, 0.1, 0.5, True)
     together = non_max_suppression(decoded, 0.1, 0.5, True, class_agnostic=True)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from models.detector import Detector
-from models.evaluation import evaluate
+from models.evaluation import evaluate, nothing_done
 from models.graph import read_model_yaml
+from models.heads.anchor.head import AnchorHead
+from tests.presence_head import PresenceHead, Present
 from tests.small import write_small_dataset, write_tiny_model
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
@@ -13,11 +15,10 @@ from utils.data.sources.splits import load_split
 from utils.detections import Detections
 from utils.evaluation.nms import SuppressionSettings
 from utils.evaluation.progress import (
-    NOTHING_DONE,
-    EvaluationProgress,
     EvaluationSuspended,
     FoundImage,
     make_progress,
+    read_progress,
 )
 
 
@@ -30,26 +31,56 @@ def detections(count, seed=0):
     )
 
 
-def test_arrays_bring_back_every_image_also_those_without_detections():
+def present(count, seed=0):
+    return Present(np.random.default_rng(seed).random(count, np.float32))
+
+
+# By head: its losses of two batches, and something found in an image.
+TASKS = {
+    AnchorHead: (np.array([[0.1, 0.2, 1 / 3], [0.4, 0.5, 1 / 7]]), detections),
+    PresenceHead: (np.array([[0.1, 1 / 3], [0.4, 1 / 7]]), present),
+}
+
+
+@pytest.mark.parametrize("head", TASKS)
+def test_arrays_bring_back_every_image_also_those_in_which_nothing_is_found(head):
+    losses, found_by = TASKS[head]
     images = [
-        FoundImage(batch, index, detections(count, index))
+        FoundImage(batch, index, found_by(count, index))
         for batch, index, count in ((0, 4, 2), (0, 1, 0), (1, 7, 3), (1, 2, 0))
     ]
-    losses = np.array([[0.1, 0.2, 1 / 3], [0.4, 0.5, 1 / 7]])
-    saved = make_progress(losses, images)._asdict()
-    assert {array.dtype.name for array in saved.values()} == {"float32", "float64", "int64"}
-    progress = EvaluationProgress(**saved)
+    saved = make_progress(losses, images, head.nothing_found).arrays()
+    progress = read_progress(saved, nothing_done(head), num_images=8)
     assert progress.num_batches == 2
     np.testing.assert_array_equal(progress.losses, losses)
     for found, image in zip(progress.found(), images, strict=True):
         assert found[:2] == image[:2]
-        for one, other in zip(found.detections, image.detections, strict=True):
+        for one, other in zip(found.found, image.found, strict=True):
             assert one.dtype == other.dtype and np.array_equal(one, other)
 
 
-def test_nothing_done_comes_back_as_nothing():
-    progress = EvaluationProgress(**NOTHING_DONE._asdict())
+def test_detection_saves_its_arrays_as_every_version_did():
+    arrays = nothing_done(AnchorHead).arrays()
+    assert {name: (x.dtype.name, x.shape) for name, x in arrays.items()} == {
+        "losses": ("float64", (0, 3)), "images": ("int64", (0, 3)), "class_index": ("int64", (0,)),
+        "scores": ("float32", (0,)), "boxes_xyxy": ("float32", (0, 4)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("head", TASKS)
+def test_nothing_done_comes_back_as_nothing(head):
+    nothing = nothing_done(head)
+    progress = nothing.of_arrays(nothing.arrays())
     assert progress.num_batches == 0 and progress.found() == []
+
+
+def test_a_validation_of_another_task_is_refused():
+    nothing, arrays = nothing_done(AnchorHead), nothing_done(PresenceHead).arrays()
+    with pytest.raises(ValueError, match=r"it has \['images', 'losses', 'scores'\]"):
+        read_progress(arrays, nothing, num_images=8)
+    arrays = {**nothing.arrays(), "losses": arrays["losses"]}
+    with pytest.raises(ValueError, match=r"an array float64 \(0, 2\)"):
+        read_progress(arrays, nothing, num_images=8)
 
 
 @pytest.mark.parametrize("finished", [1, 2, 3])
@@ -70,7 +101,7 @@ def test_a_stopped_validation_ends_with_the_figures_of_a_whole_one(tmp_path, fin
         run(should_stop=lambda: next(answers))
     progress = stopped.value.progress
     assert len(progress.images) == 2 * finished and progress.images[:, 2].sum() > 0
-    whole, rest = run().result, run(progress=EvaluationProgress(**progress._asdict())).result
+    whole, rest = run().result, run(progress=progress).result
     assert whole.num_images == rest.num_images == 6
     np.testing.assert_array_equal(rest.precision_curves, whole.precision_curves)
     assert rest.summary() == pytest.approx(whole.summary(), abs=0, nan_ok=True)

@@ -145,7 +145,7 @@ def test_the_next_batch_is_queued_before_one_is_suppressed(model, samples):
     events = []
 
     class Recording:
-        decode_above = model.decode_above
+        head, decode_above = model.head, model.decode_above
 
         def __call__(self, images):
             events.append("forward")

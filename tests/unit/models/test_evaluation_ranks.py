@@ -10,12 +10,13 @@ from backend import ops
 from models import evaluation
 from models.detector import Detector
 from models.graph import read_model_yaml
+from models.heads.anchor.head import AnchorHead
 from models.heads.base import LossTerms
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_model
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.labels import Sample
-from utils.evaluation.progress import NOTHING_DONE, EvaluationProgress, EvaluationSuspended
+from utils.evaluation.progress import EvaluationSuspended
 from utils.processes.world import ALONE
 
 CLASS_NAMES = ("a", "b")
@@ -42,7 +43,7 @@ class PerImage:
     """A detector whose predictions depend on each image alone, to the bit; counts its calls."""
 
     def __init__(self):
-        self.calls = 0
+        self.calls, self.head = 0, AnchorHead(2, [[10, 13]], [8], [8])
 
     def __call__(self, images):
         self.calls += 1
@@ -174,11 +175,11 @@ def test_a_suspended_validation_goes_on_to_the_same_end(samples, number, first_r
     progresses = run_rank_threads(
         first_ranks, lambda *place: suspended_after(samples, number, *place)
     )
-    saved = [dict(progress._asdict()) for progress in progresses]
+    saved = [progress.arrays() for progress in progresses]
     for arrays in saved:
         for name, array in arrays.items():
             np.testing.assert_array_equal(array, saved[0][name])
-    progress = EvaluationProgress(**saved[0])
+    progress = evaluation.nothing_done(PerImage().head).of_arrays(saved[0])
     assert progress.num_batches == number
 
     def go_on(world):
@@ -195,17 +196,18 @@ def test_a_suspended_validation_goes_on_to_the_same_end(samples, number, first_r
 
 def test_nothing_done_is_where_every_validation_starts(samples):
     expected, images = evaluate(samples)
-    validation, received = evaluate(samples, progress=NOTHING_DONE, should_stop=lambda: False)
+    nothing = evaluation.nothing_done(PerImage().head)
+    validation, received = evaluate(samples, progress=nothing, should_stop=lambda: False)
     assert_same_figures(validation, expected)
     assert_same_images(received, images)
-    assert NOTHING_DONE.num_batches == 0 and NOTHING_DONE.found() == []
+    assert nothing.num_batches == 0 and nothing.found() == []
 
 
 class Locked:
     """A real detector, computing for one thread at a time."""
 
     def __init__(self, model):
-        self.model = model
+        self.model, self.head = model, model.head
 
     def __call__(self, images):
         with _ONE_AT_A_TIME:

@@ -3,8 +3,9 @@
 import csv
 
 from tests.coco_reference import detections, evaluate, ground_truth
+from tests.small import RESULT_COLUMNS
 from utils.report.console import metrics_table
-from utils.report.results import RESULT_COLUMNS, Results
+from utils.report.results import Results
 
 SMALL, LARGE = [10, 10, 30, 30], [50, 50, 250, 280]
 IMAGES = {1: (detections([SMALL, LARGE], [0.9, 0.8], [0, 0]),

@@ -10,20 +10,20 @@ import cv2
 import numpy as np
 import pytest
 
+from tests.small import RESULT_COLUMNS
 from utils.detections import Detections, GroundTruth
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.files.project import PROJECT
 from utils.report.plots import (
     COLOURS,
-    RESULT_PANELS,
     plot_batch,
     plot_labels,
     plot_precision_recall,
     plot_results,
 )
 
-COLUMNS = ["epoch", *(name for lines in RESULT_PANELS.values() for name in lines.values())]
+COLUMNS = [name for name in RESULT_COLUMNS if not name.startswith("seconds/")]
 NUM_VALUES = len(COLUMNS) - 1
 NAMES = ["cell", r"$\bad$ formula", "红细胞"]
 
@@ -131,6 +131,17 @@ def test_results_curves_are_drawn_in_their_colours(tmp_path):
 def test_results_with_few_or_missing_values_are_drawn(tmp_path, rows):
     plot_results(write_results(tmp_path / "results.csv", *rows), tmp_path / "results.png")
     assert read_rgb(tmp_path / "results.png").shape[0] > 400
+
+
+@pytest.mark.parametrize("figures", [[], ["accuracy"], ["a", "b", "c"]])
+def test_losses_and_figures_of_any_task_are_drawn(tmp_path, figures):
+    columns = ["epoch", "train/num_loss", *(f"metrics/{name}" for name in figures), "val/num_loss",
+               "x/lr0", "x/lr1", "x/lr2"]  # fmt: skip
+    rows = [",".join(str(epoch) for _ in columns) for epoch in range(3)]
+    path = write_results(tmp_path / "results.csv", *rows, columns=columns)
+    plot_results(path, tmp_path / "results.png")
+    # Three panels a row: the loss, the rates, and one for every two figures.
+    assert read_rgb(tmp_path / "results.png").shape[0] > 400 * (1 + (len(figures) > 2))
 
 
 def test_results_without_epochs_or_columns_are_refused_by_name(tmp_path):

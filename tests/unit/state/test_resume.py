@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.small import RESULT_COLUMNS
 from tests.unit.state.test_checkpoint import HEADER
 from utils.cli.document import as_document, run_settings
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters, read_hyperparameters
@@ -17,7 +18,6 @@ from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.errors import UserError
 from utils.files.yaml import write_yaml
 from utils.processes.suspend import FILE_VARIABLE
-from utils.report.results import RESULT_COLUMNS
 from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 from utils.state.files import StateFiles

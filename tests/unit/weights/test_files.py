@@ -379,7 +379,7 @@ def test_our_own_file_is_known_by_its_bytes(tmp_path):
 
 
 def read_or_refuse(path):
-    """True when read, False when refused; anything else but these fails the test."""
+    """Return True when read, False when refused; anything else fails the test."""
     try:
         load_weights(path)
     except UserError:

@@ -1,6 +1,6 @@
 """Random affine and perspective transforms, of boxes too.
 
-Before: `mosaic.py`. After: `tiles.py` for the pixels, `sample.py` for the boxes.
+Before: `sample.py` draws the warp. After: `tiles.py` for the pixels, `sample.py` for the boxes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Warp:
     perspective_xy: tuple[float, float] = (0.0, 0.0)  # change of the divisor per pixel
 
     def matrix(self, canvas_size: tuple[int, int], output_size: tuple[int, int]) -> np.ndarray:
-        """(3, 3) float64: canvas pixel (x, y, 1) to output pixel; sizes are (height, width)."""
+        """Return (3, 3) float64, canvas pixel (x, y, 1) to output pixel; sizes (height, width)."""
         to_centre = np.eye(3)
         to_centre[:2, 2] = -canvas_size[1] / 2, -canvas_size[0] / 2
         perspective = np.eye(3)
@@ -48,19 +48,19 @@ class Warp:
 
 
 def multiply(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The product of two (3, 3) matrices: `right` is applied first."""
+    """Return the product of two (3, 3) matrices; `right` is applied first."""
     # Not `@`: BLAS builds differ in the last bit, and pixels must not depend on the NumPy wheel.
     return (left[:, :, None] * right[None, :, :]).sum(axis=1)
 
 
 def determinant(matrix: np.ndarray) -> float:
-    """The determinant of a (3, 3) matrix, and not by LAPACK for the same reason."""
+    """Return the determinant of a (3, 3) matrix, without LAPACK for the same reason."""
     (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
     return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
 
 
 def invert(matrix: np.ndarray) -> np.ndarray:
-    """The inverse of a (3, 3) matrix that has one."""
+    """Return the inverse of a (3, 3) matrix that has one."""
     (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
     adjugate = [
         [e * i - f * h, c * h - b * i, b * f - c * e],
@@ -73,7 +73,7 @@ def invert(matrix: np.ndarray) -> np.ndarray:
 def warp_corners(
     corners_xyxy: tuple[float, float, float, float], matrix: np.ndarray
 ) -> tuple[float, float, float, float] | None:
-    """left, top, right, bottom around one warped box; None if a corner is behind the viewer."""
+    """Return left, top, right, bottom around a warped box; None with a corner behind the viewer."""
     left, top, right, bottom = corners_xyxy
     (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
     points = [(x, y, g * x + h * y + i) for x in (left, right) for y in (top, bottom)]
@@ -85,17 +85,17 @@ def warp_corners(
 
 
 def warp_boxes(boxes_xyxy: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """(M, 4) boxes around the warped corners of (M, 4) boxes, pixels, float64, not clipped."""
+    """Return (M, 4) float64 boxes around the warped corners of boxes, pixels, not clipped."""
     x, y = boxes_xyxy[:, [0, 2, 2, 0]], boxes_xyxy[:, [1, 1, 3, 3]]
     warped_x, warped_y, divisor = (row[0] * x + row[1] * y + row[2] for row in matrix)
-    # A corner behind the viewer is one at infinity, in the direction in which it lies.
+    # A corner behind the viewer counts as one at infinity in the same direction.
     divisor = np.maximum(divisor, _EPSILON)
     points = np.stack((warped_x / divisor, warped_y / divisor), axis=-1)
     return np.concatenate((points.min(axis=1), points.max(axis=1)), axis=1)
 
 
 def worth_keeping(before_xyxy: np.ndarray, after_xyxy: np.ndarray) -> np.ndarray:
-    """Which boxes still show enough of their object after a transform and clipping.
+    """Return which boxes still show enough of their object after a transform and clipping.
 
     Args:
         before_xyxy: (M, 4) pixels, already zoomed by the transform, so that areas compare.

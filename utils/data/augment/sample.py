@@ -1,6 +1,6 @@
 """Random changes to a training sample: every draw first, then a pure function of the draws.
 
-Before: `mosaic.py` and `tiles.py`, which it calls. After: `loading/collate.py`.
+Before: `tiles.py`, which it calls. After: `loading/batches.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import cv2
 import numpy as np
 
 from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
-from utils.data.augment.mosaic import NUM_TILES, Canvas, mosaic_canvas, single_canvas
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.augment.tiles import draw_tiles
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.augment.tiles import NUM_TILES, Canvas, draw_tiles, mosaic_canvas, single_canvas
+from utils.data.image.decoding import LabelledImage, SourceImage
 
 _FLOAT32_MARGIN = 1e-4  # three times the rounding of float32 at 512, the largest product
 
@@ -24,7 +23,7 @@ _FLOAT32_MARGIN = 1e-4  # three times the rounding of float32 at 512, the larges
 class Augmentation:
     """Everything that is random about one training sample."""
 
-    tiles: tuple[int, ...]  # samples in the order of `mosaic.mosaic`, or one for no mosaic
+    tiles: tuple[int, ...]  # samples in the order of `mosaic_canvas`, or one for no mosaic
     mosaic_centre_xy: tuple[float, float]  # in units of the image size
     warp: Warp
     hsv_gains: tuple[float, float, float]
@@ -35,7 +34,7 @@ class Augmentation:
 def draw_augmentation(
     config: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
 ) -> Augmentation:
-    """Draw for sample `index`; what is drawn, and in which order, never depends on `config`."""
+    """Make the draws of sample `index`: the same ones in the same order for any `config`."""
 
     def between(low: float, high: float) -> float:
         return low + (high - low) * generator.random()
@@ -67,11 +66,11 @@ def _draw_warp(config: AugmentConfig, around: Callable[[float, float], float]) -
 
 
 def augment(draw: Augmentation, sources: Sequence[SourceImage], image_size: int) -> LabelledImage:
-    """The training image of a draw, a square of side `image_size`.
+    """Return the training image of a draw, a square of side `image_size`.
 
     Args:
         draw: from `draw_augmentation`.
-        sources: those of `draw.tiles`; only those that are seen are decoded.
+        sources: those of `draw.tiles`; hidden ones are not decoded.
         image_size: pixels.
     """
     canvas = _lay_out(draw, [source.size for source in sources], image_size)
@@ -101,7 +100,7 @@ def _warp_labels(
     matrix: np.ndarray,
     output_size: tuple[int, int],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Classes and boxes of all images in the output: clipped, poor remains dropped."""
+    """Return classes and boxes of all images in the output: clipped, small remains dropped."""
     placed = zip(canvas.tiles, sources, strict=True)
     on_canvas = np.concatenate([tile.to_canvas(source.boxes_xyxy) for tile, source in placed])
     if len(canvas.tiles) > 1:
@@ -116,7 +115,7 @@ def _warp_labels(
 def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:
     """Multiply hue (modulo 180), saturation and value of a BGR uint8 image.
 
-    Products are truncated, as the reference arrays have it.
+    Products are truncated, as in the reference arrays.
     """
     if gains == (1, 1, 1):  # the conversion to HSV and back is not exact
         return image
@@ -130,14 +129,14 @@ def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarr
 
 
 def multiply_hue(hue: np.ndarray, gain: float) -> np.ndarray:
-    """(H, W) uint8 below 180 times gain, truncated, modulo 180."""
-    if gain <= 1:  # nothing goes round the circle
+    """Multiply a hue (H, W) uint8 below 180 by a gain: truncated, modulo 180."""
+    if gain <= 1:  # no hue passes 180
         return multiply_channel(hue, gain)
     return cv2.LUT(hue, (np.arange(256) * gain % 180).astype(np.uint8))
 
 
 def multiply_channel(channel: np.ndarray, gain: float) -> np.ndarray:
-    """(H, W) uint8 times gain, truncated and at most 255."""
+    """Multiply a channel (H, W) uint8 by a gain: truncated, at most 255."""
     products = np.arange(256) * gain
     # One multiplication takes a fifth of the time of a table, but is done in float32 and rounds.
     # It truncates like the table where no product is just below a whole number.

@@ -1,8 +1,8 @@
-"""Images drawn straight into the training image, each through the composed transform.
+"""The images of a training sample: where they lie on its canvas, and each drawn from there.
 
-Before: `mosaic.py` says where they lie, a `SourceImage` decodes itself. After: `sample.py`.
-
-Of an image only that part is read which the training image shows, and nothing of a hidden one.
+Before: a `SourceImage` decodes itself. After: `sample.py`. The canvas itself is never made: each
+image is drawn straight into the training image, through the composed transform. Only the part of an
+image that the training image shows is read; a hidden image is not decoded.
 """
 
 from __future__ import annotations
@@ -15,9 +15,60 @@ import cv2
 import numpy as np
 
 from utils.data.augment.geometry import determinant, invert, multiply, warp_corners
-from utils.data.augment.mosaic import Canvas, Tile
-from utils.data.image.labelled import SourceImage
+from utils.data.image.decoding import SourceImage
+from utils.data.image.letterbox import fit_letterbox
 from utils.data.image.resizing import FILL
+
+NUM_TILES = 4
+
+
+class Tile(NamedTuple):
+    """An image's place on a canvas; the canvas is never drawn itself."""
+
+    resized_size: tuple[int, int]  # (height, width) of the image on the canvas
+    scale: tuple[float, float]  # (vertical, horizontal) from image to canvas pixels
+    top: int  # canvas pixels; what lies outside the canvas is not seen
+    left: int
+
+    def to_canvas(self, boxes_xyxy: np.ndarray) -> np.ndarray:
+        """Map (M, 4) boxes from image to canvas pixels, float64, not clipped."""
+        scale_y, scale_x = self.scale
+        left, top = self.left, self.top
+        return boxes_xyxy * [scale_x, scale_y, scale_x, scale_y] + [left, top, left, top]
+
+
+class Canvas(NamedTuple):
+    """A square of this side with its tiles."""
+
+    side: int
+    tiles: tuple[Tile, ...]
+
+
+def single_canvas(size: tuple[int, int], image_size: int) -> Canvas:
+    """Place one image of (height, width) in the middle of a canvas, as large as fits."""
+    placement = fit_letterbox(size, (image_size, image_size))
+    return Canvas(image_size, (Tile(placement.resized_size, placement.scale, *placement.padding),))
+
+
+def mosaic_canvas(
+    sizes: Sequence[tuple[int, int]], centre_xy: tuple[int, int], image_size: int
+) -> Canvas:
+    """Place four images, each with its long side at `image_size`, around a point where they meet.
+
+    Args:
+        sizes: (height, width) of top left, top right, bottom left, bottom right.
+        centre_xy: this point on the canvas, pixels.
+        image_size: half the side of the canvas.
+    """
+    tiles = []
+    for position, size in enumerate(sizes):
+        placement = fit_letterbox(size, (image_size, image_size))
+        height, width = placement.resized_size
+        left = centre_xy[0] - (width if position in (0, 2) else 0)
+        top = centre_xy[1] - (height if position in (0, 1) else 0)
+        tiles.append(Tile(placement.resized_size, placement.scale, top, left))
+    return Canvas(2 * image_size, tuple(tiles))
+
 
 _MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32
@@ -38,18 +89,18 @@ class _Window(NamedTuple):
         return self.top >= self.bottom or self.left >= self.right
 
     def of(self, image: np.ndarray) -> np.ndarray:
-        """The view of an image (H, W, 3)."""
+        """Return the view of an image (H, W, 3)."""
         return image[self.top : self.bottom, self.left : self.right]
 
 
 def draw_tiles(
     canvas: Canvas, sources: Sequence[SourceImage], warp: np.ndarray, output_size: tuple[int, int]
 ) -> np.ndarray:
-    """What a canvas of these images looks like through a warp, without drawing the canvas.
+    """Draw what a canvas of these images looks like through a warp, without drawing the canvas.
 
     Args:
         canvas: the place of every image.
-        sources: those that are not seen are not decoded.
+        sources: hidden ones are not decoded.
         warp: (3, 3), canvas pixel to output pixel.
         output_size: (height, width).
 
@@ -66,7 +117,7 @@ def draw_tiles(
 
 
 def _clip_edges(tile: Tile, side: int) -> tuple[int, int, int, int]:
-    """left, top, right, bottom of the part of a tile on its canvas, canvas pixels."""
+    """Return left, top, right, bottom of a tile's part on its canvas, canvas pixels."""
     height, width = tile.resized_size
     right, bottom = min(tile.left + width, side), min(tile.top + height, side)
     return max(tile.left, 0), max(tile.top, 0), right, bottom
@@ -75,22 +126,22 @@ def _clip_edges(tile: Tile, side: int) -> tuple[int, int, int, int]:
 def _seen_in(
     output_size: tuple[int, int], visible: tuple[int, int, int, int], warp: np.ndarray
 ) -> _Window:
-    """The output pixels whose centres lie in a part of the canvas, or a box around them.
+    """Return the output pixels with centres in a part of the canvas, or a box around them.
 
-    Without rotation and shear it is exact, so that neighbours neither overlap nor leave a gap.
+    It is exact without rotation and shear: neighbours then neither overlap nor leave a gap.
     """
     height, width = output_size
     # The centre of pixel 0 has the coordinate 0, its left edge -0.5.
     left, top, right, bottom = visible
     bounds = warp_corners((left - 0.5, top - 0.5, right - 0.5, bottom - 0.5), warp)
-    if bounds is None:  # no box around the other corners holds what lies before the viewer
+    if bounds is None:  # a corner is behind the viewer: no box bounds what is seen
         return _Window(0, height, 0, width)
     left, top, right, bottom = (math.ceil(edge) for edge in bounds)
     return _Window(max(top, 0), min(bottom, height), max(left, 0), min(right, width))
 
 
 def _source_to_canvas(tile: Tile, source: SourceImage) -> np.ndarray:
-    """(3, 3) from pixel centres of the decoded, perhaps reduced, image to those of the canvas."""
+    """Return (3, 3) from pixel centres of the decoded image, perhaps reduced, to the canvas's."""
     scale_y, scale_x = (source.reduction * factor for factor in tile.scale)
     offset_x, offset_y = scale_x / 2 - 0.5 + tile.left, scale_y / 2 - 0.5 + tile.top
     return np.array([[scale_x, 0, offset_x], [0, scale_y, offset_y], [0, 0, 1]])
@@ -125,10 +176,10 @@ def _draw(
 def _resize_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> bool:
     """Scale a part of an image into all of a view of the output, in half the time of a warp.
 
-    `cv2.resize` lets the edges of its first source and output pixel fall together. So it starts
-    some pixels before the view, at a place where edges do: within a 32nd of a pixel, the step in
-    which `cv2.warpAffine` places pixels. False where there is none, for a scale near 0, or for
-    another matrix.
+    `cv2.resize` aligns the edges of its first source pixel and its first output pixel. So it
+    starts some pixels before the view, where edges align within a 32nd of a pixel, the step of
+    `cv2.warpAffine`. Return False if they align nowhere, the scale is near 0, or the matrix does
+    more than scale and shift.
     """
     (scale_x, shear_x, shift_x), (shear_y, scale_y, shift_y), _ = matrix.tolist()
     if shear_x or shear_y or not _is_affine(matrix) or min(scale_x, scale_y) < _SMALLEST_SCALE:
@@ -150,7 +201,7 @@ def _resize_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> bool
 
 
 def _start(scale: float, shift: float, length: int) -> tuple[int, int, int] | None:
-    """How many pixels before a view to start; first and end of the source pixels to take."""
+    """Return how many pixels before a view to start, and first and end of the source pixels."""
     skipped = np.arange(_PHASES)
     first = (-skipped - shift - 0.5) / scale + 0.5
     error = np.abs(first - np.rint(first)) * scale
@@ -163,7 +214,7 @@ def _start(scale: float, shift: float, length: int) -> tuple[int, int, int] | No
 
 def _warp_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> None:
     """Warp a part of an image into a view of the output; other pixels stay as they are."""
-    # Around the centres of the outermost pixels, these are repeated.
+    # Beyond the centres of the outermost pixels, these are repeated.
     part = cv2.copyMakeBorder(part, 1, 1, 1, 1, cv2.BORDER_REPLICATE)
     matrix = multiply(matrix, _scale_and_shift(1, -1, -1))
     size_wh = into.shape[1], into.shape[0]
@@ -184,7 +235,7 @@ def _scale_and_shift(scale: float, x: float, y: float) -> np.ndarray:
 def _canvas_part(
     size: tuple[int, int], visible: tuple[int, int, int, int], to_canvas: np.ndarray
 ) -> _Window:
-    """The pixels of a decoded image that the canvas does not cut off."""
+    """Return the pixels of a decoded image that the canvas does not cut off."""
     (scale_x, _, offset_x), (_, scale_y, offset_y), _ = to_canvas.tolist()
     left, right = ((edge - 0.5 - offset_x) / scale_x + 0.5 for edge in visible[0::2])
     top, bottom = ((edge - 0.5 - offset_y) / scale_y + 0.5 for edge in visible[1::2])
@@ -197,7 +248,7 @@ def _canvas_part(
 
 
 def _needed_part(part: _Window, window: _Window, matrix: np.ndarray, margin: int) -> _Window:
-    """The pixels of a part that an affine matrix brings into a window of the output."""
+    """Return the pixels of a part that an affine matrix brings into a window of the output."""
     corners = window.left, window.top, window.right - 1, window.bottom - 1
     bounds = warp_corners(corners, invert(matrix))
     assert bounds is not None  # affine
@@ -211,7 +262,7 @@ def _needed_part(part: _Window, window: _Window, matrix: np.ndarray, margin: int
 
 
 def _shrink_factor(matrix: np.ndarray, size: tuple[int, int]) -> int:
-    """1, 2, 4, ...: the largest that leaves the image no smaller than it is drawn.
+    """Return the largest of 1, 2, 4, ... that leaves the image no smaller than it is drawn.
 
     Bilinear reads four pixels and so aliases below half size.
     """
@@ -224,7 +275,7 @@ def _shrink_factor(matrix: np.ndarray, size: tuple[int, int]) -> int:
 
 
 def _shrink(part: np.ndarray, factor: int) -> np.ndarray:
-    """Averages over factor x factor pixels; what is left at the right and below is dropped."""
+    """Average over factor x factor pixels; what is left at the right and below is dropped."""
     height, width = (max(side // factor, 1) for side in part.shape[:2])
     whole = part[: height * factor, : width * factor]
     return cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA)

@@ -1,14 +1,20 @@
-"""The bytes of an image file -> pixels, at full size or at a fraction of it.
+"""The bytes of an image file -> pixels, and an image with its boxes, decoded or still to be.
 
-Before: `utils/data/sources/image_bytes.py`. After: `utils/data/loading/reading.py`.
+Before: the bytes that `utils/data/loading/reading.py` reads. After:
+`utils/data/loading/reading.py`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 
 from utils.data.image.header import is_upright_jpeg
+from utils.data.image.letterbox import Letterbox
+from utils.data.image.resizing import letterbox
 
 REDUCTIONS = {
     1: cv2.IMREAD_COLOR,
@@ -19,12 +25,12 @@ REDUCTIONS = {
 
 
 def reduced_size(size: tuple[int, int], reduction: int) -> tuple[int, int]:
-    """(height, width) of an image decoded at a fraction of its size: rounded up."""
+    """Return (height, width) of an image decoded at a fraction of its size: rounded up."""
     return -(-size[0] // reduction), -(-size[1] // reduction)
 
 
 def choose_reduction(size: tuple[int, int], long_side: int) -> int:
-    """The largest of 1, 2, 4 and 8 at which an image keeps a long side of at least so much."""
+    """Return the largest of 1, 2, 4 and 8 that keeps the long side at `long_side` or more."""
     return max(
         reduction for reduction in REDUCTIONS if reduction * long_side <= max(long_side, *size)
     )
@@ -38,7 +44,7 @@ def decode_bytes(content: np.ndarray, reduction: int = 1) -> np.ndarray | None:
         reduction: 1, 2, 4 or 8: so many times smaller, each pixel an average. JPEGs are decoded
             at that size, which takes less time.
     """
-    # Turned, the squares that a decoder averages over need not start at the left and the top.
+    # In a turned image the squares that a decoder averages need not start at the left and top.
     if reduction > 1 and not is_upright_jpeg(content):
         image = decode_bytes(content)
         return None if image is None else average_squares(image, reduction)
@@ -49,8 +55,42 @@ def decode_bytes(content: np.ndarray, reduction: int = 1) -> np.ndarray | None:
 
 
 def average_squares(image: np.ndarray, reduction: int) -> np.ndarray:
-    """Means over squares of pixels; the last row and column are repeated to fill the last ones."""
+    """Average over squares of pixels; the last row and column are repeated to fill the squares."""
     bottom, right = -image.shape[0] % reduction, -image.shape[1] % reduction
     image = cv2.copyMakeBorder(image, 0, bottom, 0, right, cv2.BORDER_REPLICATE)
     size_wh = image.shape[1] // reduction, image.shape[0] // reduction
     return cv2.resize(image, size_wh, interpolation=cv2.INTER_AREA)
+
+
+class LabelledImage(NamedTuple):
+    """An image and its boxes, both in the image's own pixels."""
+
+    image: np.ndarray  # (H, W, 3) uint8, BGR
+    class_index: np.ndarray  # (M,) int64
+    boxes_xyxy: np.ndarray  # (M, 4) float64
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width)."""
+        return self.image.shape[0], self.image.shape[1]
+
+
+class SourceImage(NamedTuple):
+    """An image that is decoded when it is asked for, with its boxes in its own pixels."""
+
+    size: tuple[int, int]  # (height, width) of the file
+    class_index: np.ndarray  # (M,) int64
+    boxes_xyxy: np.ndarray  # (M, 4) float64, in pixels of the file
+    reduction: int  # 1, 2, 4 or 8: the decoded image is so many times smaller
+    decode: Callable[[], np.ndarray]  # returns (H, W, 3) uint8, of decoded_size
+
+    @property
+    def decoded_size(self) -> tuple[int, int]:
+        """(height, width) of the decoded image."""
+        return reduced_size(self.size, self.reduction)
+
+
+def letterbox_labelled(item: LabelledImage, placement: Letterbox) -> LabelledImage:
+    """Letterbox an image and move its boxes with it."""
+    image = letterbox(item.image, placement)
+    return LabelledImage(image, item.class_index, placement.to_input(item.boxes_xyxy))

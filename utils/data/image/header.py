@@ -1,4 +1,4 @@
-"""What the header of an image file says: its size and whether it is turned; is the file complete?
+"""The header of an image file: size and orientation; and whether the file is complete.
 
 Before: the file. After: `utils/data/sources/labels.py`, which scans, and `decoding.py` beside this.
 """
@@ -29,7 +29,7 @@ class BrokenImageError(Exception):
 
 
 def read_image_size(path: Path) -> tuple[int, int]:
-    """(height, width) in pixels of what `cv2.imread` yields, without decoding the image.
+    """Return (height, width) in pixels as `cv2.imread` would, without decoding the image.
 
     Raises:
         BrokenImageError: no image, truncated, or smaller than 10 px.
@@ -59,7 +59,7 @@ def read_image_size(path: Path) -> tuple[int, int]:
 
 
 def is_upright_jpeg(content: np.ndarray) -> bool:
-    """Whether a file's bytes, (N,) uint8, are a JPEG that a decoder neither turns nor mirrors."""
+    """Return whether (N,) uint8 bytes are a JPEG that a decoder neither turns nor mirrors."""
     try:
         return _orientation(JpegImageFile(io.BytesIO(content.data))) in (None, _UPRIGHT)
     except (OSError, ValueError, SyntaxError):  # no JPEG, or broken
@@ -67,7 +67,7 @@ def is_upright_jpeg(content: np.ndarray) -> bool:
 
 
 def _orientation(image: Image.Image) -> int | None:
-    """EXIF's own; `image.getexif()` would take one from XMP data, which OpenCV does not read."""
+    """Return EXIF's orientation; `image.getexif()` would read XMP too, which OpenCV does not."""
     if isinstance(image, TiffImageFile):
         return image.tag_v2.get(_EXIF_ORIENTATION)
     exif = Image.Exif()
@@ -76,11 +76,11 @@ def _orientation(image: Image.Image) -> int | None:
 
 
 def _open(path: Path) -> Image.Image:
-    """`Image.open`, but without its limit on pixels: it is for those who decode them."""
+    """Open an image without the limit on pixels of `Image.open`, which is meant for decoding."""
     with path.open("rb") as file:
         start = file.read(16)
     Image.init()
-    for kind in set(_DECODED_KINDS) - {"MPO"}:  # what opens a JPEG finds out whether it is one
+    for kind in set(_DECODED_KINDS) - {"MPO"}:  # the reader of JPEGs recognises an MPO itself
         make, accepts = Image.OPEN[kind]
         if accepts is not None and accepts(start):
             try:

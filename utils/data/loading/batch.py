@@ -1,6 +1,6 @@
 """A batch: images as one array, targets as one table.
 
-Before: `collate.py`. After: the training step, and validation.
+Before: `batches.py`. After: the training step, and validation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Targets(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a loader yields: a rank's shard of a batch, which may be no image at all."""
+    """What a loader yields: a rank's shard of a batch, which may be empty."""
 
     images: np.ndarray  # (B, 3, H, W) uint8, RGB
     targets: Targets

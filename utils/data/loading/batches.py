@@ -6,26 +6,36 @@ Before: `sources/labels.py`. After: `loader.py`, in this process or in those of 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Protocol
 
+import cv2
 import numpy as np
 
 from backend.processes import Process
+from utils.boxes import xyxy_to_cxcywh
 from utils.data.augment.sample import augment, draw_augmentation
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.image.decoding import choose_reduction, reduced_size
-from utils.data.image.labelled import LabelledImage, SourceImage, letterbox_labelled
+from utils.data.image.decoding import (
+    LabelledImage,
+    SourceImage,
+    choose_reduction,
+    letterbox_labelled,
+    reduced_size,
+)
 from utils.data.image.letterbox import Letterbox, fit_letterbox
 from utils.data.image.resizing import resize
-from utils.data.loading.batch import Batch
-from utils.data.loading.collate import fill_images, naming_image
+from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.image_cache import ImageCache
 from utils.data.loading.reading import decode, pixel_boxes
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import epoch_order, sample_generator
 from utils.data.sources.labels import Sample
+from utils.errors import DatasetError
 
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5
@@ -35,13 +45,13 @@ class BatchSource(Protocol):
     """A recipe for batches that can be sent to another process."""
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
+        """Return the number of batches in an epoch."""
 
     def indices(self, epoch: int, batch_index: int) -> np.ndarray:
-        """The sample indices of a whole batch, over all ranks, int64."""
+        """Return the sample indices of a whole batch, over all ranks, int64."""
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
-        """The shape (B, 3, H, W) of the images of this rank's shard of a batch; B may be 0."""
+        """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
 
     def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
         """Fill `images`, uint8 of that shape, and return the shard of the batch around it."""
@@ -85,7 +95,7 @@ class TrainBatches:
             return augment(draw, sources, self.image_size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
-        """(height, width) at which each sample is decoded: what a cache has to hold."""
+        """Return (height, width) of each sample as it is decoded and cached."""
         sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
         return [reduced_size(size, choose_reduction(size, self.image_size)) for size in sizes]
 
@@ -102,7 +112,7 @@ class TrainBatches:
         )
 
     def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
-        with naming_image(sample.image_path):  # of a mosaic, any of the tiles may fail
+        with naming_image(sample.image_path):  # any tile of a mosaic may fail
             if self.cache is None or not self.cache.holds(index):
                 return decode(sample, reduction)
             return self.cache.get(index, partial(decode, sample, reduction))
@@ -112,9 +122,9 @@ class TrainBatches:
 class ValBatches:
     """A rank's shard of letterboxed batches in a fixed order, long sides at `image_size`.
 
-    Rectangular batches hold images of similar aspect ratio, in the smallest multiple of `stride`
-    around those of all ranks plus half a stride; square ones are a multiple of `stride` from
-    `image_size` up.
+    Rectangular batches hold images of similar aspect ratio. Their sides are the smallest multiples
+    of `stride` that hold the images of all ranks and half a stride. Sides of square batches are
+    the smallest multiple of `stride` from `image_size` up.
     """
 
     samples: SampleTable
@@ -129,7 +139,7 @@ class ValBatches:
         return math.ceil(len(self.samples) / self.batch_size)
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
-        indices = self.indices(0, batch_index)  # of all ranks, so that their images have one size
+        indices = self.indices(0, batch_index)  # of all ranks: their images have one size
         sides = np.array([self.image_size, self.image_size]) / self.stride
         if self.rectangular:
             contents = [self._letterbox(index, (self.image_size,) * 2) for index in indices]
@@ -162,7 +172,7 @@ class ValBatches:
         return fit_letterbox(size, input_size, max_scale=self.image_size / max(size))
 
     def image_sizes(self) -> list[tuple[int, int]]:
-        """(height, width) to which each sample is resized: what a cache has to hold."""
+        """Return (height, width) of each sample as it is resized and cached."""
         inside = self.image_size, self.image_size
         return [self._letterbox(index, inside).resized_size for index in range(len(self.samples))]
 
@@ -177,3 +187,49 @@ class ValBatches:
         if self.cache is None or not self.cache.holds(index):
             return resize(decode(sample), size)
         return self.cache.get(index, lambda: resize(decode(sample), size))
+
+
+def fill_images(
+    images: np.ndarray, sample_indices: np.ndarray, make_item: Callable[[int], LabelledImage]
+) -> Targets:
+    """Make the item of every sample index and write its image into `images`.
+
+    Args:
+        images: (B, 3, H, W) uint8, contiguous, overwritten.
+        sample_indices: (B,); B may be 0.
+        make_item: from a sample index to an image of size (H, W).
+
+    Returns:
+        The targets of all items together.
+    """
+    image_index, class_index = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    boxes = [np.zeros((0, 4), np.float32)]
+    for position, sample_index in enumerate(sample_indices.tolist()):
+        item = make_item(sample_index)
+        for channel in range(3):  # BGR to RGB; three times as fast as assigning a transposed view
+            cv2.extractChannel(item.image, 2 - channel, images[position, channel])
+        image_index.append(np.full(len(item.class_index), position, np.int64))
+        class_index.append(item.class_index)
+        boxes.append(_normalise(item))
+    return Targets(np.concatenate(image_index), np.concatenate(class_index), np.concatenate(boxes))
+
+
+def _normalise(item: LabelledImage) -> np.ndarray:
+    height, width = item.size
+    boxes = xyxy_to_cxcywh(item.boxes_xyxy) / [width, height, width, height]
+    return boxes.astype(np.float32)
+
+
+class _NamedError(RuntimeError):
+    """A failure that names its image."""
+
+
+@contextmanager
+def naming_image(image_path: Path) -> Iterator[None]:
+    """Add the image's path to any failure inside that does not name an image yet."""
+    try:
+        yield
+    except (DatasetError, _NamedError):
+        raise
+    except Exception as error:
+        raise _NamedError(f"{image_path}: {type(error).__name__}: {error}") from error

@@ -1,6 +1,6 @@
-"""Decoded images in memory, or in a file, that all loaders' processes of a machine share.
+"""Decoded images in memory or in a file, shared by all loaders' processes of a machine.
 
-Before: `reading.py::decode`, whose results it keeps. After: `batches.py`, which looks here first.
+Before: `reading.py::decode`; its results are kept. After: `batches.py`, which looks here first.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ log = logging.getLogger("data")
 
 
 class ImageCache:
-    """Images by sample index, each decoded by whoever needs it first and kept for all.
+    """Images by sample index; the first process that needs one decodes and keeps it for all.
 
     The memory has no name in any file system: it cannot outlive its processes, and a disk cache
     leaves no file behind. Images beyond the limit are not kept.
     """
 
     def __init__(self, starts: np.ndarray, shapes: np.ndarray, kind: str, descriptor: int):
-        """Made by `create_cache`; `starts` (S,) int64 bytes, -1 for none; `shapes` (S, 2) int32."""
+        """Map an open file; `starts` (S,) int64 bytes, -1 for none; `shapes` (S, 2) int32."""
         self._starts, self._shapes, self._kind = starts, shapes, kind
         self._descriptor = descriptor
         self._memory = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
@@ -56,11 +56,11 @@ class ImageCache:
         return "all" if held.all() else "part" if held.any() else "none"
 
     def holds(self, index: int) -> bool:
-        """Whether a sample's image lies within the limit."""
+        """Return whether a sample's image lies within the limit."""
         return bool(self._starts[index] >= 0)
 
     def get(self, index: int, decode: Callable[[], np.ndarray]) -> np.ndarray:
-        """The image of a sample that `holds`, (H, W, 3) uint8: as kept, or decoded now and kept.
+        """Return the image of a sample that `holds`, (H, W, 3) uint8; decode and keep it if absent.
 
         It is read-only where it was kept before.
 
@@ -68,7 +68,7 @@ class ImageCache:
             DatasetError: there is no space left to keep it.
         """
         start = int(self._starts[index])
-        # By a system call and not from the mapping: what was written before it is then seen too.
+        # By a system call, not from the mapping: what was written before the mark is then seen too.
         if os.pread(self._descriptor, 1, index) == _ABSENT:
             image = decode()
             assert image.shape == (*self._shapes[index], 3)
@@ -103,15 +103,15 @@ def create_cache(
     split: str,
     world: World = ALONE,
 ) -> ImageCache:
-    """An empty cache for images of these (height, width), and a line that says what it will hold.
+    """Return an empty cache for images of these (height, width), and log what it will hold.
 
-    The processes of a machine have one together: the first of them makes it.
+    The processes of a machine share one; the first of them makes it.
 
     Args:
         kind: "ram", or "disk" for a file in the folder TMPDIR, by default /var/tmp.
         sizes: of every sample's image as the loader needs it, the same in all processes.
-        fraction: of the memory or disk space that is free now, at most so much is used.
-        split: what the images are, for the line.
+        fraction: of the free memory or disk space: at most this much is used.
+        split: the name of the images in the log line.
         world: the processes that call this together.
     """
     assert kind in ("ram", "disk")
@@ -129,7 +129,7 @@ def create_cache(
 
 
 def _share(kind: str, limit: int, descriptor: int, world: World) -> tuple[int, int]:
-    """The limit and the file of the first process of a machine, for all that run there."""
+    """Return the limit and the file of a machine's first process, for all processes there."""
     is_first = world.process.local_rank == 0
     where = tell_file(descriptor) if is_first else np.zeros(4, np.int64)
     mine = np.concatenate([np.array([is_first, limit], np.int64), where])
@@ -144,9 +144,9 @@ def _share(kind: str, limit: int, descriptor: int, world: World) -> tuple[int, i
 
 
 def _plan(shapes: np.ndarray, limit: int) -> tuple[np.ndarray, int]:
-    """Where each image starts, (S,) int64 bytes, -1 for nowhere; bytes of all."""
+    """Return where each image starts, (S,) int64 bytes, -1 for nowhere, and the bytes of all."""
     num_bytes = _num_bytes(shapes)
-    first = -(-len(shapes) // _PAGE) * _PAGE  # a byte each says which images are there
+    first = -(-len(shapes) // _PAGE) * _PAGE  # one byte an image says whether it is there
     fits = first + num_bytes <= limit  # else one huge image would leave no room for all after it
     ends = first + np.cumsum(np.where(fits, num_bytes, 0))
     fits &= ends <= limit
@@ -209,7 +209,7 @@ def _free_disk() -> int:
 
 
 def free_memory() -> int:
-    """Bytes that this process may still take: what the machine has, within a container's limit."""
+    """Return the bytes of memory that this process may still take, within a container's limit."""
     fields = dict(
         line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if line
     )
@@ -218,7 +218,7 @@ def free_memory() -> int:
 
 
 def _left_in_groups() -> Iterator[int]:
-    """Bytes left of every limit on this process: its control group's, and those of all above."""
+    """Yield the bytes left of each limit on this process: of its control group and all above."""
     try:
         lines = _OWN_GROUPS.read_text().splitlines()
     except OSError:
@@ -235,7 +235,7 @@ def _left_in_groups() -> Iterator[int]:
 
 
 def _left(folder: Path, limit_name: str, used_name: str, prefix: str) -> Iterator[int]:
-    """Bytes left of one group's limit; nothing where it has none."""
+    """Yield the bytes left of one group's limit; nothing where it has none."""
     try:
         limit = (folder / f"memory.{limit_name}").read_text().strip()
         used = int((folder / f"memory.{used_name}").read_text())
@@ -243,7 +243,7 @@ def _left(folder: Path, limit_name: str, used_name: str, prefix: str) -> Iterato
     except OSError:
         return
     if limit != "max":
-        # Files that were read count as used, but give way.
+        # Cached files count as used, but are dropped on demand.
         names = f"{prefix}inactive_file ", f"{prefix}active_file "
         files = sum(int(line.split()[1]) for line in statistics if line.startswith(names))
         yield int(limit) - used + files

@@ -21,7 +21,7 @@ from utils.data.loading.workers import WorkerPool
 from utils.data.sources.labels import Sample
 from utils.processes.world import ALONE, World
 
-# Of what is free when the loader is made; both caches, the model and the workers must fit.
+# Fractions of what is free at the start; both caches, the model and the workers must fit.
 TRAIN_CACHE_FRACTION, VAL_CACHE_FRACTION = 0.5, 0.2
 
 
@@ -41,7 +41,7 @@ class _Loader:
         self._pool = WorkerPool(source, workers) if workers else None
 
     def __len__(self) -> int:
-        """The number of batches in an epoch, the same for all ranks."""
+        """Return the number of batches in an epoch, the same for all ranks."""
         return len(self._source)
 
     def start(self) -> None:
@@ -90,7 +90,7 @@ def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: 
 
 
 class TrainLoader(_Loader):
-    """Shuffled, augmented batches whose every sample depends on (seed, epoch, index) alone.
+    """Shuffled, augmented batches; each sample depends on (seed, epoch, index) alone.
 
     Args:
         samples: from `labels.scan_samples`; at least one.
@@ -122,14 +122,14 @@ class TrainLoader(_Loader):
         )
 
     def epoch(self, epoch: int, first_batch: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from the first one asked for; those before are not built.
+        """Return the batches of an epoch from `first_batch` on; those before are not built.
 
-        Workers begin with the call. One epoch at a time.
+        Workers start with this call. Only one epoch runs at a time.
         """
         return self._run(epoch, first_batch)
 
     def batch(self, epoch: int, batch_index: int) -> Batch:
-        """One batch of an epoch, built in this process."""
+        """Build one batch of an epoch in this process."""
         return self._build(epoch, batch_index)
 
 
@@ -168,5 +168,5 @@ class ValLoader(_Loader):
         return self.batches()
 
     def batches(self, first_batch: int = 0) -> Iterator[Batch]:
-        """The batches from the first one asked for; those before are not built."""
+        """Return the batches from `first_batch` on; those before are not built."""
         return self._run(0, first_batch)

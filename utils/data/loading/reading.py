@@ -8,21 +8,35 @@ from __future__ import annotations
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.image.decoding import decode_bytes, reduced_size
-from utils.data.image.labelled import LabelledImage
-from utils.data.sources.image_bytes import read_image_bytes
+from utils.data.image.decoding import LabelledImage, decode_bytes, reduced_size
+from utils.data.records.reading import read_record
 from utils.data.sources.labels import Sample
 from utils.errors import DatasetError
 
 
+def read_image_bytes(sample: Sample) -> np.ndarray:
+    """Return the image's bytes, (num_bytes,) uint8, encoded as on disk.
+
+    Raises:
+        DatasetError: the file cannot be read, or the record is damaged.
+    """
+    if sample.record is not None:
+        return read_record(sample.record)
+    try:
+        # Through NumPy: OpenCV ends the process for a file name that is not UTF-8.
+        return np.fromfile(sample.image_path, np.uint8)
+    except OSError as error:
+        raise DatasetError(f"{sample.image_path}: cannot be read: {error.strerror}") from error
+
+
 def pixel_boxes(sample: Sample) -> np.ndarray:
-    """(M, 4) float64 xyxy boxes in pixels of the file."""
+    """Return (M, 4) float64 xyxy boxes in pixels of the file."""
     size = np.array([sample.width, sample.height, sample.width, sample.height], np.float64)
     return cxcywh_to_xyxy(sample.boxes_cxcywh_norm * size)
 
 
 def read_image(sample: Sample) -> LabelledImage:
-    """Decode a sample's image and put its boxes into pixels.
+    """Decode a sample's image and convert its boxes to pixels.
 
     Raises:
         DatasetError: the image cannot be read or decoded, or no longer has the size of the scan.

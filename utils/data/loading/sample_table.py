@@ -17,7 +17,7 @@ from utils.data.sources.labels import Sample
 
 
 class SampleTable:
-    """Samples by index; each is put together when it is asked for, its arrays being views."""
+    """Samples by index; each is made when it is asked for, and its arrays are views."""
 
     def __init__(self, samples: Sequence[Sample]):
         self._paths = [str(sample.image_path) for sample in samples]

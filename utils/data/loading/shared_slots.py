@@ -24,7 +24,7 @@ class SharedSlots:
     """
 
     def __init__(self, slot_bytes: int, descriptor: int | None = None):
-        slot_bytes = max(slot_bytes, 1)  # of a rank without any image; no memory is an error
+        slot_bytes = max(slot_bytes, 1)  # a rank may have no image; mapping 0 bytes fails
         # First, since __del__ closes it whatever fails below.
         self._descriptor = os.memfd_create("loader-slots") if descriptor is None else descriptor
         if descriptor is None:
@@ -39,7 +39,7 @@ class SharedSlots:
         os.close(self._descriptor)
 
     def images(self, batch_index: int, workers: int, shape: tuple[int, ...]) -> np.ndarray:
-        """The uint8 array of a batch's images; a worker's batches take its slots in turn."""
+        """Return the uint8 array of a batch's images; a worker's batches take its slots in turn."""
         slot = batch_index // workers % SLOTS_PER_WORKER
         flat = np.frombuffer(
             self._memory, np.uint8, math.prod(shape), offset=slot * self._slot_bytes

@@ -2,7 +2,7 @@
 
 Before: one of them makes it and tells the others where. After: `image_cache.py`.
 
-Without a name it can be left behind by no process, however that ends.
+No process, however it ends, leaves such a file behind.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 
 
 def tell_file(descriptor: int) -> np.ndarray:
-    """(4,) int64 by which other processes of the same user and machine find this open file."""
+    """Return (4,) int64 by which processes of the same user and machine find this open file."""
     status = os.fstat(descriptor)
     identity = np.array([status.st_dev, status.st_ino], np.uint64).view(np.int64)
     return np.concatenate([np.array([os.getpid(), descriptor], np.int64), identity])
 
 
 def open_told_file(told: np.ndarray) -> int:
-    """A descriptor of our own of the file that `tell_file` told of.
+    """Return a new descriptor of the file that `tell_file` told of.
 
     Raises:
         OSError: it is not there, or may not be opened.

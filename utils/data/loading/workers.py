@@ -2,9 +2,9 @@
 
 Before: `batches.py`, which they run. After: `loader.py`.
 
-Worker i of W builds the batches i, i + W, i + 2W, ...: what a batch holds never depends on which
-worker is fast. Images come back through memory shared with one worker, everything else through
-that worker's own pipe, so that a process which dies on either side ends the other's wait.
+Worker i of W builds the batches i, i + W, i + 2W, ...: a batch never depends on which worker is
+fast. Images come back through memory shared with one worker, everything else through that
+worker's own pipe. If a process dies on either side, the pipe ends the other's wait.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Worker(NamedTuple):
 
 
 class WorkerPool:
-    """Starts the workers once, keeps them through all epochs, and yields their batches in order."""
+    """Workers that start once, stay through all epochs, and give their batches in order."""
 
     def __init__(self, source: BatchSource, workers: int):
         assert workers >= 1 and len(source) >= 1
@@ -55,13 +55,13 @@ class WorkerPool:
         self._run = 0
 
     def start(self) -> None:
-        """Start the workers, if they do not run yet; returns without waiting for them."""
+        """Start the workers unless they run, without waiting for them."""
         if self._workers:
             return
         slot_bytes = max(math.prod(self._source.shape(i)) for i in range(len(self._source)))
-        # The workers and multiprocessing's tracker inherit the blocked signals: Ctrl-C reaches all
-        # processes of a terminal, a cluster's signals those of a job, and they are for the parent
-        # to answer. Starting the tracker unblocks some.
+        # The workers and multiprocessing's tracker inherit the blocked signals. Ctrl-C reaches all
+        # processes of a terminal, a cluster's signals all of a job; only the parent answers them.
+        # Starting the tracker unblocks some.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS_SIGNALS)
         try:
             resource_tracker.ensure_running()
@@ -71,7 +71,7 @@ class WorkerPool:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._unread = [0] * self._num_workers
-        # Before multiprocessing's own end, which waits for what SIGTERM does not end.
+        # Before multiprocessing's exit handler: it sends SIGTERM, which workers block, and waits.
         atexit.register(_close_if_there, weakref.ref(self))
 
     def _start_one(self, number: int, slot_bytes: int) -> _Worker:
@@ -85,13 +85,13 @@ class WorkerPool:
             daemon=True,
         )
         process.start()
-        theirs.close()  # so that the worker's death is the end of the pipe
+        theirs.close()  # then the pipe ends when the worker dies
         return _Worker(process, ours, slots)
 
     def run(self, epoch: int, first_batch: int = 0) -> Iterator[Batch]:
-        """Ask for the next few batches of an epoch at once; iterate over the result for all.
+        """Request the first few batches of an epoch at once; return an iterator over all.
 
-        It ends an earlier run: its iterator raises LoaderError from then on.
+        This ends an earlier run: its iterator raises LoaderError from then on.
         """
         self.start()
         self._run += 1
@@ -170,7 +170,7 @@ def _close_if_there(pool: weakref.ref[WorkerPool]) -> None:
 
 
 def _serve(source: BatchSource, workers: int, connection: Connection, slots: SharedSlots) -> None:
-    """The life of a worker: requests (epoch, batch index) in, replies out, until the pipe ends."""
+    """Answer requests (epoch, batch index) in a worker until the pipe ends."""
     cv2.setNumThreads(0)
     while True:
         try:

@@ -78,7 +78,7 @@ def pack(arguments: argparse.Namespace) -> None:
 
 
 def usable_samples(dataset: DatasetSpec, split: str) -> list[Sample]:
-    """The samples of a split that training would use; the others are named and left out."""
+    """Return the samples of a split that training would use; name and leave out the others."""
     images = list_images(getattr(dataset, split))
     if any(isinstance(image, RecordImage) for image in images):
         raise DatasetError(
@@ -104,7 +104,7 @@ def unpack(arguments: argparse.Namespace) -> None:
 
 
 def packed_images(dataset: DatasetSpec, split: str) -> list[RecordImage]:
-    """The images of a split; DatasetError when some lie in files of their own."""
+    """Return the images of a split; raise DatasetError when some lie in files of their own."""
     images = list_images(getattr(dataset, split))
     packed = [image for image in images if isinstance(image, RecordImage)]
     if len(packed) < len(images):
@@ -115,7 +115,7 @@ def packed_images(dataset: DatasetSpec, split: str) -> list[RecordImage]:
 
 
 def load_splits(arguments: argparse.Namespace) -> tuple[DatasetSpec, list[str]]:
-    """The dataset of --data, and the splits asked for or, without any, all that it names."""
+    """Return the dataset of --data and the splits asked for; without any, all that it names."""
     named = load_dataset(arguments.data, splits=())
     splits = arguments.splits or [split for split in SPLITS if getattr(named, split)]
     try:

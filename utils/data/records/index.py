@@ -40,7 +40,7 @@ class BrokenIndexError(Exception):
 
 
 def encode_index(entries: Sequence[ImageEntry]) -> bytes:
-    """The index of these images, each of which has passed `check_entry`."""
+    """Return the index of these images; all have passed `check_entry`."""
     parts = [_START.pack(MAGIC, VERSION, len(entries))]
     for name, height, width, labels in entries:
         encoded = name.encode()
@@ -50,12 +50,12 @@ def encode_index(entries: Sequence[ImageEntry]) -> bytes:
 
 
 def entry_size(entry: ImageEntry) -> int:
-    """Bytes that an image takes in the index."""
+    """Return how many bytes an image takes in the index."""
     return _ENTRY.size + len(entry.name.encode()) + len(entry.labels or b"")
 
 
 def decode_index(content: bytes, num_images: int) -> list[ImageEntry]:
-    """The entries of an index that describes this many images.
+    """Return the entries of an index that describes this many images.
 
     Raises:
         BrokenIndexError: an unknown version, another number of images, or a value out of range.
@@ -80,7 +80,7 @@ def decode_index(content: bytes, num_images: int) -> list[ImageEntry]:
 
 
 def _decode_entry(content: bytes, start: int) -> tuple[ImageEntry, int]:
-    """The entry that starts there, and where it ends."""
+    """Return the entry that starts there, and where it ends."""
     name_start = start + _ENTRY.size
     if name_start > len(content):
         raise BrokenIndexError("it is cut off")
@@ -103,7 +103,7 @@ def _decode_entry(content: bytes, start: int) -> tuple[ImageEntry, int]:
 
 
 def check_entry(entry: ImageEntry) -> None:
-    """BrokenIndexError, with the reason, for an image that has no place in a packed dataset."""
+    """Raise BrokenIndexError, with the reason, for an image that cannot be in a packed dataset."""
     if reason := _unusable_name(entry.name):
         raise BrokenIndexError(f"its name {entry.name!r} {reason}")
     if not all(MIN_SIDE <= side <= MAX_SIDE for side in (entry.height, entry.width)):
@@ -117,7 +117,7 @@ def check_entry(entry: ImageEntry) -> None:
 
 
 def _unusable_name(name: str) -> str:
-    """Names become paths below the folder of `unpack`, and lines of its list files."""
+    """Return why a name cannot be a path below `unpack`'s folder or a line of a list; else ""."""
     if any(part in ("", ".", "..") for part in name.split("/")):
         return "is not a plain path below the dataset's folder"
     if name.splitlines() != [name] or name.strip() != name or _NOT_IN_NAMES.search(name):

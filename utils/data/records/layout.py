@@ -23,7 +23,7 @@ SUFFIX = ".ffr"
 START = struct.Struct("<Iq")  # the checksum of all that follows it in the header, and N
 CHECKSUM_TYPE = np.dtype("<u4")
 OFFSET_TYPE = np.dtype("<i8")
-# A file may be made of holes that cost its author nothing: no more of them is walked through.
+# A file may consist of holes, which take no disk space: no more records than this are read.
 MAX_RECORDS = 1 << 26
 _CHUNK_RECORDS = 1 << 17
 
@@ -40,13 +40,13 @@ class RecordPlace(NamedTuple):
     checksum: int  # CRC-32
 
     def damaged(self, what: str) -> DatasetError:
-        """The error for this record."""
+        """Return the error for this record."""
         return damaged(self.path, f"record {self.number} {what}")
 
 
 @dataclass(frozen=True, eq=False)
 class RecordTable:
-    """A header that was found to be right."""
+    """A header that passed its checks."""
 
     path: Path
     checksums: np.ndarray  # (N,) uint32
@@ -56,7 +56,7 @@ class RecordTable:
         return len(self.checksums)
 
     def place(self, number: int) -> RecordPlace:
-        """Where a record lies; number counts from 0."""
+        """Return where a record lies; number counts from 0."""
         start, end = self.bounds[number : number + 2].tolist()
         return RecordPlace(self.path, number, start, end - start, int(self.checksums[number]))
 
@@ -65,12 +65,12 @@ class RecordTable:
 
 
 def header_size(num_records: int) -> int:
-    """Bytes before the first record."""
+    """Return how many bytes lie before the first record."""
     return START.size + num_records * (CHECKSUM_TYPE.itemsize + OFFSET_TYPE.itemsize)
 
 
 def damaged(path: Path, what: str) -> DatasetError:
-    """The error for a file that is not as it was written."""
+    """Return the error for a file that is not as it was written."""
     return DatasetError(
         f"{path}: {what}; the file is damaged or incomplete: copy it again from where it came, or "
         "pack the dataset again"
@@ -115,7 +115,7 @@ def _read_table(path: Path, file: BinaryIO) -> RecordTable:
 
 
 def _read_offsets(path: Path, file: BinaryIO, num_records: int, size: int) -> np.ndarray:
-    """The offsets, part by part, so that the first wrong one ends the reading."""
+    """Read the offsets part by part; the first wrong one ends the reading."""
     file.seek(START.size + num_records * CHECKSUM_TYPE.itemsize)
     parts = [np.empty(0, OFFSET_TYPE)]
     lower = header_size(num_records)

@@ -1,10 +1,10 @@
 """One record out of a file: read where it lies, checked against its checksum.
 
-Before: `layout.py`. After: `sources/image_bytes.py`, in the loader's workers.
+Before: `layout.py`. After: `loading/reading.py`, in the loader's workers.
 
-A process opens a file at its first read and shares nothing but the system's page cache with the
-others. Positioned reads rather than a mapping: a file that is cut off or a disk that fails while
-it is mapped would end the process by a signal instead of an error.
+A process opens a file at its first read; processes share only the system's page cache. Reads are
+positioned, not mapped: if a mapped file is cut off or its disk fails, a signal ends the process
+instead of an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def read_record(place: RecordPlace) -> np.ndarray:
-    """(length,) uint8, the bytes of a record.
+    """Return the bytes of a record, (length,) uint8.
 
     Raises:
         DatasetError: the file cannot be read, the record is damaged or longer than 1 GiB.
@@ -40,7 +40,7 @@ def read_record(place: RecordPlace) -> np.ndarray:
 
 
 def check_record(place: RecordPlace) -> None:
-    """Compare a record of any length with its checksum; memory is a MiB.
+    """Compare a record of any length with its checksum, in 1 MiB of memory.
 
     Raises:
         DatasetError: the file cannot be read, or the record is damaged.
@@ -55,7 +55,7 @@ def check_record(place: RecordPlace) -> None:
 
 
 def read_start(place: RecordPlace, num_bytes: int) -> bytes:
-    """The first bytes of a record, at most its length, unchecked."""
+    """Return the first bytes of a record, at most its length, unchecked."""
     content = np.empty(min(num_bytes, place.length), np.uint8)
     _read_into(place, 0, content)
     return content.tobytes()
@@ -67,7 +67,7 @@ def _check(place: RecordPlace, found: int) -> None:
 
 
 def _read_into(place: RecordPlace, start: int, target: np.ndarray) -> None:
-    """Fill target with the bytes of a record from start on; the system may give them in parts."""
+    """Fill target with a record's bytes from start on; the system may give them in parts."""
     try:
         file = _open_file(place.path)
         view = target.data
@@ -84,7 +84,7 @@ def _read_into(place: RecordPlace, start: int, target: np.ndarray) -> None:
 
 
 class _OpenFile:
-    """A descriptor that is closed when the last one to use it lets go of it."""
+    """A descriptor that is closed when nothing refers to it any more."""
 
     def __init__(self, path: Path):
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -97,5 +97,5 @@ def _open_file(path: Path) -> _OpenFile:
 
 
 def forget_open_files() -> None:
-    """Open every file anew at its next read, in case another one has taken its place."""
+    """Open every file anew at its next read, in case it was replaced."""
     _open_file.cache_clear()

@@ -1,4 +1,4 @@
-"""Writes a record file: the records, then the header in front of them.
+"""Writing a record file: the records, then the header in front of them.
 
 Before: `command/packing.py`. After: `layout.py`, which reads it.
 """
@@ -19,7 +19,7 @@ from utils.data.records.layout import CHECKSUM_TYPE, OFFSET_TYPE, header_size
 def write_records(path: Path, num_records: int, records: Iterable[np.ndarray]) -> None:
     """Write a new file of this many records, each (num_bytes,) uint8.
 
-    The header comes last, so that a file that was cut off before has none.
+    The header is written last: an unfinished file has none.
 
     Raises:
         OSError: the file exists, or cannot be written.

@@ -1,6 +1,6 @@
-"""The ground of a built-in image: colour clouds, thin clutter, and noise over all.
+"""The background of a built-in image: colour clouds, thin clutter, and noise over all.
 
-Before: nothing but a generator. After: `scene.py`, which puts shapes between ground and noise.
+Before: nothing but a generator. After: `scene.py`, which puts shapes between background and noise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def draw_backdrop(generator: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
-    """Muted colour clouds with patches of stripes, scribbles and specks."""
+    """Draw muted colour clouds with patches of stripes, scribbles and specks."""
     cells = 2 + int(4 * generator.random())
     clouds = [random_colour(generator, (0, 110), (40, 230)) for _ in range(cells * cells)]
     grid = np.array(clouds, np.uint8).reshape(cells, cells, 3)
@@ -25,7 +25,7 @@ def draw_backdrop(generator: np.random.Generator, size: tuple[int, int]) -> np.n
 
 
 def _stripes(generator: np.random.Generator, image: np.ndarray) -> None:
-    """Parallel thin lines across the image."""
+    """Draw parallel thin lines across the image."""
     colour = random_colour(generator, (0, 110), (40, 230)).tolist()
     height, width = image.shape[:2]
     angle = math.pi * generator.random()
@@ -40,7 +40,7 @@ def _stripes(generator: np.random.Generator, image: np.ndarray) -> None:
 
 
 def _scribble(generator: np.random.Generator, image: np.ndarray) -> None:
-    """A short open curve of a few segments, in any colour."""
+    """Draw a short open curve of a few segments, in any colour."""
     colour = random_colour(generator, (0, 255), (20, 255)).tolist()
     height, width = image.shape[:2]
     steps = (generator.random((2 + int(5 * generator.random()), 2)) - 0.5) * 0.2 * height
@@ -50,7 +50,7 @@ def _scribble(generator: np.random.Generator, image: np.ndarray) -> None:
 
 
 def add_noise(generator: np.random.Generator, image: np.ndarray) -> np.ndarray:
-    """Slight blur in some images, uniform noise of up to +-16 in all."""
+    """Add slight blur to some images, and uniform noise of up to +-16 to all."""
     if generator.random() < 0.3:
         image = cv2.GaussianBlur(image, (3, 3), 0)
     strength = int(17 * generator.random())
@@ -65,7 +65,7 @@ def random_colour(
     value: tuple[int, int],
     hue: tuple[int, int] = (0, 180),
 ) -> np.ndarray:
-    """A random BGR colour, (3,) float64, from ranges in OpenCV's 8-bit HSV; hues wrap at 180."""
+    """Draw a BGR colour, (3,) float64, from ranges in OpenCV's 8-bit HSV; hues wrap at 180."""
     low, high = np.array([hue, saturation, value]).T
     hsv = (low + (high - low) * generator.random(3)) % [180, 256, 256]
     return cv2.cvtColor(hsv.astype(np.uint8)[None, None], cv2.COLOR_HSV2BGR)[0, 0].astype(

@@ -40,10 +40,10 @@ _DEFAULTS = ShapesConfig()
 
 
 def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
-    """Draw the dataset, unless it is there already; returns the path of its YAML.
+    """Draw the dataset unless it is there already, and return the path of its YAML.
 
-    It is drawn beside `folder` and renamed when complete, so that no part of a set is ever taken
-    for the whole, and several processes may ask for it at once.
+    It is drawn beside `folder` and renamed when complete: `folder` never holds a part of it, and
+    several processes may draw at once.
 
     Raises:
         DatasetError: the folder cannot be written, or holds something else.

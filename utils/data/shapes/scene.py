@@ -15,11 +15,11 @@ from utils.data.shapes.backdrop import add_noise, draw_backdrop, random_colour
 
 MAX_OBJECTS = 7
 SIZE_RANGE = (0.18, 0.45)  # diameter as a fraction of the image's shorter side
-MIN_INSIDE = 0.6  # an object shows at least this share of itself inside the image
-MIN_VISIBLE = 0.55  # and keeps this share of that when others cover it
+MIN_INSIDE = 0.6  # an object shows at least this fraction of itself inside the image
+MIN_VISIBLE = 0.55  # and keeps this fraction of that when others cover it
 # Colour helps but does not decide, as with most real classes: a small network that trains for
 # minutes on a CPU then learns the classes too.
-TYPICAL_COLOUR = 0.8  # share of objects in a hue of their class
+TYPICAL_COLOUR = 0.8  # fraction of objects in a hue of their class
 HUE_SPREAD = 15  # around it, of 180; the hues of the classes lie 36 apart
 _TRIES = 8  # places tried for an object before it is left out
 _SUBPIXEL_BITS = 4
@@ -97,7 +97,7 @@ def draw_scene(generator: np.random.Generator, size: tuple[int, int]) -> Scene:
 def _place(
     generator: np.random.Generator, class_index: int, owner: np.ndarray, areas: list[int]
 ) -> _Object | None:
-    """A place for a new object where it hides no other; None if none is found."""
+    """Return a place for a new object where it hides no other; None if none is found."""
     outline = list(OUTLINES.values())[class_index]
     for _ in range(_TRIES):
         points = _pose(generator, outline, owner.shape)
@@ -125,7 +125,7 @@ def _leaves_visible(placed: _Object, owner: np.ndarray, areas: list[int]) -> boo
 
 
 def _pose(generator: np.random.Generator, outline: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
-    """The outline at a random size, squeeze, rotation and place, (K, 2) pixels."""
+    """Return the outline at a random size, squeeze, rotation and place, (K, 2) pixels."""
     smallest, largest = SIZE_RANGE
     diameter = min(size) * smallest * (largest / smallest) ** generator.random()
     squeeze = 0.85 + 0.3 * generator.random()
@@ -154,6 +154,6 @@ def _paint(
 
 
 def _bounds(mask: np.ndarray) -> tuple[int, int, int, int]:
-    """left, top, right, bottom around the true pixels of a mask (H, W)."""
+    """Return left, top, right, bottom around the true pixels of a mask (H, W)."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     return columns[0], rows[0], columns[-1] + 1, rows[-1] + 1

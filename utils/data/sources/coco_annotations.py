@@ -1,6 +1,6 @@
 """The objects of images from COCO's instances JSON, with crowds and areas that labels lack.
 
-Before: `labels.py`, to whose samples they belong. After: a validation.
+Before: the samples of `labels.py`. After: a validation.
 Format: https://cocodataset.org/#format-data, "Object Detection".
 """
 
@@ -34,9 +34,9 @@ class CocoAnnotations:
 def read_coco_annotations(
     path: Path, samples: Sequence[Sample], class_names: Sequence[str]
 ) -> CocoAnnotations:
-    """The objects of the samples' images, found by file name; further images are passed over.
+    """Read the objects of the samples' images, found by file name; skip all other images.
 
-    Crowds become regions in which no detection counts; the area, the outline's in COCO, decides
+    Crowds become regions in which no detection counts. The area, the outline's in COCO, decides
     how large an object is.
 
     Raises:
@@ -132,7 +132,7 @@ class _InstancesFile:
         return [by_name[name] for name in class_names]
 
     def _object(self, entry: Mapping[str, Any], class_of: Mapping[int, int]) -> tuple[float, ...]:
-        """Class, left, top, width, height, whether a crowd, area."""
+        """Return class, left, top, width, height, whether a crowd, area."""
         described = f"annotation {entry.get('id', 'without id')}"
         if entry["category_id"] not in class_of:
             raise self._error(

@@ -60,7 +60,7 @@ class _DatasetYaml:
         return DatasetError(f"{self.path}: key '{key}' {text}")
 
     def _roots(self) -> list[Path]:
-        """The folders at which relative entries start: from the YAML's folder, then from here."""
+        """Return the roots of relative entries: `path` from the YAML's folder, then from here."""
         value = self.document.get("path") or "."
         if not isinstance(value, str):
             raise self._error("path", f"has the value {value!r}; the path of a folder is needed")
@@ -71,7 +71,7 @@ class _DatasetYaml:
         return roots
 
     def _exists(self, key: str, value: str, path: Path) -> bool:
-        """`path.exists()`, with an error that names the key where the system refuses the path."""
+        """Return `path.exists()`; if the system refuses the path, raise an error with the key."""
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):

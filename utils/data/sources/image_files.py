@@ -16,11 +16,11 @@ IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".
 
 
 def list_images(entries: Sequence[Path]) -> list[Path | RecordImage]:
-    """The images of folders (searched recursively, sorted) and list files (in their order).
+    """Return the images of folders (searched recursively, sorted) and list files (in their order).
 
-    Relative lines of a list file start at the list's own folder. Whether a file exists and can
-    be read is for `labels.scan_samples` to find out. A record file, or a folder of record files,
-    gives the images in them.
+    Relative lines of a list file start at the list's own folder. `labels.scan_samples` finds out
+    whether a file exists and can be read. A record file, or a folder of record files, gives the
+    images in them.
 
     Raises:
         DatasetError: an entry cannot be read, or holds no image, or images beside record files.
@@ -41,12 +41,12 @@ def _images_of(entry: Path) -> Sequence[Path | RecordImage]:
 
 
 def has_images(entry: Path) -> bool:
-    """Whether an entry is a file, or a folder with an image or a record file."""
+    """Return whether an entry is a file, or a folder with an image or a record file."""
     return entry.is_file() or any(_search(entry)) or bool(find_record_files(entry))
 
 
 def no_images_text(entry: Path) -> str:
-    """The text for an entry without images."""
+    """Return the text for an entry without images."""
     if entry.suffix == RECORD_SUFFIX:
         return f"{entry} holds no image; pack a dataset that has some"
     if entry.is_file():

@@ -17,7 +17,7 @@ class BrokenLabelError(Exception):
 
 
 def label_path(image_path: Path) -> Path:
-    """The label file of an image: `labels` for the last folder `images`, and suffix .txt.
+    """Return the label file of an image: `labels` for the last folder `images`, and suffix .txt.
 
     Without a folder `images` in the path, the label file lies beside the image.
     """
@@ -29,7 +29,7 @@ def label_path(image_path: Path) -> Path:
 
 
 def read_label_bytes(path: Path) -> bytes | None:
-    """The content of a label file; None when there is no such file.
+    """Return the content of a label file; None when there is no such file.
 
     Raises:
         BrokenLabelError: it cannot be read.

@@ -52,11 +52,11 @@ class ImageFile:
         return label_path(self.path)
 
     def read_size(self) -> tuple[int, int]:
-        """(height, width) in pixels; BrokenImageError."""
+        """Return (height, width) in pixels, or raise BrokenImageError."""
         return read_image_size(self.path)
 
     def read_labels(self) -> bytes | None:
-        """The label file's content, None when there is none; BrokenLabelError."""
+        """Return the label file's content, None without a file, or raise BrokenLabelError."""
         return read_label_bytes(self.label_path)
 
 
@@ -71,7 +71,7 @@ class ScanReport(NamedTuple):
 
 
 def unwatched() -> None:
-    """Take no note of the progress of a scan."""
+    """Ignore the progress of a scan."""
 
 
 def scan_samples(
@@ -91,7 +91,7 @@ def scan_samples(
 
 
 def require_labels(report: ScanReport) -> ScanReport:
-    """The report, when any image has an object; else DatasetError."""
+    """Return the report if any image has an object; else raise DatasetError."""
     if not any(len(sample.class_index) for sample in report.samples):
         first = report.samples[0]
         raise DatasetError(
@@ -122,7 +122,7 @@ def scan_images(
 def scan_each(
     images: Sequence[Path | RecordImage], num_classes: int, progress: Callable[[], None]
 ) -> list[ScanResult]:
-    """The result of every image, of none as well."""
+    """Return the result of every image; there may be none."""
 
     def scan(image: Path | RecordImage) -> ScanResult:
         progress()
@@ -135,7 +135,7 @@ def scan_each(
 def report_usable(
     images: Sequence[Path | RecordImage], results: Sequence[ScanResult]
 ) -> ScanReport:
-    """What was found in these images; DatasetError when none is usable."""
+    """Return the report of these images; raise DatasetError when none is usable."""
     samples = [sample for sample, _ in results if sample is not None]
     problems = [problem for _, problem in results if problem]
     if not samples:
@@ -146,7 +146,7 @@ def report_usable(
 
 
 def image_of(source: Path | RecordImage) -> ImageFile | RecordImage:
-    """An image in a file of its own, or out of a record file: both are read alike."""
+    """Return an image in a file of its own or in a record file; both are read alike."""
     return source if isinstance(source, RecordImage) else ImageFile(source)
 
 

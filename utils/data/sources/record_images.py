@@ -38,7 +38,7 @@ class RecordImage:
         return self.place.path / label_path(Path(self.entry.name))
 
     def read_size(self) -> tuple[int, int]:
-        """(height, width) in pixels; `pack` has found the image to be whole."""
+        """Return (height, width) in pixels; `pack` has checked that the image is complete."""
         return self.entry.height, self.entry.width
 
     def read_labels(self) -> bytes | None:
@@ -46,14 +46,14 @@ class RecordImage:
 
 
 def find_record_files(entry: Path) -> list[Path]:
-    """The record files that a dataset YAML's entry names: one, or those of a folder by name."""
+    """Return the record files that a dataset YAML's entry names: one, or a folder's by name."""
     if entry.is_dir():
         return sorted(path for path in entry.glob(f"*{SUFFIX}") if path.is_file())
     return [entry] if entry.suffix == SUFFIX and entry.is_file() else []
 
 
 def read_record_images(path: Path) -> list[RecordImage]:
-    """The images of a record file, in their order.
+    """Return the images of a record file, in their order.
 
     Raises:
         DatasetError: the file is damaged, or no file of ours.
@@ -71,7 +71,7 @@ def read_record_images(path: Path) -> list[RecordImage]:
 
 
 def read_index(table: RecordTable) -> list[ImageEntry] | None:
-    """The index of a record file; None when it has none, being of another program.
+    """Return the index of a record file; None when another program wrote the file.
 
     Raises:
         DatasetError: the index is damaged.

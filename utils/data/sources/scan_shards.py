@@ -1,4 +1,4 @@
-"""Scan the images of a split on all ranks, each a shard, so that none waits for another's.
+"""The images of a split scanned by all ranks, a shard each.
 
 Before: `image_files.py`. After: `labels.py::report_usable`, with the results of all ranks.
 """
@@ -45,7 +45,7 @@ def scan_shared(
     world: World,
     progress: Callable[[], None],
 ) -> ScanReport:
-    """What `labels.scan_samples` returns, or raises, on each rank, when all of them call it.
+    """Scan a shard on each rank; return, or raise, on all ranks what `labels.scan_samples` does.
 
     Args:
         images: the same ones on all ranks, in the same order.
@@ -67,7 +67,7 @@ def scan_shared(
 
 
 def _check_same_images(images: Sequence[Path | RecordImage], world: World) -> None:
-    # Names alone, for each machine may have the images in a folder of its own.
+    # Names alone: each machine may have the images in a folder of its own.
     names = b"\0".join(os.fsencode(image_of(image).path.name) for image in images)
     mine = np.array([[len(images), zlib.crc32(names)]], np.int64)
     listed = np.concatenate(world.all_gather(mine))

@@ -1,4 +1,4 @@
-"""The samples of a split: every rank reads a part of them, and all ranks get all of them.
+"""The samples of a split: every rank reads a shard, and all ranks get all of them.
 
 Before: `dataset.load_dataset`. After: the loaders, and `models/evaluation.py`.
 """

@@ -19,13 +19,13 @@ MAX_DETECTIONS_PER_CLASS = 100
 
 
 class SizeRange(NamedTuple):
-    """Objects by area; both ends belong to the range, as pycocotools has it."""
+    """Objects by area; both ends belong to the range, as in pycocotools."""
 
     smallest: float  # square pixels
     largest: float
 
     def excludes(self, area: np.ndarray) -> np.ndarray:
-        """Which areas lie outside."""
+        """Return which areas lie outside."""
         return (area < self.smallest) | (area > self.largest)
 
 
@@ -42,7 +42,7 @@ class MatchCandidates(NamedTuple):
 
     scores: np.ndarray  # (D,) float32
     class_index: np.ndarray  # (D,) int64
-    rank: np.ndarray  # (D,) int64, place by score within the image and class
+    rank: np.ndarray  # (D,) int64, position by score within the image and class
     area: np.ndarray  # (D,) float64
     object_class_index: np.ndarray  # (M,) int64
     object_area: np.ndarray  # (M,) float64
@@ -64,9 +64,9 @@ class Matches(NamedTuple):
 
 
 def find_candidates(detections: Detections, ground_truth: GroundTruth) -> MatchCandidates:
-    """One image's detections by class and descending score, and their overlaps with its objects.
+    """Sort one image's detections by class and descending score, and find overlaps with objects.
 
-    As pycocotools does it, the best 100 of each class take part and equal scores keep their order.
+    As in pycocotools, the best 100 of each class take part and equal scores keep their order.
     """
     order = np.lexsort((-detections.scores, detections.class_index))
     rank = position_in_run(detections.class_index[order])
@@ -95,7 +95,7 @@ def find_candidates(detections: Detections, ground_truth: GroundTruth) -> MatchC
 
 
 def join_images(images: Sequence[MatchCandidates]) -> MatchCandidates:
-    """The candidates of several images, or of none, as one, in the order of the images."""
+    """Join the candidates of several images, or of none, in the order of the images."""
     images = [_no_candidates(), *images]
     detections_before = _counts_before([len(image.scores) for image in images])
     objects_before = _counts_before([len(image.object_class_index) for image in images])
@@ -112,16 +112,16 @@ def join_images(images: Sequence[MatchCandidates]) -> MatchCandidates:
 
 
 def ignored_objects(candidates: MatchCandidates, size: SizeRange) -> np.ndarray:
-    """(M,) bool: crowds and objects outside the range, which need not be found."""
+    """Return (M,) bool: crowds and objects outside the range, which need not be found."""
     return candidates.object_is_crowd | size.excludes(candidates.object_area)
 
 
 def match_greedily(candidates: MatchCandidates, size: SizeRange) -> Matches:
-    """Which detections find an object of the size, at each IoU threshold by itself.
+    """Return which detections find an object of the size, at each IoU threshold by itself.
 
-    In every image and class the detections choose in descending score: each takes the free object
-    that it overlaps most, the later object where two are equal, provided the IoU reaches the
-    threshold; an ignored object only where there is no other. A crowd is never taken. All images
+    In every image and class the detections choose in descending score. Each takes the free object
+    that it overlaps most, the later one where two are equal, if the IoU reaches the threshold. It
+    takes an ignored object only where there is no other. A crowd always stays free. All images
     and classes proceed together, one rank at a time.
     """
     ignored = ignored_objects(candidates, size)
@@ -143,7 +143,7 @@ def match_greedily(candidates: MatchCandidates, size: SizeRange) -> Matches:
 
 
 def position_in_run(values: np.ndarray) -> np.ndarray:
-    """(N,) int64: how many equal values directly precede each value."""
+    """Return (N,) int64: how many equal values directly precede each value."""
     starts = _run_starts(values)
     lengths = np.diff(starts, append=len(values))
     return np.arange(len(values)) - np.repeat(starts, lengths)
@@ -154,13 +154,13 @@ def _run_starts(values: np.ndarray) -> np.ndarray:
 
 
 def _runs(values: np.ndarray) -> list[slice]:
-    """The stretches of equal values, in order."""
+    """Return the stretches of equal values, in order."""
     bounds = [*_run_starts(values).tolist(), len(values)]
     return [slice(start, end) for start, end in zip(bounds, bounds[1:], strict=False)]
 
 
 def _last_true_of_each_run(flags: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(row, column) of the last True of each row of flags (T, P) in each run of values (P,)."""
+    """Return (row, column) of each last True of a row of flags (T, P) in a run of values (P,)."""
     column = np.where(flags, np.arange(len(values)), -1)
     last = np.maximum.reduceat(column, _run_starts(values), axis=1)
     row, run = np.nonzero(last >= 0)
@@ -168,7 +168,7 @@ def _last_true_of_each_run(flags: np.ndarray, values: np.ndarray) -> tuple[np.nd
 
 
 def _area(boxes_xyxy: np.ndarray) -> np.ndarray:
-    """(N,) float64, square of the unit of the boxes."""
+    """Return (N,) float64 areas, in the square of the unit of the boxes."""
     size = boxes_xyxy[:, 2:].astype(np.float64) - boxes_xyxy[:, :2]
     return size[:, 0] * size[:, 1]
 

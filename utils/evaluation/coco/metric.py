@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -27,13 +26,6 @@ from utils.evaluation.coco.operating_point import best_operating_point
 from utils.evaluation.coco.precision import SizeResult, measure_by_class
 
 
-class DetectionSink(Protocol):
-    """What takes the detections and labels of images, one image at a time."""
-
-    def add(self, image_id: int, detections: Detections, ground_truth: GroundTruth) -> None:
-        """Take one image; both arguments in the same frame, once for each image_id."""
-
-
 @dataclass(frozen=True, eq=False)
 class EvaluationResult:
     """How well a set of images was detected, by class and over all.
@@ -41,8 +33,8 @@ class EvaluationResult:
     Classes without ground truth are NaN in every per-class array and left out of the means; where
     no class has any, the means are 0, and NaN in the summary. Crowds are no ground truth.
 
-    Precision and recall are at IoU 0.50 and, for all classes, at the one confidence whose mean F1
-    over the classes with ground truth is the highest (the higher confidence where two are equal).
+    Precision and recall are at IoU 0.50 and at one confidence for all classes: the one with the
+    highest mean F1 over the classes with ground truth, the higher confidence where two are equal.
     A class without detections there has precision 0. As for average precision, the best 100
     detections of each image and class count, except those on crowds.
     """
@@ -95,7 +87,7 @@ class EvaluationResult:
         return self._mean(self.ap)
 
     def summary(self) -> dict[str, float]:
-        """COCO's 12 figures in COCO's order; NaN, COCO's -1, where there is nothing to find."""
+        """Return COCO's 12 figures in its order; NaN, COCO's -1, where there is nothing to find."""
         everything = self.sizes["all"]
         by_size = {name: self.sizes[name] for name in ("small", "medium", "large")}
         return {
@@ -114,7 +106,7 @@ class EvaluationResult:
 
 
 class DetectionEvaluator:
-    """Collects the detections and labels of images, one at a time, and measures them together."""
+    """Detections and labels, added image by image and measured together."""
 
     def __init__(self, class_names: Sequence[str]) -> None:
         self.class_names = tuple(class_names)
@@ -124,13 +116,13 @@ class DetectionEvaluator:
         """Add one image; both arguments in the same frame, once for each image_id.
 
         The order of the calls does not matter: detections of equal score in different images are
-        ranked by image_id, as pycocotools does it.
+        ranked by image_id, as in pycocotools.
         """
         assert image_id not in self._images, f"image {image_id} was added before"
         self._images[image_id] = find_candidates(detections, ground_truth)
 
     def result(self) -> EvaluationResult:
-        """The measures of everything added so far."""
+        """Return the measures of everything added so far."""
         candidates = join_images([self._images[image_id] for image_id in sorted(self._images)])
         order = np.lexsort((-candidates.scores, candidates.class_index))
         scores, class_index = candidates.scores[order], candidates.class_index[order]
@@ -161,6 +153,6 @@ class DetectionEvaluator:
         )
 
     def _count(self, candidates: MatchCandidates, size: SizeRange) -> np.ndarray:
-        """(C,) objects to be found."""
+        """Return (C,) objects to be found."""
         sought = candidates.object_class_index[~ignored_objects(candidates, size)]
         return np.bincount(sought, minlength=len(self.class_names))

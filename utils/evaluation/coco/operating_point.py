@@ -23,7 +23,7 @@ class OperatingPoint(NamedTuple):
 def best_operating_point(
     scores: np.ndarray, class_index: np.ndarray, matched: np.ndarray, num_ground_truth: np.ndarray
 ) -> OperatingPoint:
-    """Precision and recall at the confidence with the highest mean F1.
+    """Return precision and recall at the confidence with the highest mean F1.
 
     Args:
         scores: (D,) sorted by class, then descending.

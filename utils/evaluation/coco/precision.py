@@ -47,7 +47,7 @@ class SizeResult:
         return self.recall.mean(axis=1)
 
     def class_mean(self, per_class: np.ndarray) -> float:
-        """Mean of (C,) figures over the classes with objects of this size; NaN without any."""
+        """Return the mean of (C,) figures over classes with objects of this size; else NaN."""
         evaluated = per_class[self.num_ground_truth > 0]
         return float(evaluated.mean()) if len(evaluated) else float("nan")
 
@@ -55,11 +55,11 @@ class SizeResult:
 def measure_by_class(
     class_index: np.ndarray, rank: np.ndarray, matches: Matches, num_ground_truth: np.ndarray
 ) -> SizeResult:
-    """Curves and recalls of every class.
+    """Return curves and recalls of every class.
 
     Args:
         class_index: (D,) int64, detections sorted by class, then by descending score.
-        rank: (D,) int64, place by score within the image and class.
+        rank: (D,) int64, position by score within the image and class.
         matches: of these detections, in their order.
         num_ground_truth: (C,) objects to be found.
     """
@@ -80,7 +80,7 @@ def measure_by_class(
 def interpolated_precision(
     correct: np.ndarray, counted: np.ndarray, num_ground_truth: int
 ) -> np.ndarray:
-    """The best precision at each recall of the grid or beyond it.
+    """Return the best precision at each recall of the grid or beyond it.
 
     Args:
         correct: (T, D) bool, true positives of one class in descending score.
@@ -100,7 +100,7 @@ def interpolated_precision(
 
 
 def _interpolate(num_counted: np.ndarray, num_ground_truth: int) -> np.ndarray:
-    """(101,) from how many detections count up to and with each true positive, (K,) int.
+    """Return (101,) from (K,) int: how many detections count up to and with each true positive.
 
     Precision rises at true positives only, so its maxima are among them.
     """

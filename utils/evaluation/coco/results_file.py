@@ -39,7 +39,7 @@ ImageId = int | str
 
 
 class CocoResults:
-    """Collects the detections of images, one at a time, and writes them together."""
+    """Detections, added image by image and written together."""
 
     def __init__(self, class_names: Sequence[str], image_paths: Sequence[Path]) -> None:
         self.category_ids = category_ids(class_names)
@@ -47,12 +47,12 @@ class CocoResults:
         self._images: dict[int, Detections] = {}
 
     def add(self, image_id: int, detections: Detections, ground_truth: GroundTruth) -> None:
-        """Add the image at this place of image_paths; boxes in pixels of the original image."""
+        """Add the image at this index of image_paths; boxes in pixels of the original image."""
         assert image_id not in self._images, f"image {image_id} was added before"
         self._images[image_id] = detections
 
     def write(self, path: Path) -> int:
-        """Write them in the order of image_paths, an image a line; returns how many detections."""
+        """Write images in the order of image_paths, one a line; return how many detections."""
         with atomic_text_file(path) as file:
             file.write("[")
             separator = "\n"
@@ -81,18 +81,18 @@ class CocoResults:
 
 
 def category_ids(class_names: Sequence[str]) -> list[int]:
-    """COCO's own ids, 1 to 90 with gaps, for COCO's 80 names in any order; else the class index."""
+    """Return COCO's ids, 1 to 90 with gaps, for its 80 names in any order; else class indices."""
     if len(class_names) == len(COCO_CATEGORY_IDS) == len(COCO_CATEGORY_IDS.keys() & class_names):
         return [COCO_CATEGORY_IDS[name] for name in class_names]
     return list(range(len(class_names)))
 
 
 def image_ids(paths: Sequence[Path]) -> list[ImageId]:
-    """What a dataset calls its images.
+    """Return the id of each image.
 
     COCO's file names are its ids: where all names without suffix are whole numbers, these are the
-    ids. Else the names without suffix are, or the places 1, 2, ... in the order of paths where two
-    images of different folders share a name.
+    ids. Else the names without suffix are. Where two images of different folders have the same
+    name, the ids are 1, 2, ... in the order of paths.
     """
     names = [path.stem for path in paths]
     if all(name.isascii() and name.isdigit() for name in names):

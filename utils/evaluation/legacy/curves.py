@@ -2,13 +2,13 @@
 
 Before: `matching.py`. After: `metric.py` beside this.
 Measured on the stored cases `nc3`, `nc80`, `nc80_missing`, `one` and `ap0` to `ap4` of YOLOv5: the
-rules below give their float64 figures to 1e-15. What they leave open is how the mean F1 is smoothed
-within 50 points of an end of the confidence grid: in `ties`, whose point is at the end, holding the
-end value and mirroring fit alike, adding zeros does not. Here the end value is held.
+rules below give their float64 figures to 1e-15. They leave open how the mean F1 is smoothed within
+50 points of an end of the confidence grid. The point of `ties` is at the end: holding the end value
+and mirroring both fit it, adding zeros does not. Here the end value is held.
 
-Equal scores are taken in the order they are listed in. YOLOv5's order of them was that of NumPy's
-default sort, which is not stable: NumPy 2 repeats the stored AP of `ties` by it, NumPy 1.26 misses
-it by 0.004, the listed order by up to 0.06.
+Equal scores are taken in the order in which they are listed. YOLOv5 took them in the order of
+NumPy's default sort, which is not stable: with it NumPy 2 gives the stored AP of `ties`, NumPy 1.26
+misses it by 0.004. The listed order misses it by up to 0.06.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from utils.evaluation.coco.precision import RECALL_GRID
 
 CONFIDENCE_GRID = np.linspace(0.0, 1.0, 1000)
-SMOOTHING_WINDOW = 101  # points of CONFIDENCE_GRID; of the odd widths to 299 alone to fit nc3, nc80
+SMOOTHING_WINDOW = 101  # points of CONFIDENCE_GRID; the one odd width up to 299 that fits nc3, nc80
 
 
 class ClassFigures(NamedTuple):
-    """Of every class; NaN where it has no objects, 0 where it has no detections."""
+    """Figures of each class; NaN where it has no objects, 0 where it has no detections."""
 
     precision: np.ndarray  # (C,) float64, at IoU 0.50 and the one chosen confidence
     recall: np.ndarray  # (C,) float64, likewise
@@ -34,7 +34,7 @@ class ClassFigures(NamedTuple):
 def measure_classes(
     scores: np.ndarray, class_index: np.ndarray, correct: np.ndarray, num_ground_truth: np.ndarray
 ) -> ClassFigures:
-    """Figures of all classes, the confidence of precision and recall being common to them.
+    """Return figures of all classes, with one confidence for the precision and recall of all.
 
     Args:
         scores: (D,) float, in [0, 1], in any order.
@@ -67,7 +67,7 @@ def measure_classes(
 
 
 def area_under_curve(recall: np.ndarray, precision: np.ndarray) -> float:
-    """Average precision, COCO's 101 recalls joined by straight lines.
+    """Return the average precision, with COCO's 101 recalls joined by straight lines.
 
     Both (D,) float64, a class's figures after each detection in descending score. The precision of
     a recall is the best at it or beyond. The stored curves `ap*_mrec` and `ap*_mpre` begin at
@@ -82,7 +82,7 @@ def area_under_curve(recall: np.ndarray, precision: np.ndarray) -> float:
 
 
 def _at_confidences(scores: np.ndarray, values: np.ndarray, above_all: float) -> np.ndarray:
-    """(1000,) values after detections of these scores, descending, read at CONFIDENCE_GRID.
+    """Read values after detections of these descending scores at CONFIDENCE_GRID, (1000,).
 
     Straight between the scores; above the highest the value that the stored arrays have there
     (precision 1 in `nc80_missing`), below the lowest the last one.
@@ -91,7 +91,7 @@ def _at_confidences(scores: np.ndarray, values: np.ndarray, above_all: float) ->
 
 
 def _best_confidence(precision: np.ndarray, recall: np.ndarray) -> int:
-    """The place on CONFIDENCE_GRID where the smoothed mean F1 of the classes is highest.
+    """Return the index on CONFIDENCE_GRID where the smoothed mean F1 of the classes is highest.
 
     Both (C, 1000), C > 0. Classes without detections count with F1 0 (`nc80_missing`).
     """

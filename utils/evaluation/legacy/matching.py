@@ -1,15 +1,15 @@
 """Which detection finds which object, as YOLOv5's old logs count.
 
 Before: `evaluation/nms.py`. After: `curves.py`.
-It is PASCAL VOC's rule, with the detections in the order they are listed in: it gives the stored
-process-batch arrays `pb0` to `pb7` of YOLOv5 (8 images, 229 detections, 10 thresholds) without an
-exception. These leave open, and VOC's rule decides:
+It is PASCAL VOC's rule, with the detections in the order in which they are listed. It gives the
+stored process-batch arrays `pb0` to `pb7` of YOLOv5 (8 images, 229 detections, 10 thresholds)
+without an exception. VOC's rule decides what these leave open:
 
-- A detection whose best object went to another finds none, though a second object may be free.
+- If a detection's best object went to another, it finds none, even if a second object is free.
 - The best object is the best of the detection's class, whatever else it overlaps more.
 
-They also leave open what happens to an IoU equal to a threshold, which reaches it here, and to two
-equal ones, of which the first object's is the best here.
+They also leave equal numbers open. Here an IoU equal to a threshold reaches it, and of two equal
+IoUs the first object's is the best.
 Source: Everingham et al. 2010, "The PASCAL Visual Object Classes (VOC) Challenge".
 """
 
@@ -40,10 +40,10 @@ class Claims(NamedTuple):
 
 
 def claim_objects(detections: Detections, ground_truth: GroundTruth) -> Claims:
-    """One image: every detection is for the object of its class that it overlaps most.
+    """Pair every detection of an image with the object of its class that it overlaps most.
 
-    Crowds are left out, for YOLO labels know none. The stored IoU (float32) is within 2e-7 of this
-    one, and 1.6e-4 or more from any threshold.
+    Crowds are left out: YOLO labels have none. The stored IoU (float32) is within 2e-7 of this one,
+    and 1.6e-4 or more from any threshold.
     """
     object_class_index, boxes_xyxy = ground_truth.class_index, ground_truth.boxes_xyxy
     if ground_truth.is_crowd is not None:
@@ -66,7 +66,7 @@ def claim_objects(detections: Detections, ground_truth: GroundTruth) -> Claims:
 
 
 def join_claims(images: Sequence[Claims]) -> Claims:
-    """The claims of several images, or of none, as one, in the order of the images."""
+    """Join the claims of several images, or of none, in the order of the images."""
     images = [_no_claims(), *images]
     detections_before = np.cumsum([0, *(len(image.scores) for image in images)])
     objects_before = np.cumsum([0, *(len(image.object_class_index) for image in images)])
@@ -81,11 +81,11 @@ def join_claims(images: Sequence[Claims]) -> Claims:
 
 
 def grant_claims(claims: Claims) -> np.ndarray:
-    """(D, 10) bool: which detections find their object, column per IOU_THRESHOLDS.
+    """Return (D, 10) bool: which detections find their object, column per IOU_THRESHOLDS.
 
     Of the detections that are for one object and reach the threshold, the first listed finds it.
-    By the highest IoU instead, 252 of the 2,290 stored flags would be wrong, and 236 by the highest
-    score: the stored lists are in no order, those that suppression leaves are by score.
+    With the highest IoU instead, 252 of the 2,290 stored flags would be wrong; with the highest
+    score, 236. The stored lists are in no order; those that NMS leaves are by score.
     """
     correct = np.zeros((len(claims.scores), len(IOU_THRESHOLDS)), dtype=bool)
     for column, threshold in enumerate(IOU_THRESHOLDS):

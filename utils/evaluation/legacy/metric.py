@@ -69,7 +69,7 @@ class LegacyResult:
 
 
 class LegacyEvaluator:
-    """Collects the detections and labels of images, one at a time, and measures them together."""
+    """Detections and labels, added image by image and measured together."""
 
     def __init__(self, class_names: Sequence[str]) -> None:
         self.class_names = tuple(class_names)
@@ -85,7 +85,7 @@ class LegacyEvaluator:
         self._images[image_id] = claim_objects(detections, ground_truth)
 
     def result(self) -> LegacyResult:
-        """The measures of everything added so far."""
+        """Return the measures of everything added so far."""
         claims = join_claims([self._images[image_id] for image_id in sorted(self._images)])
         num_ground_truth = np.bincount(claims.object_class_index, minlength=len(self.class_names))
         figures = measure_classes(

@@ -46,7 +46,7 @@ def stored() -> dict[str, np.ndarray]:
 
 
 def warped_boxes(stored, name):
-    """All boxes under a recovered warp, clipped, and which of them are kept."""
+    """Return all boxes under a recovered warp, clipped, and which of them are kept."""
     warp, boxes = RECOVERED[name], stored["rp_targets"][:, 1:].astype(np.float64)
     height, width = stored[f"{name}_im"].shape[:2]
     matrix = warp.matrix(stored["rp_im"].shape[:2], (height, width))

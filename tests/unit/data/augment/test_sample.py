@@ -20,7 +20,7 @@ from utils.data.augment.sample import (
     multiply_hue,
 )
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.image.decoding import LabelledImage, SourceImage
 from utils.data.randomness import sample_generator
 from utils.errors import UserError
 
@@ -33,7 +33,7 @@ NOTHING = Augmentation((0,), (1.0, 1.0), Warp(), (1.0, 1.0, 1.0), False, False)
 
 
 def plain_image(value: int, size: tuple[int, int], boxes=((0, 0, 1, 1),)) -> LabelledImage:
-    """An image of one colour; boxes are fractions (left, top, right, bottom)."""
+    """Return an image of one colour; boxes are fractions (left, top, right, bottom)."""
     height, width = size
     pixels = np.array(boxes, np.float64).reshape(-1, 4) * [width, height, width, height]
     image = np.full((*size, 3), value, np.uint8)
@@ -206,7 +206,7 @@ def test_draws_are_uniform_in_their_ranges():
         assert scaled.max() <= 1, name
         # The mean of 2800 or more uniform values deviates by 0.0055; 5 times that.
         assert abs(scaled.mean() - 0.5) < 0.03, name
-    # A share of 0.3 of 4000 deviates by 0.0072.
+    # A fraction of 0.3 of 4000 deviates by 0.0072.
     assert abs(np.mean([len(draw.tiles) == 4 for draw in drawn]) - 0.3) < 0.036
 
 

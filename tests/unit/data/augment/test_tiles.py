@@ -9,8 +9,7 @@ import pytest
 from benchmarks.paste_and_warp import plain_augment
 from utils.data.augment.sample import augment, draw_augmentation
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.image.decoding import average_squares, choose_reduction
-from utils.data.image.labelled import LabelledImage, SourceImage
+from utils.data.image.decoding import LabelledImage, SourceImage, average_squares, choose_reduction
 from utils.data.randomness import sample_generator
 
 SIZES = [(240, 320), (320, 240), (200, 320), (320, 320), (317, 211)]
@@ -27,7 +26,7 @@ NUM_DRAWS = 10
 
 
 def waves(size: tuple[int, int], number: int, period: float) -> np.ndarray:
-    """An image that shows by its values where one is in it: a sine along each axis and across."""
+    """Return an image with values that tell the position: a sine along each axis and across."""
     rows, columns = np.indices(size) * (2 * np.pi / period)
     shades = [np.sin(columns + number), np.sin(rows), np.sin(rows + columns)]
     return np.rint(128 + 90 * np.stack(shades, axis=2)).astype(np.uint8)
@@ -65,7 +64,7 @@ class Reader:
 
 
 def both(kind: str, images: list[LabelledImage], image_size: int, number: int):
-    """A sample drawn tile by tile, and the plain one, and where the plain one has an edge."""
+    """Return a sample drawn tile by tile, the plain one, and where the plain one has no edge."""
     generator = sample_generator(0, 1, number)
     draw = draw_augmentation(KINDS[kind], generator, number % len(images), len(images))
     reader = Reader(images, image_size)
@@ -75,7 +74,7 @@ def both(kind: str, images: list[LabelledImage], image_size: int, number: int):
 
 
 def near_edges(draw, tiles, image_size) -> np.ndarray:
-    """Pixels within three of an edge between tiles, and all of the grey's."""
+    """Return the pixels within three of an edge between tiles or of the grey around them."""
     flat = [
         tile._replace(image=np.full_like(tile.image, 20 + 60 * place))
         for place, tile in enumerate(tiles)
@@ -85,7 +84,7 @@ def near_edges(draw, tiles, image_size) -> np.ndarray:
 
 
 def differs_nearby(image: np.ndarray) -> np.ndarray:
-    """(H, W) bool: whether a pixel within three has another value."""
+    """Return (H, W) bool: whether a pixel within three has another value."""
     shade, kernel = image[..., 0], np.ones((7, 7), np.uint8)
     return cv2.dilate(shade, kernel) != cv2.erode(shade, kernel)
 

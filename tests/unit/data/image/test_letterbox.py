@@ -63,16 +63,16 @@ def test_pixels_agree_with_the_stored_ones(images):
 
 
 def assert_shrunk_alike(difference: np.ndarray, placement: Letterbox) -> None:
-    """The same place; the stored picture was shrunk bilinearly, ours is averaged over areas."""
+    """Compare positions; the stored image was shrunk bilinearly, ours is averaged over areas."""
     (top, left), (height, width) = placement.padding, placement.resized_size
-    picture = difference[top : top + height, left : left + width].copy()
+    image = difference[top : top + height, left : left + width].copy()
     difference[top : top + height, left : left + width] = 0
     np.testing.assert_array_equal(difference, 0)
-    # Measured: 2.3 grey values a pixel, 2.9 for a block of 16 x 16; a shift of the picture by one
+    # Measured: 2.3 grey values a pixel, 2.9 for a block of 16 x 16; a shift of the image by one
     # pixel would make them 8.1 and 7.9.
-    assert np.abs(picture).mean() < 3
+    assert np.abs(image).mean() < 3
     rows, columns = height // 16, width // 16
-    blocks = picture[: rows * 16, : columns * 16].reshape(rows, 16, columns, 16, 3)
+    blocks = image[: rows * 16, : columns * 16].reshape(rows, 16, columns, 16, 3)
     assert np.abs(blocks.mean(axis=(1, 3))).max() < 4
 
 
@@ -82,14 +82,14 @@ def test_boxes_map_to_the_input_and_back():
     assert placement.padding == (123, 16)
     boxes = np.array([[0, 0, 500, 333], [100, 50, 250, 300]], np.float64)
     in_input = placement.to_input(boxes)
-    # The picture's own corners land on the corners of its place: no rounding is left over.
+    # The image's own corners land on the corners of its place: no rounding is left over.
     np.testing.assert_allclose(in_input[0], [16, 123, 656, 549], rtol=1e-12)
     np.testing.assert_allclose(placement.to_original(in_input), boxes, rtol=1e-12, atol=1e-12)
     assert placement.to_original(in_input.astype(np.float32)).dtype == np.float32
     assert placement.to_input(np.zeros((0, 4))).shape == (0, 4)
 
 
-def test_padding_is_grey_and_the_picture_is_whole():
+def test_padding_is_grey_and_the_image_is_whole():
     image = np.full((20, 40, 3), 200, np.uint8)
     found = letterbox(image, fit_letterbox((20, 40), (64, 64)))
     expected = np.full((64, 64, 3), FILL, np.uint8)

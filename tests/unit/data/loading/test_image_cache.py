@@ -1,4 +1,4 @@
-"""Decoded images that processes share: what is kept, how much, and what the user is told."""
+"""Decoded images that processes share: what is kept, how much, and what the log says."""
 
 import logging
 import os

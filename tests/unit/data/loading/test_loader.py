@@ -186,16 +186,16 @@ def test_images_without_objects_give_empty_targets(samples):
         assert [array.dtype for array in batch.targets] == [np.int64, np.int64, np.float32]
 
 
-def test_training_images_are_rgb_pictures_of_their_samples(samples):
+def test_training_images_are_rgb_images_of_their_samples(samples):
     # Without augmentation a sample at its own size is the decoded file inside grey.
     plain = AugmentConfig()
     sample = samples[0]
     side = max(sample.height, sample.width)
     (batch,) = train_loader([sample], image_size=side, augment=plain).epoch(0)
-    picture = cv2.cvtColor(cv2.imread(str(sample.image_path)), cv2.COLOR_BGR2RGB)
+    image = cv2.cvtColor(cv2.imread(str(sample.image_path)), cv2.COLOR_BGR2RGB)
     expected = np.full((side, side, 3), 114, np.uint8)
     top, left = (side - sample.height) // 2, (side - sample.width) // 2
-    expected[top : top + sample.height, left : left + sample.width] = picture
+    expected[top : top + sample.height, left : left + sample.width] = image
     np.testing.assert_array_equal(batch.images[0], expected.transpose(2, 0, 1))
     np.testing.assert_array_equal(batch.targets.class_index, sample.class_index)
 

@@ -18,8 +18,8 @@ SIZE = (200, 133)
 SUBSAMPLINGS = {"4:4:4": 0x111111, "4:2:2": 0x211111, "4:2:0": 0x221111, "4:1:1": 0x411111}
 
 
-def picture() -> np.ndarray:
-    """Smooth colours with some noise, (200, 133, 3)."""
+def smooth_image() -> np.ndarray:
+    """Return smooth colours with some noise, (200, 133, 3)."""
     random = np.random.Generator(np.random.Philox(0))
     small = np.rint(random.random((13, 9, 3)) * 255).astype(np.uint8)
     noise = random.random((*SIZE, 3)) * 20 - 10
@@ -28,7 +28,7 @@ def picture() -> np.ndarray:
 
 
 def write(path, *options) -> Sample:
-    assert cv2.imwrite(str(path), picture(), options)
+    assert cv2.imwrite(str(path), smooth_image(), options)
     return Sample(path, *SIZE, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
 
 
@@ -38,19 +38,19 @@ def write(path, *options) -> Sample:
 def sample(request, tmp_path) -> Sample:
     path = tmp_path / "a.jpg"
     if request.param == "grey":
-        assert cv2.imwrite(str(path), picture()[..., 0])
+        assert cv2.imwrite(str(path), smooth_image()[..., 0])
     elif request.param == "turned":
         exif = Image.Exif()
         exif[0x0112] = 6
         exif[0x010F] = "a maker"
-        Image.fromarray(picture().transpose(1, 0, 2).copy()).save(path, exif=exif)
+        Image.fromarray(smooth_image().transpose(1, 0, 2).copy()).save(path, exif=exif)
     elif request.param == "appended":  # as cameras do with a preview
         write(path)
         path.write_bytes(path.read_bytes() * 2 + b"more")
     elif request.param == "upright":
         exif = Image.Exif()
         exif[0x0112], exif[0x010F] = 1, "a maker"
-        Image.fromarray(picture()).save(path, exif=exif)
+        Image.fromarray(smooth_image()).save(path, exif=exif)
     elif request.param == "progressive":
         return write(path, cv2.IMWRITE_JPEG_PROGRESSIVE, 1)
     elif request.param == "png":
@@ -142,7 +142,7 @@ def test_another_size_tells_what_to_do_about_it(tmp_path, packed, message):
 
 
 @pytest.mark.parametrize("reduction", [1, 2])
-@pytest.mark.parametrize("content", [b"", b"\xff\xd8\xff no picture"], ids=["empty", "broken"])
+@pytest.mark.parametrize("content", [b"", b"\xff\xd8\xff no image"], ids=["empty", "broken"])
 def test_an_image_that_cannot_be_decoded_is_named(tmp_path, reduction, content):
     path = tmp_path / "a.jpg"
     path.write_bytes(content)

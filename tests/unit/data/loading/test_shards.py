@@ -1,4 +1,4 @@
-"""Batches built by several ranks: the shares joined are the batches of a single process."""
+"""Batches built by several ranks: the shards joined are the batches of a single process."""
 
 import math
 
@@ -44,34 +44,34 @@ def rectangular_batches(samples, world, workers, cache=""):
         return list(loader)
 
 
-def assert_shares_make(whole, shares):
-    """Byte for byte, when the targets' places in a share are counted on from those before."""
-    joined = [np.concatenate([share.images for share in shares])]
-    before = np.cumsum([0, *(len(share.images) for share in shares)])
-    places = [share.targets.image_index + n for share, n in zip(shares, before, strict=False)]
+def assert_shards_make(whole, shards):
+    """Compare byte for byte; image indices of a shard go on from those of the shards before."""
+    joined = [np.concatenate([shard.images for shard in shards])]
+    before = np.cumsum([0, *(len(shard.images) for shard in shards)])
+    places = [shard.targets.image_index + n for shard, n in zip(shards, before, strict=False)]
     joined.append(np.concatenate(places))
     for name in ("class_index", "boxes_cxcywh_norm"):
-        joined.append(np.concatenate([getattr(share.targets, name) for share in shares]))
-    joined.append(np.concatenate([share.sample_indices for share in shares]))
+        joined.append(np.concatenate([getattr(shard.targets, name) for shard in shards]))
+    joined.append(np.concatenate([shard.sample_indices for shard in shards]))
     expected = (whole.images, *whole.targets, whole.sample_indices)
     for found, array in zip(joined, expected, strict=True):
         assert found.dtype == array.dtype
         np.testing.assert_array_equal(found, array)
-    assert sum((share.letterboxes for share in shares), ()) == whole.letterboxes
-    for share in shares:
-        np.testing.assert_array_equal(share.global_indices, whole.sample_indices)
-        assert all(share.targets.image_index < len(share.images))
+    assert sum((shard.letterboxes for shard in shards), ()) == whole.letterboxes
+    for shard in shards:
+        np.testing.assert_array_equal(shard.global_indices, whole.sample_indices)
+        assert all(shard.targets.image_index < len(shard.images))
 
 
 @pytest.mark.parametrize("batches_of", [train_batches, square_batches, rectangular_batches])
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_the_shares_of_all_ranks_are_the_batches_of_one_process(samples, batches_of, world_size):
+def test_the_shards_of_all_ranks_are_the_batches_of_one_process(samples, batches_of, world_size):
     whole = batches_of(samples, ALONE, workers=0)
     ranks = [
         batches_of(samples, World(Process(rank, rank, world_size)), 0) for rank in range(world_size)
     ]
-    for batch, *shares in zip(whole, *ranks, strict=True):
-        assert_shares_make(batch, shares)
+    for batch, *shards in zip(whole, *ranks, strict=True):
+        assert_shards_make(batch, shards)
     sizes = [[len(batch.images) for batch in batches] for batches in ranks]
     assert sizes == {2: [[3, 3, 1], [3, 3, 0]], 3: [[2, 2, 1], [2, 2, 0], [2, 2, 0]]}[world_size]
     assert len({batch.images.shape[2:] for batch in whole}) == (
@@ -80,11 +80,11 @@ def test_the_shares_of_all_ranks_are_the_batches_of_one_process(samples, batches
 
 
 @pytest.mark.parametrize("batches_of", [train_batches, rectangular_batches])
-def test_workers_build_the_same_shares(samples, batches_of):
+def test_workers_build_the_same_shards(samples, batches_of):
     whole = batches_of(samples, ALONE, workers=0)
     ranks = [batches_of(samples, World(Process(rank, rank, 3)), workers=2) for rank in range(3)]
-    for batch, *shares in zip(whole, *ranks, strict=True):
-        assert_shares_make(batch, shares)
+    for batch, *shards in zip(whole, *ranks, strict=True):
+        assert_shards_make(batch, shards)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -98,21 +98,21 @@ def test_a_rank_without_any_image_gets_empty_batches(samples, batches_of, worker
     assert batch.global_indices.tolist() == [0]
 
 
-def test_shares_differ_by_one_at_most_and_the_first_is_one_of_the_longest():
+def test_shards_differ_by_one_at_most_and_the_first_is_one_of_the_longest():
     for world_size in (1, 2, 3, 7):
         for count in range(20):
             items = list(range(count))
-            shares = [Process(rank, rank, world_size).shard(items) for rank in range(world_size)]
-            assert sum(shares, []) == items
-            assert max(map(len, shares)) - min(map(len, shares)) <= 1
-            assert len(shares[0]) == math.ceil(count / world_size)
+            shards = [Process(rank, rank, world_size).shard(items) for rank in range(world_size)]
+            assert sum(shards, []) == items
+            assert max(map(len, shards)) - min(map(len, shards)) <= 1
+            assert len(shards[0]) == math.ceil(count / world_size)
 
 
-def test_shares_from_a_later_batch_on_are_those_of_the_whole_epoch(samples):
+def test_shards_from_a_later_batch_on_are_those_of_the_whole_epoch(samples):
     whole = rectangular_batches(samples, ALONE, workers=0)
     ranks = []
     for rank in range(2):
         with ValLoader(samples, 64, 6, 0, 16, True, world=World(Process(rank, rank, 2))) as loader:
             ranks.append(list(loader.batches(first_batch=1)))
-    for batch, *shares in zip(whole[1:], *ranks, strict=True):
-        assert_shares_make(batch, shares)
+    for batch, *shards in zip(whole[1:], *ranks, strict=True):
+        assert_shards_make(batch, shards)

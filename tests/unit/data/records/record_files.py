@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def record_file(records: Sequence[bytes]) -> bytes:
-    """A whole file of these records."""
+    """Return a whole file of these records."""
     offset, offsets = 12 + 12 * len(records), []
     for record in records:
         offsets.append(offset)
@@ -18,7 +18,7 @@ def record_file(records: Sequence[bytes]) -> bytes:
 
 
 def header(checksums: Sequence[int], offsets: Sequence[int], number: int | None = None) -> bytes:
-    """A header with a checksum that is right, whatever it says."""
+    """Return a header with a right checksum, whatever the header says."""
     body = struct.pack("<q", len(checksums) if number is None else number)
     body += struct.pack(f"<{len(checksums)}I", *checksums)
     body += struct.pack(f"<{len(offsets)}q", *offsets)
@@ -26,7 +26,7 @@ def header(checksums: Sequence[int], offsets: Sequence[int], number: int | None 
 
 
 def records_of(content: bytes) -> list[bytes]:
-    """The records of a whole file, as a reader without our code finds them."""
+    """Return the records of a whole file, as a reader without our code finds them."""
     (number,) = struct.unpack_from("<q", content, 4)
     offsets = struct.unpack_from(f"<{number}q", content, 12 + 4 * number)
     bounds = [*offsets, len(content)]
@@ -36,18 +36,18 @@ def records_of(content: bytes) -> list[bytes]:
 def index_entry(
     name: bytes, size: tuple[int, int] = (32, 48), labels: bytes = b"", num_labels: int = 0
 ) -> bytes:
-    """An entry of an index; num_labels replaces the number of bytes of labels."""
+    """Return an entry of an index; num_labels replaces the number of bytes of labels."""
     return struct.pack("<IIiH", *size, num_labels or len(labels), len(name)) + name + labels
 
 
 def index_record(entries: Sequence[bytes], version: int = 1, number: int | None = None) -> bytes:
-    """An index with these entries."""
+    """Return an index with these entries."""
     count = len(entries) if number is None else number
     return b"duet-img" + struct.pack("<II", version, count) + b"".join(entries)
 
 
 def write_image_file(path: Path, entries: Sequence[bytes], **changes: int) -> Path:
-    """A whole file of a few bytes for each entry, with their index."""
+    """Write a whole file of a few bytes for each entry, with their index."""
     images = [b"image %d" % number for number in range(len(entries))]
     path.write_bytes(record_file([*images, index_record(entries, **changes)]))
     return path

@@ -26,7 +26,7 @@ NUM_TRIALS = 300
 
 
 def use(path: Path) -> str:
-    """Do all that is done with a record file; returns the error of ours that ended it, or ""."""
+    """Do all that is done with a record file; return the error of ours that ended it, or ""."""
     try:
         list(describe_file(path))
         images = read_record_images(path)
@@ -82,7 +82,7 @@ def test_a_forged_index_with_right_checksums_ends_in_nothing_but_an_error_of_our
         path.write_bytes(record_file([*images, flip_bit(index, position)]))
         outcomes.add(use(path).partition(": ")[2][:30])
         assert find_damages(path) == [] or "is an index that" in find_damages(path)[0]
-    assert len(outcomes) > 3  # among them "": a changed letter of a name is not to be seen
+    assert len(outcomes) > 3  # among them "": a changed letter of a name cannot be noticed
 
 
 def test_a_forged_header_with_a_right_checksum_is_always_found(tmp_path, generator):

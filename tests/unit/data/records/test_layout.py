@@ -46,7 +46,7 @@ def write(path: Path, content: bytes) -> Path:
 
 
 def refusal(path: Path) -> str:
-    """The error for a file, and a proof that refusing it took little memory."""
+    """Return the error for a file, and check that refusing it took little memory."""
     tracemalloc.start()
     try:
         with pytest.raises(DatasetError) as caught:
@@ -143,7 +143,7 @@ def test_a_bad_file_is_refused_with_the_reason(tmp_path, kind):
 
 
 def sparse(path: Path, start: bytes, size: int) -> Path:
-    """A file of so many bytes that takes no room on disk."""
+    """Make a file of so many bytes that takes no space on disk."""
     path.write_bytes(start)
     os.truncate(path, size)
     return path

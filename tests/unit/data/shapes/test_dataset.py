@@ -108,7 +108,7 @@ def test_scenes_hold_all_classes_with_large_objects(scenes):
     classes = np.concatenate([scene.class_index for scene in scenes])
     assert np.bincount(classes, minlength=5).min() > 20
     sides = np.concatenate([s.boxes_xyxy[:, 2:] - s.boxes_xyxy[:, :2] for s in scenes])
-    # The shorter side of most boxes is an eighth of the shorter side of the picture or more.
+    # The shorter side of most boxes is an eighth of the shorter side of the image or more.
     assert np.mean(sides.min(axis=1) >= 240 / 8) > 0.9
     assert sides.max() < 240 / 2
     counts = [len(scene.class_index) for scene in scenes]
@@ -116,7 +116,7 @@ def test_scenes_hold_all_classes_with_large_objects(scenes):
     assert min(counts) >= 1
 
 
-def test_boxes_lie_inside_the_picture(scenes):
+def test_boxes_lie_inside_the_image(scenes):
     for scene in scenes:
         assert scene.boxes_xyxy.min() >= 0
         assert (scene.boxes_xyxy[:, 2] <= 320).all()
@@ -155,8 +155,8 @@ def test_outlines_fit_the_unit_circle_and_differ():
     areas = {name: cv2.contourArea(points.astype(np.float32)) for name, points in OUTLINES.items()}
     for name, points in OUTLINES.items():
         assert np.hypot(*points.T).max() <= 1.05, name
-    # Square sqrt(2)**2, triangle 3 * sqrt(3) / 4, circle 0.81 pi; of the cross 5 squares of 0.6
-    # and what its arms are longer than that.
+    # Square sqrt(2)**2, triangle 3 * sqrt(3) / 4, circle 0.81 pi; the cross is 5 squares of 0.6
+    # and the rest of its arms.
     assert areas["square"] == pytest.approx(2)
     assert areas["triangle"] == pytest.approx(1.299, abs=1e-3)
     assert areas["circle"] == pytest.approx(0.81 * np.pi, rel=0.01)

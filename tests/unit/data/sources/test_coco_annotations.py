@@ -34,7 +34,7 @@ SAMPLES = [sample(number) for number in range(len(IMAGE_IDS))]
 
 
 def document():
-    """Objects of all sizes, a third of them crowds, areas of about half the boxes."""
+    """Return objects of all sizes, a third of them crowds, areas of about half the boxes."""
     random = np.random.Generator(np.random.Philox(0))
     annotations = []
     for image_id in (*IMAGE_IDS, 1234):
@@ -63,7 +63,7 @@ def write(folder, content):
 
 
 def draw_detections(objects, seed):
-    """Near the objects and anywhere, of any class."""
+    """Draw detections near the objects and anywhere, of any class."""
     random = np.random.Generator(np.random.Philox(seed))
     near = objects.boxes_xyxy + random.normal(0, 4, objects.boxes_xyxy.shape)
     near[:, 2:] = np.maximum(near[:, 2:], near[:, :2] + 1)
@@ -116,7 +116,7 @@ def test_what_a_file_leaves_out_is_no_crowd_and_the_area_of_the_box(tmp_path):
 
 
 def changed(*keys_and_value):
-    """A file in which one entry has another value, or with `...` none."""
+    """Return a file in which one entry has another value, or with `...` none."""
     *keys, last, value = keys_and_value
     content = document()
     entry = content

@@ -132,7 +132,7 @@ def test_an_empty_list_file_is_an_error(dataset):
 
 
 def test_an_image_given_as_list_is_an_error(tmp_path):
-    path = tmp_path / "picture.jpg"
+    path = tmp_path / "image.jpg"
     path.write_bytes(b"\xff\xd8\xff")
     with pytest.raises(DatasetError, match="a text file that lists them"):
         list_images([path])

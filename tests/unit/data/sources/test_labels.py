@@ -31,7 +31,7 @@ def add_image(folder: Path, name: str, labels: str | None = "0 0.5 0.5 0.25 0.5\
 
 
 def scan_with_good_one(folder: Path, path: Path):
-    """Scan a path together with a usable one; returns the samples and problems of the former."""
+    """Scan a path together with a usable one; return the samples and problems of the former."""
     good = add_image(folder, "good.png")
     report = scan_samples([good, path], num_classes=3)
     assert report.samples[0].image_path == good
@@ -136,7 +136,7 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
         "truncated.jpg": (whole[:-100], "truncated: the JPEG file"),
         "truncated.png": (png[:-100], "Truncated File Read"),
         "damaged.png": (png[:-30] + bytes(10) + png[-20:], "broken PNG file"),
-        "picture.jpg": (gif.getvalue(), "GIF is not decoded; accepted: BMP, JPEG"),
+        "gif.jpg": (gif.getvalue(), "GIF is not decoded; accepted: BMP, JPEG"),
         "text.jpg": (b"hello", "not an image"),
         "empty.jpg": (b"", "not an image"),
         "header.jpg": (whole[:10], "left out"),

@@ -15,7 +15,7 @@ from utils.errors import DatasetError
 from utils.processes.world import World, gather_alone
 
 GOOD, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
-# Broken ones first and last: some shares hold nothing usable.
+# Broken ones first and last: some shards hold nothing usable.
 LABELS = (BROKEN, BROKEN, GOOD, TWICE, None, "", GOOD + "2 0.4 0.4 0.1 0.1\n", GOOD, BROKEN)
 
 
@@ -25,11 +25,11 @@ def images(tmp_path):
     folder.mkdir()
     (tmp_path / "labels").mkdir()
     for number, text in enumerate(LABELS):
-        picture = np.zeros((8 + number, 20 - number, 3), np.uint8)
-        cv2.imwrite(str(folder / f"größe {number}.png"), picture)
+        image = np.zeros((8 + number, 20 - number, 3), np.uint8)
+        cv2.imwrite(str(folder / f"größe {number}.png"), image)
         if text is not None:
             (tmp_path / f"labels/größe {number}.txt").write_text(text)
-    (folder / "cut.png").write_bytes(b"no picture")
+    (folder / "cut.png").write_bytes(b"no image")
     return list_images([folder])
 
 
@@ -71,7 +71,7 @@ def test_each_image_is_read_by_one_rank_alone(images, monkeypatch):
     monkeypatch.setattr(labels, "read_image_size", counting)
     run_rank_threads(3, scan)
     assert sorted(read) == sorted(images)
-    assert sorted(progress) == [0] * 4 + [1] * 3 + [2] * 3  # each rank told of its own images
+    assert sorted(progress) == [0] * 4 + [1] * 3 + [2] * 3  # each rank reported its own images
 
 
 def test_one_process_asks_nobody(images):

@@ -24,7 +24,7 @@ def generator(seed: int) -> np.random.Generator:
 
 
 def random_boxes(random: np.random.Generator, num_boxes: int, whole_pixels: bool) -> np.ndarray:
-    """A third each up to 40, 120 and 400 pixels wide and high; on multiples of 4 if asked for."""
+    """Draw boxes of up to 40, 120 or 400 px a side; whole_pixels puts them on multiples of 4."""
     corner = random.uniform(0, 60, (num_boxes, 2))
     size = random.uniform(0, 1, (num_boxes, 2)) * random.choice([40, 120, 400], (num_boxes, 1))
     boxes_xyxy = np.concatenate((corner, corner + size), axis=1).astype(np.float32)
@@ -34,7 +34,7 @@ def random_boxes(random: np.random.Generator, num_boxes: int, whole_pixels: bool
 def random_image(
     random, num_classes, num_objects, num_detections, score_levels, coarse, outlined=False
 ) -> Image:
-    """Objects, and detections of which half lie near an object and carry mostly its class.
+    """Draw objects and detections; half of these lie near an object, mostly with its class.
 
     With outlined as in COCO's annotations: areas below the boxes', and one object in four a crowd.
     """
@@ -91,7 +91,7 @@ def test_random_images_give_the_figures_of_pycocotools(
 
 
 def read_labels(split: Path, image_folder: Path) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(class index, boxes in pixels) of each labelled image of a YOLO split."""
+    """Return (class index, boxes in pixels) of each labelled image of a YOLO split."""
     labelled = []
     for label_path in sorted(split.glob("*.txt")):
         rows = np.array([line.split() for line in label_path.read_text().splitlines()], np.float64)
@@ -220,7 +220,7 @@ def test_adding_an_image_twice_is_refused():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_precision_and_recall_are_those_at_the_best_mean_f1(seed):
-    # Well apart, so that a detection of an object's class is right wherever it lies on its box.
+    # Far apart: a detection of an object's class is right wherever it lies on its box.
     random = generator(seed)
     num_classes, num_images, objects_each = 3, 8, 6
     images, truth = {}, []
@@ -228,7 +228,7 @@ def test_precision_and_recall_are_those_at_the_best_mean_f1(seed):
         corners = np.arange(objects_each)[:, None] * [100, 0]
         boxes_xyxy = np.concatenate((corners, corners + 50), axis=1)
         labels = random.integers(0, num_classes - 1, objects_each)  # the last class has no object
-        # Right the more often the higher the score, so that the best confidence is in between.
+        # Higher scores are right more often: the best confidence is in between.
         scores = np.round(random.uniform(0, 1, objects_each) + 0.1, 1).astype(np.float32)
         wrong = (labels + random.integers(1, num_classes, objects_each)) % num_classes
         found_class = np.where(random.uniform(0, 1, objects_each) < scores, labels, wrong)

@@ -1,4 +1,4 @@
-"""utils/legacy_*.py against YOLOv5's stored figures and against arithmetic."""
+"""utils/evaluation/legacy against YOLOv5's stored figures and against arithmetic."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def stored() -> dict[str, np.ndarray]:
 
 
 def measure_stored(stored, case: str):
-    """Figures of the classes that the stored ones are of, and how many objects each has."""
+    """Return figures of the classes with stored ones, and how many objects each has."""
     num_objects = np.bincount(stored[f"{case}_tcls"].astype(np.int64), minlength=80)
     figures = measure_classes(
         stored[f"{case}_conf"],
@@ -43,7 +43,7 @@ def test_the_stored_average_precisions_are_met(stored, case):
 
 @pytest.mark.parametrize("case", ["one", "nc3", "nc80", "nc80_missing", "ties"])
 def test_the_stored_precisions_and_recalls_are_met(stored, case):
-    # Of "ties" too: its point lies below every score, where the order of equal ones is no matter.
+    # Of "ties" too: its point lies below every score, where the order of equal ones has no effect.
     (precision, recall, _), num_objects = measure_stored(stored, case)
     np.testing.assert_allclose(precision, stored[f"{case}_o_p"], **EXACT)
     np.testing.assert_allclose(recall, stored[f"{case}_o_r"], **EXACT)

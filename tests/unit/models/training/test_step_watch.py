@@ -6,21 +6,23 @@ import numpy as np
 import pytest
 
 from backend import ops
+from models.heads.anchor.head import AnchorHead
 from models.heads.base import LossTerms
 from models.training import step_watch
 from models.training.step_watch import BatchName, StepWatch
+from tests.presence_head import PresenceHead
 from utils.errors import UserError
 
 
 def add(watch, step, losses):
     terms = [ops.tensor(np.array(loss, np.float32)) for loss in losses]
-    by_name = dict(zip(("box", "objectness", "classification"), terms, strict=True))
+    by_name = dict(zip(watch.loss_names, terms, strict=True))
     watch.add(BatchName(1, step, np.array([step])), LossTerms(by_name, terms[0]))
 
 
 def test_the_first_losses_of_a_run_are_kept_over_epochs(monkeypatch):
     monkeypatch.setattr(step_watch, "MAX_FIRST_LOSSES", 3)
-    watch = StepWatch()
+    watch = StepWatch(AnchorHead.loss_names)
     for step in (1, 2):
         add(watch, step, (step, 0.5, 0.25))
     assert watch.end_epoch().tolist() == [1.5, 0.5, 0.25]
@@ -35,7 +37,7 @@ def test_the_first_losses_of_a_run_are_kept_over_epochs(monkeypatch):
 
 
 def test_losses_that_are_not_finite_are_left_out_of_the_means():
-    watch = StepWatch()
+    watch = StepWatch(AnchorHead.loss_names)
     add(watch, 1, (1, 1, 1))
     add(watch, 2, (np.nan, 1, 1))
     assert watch.end_epoch().tolist() == [1, 1, 1]
@@ -43,14 +45,14 @@ def test_losses_that_are_not_finite_are_left_out_of_the_means():
 
 
 def test_lost_batches_of_an_epoch_are_counted(caplog):
-    watch = StepWatch()
+    watch = StepWatch(AnchorHead.loss_names)
     add(watch, 1, (np.nan, 1, 1))
     watch.end_epoch()
     assert "1 batches left out of the mean losses: not finite" in caplog.text
 
 
 def test_overflows_count_as_a_lost_run_only_once_the_loss_scale_cannot_fall():
-    watch, overflow = StepWatch(), ops.tensor(np.array(np.inf, np.float32))
+    watch, overflow = StepWatch(AnchorHead.loss_names), ops.tensor(np.array(np.inf, np.float32))
     for step in range(30):
         add(watch, step, (1, 1, 1))
         assert not watch.update_is_finite(overflow, scale_can_fall=True)
@@ -64,13 +66,13 @@ def test_overflows_count_as_a_lost_run_only_once_the_loss_scale_cannot_fall():
 
 def run_updates(restarts):
     """Six batches, an update after each second one; the watch is stored and restored in between."""
-    watch, one = StepWatch(), ops.tensor(np.array(1, np.float32))
+    watch, one = StepWatch(AnchorHead.loss_names), ops.tensor(np.array(1, np.float32))
     answers = []
     for step in range(1, 7):
         add(watch, step, (step / 3, np.nan if step == 3 else 0.1, 0.7))
         if step in restarts:
             stored = json.loads(json.dumps(watch.state()))
-            watch = StepWatch()
+            watch = StepWatch(AnchorHead.loss_names)
             watch.restore(stored)
         if step % 2 == 0:
             answers.append(watch.update_is_finite(one))
@@ -87,3 +89,19 @@ def test_a_watch_that_was_stored_at_any_step_goes_on_as_if_it_had_not_been(resta
     assert str(state) == str(expected[1])  # NaN is not equal to itself
     assert means == expected[2]
     assert again == [record.message for record in caplog.records]
+
+
+def test_losses_are_said_by_the_short_names_of_the_head():
+    watch, mean = StepWatch(AnchorHead.loss_names), np.array([0.5, 0.25, 0.125])
+    assert watch.describe(mean) == "box 0.5000  obj 0.2500  cls 0.1250"
+    assert watch.describe(watch.means()) == "box nan  obj nan  cls nan"
+
+
+def test_a_head_may_have_any_number_of_losses():
+    watch, one = StepWatch(PresenceHead.loss_names), ops.tensor(np.array(1, np.float32))
+    add(watch, 1, (1, 3))
+    add(watch, 2, (2, 4))
+    assert watch.update_is_finite(one)
+    assert [losses.tolist() for losses in watch.first_losses] == [[1, 3], [2, 4]]
+    assert watch.end_epoch().tolist() == [1.5, 3.5]
+    assert watch.describe(watch.means()) == "pres nan  num nan"

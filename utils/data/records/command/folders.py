@@ -1,4 +1,4 @@
-"""A dataset's new folder, whole or not there, and its YAML.
+"""A dataset's new folder, complete or absent, and its YAML.
 
 Before: `packing.py`, `unpacking.py`. After: `sources/dataset.py`.
 """
@@ -17,14 +17,14 @@ from utils.errors import DatasetError
 
 
 def refuse_existing(path: Path) -> None:
-    """DatasetError when there is something at the path of a new folder."""
+    """Raise DatasetError when there is something at the path of a new folder."""
     if os.path.lexists(path):
         raise DatasetError(f"--out {path} exists and is not written over; name a new folder")
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `path` when the block ends and goes when it fails.
+    """Yield a folder to fill; it becomes `path` when the block ends, or is removed if it fails.
 
     Raises:
         DatasetError: `path` exists, or something cannot be written.
@@ -46,6 +46,6 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def dataset_yaml_text(entries: Mapping[str, str], class_names: Sequence[str]) -> str:
-    """A dataset YAML that names an entry of its own folder for each split."""
+    """Return a dataset YAML that names an entry of its own folder for each split."""
     document = {"path": ".", **entries, "names": dict(enumerate(class_names))}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)

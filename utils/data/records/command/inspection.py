@@ -1,7 +1,6 @@
 """What record files hold and what is damaged in them, for `verify` and `list`.
 
-Before: `sources/record_images.py`. After: lines on screen. Files of other programs are looked
-into just as well.
+Before: `sources/record_images.py`. After: lines on screen. Files of other programs are read too.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from utils.errors import DatasetError
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
-    """The record files among paths and in their folders, however deep; DatasetError without any."""
+    """Return the record files among paths and below folders; raise DatasetError without any."""
     return [file for path in paths for file in _files_of(path)]
 
 
@@ -30,7 +29,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def find_damages(path: Path) -> list[str]:
-    """What is wrong in a record file, a text for each damaged record; every checksum is checked."""
+    """Check every checksum of a record file; return a text for each damaged record."""
     try:
         table = read_table(path)
     except DatasetError as error:
@@ -46,11 +45,11 @@ def find_damages(path: Path) -> list[str]:
             named = place.number < len(entries)
             image = f" (image {entries[place.number].name})" if named else ""
             damages.append(f"{error}{image}")
-    return list(dict.fromkeys(damages))  # the index may have been met twice
+    return list(dict.fromkeys(damages))  # the index may be in it twice
 
 
 def describe_file(path: Path) -> Iterator[str]:
-    """A line for the file and one for each record."""
+    """Yield a line for the file and one for each record."""
     table = read_table(path)
     entries = read_index(table)
     kind = "of another program" if entries is None else "the last one is the index"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from utils.data.loading.reading import read_image_bytes
 from utils.data.records.command.folders import dataset_yaml_text, new_folder
 from utils.data.records.index import (
     MAX_INDEX_BYTES,
@@ -23,7 +24,6 @@ from utils.data.records.index import (
 from utils.data.records.layout import SUFFIX
 from utils.data.records.reading import MAX_RECORD_BYTES
 from utils.data.records.writing import write_records
-from utils.data.sources.image_bytes import read_image_bytes
 from utils.data.sources.label_file import BrokenLabelError, label_path, read_label_bytes
 from utils.data.sources.labels import Sample
 from utils.errors import DatasetError
@@ -36,7 +36,7 @@ def pack_samples(
     yaml_path: Path,
     file_bytes: int,
 ) -> None:
-    """Write a dataset YAML into a new folder, and beside it a folder of record files a split.
+    """Write a dataset YAML into a new folder, and for each split a folder of record files.
 
     Args:
         splits: the usable samples of each split, which lie in files of their own.
@@ -67,10 +67,10 @@ def _pack_split(
 
 
 def base_depth(image_paths: Sequence[Path]) -> int:
-    """How many leading parts of the absolute paths are left out of the images' names.
+    """Return how many leading parts of the absolute paths are left out of the images' names.
 
-    What is left out is common to all paths and ends in front of the last folder `images` of each,
-    so that names differ and that their labels lie where those of the files do.
+    These parts are common to all paths and end before the last folder `images` of each: names
+    differ, and their labels lie where those of the files do.
     """
     folders = [_absolute_parts(path)[:-1] for path in image_paths]
     depth = len(os.path.commonprefix(folders))
@@ -85,7 +85,7 @@ def _absolute_parts(path: Path) -> tuple[str, ...]:
 
 
 def _entry(sample: Sample, depth: int) -> ImageEntry:
-    """What the index will say of a sample; DatasetError for one that cannot be packed."""
+    """Return what the index says of a sample; raise DatasetError if it cannot be packed."""
     path = sample.image_path
     name = "/".join(_absolute_parts(path)[depth:])
     try:
@@ -108,7 +108,7 @@ def _file_size(path: Path) -> int:
 def plan_files(
     samples: Sequence[Sample], entries: Sequence[ImageEntry], file_bytes: int
 ) -> list[slice]:
-    """Which samples go into which file, in their order; at least one into each."""
+    """Return which samples go into which file, in their order; at least one into each."""
     starts = [0]
     image_bytes = index_bytes = 0
     for position, (sample, entry) in enumerate(zip(samples, entries, strict=True)):
@@ -126,7 +126,7 @@ def plan_files(
 def _records(
     samples: Sequence[Sample], entries: Sequence[ImageEntry], report: Callable[[], object]
 ) -> Iterator[np.ndarray]:
-    """The records of a file: the images as they are on disk, then their index."""
+    """Yield the records of a file: the images as they are on disk, then their index."""
     for sample in samples:
         yield read_image_bytes(sample)
         report()

@@ -46,7 +46,7 @@ def _unpack_one(folder: Path, image: RecordImage) -> None:
 
 
 def _write(folder: Path, name: str, content: bytes) -> None:
-    """Write a new file; one that is there already, of an image listed twice, must be equal."""
+    """Write a new file; an existing one, of an image that is listed twice, must be equal."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

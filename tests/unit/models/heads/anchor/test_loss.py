@@ -6,9 +6,9 @@ import pytest
 from backend import autograd, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
+from models.heads.anchor.assign import last_claims
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.loss import DetectionLoss, LossGains
-from models.heads.anchor.positives import last_claims
 from tests.conformance.checks_fused import trade_off, with_trade_off
 from tests.shared_files import shared_path
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters

@@ -8,8 +8,8 @@ import pytest
 from backend import autograd, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
+from models.heads.anchor.assign import padded_size
 from models.heads.anchor.loss import DetectionLoss, LossGains
-from models.heads.anchor.positives import padded_size
 from tests.losses import arrays_of
 from tests.shared_files import shared_path
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters

@@ -1,0 +1,144 @@
+"""A task with other losses and figures is trained, saved, resumed and validated as detection is."""
+
+import csv
+import json
+import re
+
+import pytest
+
+import train
+from models import validation
+from models.training import outputs
+from tests import presence_head
+from tests.equal_runs import assert_equal_runs
+from tests.presence_head import Present
+from tests.small import RESULT_COLUMNS, write_small_dataset
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import parse_train_flags, read_train_flags
+from utils.cli.val_config import parse_val_flags
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+from utils.errors import UserError
+from utils.processes.suspend import StopRequests, Suspended
+from utils.processes.world import ALONE
+from utils.state.checkpoint import load_checkpoint, save_checkpoint
+from utils.state.resume import find_resume_point, resumed_config
+from utils.weights.load import load_weights
+
+EPOCHS, TRAIN_BATCHES = 2, 6
+COLUMNS = [
+    "epoch", "train/pres_loss", "train/num_loss", "metrics/accuracy",
+    "val/pres_loss", "val/num_loss", *RESULT_COLUMNS[11:],
+]  # fmt: skip
+
+
+class StopAt(StopRequests):
+    """Asks for a stop at the so-manieth time that the run asks."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
+
+    def cause(self):
+        self.count -= 1
+        return None if self.count else "the test asks"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered():
+    """The head is there, and nothing is drawn but by it and of its results."""
+    with pytest.MonkeyPatch.context() as patch:
+        presence_head.register(patch)
+        for name in ("plot_batch", "plot_labels"):
+            patch.setattr(outputs, name, lambda *arguments: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    (folder / "presence.yaml").write_text(presence_head.YAML)
+    return [
+        "--data", str(write_small_dataset(folder)), "--cfg", str(folder / "presence.yaml"),
+        "--img", "64", "--batch", "2", "--workers", "0", "--device", "cpu",
+        "--epochs", str(EPOCHS), "--project", str(folder),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(flags):
+    """The folder of a run without interruption."""
+    config = parse_train_flags([*flags, "--name", "whole"])
+    train.run(config, read_hyperparameters(config.hyp), None, StopRequests())
+    return config.project / "whole"
+
+
+def interrupted(flags, folder, count):
+    """The state of a run that stopped at the so-manieth time that it asked."""
+    config = parse_train_flags([*flags, "--project", str(folder)])
+    with pytest.raises(Suspended):
+        train.run(config, read_hyperparameters(config.hyp), None, StopAt(count))
+    (state,) = (folder / "exp" / "weights").glob("state-*")
+    return state
+
+
+def resume(flags, folder):
+    values, given = read_train_flags([*flags, "--project", str(folder), "--resume"])
+    point = find_resume_point(values)
+    config, hyp = resumed_config(values, given, point.header)
+    train.run(config, hyp, point, StopRequests())
+
+
+def test_the_files_of_a_run_have_the_names_of_its_head(whole):
+    with open(whole / "results.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == EPOCHS and list(rows[0]) == COLUMNS
+    assert all(float(row[name]) > 0 for row in rows for name in COLUMNS[1:6])
+    work = json.loads((whole / "work.json").read_text())
+    assert [len(losses) for losses in work["losses"]] == [2] * (EPOCHS * TRAIN_BATCHES)
+    names = {path.name for path in whole.iterdir()}
+    assert names >= {"accuracy.txt", "results.png"} and "PR_curve.png" not in names
+    header = load_checkpoint(whole / "weights" / "best.safetensors").header
+    assert header.progress["loss_names"] == ["presence", "count"]
+    assert header.best_fitness == pytest.approx(max(float(x["metrics/accuracy"]) for x in rows))
+
+
+def test_an_epoch_is_told_in_the_words_of_the_head(flags, tmp_path, caplog, capsys):
+    config = parse_train_flags([*flags, "--project", str(tmp_path), "--epochs", "1"])
+    with caplog.at_level("INFO"):
+        train.run(config, read_hyperparameters(config.hyp), None, StopRequests())
+    number = r"\d+\.\d{4}"
+    (line,) = (r.message for r in caplog.records if r.message.startswith("epoch 1/1"))
+    assert re.match(rf"epoch 1/1  pres {number}  num {number}  acc 0\.\d{{3}}  \d", line)
+    assert re.search(rf"^accuracy {number}$", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("count", [3, TRAIN_BATCHES + 1])
+def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(flags, whole, tmp_path, count):
+    state = load_checkpoint(interrupted(flags, tmp_path, count))
+    saved = {"losses", "images", *Present._fields} if count > TRAIN_BATCHES else set()
+    assert state.evaluation.keys() == saved
+    resume(flags, tmp_path)
+    assert_equal_runs(tmp_path / "exp", whole)
+
+
+def test_a_validation_in_progress_of_another_task_is_refused(flags, tmp_path):
+    path = interrupted(flags, tmp_path, TRAIN_BATCHES + 1)
+    state = load_checkpoint(path)
+    del state.evaluation["scores"]
+    save_checkpoint(path, state)
+    with pytest.raises(UserError, match=r"it has \['images', 'losses'\]"):
+        resume(flags, tmp_path)
+
+
+def test_weights_are_validated_with_the_heads_table_and_plot(flags, whole, tmp_path, capsys):
+    weights = whole / "weights" / "last.safetensors"
+    config = parse_val_flags([
+        "--data", flags[1], "--weights", str(weights), "--img", "64", "--batch-size", "4",
+        "--device", "cpu", "--workers", "0", "--project", str(tmp_path),
+    ])  # fmt: skip
+    dataset = load_dataset(config.data)
+    samples = load_split(dataset, "val")
+    validation.run_validation(config, dataset.class_names, samples, load_weights(weights), ALONE)
+    (told,) = tmp_path.glob("*/accuracy.txt")
+    assert told.read_text() in capsys.readouterr().out
