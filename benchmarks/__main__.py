@@ -38,13 +38,13 @@ TABLE = ("--table", "--epochs", "2", "--img", "640")
 
 
 def names() -> list[str]:
-    """The scripts of this folder, the slow ones last."""
+    """Return the names of the scripts of this folder, the slow ones last."""
     found = {path.stem for path in FOLDER.glob("*.py")} - NO_BENCHMARK
     return sorted(found, key=lambda name: (name in ("val", "epoch"), name))
 
 
 def command(name: str, flags: argparse.Namespace, device: str) -> list[str]:
-    """One script with its flags."""
+    """Return the command line of one script, with its flags."""
     line = [sys.executable, "-m", f"benchmarks.{name}", *SMALL.get(name, ())]
     if name not in NUMPY_ALONE:
         line += shared(flags, "cpu" if name in CPU_ALONE else device)
@@ -56,7 +56,7 @@ def shared(flags: argparse.Namespace, device: str) -> list[str]:
 
 
 def run(line: Sequence[str], one_core: bool) -> bool:
-    """Whether a command ended well; prints it before."""
+    """Print a command and run it; return whether it ended well."""
     print(f"\n$ {' '.join(line[1:])}", flush=True)
     environment = {**os.environ, **({"OMP_NUM_THREADS": "1"} if one_core else {})}
     return subprocess.run(line, env=environment, check=False).returncode == 0

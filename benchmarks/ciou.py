@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=2 python -m benchmarks.ciou --backend torch --device cpu
 
-Boxes lie as predictions and their targets do, in cells. Where there are several levels, both join
-them into one call, as the loss does; a row more is the plain formula called level by level. All
-must give the same values and gradients.
+Boxes lie as predictions and their targets do, in cells. With several levels, both join them into
+one call, as the loss does. One more row is the plain formula, called level by level. All must give
+the same values and gradients.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ TOLERANCE = 1e-4  # of the largest entry; float32 arithmetic in another order ma
 
 
 def draw_boxes(random: np.random.Generator, count: int) -> np.ndarray:
-    """(count, 4) float32 cxcywh: centres around a cell, sides of 0.4 to 20 cells."""
+    """Draw boxes, (count, 4) float32 cxcywh: centres around a cell, sides of 0.4 to 20 cells."""
     centre = random.uniform(-0.5, 1.5, (count, 2))
     size = np.exp(random.uniform(-1, 3, (count, 2)))
     return np.concatenate((centre, size), axis=1).astype(np.float32)
 
 
 def candidates(levels: Sequence[int], device: str) -> dict[str, Run]:
-    """The ways to compute the CIoU of so many boxes a level, and its gradient."""
+    """Return the ways to compute the CIoU of so many boxes a level, and its gradient."""
     random = np.random.Generator(np.random.Philox(0))
     pairs = [(draw_boxes(random, count), draw_boxes(random, count)) for count in levels]
     joined = [tuple(map(np.concatenate, zip(*pairs, strict=True)))]
@@ -44,7 +44,7 @@ def candidates(levels: Sequence[int], device: str) -> dict[str, Run]:
 
 
 def forward_backward(box_iou: BoxIou, pairs: Sequence[tuple[np.ndarray, ...]], device: str) -> Run:
-    """A call returns the CIoU of each pair of arrays, then the gradient by its first."""
+    """Return a run that gives the CIoU of each pair of arrays, then the gradient by its first."""
     preds = [autograd.variable(pred, device) for pred, _ in pairs]
     targets = [ops.tensor(target, device) for _, target in pairs]
 
@@ -59,7 +59,7 @@ def forward_backward(box_iou: BoxIou, pairs: Sequence[tuple[np.ndarray, ...]], d
 
 
 def require_equal(runs: Mapping[str, Run]) -> None:
-    """SystemExit if the candidates find different values or gradients."""
+    """Raise SystemExit if the candidates find different values or gradients."""
     plain, *others = (
         (name, [np.concatenate([ops.to_numpy(x) for x in tensors]) for tensors in run()])
         for name, run in runs.items()

@@ -1,12 +1,12 @@
-"""Milliseconds to take a model's weights into their average.
+"""Milliseconds to update the EMA of a model.
 
     OMP_NUM_THREADS=2 python -m benchmarks.ema --backend torch --device cpu
 
-The reference multiplies and adds tensor by tensor and collects them anew at each update, as a
-training loop without further thought does; `plain` is this project's update without
---multi_tensor_optimizer, which collects them once, `multi_tensor` the one with it, model and
-average packed. Each has a model of its own, which the others push out of the processor's cache as
-a forward and backward pass would. All must give the same averages.
+The reference multiplies and adds tensor by tensor and collects the tensors again at each update, as
+a simple training loop does. `plain` is this project's update without --multi_tensor_optimizer: it
+collects them once. `multi_tensor` is the update with it, model and EMA packed. Each has a model of
+its own, which the others push out of the processor's cache, as a forward and backward pass would.
+All must give the same EMA.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from utils.processes.command import run_command
 TOLERANCE = 1e-5  # rounding of a few updates of float32 values up to 10
 
 
-def loop(average: Any, model: Any, decay: Callable[[int], float]) -> Run:
-    """The public update: average = decay * average + (1 - decay) * value, tensor by tensor."""
+def loop(ema: Any, model: Any, decay: Callable[[int], float]) -> Run:
+    """Return the public update: ema = decay * ema + (1 - decay) * value, tensor by tensor."""
     updates = 0
 
     def run() -> None:
         nonlocal updates
         updates += 1
-        share = decay(updates)
+        fraction = decay(updates)
         values = nn.state_tensors(model)
         with autograd.no_grad():
-            for name, kept in nn.state_tensors(average).items():
+            for name, kept in nn.state_tensors(ema).items():
                 if ops.dtype_of(kept).startswith("float"):
-                    kept.mul_(share).add_(values[name], alpha=1 - share)
+                    kept.mul_(fraction).add_(values[name], alpha=1 - fraction)
 
     return run
 
 
 def build_candidates(cfg: Path, device: str) -> tuple[dict[str, Run], dict[str, Any]]:
-    """The updates, and the averages that they change."""
+    """Return the updates, and the EMA that each changes."""
     from models.detector import Detector
     from models.graph import read_model_yaml
     from models.training.ema import decay_after
@@ -55,13 +55,13 @@ def build_candidates(cfg: Path, device: str) -> tuple[dict[str, Run], dict[str, 
     plain = Updates(optim, ops.ema_update_).average_of(models[1])
     fast = Updates(multi_tensor, multi_tensor.ema_update_).average_of(models[2])
     looped = nn.frozen_copy(models[0])
-    # Averages that differ from their values, by up to 1.
+    # EMAs that differ from the weights, by up to 1.
     changed = {
         name: array + 1 if array.dtype == np.float32 else array
         for name, array in nn.state_arrays(looped).items()
     }
-    for average in (looped, plain.model, fast.model):
-        nn.load_state_arrays(average, changed)
+    for ema in (looped, plain.model, fast.model):
+        nn.load_state_arrays(ema, changed)
     runs: dict[str, Run] = {
         "loop, collected anew": loop(looped, models[0], decay_after),
         "plain": lambda: plain.update(models[1]),
@@ -71,18 +71,18 @@ def build_candidates(cfg: Path, device: str) -> tuple[dict[str, Run], dict[str, 
 
 
 def require_equal_averages(runs: dict[str, Run], averages: dict[str, Any]) -> None:
-    """SystemExit if three updates give different averages."""
+    """Raise SystemExit if three updates give different EMAs."""
     for run in runs.values():
         for _ in range(3):
             run()
     wanted, *others = (nn.state_arrays(average) for average in averages.values())
     for name, array in wanted.items():
         if not all(np.allclose(other[name], array, TOLERANCE, TOLERANCE) for other in others):
-            raise SystemExit(f"the averages of {name} differ: the times compare unequal work")
+            raise SystemExit(f"the EMAs of {name} differ: the times compare unequal work")
 
 
 def main() -> None:
-    parser = new_parser("ema", "Milliseconds to update the average of a model.", repeats=50)
+    parser = new_parser("ema", "Milliseconds to update the EMA of a model.", repeats=50)
     parser.add_argument("--cfg", type=Path, default=Path("models/yolov5s.yaml"))
     flags = parser.parse_args()
     device = choose_device(flags)

@@ -1,4 +1,4 @@
-"""Milliseconds of a training epoch with validation, as results.csv of train.py tells them.
+"""Milliseconds of a training epoch with validation, read from results.csv of train.py.
 
     python -m benchmarks.epoch --data shapes --img 320 --batch 16 --device cpu
     python -m benchmarks.epoch --table --data coco.yaml --img 640 --device 0
@@ -6,8 +6,8 @@
 Each candidate is train.py with other flags, run as a process of its own, in turns; the first epoch
 of each process warms up and is left out. All see the same batches from the same seed. --table runs
 YOLOv5n, s and m at batch 16 and 64 in float32 and bfloat16, eager and compiled. A candidate that
-fails, or did other work by its work.json than the first of its case, is named with its reason and
-has no figure; the others run all the same, and the exit code is 1.
+fails, or whose work.json differs from that of the first of its case, is named with its reason and
+has no figure. The others still run, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def train(command: Flags) -> Trained:
 
 
 def require_equal_work(found: Mapping[str, object], wanted: Mapping[str, object]) -> None:
-    """NotMeasuredError if two runs of one case did not do the same."""
+    """Raise NotMeasuredError if two runs of one case did not do the same."""
     for name in WORK:
         if found[name] != wanted[name]:
             raise NotMeasuredError(f"unequal work, {name} is {found[name]} beside {wanted[name]}")
@@ -94,7 +94,7 @@ def time_processes(
 ) -> list[Timing]:
     """Time each command in turns; the ratios refer to the first.
 
-    Those that fail, or do other work than the first that does not, are named and left out.
+    Those that fail, or do other work than the first that did not fail, are named and left out.
     """
     spent: dict[str, list[float]] = {name: [] for name in commands}
     wanted: dict[str, object] = {}
@@ -114,7 +114,7 @@ def time_processes(
 def summarize(
     case: str, spent: Mapping[str, Sequence[float]], reference: str, images: int
 ) -> list[Timing]:
-    """A row for each that was measured, and a line with its images a second."""
+    """Return a row for each command that was measured; print its images a second."""
     medians = {name: statistics.median(times) for name, times in spent.items()}
     for name, median in medians.items():
         print(f"{case}, {name}: {1000 * images / median:.0f} images/s", flush=True)
@@ -126,7 +126,7 @@ def summarize(
 
 
 def common_flags(flags: argparse.Namespace, device: str, model: str, batch: int) -> list[str]:
-    """What all candidates of one case share."""
+    """Return the flags that all candidates of one case have."""
     command = ["--device", device, "--data", flags.data, "--cfg", f"models/yolov5{model}.yaml"]
     command += ["--weights", "", "--img", str(flags.img), "--batch", str(batch)]
     command += ["--epochs", str(flags.epochs), "--workers", str(flags.workers)]

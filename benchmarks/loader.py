@@ -2,10 +2,10 @@
 
     python -m benchmarks.loader --backend torch
 
-The reference decodes whole pictures, pastes them onto a canvas and warps that; the fast path is
-the product's, without a cache and with `--cache ram` once every image is in it. Both draw the
-same samples with the default hyper-parameters, from 640 x 480 JPEGs that are drawn for the
-purpose, or from the training images of --data.
+The reference decodes whole images, pastes them onto a canvas and warps that. The fast path is that
+of train.py, without a cache and with `--cache ram` once every image is in it. Both make the same
+samples with the default hyper-parameters, from 640 x 480 JPEGs drawn for this purpose, or from the
+training images of --data.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_samples
 from utils.processes.command import run_command
 
-PICTURE_SIZE = (480, 640)
+DRAWN_SIZE = (480, 640)
 # Decoding takes as long as there is data. With grain of this standard deviation a JPEG has 160 KB
 # and is decoded in 2.5 ms where photographs of COCO in this size, 180 KB on average, take 2.6.
 GRAIN, QUALITY = 15.0, 92
 
 
-def draw_pictures(folder: Path, number: int) -> list[Sample]:
-    """Samples with the built-in dataset's shapes, as JPEGs of 640 x 480 pixels."""
+def draw_images(folder: Path, number: int) -> list[Sample]:
+    """Draw samples with the built-in dataset's shapes, as JPEGs of 640 x 480 pixels."""
     samples = []
-    height, width = PICTURE_SIZE
+    height, width = DRAWN_SIZE
     for index in range(number):
         generator = sample_generator(0, 0, index)
-        scene = draw_scene(generator, PICTURE_SIZE)
-        grain = GRAIN * np.sqrt(12) * (generator.random((*PICTURE_SIZE, 3)) - 0.5)
+        scene = draw_scene(generator, DRAWN_SIZE)
+        grain = GRAIN * np.sqrt(12) * (generator.random((*DRAWN_SIZE, 3)) - 0.5)
         path = folder / f"{index:05d}.jpg"
-        picture = (scene.image + grain).clip(0, 255).astype(np.uint8)
-        if not cv2.imwrite(str(path), picture, [cv2.IMWRITE_JPEG_QUALITY, QUALITY]):
+        image = (scene.image + grain).clip(0, 255).astype(np.uint8)
+        if not cv2.imwrite(str(path), image, [cv2.IMWRITE_JPEG_QUALITY, QUALITY]):
             raise SystemExit(f"{path} could not be written")
         low, high = np.split(scene.boxes_xyxy / [width, height, width, height], 2, axis=1)
         boxes = np.concatenate(((low + high) / 2, high - low), axis=1).astype(np.float32)
@@ -60,7 +60,7 @@ def draw_pictures(folder: Path, number: int) -> list[Sample]:
 
 
 def plain_batch(samples: list[Sample], source: TrainBatches, number: int) -> Batch:
-    """What `source.build` yields, by the reference."""
+    """Return what `source.build` returns, made by the reference."""
     indices = source.indices(0, number)
     images = np.empty(source.shape(number), np.uint8)
     make = partial(plain_item, samples, source.image_size, source.augment, source.seed, 0)
@@ -72,19 +72,19 @@ def fast_batch(source: TrainBatches, number: int) -> Batch:
 
 
 def require_equal_samples(plain: Batch, fast: Batch) -> None:
-    """SystemExit if the batches differ by more than how often pixels were interpolated."""
+    """Raise SystemExit if the batches differ by more than repeated interpolation explains."""
     equal = all(
         one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-6)
         for one, other in zip(plain.targets, fast.targets, strict=True)
     )
-    # The tests compare away from the edges between pictures, and closely; this is a safeguard.
+    # The tests compare away from the edges between images, and closely; this is a safeguard.
     difference = np.abs(plain.images.astype(np.int16) - fast.images).mean()
     if not equal or difference > 4:
         raise SystemExit(f"other samples (by {difference:.1f} grey values): unequal work")
 
 
 def in_turn(make: Callable[[int], Batch], num_batches: int) -> Run:
-    """A run that makes the next batch each time, from the first again after the last."""
+    """Return a run that makes the next batch each time; after the last comes the first."""
     numbers = itertools.cycle(range(num_batches))
     return lambda: make(next(numbers))
 
@@ -96,9 +96,7 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
     cached = dataclasses.replace(source, cache=cache)
     whole = len(samples) // flags.batch
     if whole == 0:
-        raise SystemExit(
-            f"--batch {flags.batch} is more than the {len(samples)} pictures there are"
-        )
+        raise SystemExit(f"--batch {flags.batch} is more than the {len(samples)} images there are")
     for number in range(len(source)):  # fills the cache with what these batches show
         batch = fast_batch(cached, number)
         require_equal_samples(plain_batch(samples, source, number), batch)
@@ -136,7 +134,7 @@ def main() -> None:
         )
         return
     with TemporaryDirectory() as folder:
-        compare(draw_pictures(Path(folder), flags.pictures), flags, device)
+        compare(draw_images(Path(folder), flags.pictures), flags, device)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python -m benchmarks.metric --images 5000
 
 Both get the same detections and objects, drawn from a fixed seed, and must agree on COCO's 12
-figures. Ours is timed from the arrays that suppression leaves, image by image; pycocotools from
-the lists of annotations that it takes, reading and indexing them included, as a run pays for them.
+figures. Ours is timed from the arrays that NMS leaves, image by image; pycocotools from the lists
+of annotations that it takes. Its time includes reading and indexing them, as in a real run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOLERANCE = 1e-9  # both sum the same float64 numbers, in another order
 
 
 def draw_images(num_images: int, num_detections: int, num_classes: int) -> list[Image]:
-    """Images of 640 x 640 pixels with COCO's mean of about 7 objects.
+    """Draw images of 640 x 640 pixels with COCO's mean of about 7 objects.
 
     Half of the detections lie near an object and mostly carry its class, the others anywhere.
     """
@@ -61,7 +61,7 @@ def _draw_boxes(random: np.random.Generator, num_boxes: int) -> np.ndarray:
 
 
 def evaluate(images: list[Image], num_classes: int) -> list[float]:
-    """COCO's 12 figures by this project."""
+    """Return COCO's 12 figures, computed by this project."""
     evaluator = DetectionEvaluator([str(index) for index in range(num_classes)])
     for image_id, (found, objects) in enumerate(images):
         evaluator.add(image_id, found, objects)
@@ -71,7 +71,7 @@ def evaluate(images: list[Image], num_classes: int) -> list[float]:
 def evaluate_by_pycocotools(
     dataset: dict[str, list], results: list[dict[str, object]]
 ) -> list[float]:
-    """COCO's 12 figures by pycocotools."""
+    """Return COCO's 12 figures, computed by pycocotools."""
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
@@ -87,7 +87,7 @@ def evaluate_by_pycocotools(
 
 
 def to_coco(images: list[Image], num_classes: int) -> tuple[dict[str, list], list[dict]]:
-    """The data set and the results in COCO's form."""
+    """Return the dataset and the results in COCO's form."""
     annotations, results = [], []
     for image_id, (found, objects) in enumerate(images):
         for box, label in zip(_left_top_size(objects.boxes_xyxy), objects.class_index, strict=True):
@@ -117,7 +117,7 @@ def _left_top_size(boxes_xyxy: np.ndarray) -> list[list[float]]:
 
 
 def seconds_of(run: Callable[[], list[float]], repeats: int) -> tuple[list[float], list[float]]:
-    """The result of the last run, and the seconds of each."""
+    """Return the result of the last run, and the seconds of each."""
     seconds = []
     for _ in range(repeats):
         gc.collect()
@@ -128,7 +128,7 @@ def seconds_of(run: Callable[[], list[float]], repeats: int) -> tuple[list[float
 
 
 def print_row(name: str, seconds: list[float]) -> None:
-    """Median and spread of one candidate."""
+    """Print median and spread of one candidate."""
     print(
         f"{name:<14}{statistics.median(seconds):>9.2f}{min(seconds):>9.2f}{max(seconds):>9.2f}"
         f"{len(seconds):>6}"
@@ -136,7 +136,7 @@ def print_row(name: str, seconds: list[float]) -> None:
 
 
 def to_timings(case: str, spent: Mapping[str, Sequence[float]]) -> list[Timing]:
-    """Rows as the other benchmarks write them; the reference of the ratios is pycocotools."""
+    """Return rows as the other benchmarks write them; ratios refer to pycocotools."""
     medians = {name: 1000 * statistics.median(seconds) for name, seconds in spent.items()}
     reference = medians.get("pycocotools", math.nan)
     return [
@@ -169,7 +169,7 @@ def main() -> None:
 def compare(
     images: list[Image], num_classes: int, repeats: int, figures: list[float]
 ) -> dict[str, list[float]]:
-    """The row of pycocotools, and whether it finds the same figures; its seconds by its name."""
+    """Time pycocotools and check that its figures are the same; return its seconds by its name."""
     try:
         import pycocotools  # noqa: F401
     except ImportError:

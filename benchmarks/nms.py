@@ -1,10 +1,10 @@
-"""Milliseconds to suppress overlaps among 30,000 candidates of one image.
+"""Milliseconds of NMS among 30,000 candidates of one image.
 
     OMP_NUM_THREADS=1 python -m benchmarks.nms --backend torch --device cpu
 
-Each scene is suppressed by the rule as it is told, a kept box at a time, and in blocks, in turns;
-both must keep the same rows. The last row is a whole `non_max_suppression` of decoded predictions
-that give as many candidates. All of it is NumPy on the host, whatever computes the predictions.
+On each scene the plain rule, one kept box at a time, and the form in blocks take turns; both must
+keep the same rows. The last row is a whole `non_max_suppression` of decoded predictions that give
+as many candidates. All of it is NumPy on the host, under either backend.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ IMAGE_SIDE = 640
 
 
 def scattered(random: np.random.Generator, count: int) -> np.ndarray:
-    """(count, 4) boxes anywhere: hardly one overlaps another enough to remove it."""
+    """Draw (count, 4) boxes anywhere: hardly one overlaps another enough to remove it."""
     centre, size = random.uniform(0, IMAGE_SIDE, (count, 2)), random.uniform(10, 200, (count, 2))
     return np.concatenate((centre, size), axis=1)
 
 
 def heaped(random: np.random.Generator, count: int, objects: int = 100) -> np.ndarray:
-    """(count, 4) boxes around a few objects, as a trained detector predicts them."""
+    """Draw (count, 4) boxes around a few objects, as a trained detector predicts them."""
     chosen = random.integers(0, objects, count)
     centre = random.uniform(0, IMAGE_SIDE, (objects, 2))[chosen]
     size = np.exp(random.uniform(2.5, 5, (objects, 2)))[chosen]
@@ -41,7 +41,7 @@ def heaped(random: np.random.Generator, count: int, objects: int = 100) -> np.nd
 
 
 def heaped_on_few(random: np.random.Generator, count: int) -> np.ndarray:
-    """(count, 4) boxes of which so many overlap that max_kept is never reached."""
+    """Draw (count, 4) boxes; so many of them overlap that max_kept is never reached."""
     return heaped(random, count, objects=20)
 
 
@@ -52,7 +52,7 @@ def to_xyxy(boxes_cxcywh: np.ndarray) -> np.ndarray:
 
 
 def require_equal_rows(candidates: Mapping[str, Run]) -> None:
-    """SystemExit if the candidates keep different rows."""
+    """Raise SystemExit if the candidates keep different rows."""
     results = {name: run() for name, run in candidates.items()}
     for name, rows in results.items():
         if not np.array_equal(rows, next(iter(results.values()))):
@@ -62,7 +62,7 @@ def require_equal_rows(candidates: Mapping[str, Run]) -> None:
 def one_by_one(
     boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float, max_kept: int
 ) -> np.ndarray:
-    """The rule as it is told: keep the best that is left, remove what overlaps it."""
+    """Apply the plain rule: keep the best box that is left, remove what overlaps it."""
     kept: list[int] = []
     left = np.arange(len(boxes_xyxy))
     while len(left) > 0 and len(kept) < max_kept:
@@ -74,7 +74,7 @@ def one_by_one(
 
 
 def suppression(boxes_xyxy: np.ndarray, group: np.ndarray, max_kept: int) -> dict[str, Run]:
-    """The plain rule and the fast form on the same boxes."""
+    """Return the plain rule and the fast form on the same boxes."""
     return {
         "reference": lambda: one_by_one(boxes_xyxy, group, IOU_THRESHOLD, max_kept),
         "in blocks": lambda: suppress_greedily(boxes_xyxy, group, IOU_THRESHOLD, max_kept),
@@ -82,7 +82,7 @@ def suppression(boxes_xyxy: np.ndarray, group: np.ndarray, max_kept: int) -> dic
 
 
 def whole(random: np.random.Generator, count: int, max_kept: int) -> dict[str, Run]:
-    """non_max_suppression of 25,200 predictions of 80 classes with so many candidates."""
+    """Return non_max_suppression of 25,200 predictions of 80 classes with so many candidates."""
     boxes_cxcywh, scores = heaped(random, 25200), random.uniform(0, 1, (25200, 81))
     scores[:, 0] = 1
     limit = np.sort(scores[:, 1:], axis=None)[-count]
@@ -101,7 +101,7 @@ SCENES = ((scattered, 1), (scattered, 80), (heaped, 1), (heaped, 80), (heaped_on
 
 
 def main() -> None:
-    parser = new_parser("nms", "Milliseconds to suppress overlaps.", repeats=10)
+    parser = new_parser("nms", "Milliseconds of NMS.", repeats=10)
     parser.add_argument("--candidates", type=int, default=30000)
     parser.add_argument("--max-det", type=int, default=300)
     flags = parser.parse_args()

@@ -25,7 +25,7 @@ TOLERANCE = 1e-5  # rounding of three steps; that of Adam is the largest, 1e-3 o
 
 
 def build_model(cfg: Path, device: str) -> Any:
-    """A model with a gradient for every weight."""
+    """Build a model with a gradient for every weight."""
     from models.detector import Detector
     from models.graph import read_model_yaml
 
@@ -48,7 +48,7 @@ def build_model(cfg: Path, device: str) -> Any:
 
 
 def build_candidates(name: str, cfg: Path, device: str) -> dict[str, Run]:
-    """The step of each, after a check that three steps give the same weights."""
+    """Return the step of each, after a check that three steps give the same weights."""
     from models.training.optimizer import parameter_groups
 
     runs, weights = {}, []

@@ -1,6 +1,6 @@
-"""The plain loader: decode whole pictures, paste them onto a canvas, warp it; the reference.
+"""The plain loader: decode whole images, paste them onto a canvas, warp it; the reference.
 
-`utils/data` draws the same sample without the canvas. Tests hold its result against this one, and
+`utils/data` draws the same sample without the canvas. Tests compare its result with this one, and
 `benchmarks.loader` its time. Source: the mosaic of YOLOv4, Bochkovskiy et al. 2020,
 arXiv:2004.10934.
 """
@@ -38,7 +38,7 @@ def plain_item(
     epoch: int,
     index: int,
 ) -> LabelledImage:
-    """The training sample that `TrainBatches` makes of the same arguments."""
+    """Return the training sample that `TrainBatches` makes from the same arguments."""
     generator = sample_generator(seed, epoch, index)
     draw = draw_augmentation(config, generator, index, len(samples))
     return plain_augment(draw, [read_image(samples[tile]) for tile in draw.tiles], image_size)
@@ -47,7 +47,7 @@ def plain_item(
 def plain_augment(
     draw: Augmentation, images: Sequence[LabelledImage], image_size: int
 ) -> LabelledImage:
-    """The training image of a draw from the images of `draw.tiles`, whole and in memory."""
+    """Return the training image of a draw, from the whole images of `draw.tiles`."""
     item = warp_labelled(_compose(draw, images, image_size), draw.warp, (image_size, image_size))
     item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
     if draw.flip_up_down:
@@ -65,7 +65,7 @@ def _compose(draw: Augmentation, images: Sequence[LabelledImage], image_size: in
 
 
 def warp_labelled(item: LabelledImage, warp: Warp, output_size: tuple[int, int]) -> LabelledImage:
-    """Warp an image and its boxes to (height, width); boxes are clipped, poor remains dropped."""
+    """Warp an image and its boxes to (height, width); clip boxes and drop those cut too small."""
     matrix = warp.matrix(item.size, output_size)
     height, width = output_size
     warped = warp_boxes(item.boxes_xyxy, matrix).clip(0, [width, height, width, height])
@@ -76,7 +76,7 @@ def warp_labelled(item: LabelledImage, warp: Warp, output_size: tuple[int, int])
 
 
 def warp_image(image: np.ndarray, matrix: np.ndarray, output_size: tuple[int, int]) -> np.ndarray:
-    """Bilinear warp of an image (H, W, 3) uint8 to (height, width); grey where it has no pixel."""
+    """Warp an image (H, W, 3) uint8 to (height, width), bilinear; grey where it has no pixel."""
     size_wh, grey = (output_size[1], output_size[0]), (FILL, FILL, FILL)
     if np.array_equal(matrix, np.eye(3)) and image.shape[:2] == output_size:
         return image
@@ -114,15 +114,15 @@ def _paste(
     centre_xy: tuple[int, int],
     image_size: int,
 ) -> np.ndarray:
-    """Paste one tile, cropped to the canvas; returns its boxes in canvas pixels."""
+    """Paste one tile, cropped to the canvas; return its boxes in canvas pixels."""
     placement = fit_letterbox(tile.size, (image_size, image_size))
     height, width = placement.resized_size
     left = centre_xy[0] - (width if position in (0, 2) else 0)
     top = centre_xy[1] - (height if position in (0, 1) else 0)
     rows = slice(max(top, 0), min(top + height, canvas.shape[0]))
     columns = slice(max(left, 0), min(left + width, canvas.shape[1]))
-    picture = resize(tile.image, placement.resized_size)
-    canvas[rows, columns] = picture[
+    image = resize(tile.image, placement.resized_size)
+    canvas[rows, columns] = image[
         rows.start - top : rows.stop - top, columns.start - left : columns.stop - left
     ]
     scale_y, scale_x = placement.scale

@@ -4,9 +4,9 @@
     .venv/oneflow/bin/python -m benchmarks.scaling --measure --backend oneflow
     .venv/torch/bin/python -m benchmarks.scaling
 
---measure takes the constants of one backend anew, with one rank and with two on this machine, some
-minutes, into docs/scaling-constants.json; as root also the bytes that the ranks exchange. Each form
-then writes the tables into the page from the stored constants.
+--measure takes some minutes. It measures the constants of one backend again, with one rank and with
+two on this machine, into docs/scaling-constants.json; as root also the bytes that the ranks
+exchange. Each form then writes the tables into the page from the stored constants.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REFERENCE = "torch"  # whose activations and disk the tables take
 
 
 def render(document: Mapping[str, Any]) -> dict[str, str]:
-    """Each table by its name in the page."""
+    """Return each table by its name in the page."""
     networks = {name: Network(**sizes) for name, sizes in document["networks"].items()}
     constants = document["backends"]
     reference = constants[REFERENCE]
@@ -48,7 +48,7 @@ def render(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def fill(page: str, texts: Mapping[str, str]) -> str:
-    """The page with each table between its two marks; ValueError if one is missing."""
+    """Return the page with each table between its marks; ValueError if a mark is missing."""
     for name, text in texts.items():
         begin, end = f"<!-- table {name} -->\n", "<!-- end -->"
         before, after = page.split(begin)
@@ -81,7 +81,7 @@ def write(path: Path, text: str) -> None:
 
 def main() -> None:
     parser = new_parser("python -m benchmarks.scaling", "Write the tables of docs/scaling.md.")
-    parser.add_argument("--measure", action="store_true", help="take the constants anew")
+    parser.add_argument("--measure", action="store_true", help="measure the constants again")
     parser.add_argument("--backend", choices=FRAMEWORKS, help="whose constants")
     flags = parser.parse_args()
     if flags.measure:

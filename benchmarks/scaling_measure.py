@@ -35,7 +35,7 @@ def model_yaml(name: str) -> Path:
 
 
 def count_network(path: Path) -> Network:
-    """The sizes of a model of 80 classes; its convolutions are counted while it runs once."""
+    """Return the sizes of a model of 80 classes; run it once to count its convolutions."""
     from models import blocks
     from models.detector import Detector, count_parameters
     from models.graph import read_model_yaml
@@ -62,7 +62,7 @@ def count_network(path: Path) -> Network:
 
 
 def train(name: str, ranks: int, images: int, side: int) -> dict[str, Any]:
-    """The figures of `scaling_rank.py`, in a network of their own where that is allowed."""
+    """Return the figures of `scaling_rank.py`, run in its own network if that is allowed."""
     own_network = ["unshare", "--net"] if os.geteuid() == 0 and shutil.which("unshare") else []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "figures.json"
@@ -76,7 +76,7 @@ def train(name: str, ranks: int, images: int, side: int) -> dict[str, Any]:
 
 
 def save_model(name: str, folder: Path) -> dict[str, Any]:
-    """Bytes of a checkpoint and the median seconds to write it, and to write as many bytes."""
+    """Return bytes of a checkpoint, median seconds to write it, and to write as many bytes."""
     from models.detector import Detector
     from models.graph import read_model_yaml
 
@@ -101,7 +101,7 @@ def save_model(name: str, folder: Path) -> dict[str, Any]:
 
 
 def write_through(path: Path, data: bytes) -> None:
-    """Until the bytes are on the disk."""
+    """Write bytes and wait until they are on the disk."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -115,7 +115,7 @@ def seconds_of(run: Any) -> float:
 
 
 def measure(folder: Path) -> dict[str, Any]:
-    """Everything, of the backend that is in use; some minutes."""
+    """Measure everything with the backend in use; this takes some minutes."""
     side = IMAGE_SIDES[backend.use()]
     trainings = [train(name, ranks, images, side) for name, ranks, images in CASES]
     return {

@@ -1,9 +1,9 @@
 """Bytes, seconds and memory of training on many devices, by arithmetic: `scaling.py` prints it.
 
-What is assumed: gradients are summed by a ring of the devices of a machine, then a ring of the
-machines, each device exchanging its share of the sum (Patarasuk and Yuan 2009: a ring moves the
-least bytes). A message takes latency + bytes / bandwidth. Exchange and computation are not
-overlapped, which is the worst case. Not modelled: devices that are slower than others, traffic of
+What is assumed: gradients are summed by a ring of the devices of a machine, then by a ring of the
+machines, in which each device exchanges its part of the sum (Patarasuk and Yuan 2009: a ring moves
+the least bytes). A message takes latency + bytes / bandwidth. Exchange and computation do not
+overlap, which is the worst case. Not modelled: devices that are slower than others, traffic of
 other jobs, congestion, reading of the dataset.
 """
 
@@ -27,7 +27,7 @@ BYTES_A_VALIDATED_IMAGE = 3 * 8 + 300 * (5 * FLOAT + 8)
 
 @dataclass(frozen=True)
 class Network:
-    """Sizes of a model."""
+    """The sizes of a model."""
 
     parameters: int  # trained numbers
     state_bytes: int  # parameters and buffers, as a checkpoint holds them
@@ -38,7 +38,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Link:
-    """Of one device or machine to the next; both directions at once."""
+    """The link of one device or machine to the next; both directions at once."""
 
     latency: float  # seconds a message
     bandwidth: float  # bytes a second, each way
@@ -46,7 +46,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Of one sum over all devices: bytes that each link carries each way, and the time."""
+    """One sum over all devices: bytes that each link carries each way, and the time."""
 
     inside: float  # of a device, to its neighbour in the machine
     between: float  # of a machine, to the next
@@ -55,7 +55,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Constants:
-    """Of a machine and a framework."""
+    """What was measured of a machine and a framework."""
 
     link: Link  # between two ranks
     activation_factor: float  # numbers kept for the backward pass, for each of a convolution
@@ -65,9 +65,9 @@ class Constants:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one rank."""
+    """The bytes that one rank needs."""
 
-    trained: int  # weights, average, gradients, momentum
+    trained: int  # weights, EMA, gradients, momentum
     buckets: int  # in which gradients travel; none with one rank
     activations: float
 
@@ -77,17 +77,17 @@ class Memory:
 
 
 def ring_bytes(size: float, members: int) -> float:
-    """That each member of a ring sends, and receives, to sum `size` bytes."""
+    """Return the bytes that each member of a ring sends, and receives, to sum `size` bytes."""
     return 2 * (members - 1) / members * size
 
 
 def ring_seconds(size: float, members: int, link: Link) -> float:
-    """For such a sum: 2 (members - 1) messages, one after the other."""
+    """Return the time of such a sum: 2 (members - 1) messages, one after the other."""
     return 2 * (members - 1) * link.latency + ring_bytes(size, members) / link.bandwidth
 
 
 def sum_over(size: float, devices: int, a_machine: int, inside: Link, between: Link) -> Traffic:
-    """Sum `size` bytes over devices; a machine has `a_machine` or, if less, all."""
+    """Return the traffic of summing `size` bytes; a machine has at most `a_machine` devices."""
     near = min(devices, a_machine)
     machines = devices // near
     seconds = ring_seconds(size, near, inside) + ring_seconds(size, machines, between)
@@ -95,31 +95,31 @@ def sum_over(size: float, devices: int, a_machine: int, inside: Link, between: L
 
 
 def gradient_bytes(network: Network) -> int:
-    """That are summed once an update, however many batches it accumulates."""
+    """Return the bytes summed once an update, however many batches it accumulates."""
     return FLOAT * network.parameters
 
 
 def sync_batch_norm_bytes(network: Network) -> int:
-    """That --sync-bn sums in addition, each batch."""
+    """Return the bytes that --sync-bn sums in addition, each batch."""
     return SYNC_SUMS * FLOAT * network.norm_channels
 
 
 def sync_batch_norm_seconds(
     network: Network, devices: int, a_machine: int, inside: Link, between: Link
 ) -> float:
-    """For the --sync-bn sums of a batch: many small ones, each of which waits for the last."""
+    """Return the time of the --sync-bn sums of a batch: many small ones, one after the other."""
     sums = SYNC_SUMS * network.norm_layers
     size = sync_batch_norm_bytes(network) / sums
     return sums * sum_over(size, devices, a_machine, inside, between).seconds
 
 
 def short_exchanges_seconds(devices: int, a_machine: int, inside: Link, between: Link) -> float:
-    """For those of a batch, each as long as a sum of nothing."""
+    """Return the time of the short exchanges of a batch, each that of a sum of 0 bytes."""
     return SHORT_EXCHANGES * sum_over(0, devices, a_machine, inside, between).seconds
 
 
 def validation_bytes(images: int, devices: int) -> float:
-    """That each rank receives at most, once a validation."""
+    """Return the bytes that each rank receives at most, once a validation."""
     return images * BYTES_A_VALIDATED_IMAGE * (devices - 1) / devices
 
 
@@ -131,7 +131,7 @@ def memory(
     activation_factor: float,
     momenta: int = 1,
 ) -> Memory:
-    """Of a rank that trains on `images` a batch in float32.
+    """Return the memory of a rank that trains on `images` a batch in float32.
 
     Args:
         side: of the square images, pixels.
@@ -148,12 +148,12 @@ def memory(
 
 
 def checkpoint_bytes(network: Network, momenta: int = 1) -> int:
-    """Weights, their average and the optimizer's momenta; the header's kilobytes are left out."""
+    """Return the bytes of weights, EMA and momenta; the header's kilobytes are left out."""
     return 2 * network.state_bytes + momenta * FLOAT * network.parameters
 
 
 def fit(network: Network, trainings: Sequence[Mapping[str, Any]]) -> Constants:
-    """From trainings of one network: with one rank on some images, on twice as many, two ranks."""
+    """Fit constants to three trainings of a network: one rank, twice the images, two ranks."""
     one, two, pair = trainings
     images, side = one["images"], one["img"]
     factor = (two["memory"] - one["memory"]) / memory(network, images, side, 1, 1.0).activations

@@ -2,9 +2,9 @@
 
     python -m benchmarks.scaling_rank --ranks 2 --cfg models/yolov5n.yaml --json F
 
-starts as many processes of itself and sets what a launcher sets, so that both frameworks are
-started alike; rank 0 writes the figures. Where it may, run it in a network of its own (`unshare
---net`), and the loopback's counter says how many bytes the ranks exchange.
+starts as many processes of itself and sets the variables that a launcher sets, so that both
+frameworks start alike. Rank 0 writes the figures. In a network of its own (`unshare --net`), the
+loopback's counter says how many bytes the ranks exchange.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PORT = 29577
 
 
 def start_ranks(count: int) -> int:
-    """Run this command in so many processes; returns the highest of their exit codes."""
+    """Run this command in so many processes; return the highest of their exit codes."""
     if ip := shutil.which("ip"):  # a new network's loopback is down
         subprocess.run([ip, "link", "set", "lo", "up"], check=False, capture_output=True)
     shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT)}
@@ -61,7 +61,7 @@ def start_ranks(count: int) -> int:
 
 
 def new_step(flags: argparse.Namespace) -> Callable[[], object]:
-    """A training step of the plain path on `flags.images` images of this rank."""
+    """Return a training step of the plain path on `flags.images` images of this rank."""
     from benchmarks.train_step import CANDIDATES, PLAIN, draw_batch, start
     from models.training.step import GRADIENT_NORM_LIMIT
 
@@ -85,7 +85,7 @@ def new_step(flags: argparse.Namespace) -> Callable[[], object]:
 
 
 def time_sums() -> list[dict[str, float]]:
-    """Median seconds of sums over the ranks, by their size."""
+    """Return median seconds of sums over the ranks, by their size."""
     rows = []
     for size in SUM_BYTES:
         x = ops.tensor(np.zeros(size // 4, np.float32))
@@ -95,14 +95,14 @@ def time_sums() -> list[dict[str, float]]:
 
 
 def loopback_bytes() -> int:
-    """That passed this network's loopback since it is up."""
+    """Return the bytes that passed this network's loopback since it is up."""
     lines = Path("/proc/net/dev").read_text().splitlines()
     (line,) = (line for line in lines if line.strip().startswith("lo:"))
     return int(line.partition(":")[2].split()[0])
 
 
 def status_bytes(name: str) -> int:
-    """Of this process; the peak that `resource` tells may be its parent's."""
+    """Return a size of this process; the peak that `resource` reports may be its parent's."""
     lines = Path("/proc/self/status").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith(f"{name}:"))
     return int(line.split()[1]) * 1024

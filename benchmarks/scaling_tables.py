@@ -29,7 +29,7 @@ def table(head: Row, rows: Sequence[Row]) -> str:
 
 
 def traffic(network: Network, devices: int, inside: Link) -> Traffic:
-    """Of the gradients of an update."""
+    """Return the traffic of the gradients of an update."""
     return scale.sum_over(scale.gradient_bytes(network), devices, A_MACHINE, inside, ETHERNET)
 
 
@@ -71,7 +71,7 @@ def memory_of_a_rank(networks: Networks, factor: float) -> str:
         found = scale.memory(network, IMAGES, IMAGE_SIDE, 2, factor)
         parts = (found.trained, found.buckets, found.activations, found.total)
         rows.append((name, *(f"{part / GIGA:.2f}" for part in parts)))
-    head = ("GB", "weights, average, gradients, momentum", "buckets", "activations", "together")
+    head = ("GB", "weights, EMA, gradients, momentum", "buckets", "activations", "together")
     return table(head, rows)
 
 
@@ -90,20 +90,20 @@ def largest_checkpoint(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def disk_bandwidth(found: Mapping[str, Any]) -> float:
-    """Bytes a second that reach the disk."""
+    """Return the bytes a second that reach the disk."""
     largest = largest_checkpoint(found)
     return largest["bytes"] / largest["disk_seconds"]
 
 
 def saving_seconds(size: int, found: Mapping[str, Any], rate: float) -> float:
-    """To put a checkpoint together as bytes, as fast as here, and to write it at a disk's rate."""
+    """Return the time to put a checkpoint together, as fast as here, and to write it to a disk."""
     largest = largest_checkpoint(found)
     together = (largest["seconds"] - largest["disk_seconds"]) / largest["bytes"]
     return size * (together + 1 / rate)
 
 
 def comparison(networks: Networks, constants: Mapping[str, Any]) -> str:
-    """What was predicted beside what was measured, by backend; what was fitted is left out."""
+    """Return predictions beside measurements, by backend; what was fitted is left out."""
     rows = [row for name, found in constants.items() for row in compare(networks, name, found)]
     return table(("", "predicted", "measured", "error of the prediction"), rows)
 
@@ -149,7 +149,7 @@ def compare_memory(
 def compare_exchange(
     case: str, network: Network, run: Mapping[str, Any], link: Link, alone: float
 ) -> Iterator[Row]:
-    """Bytes, a sum of a size that was not fitted, and the step, nothing of it overlapped."""
+    """Yield bytes, a sum of a size that was not fitted, and the step without overlap."""
     ranks, size = run["ranks"], scale.gradient_bytes(network)
     sent = scale.ring_bytes(size, ranks)
     yield beside(f"{case}: sent by a rank a step, MB", sent, run["exchanged"], MEGA)

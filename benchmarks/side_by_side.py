@@ -1,4 +1,4 @@
-"""Reference and fast path timed in turns, in one run: what every benchmark here is made of."""
+"""Reference and fast path timed in turns, in one run: every benchmark here uses it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Timing:
 
 
 def bare_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
-    """The flags of a benchmark that needs no framework."""
+    """Return a parser with the flags of a benchmark that needs no framework."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{module}", description=description)
     add = parser.add_argument
     add("--repeats", type=int, default=repeats, metavar="N", help="timed runs of each candidate")
@@ -44,7 +44,7 @@ def bare_parser(module: str, description: str, repeats: int) -> argparse.Argumen
 
 
 def new_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
-    """The flags that all other benchmarks share."""
+    """Return a parser with the flags that all other benchmarks have."""
     parser = bare_parser(module, description, repeats)
     add = parser.add_argument
     add("--backend", choices=FRAMEWORKS)
@@ -62,7 +62,7 @@ def choose_device(flags: argparse.Namespace) -> str:
 
 
 def machine(device: str) -> str:
-    """Framework, device and processor in one line."""
+    """Return framework, device and processor in one line."""
     return f"{backend.device.describe(device)}, {host()}"
 
 
@@ -73,7 +73,7 @@ def host() -> str:
 def time_in_turns(
     case: str, candidates: Mapping[str, Run], device: str, repeats: int, warm_up: int = 3
 ) -> list[Timing]:
-    """Time each candidate `repeats` times, turn by turn, so that a drifting machine hurts all.
+    """Time each candidate `repeats` times, turn by turn, so that a slower machine slows all.
 
     The first candidate is the reference that the ratios refer to. That all do equal work is for
     the caller to check.
@@ -101,7 +101,7 @@ def time_in_turns(
 
 
 def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:
-    """Print the table and, where asked for, write it as JSON with its machine and command."""
+    """Print the table and, if asked for, write it as JSON with its machine and command."""
     columns = "".join(f"{name:>10}" for name in ("median", "fastest", "slowest"))
     print(f"{'milliseconds':<54}{columns}{'runs':>6}{'ratio':>7}")
     for timing in timings:
@@ -114,7 +114,7 @@ def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) ->
 
 
 def write_json(path: Path, where: str, timings: Sequence[Timing]) -> None:
-    """The table with its machine and command."""
+    """Write the table with its machine and command."""
     rows = [
         {**asdict(timing), "ratio": None if math.isnan(timing.ratio) else timing.ratio}
         for timing in timings

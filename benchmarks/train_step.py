@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=2 python -m benchmarks.train_step --backend torch --device cpu
 
 The plain path is eager and contiguous, in float32. Each candidate trains a model of its own, drawn
-from one seed, on one batch; a step is forward, loss, backward, optimizer and average. Candidates
-take turns, and each must give the plain path's losses to its tolerance before any is timed. Memory
-that is freed stays with the process, as in train.py.
+from one seed, on one batch. A step is forward, loss, backward, optimizer and EMA. Candidates take
+turns, and each must give the plain path's losses to its tolerance before any is timed. Memory that
+is freed stays with the process, as in train.py.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ CANDIDATES = {
 
 
 def usable(names: list[str], chosen: str) -> dict[str, Candidate]:
-    """The candidates that were asked for and that backend and device support; others are named."""
+    """Return the candidates asked for that backend and device support; print the others."""
     problems = {
         "channels-last": None if device.supports("channels_last") else "one layout only",
         "bf16": None if "bfloat16" in amp.supported(chosen) else "no bfloat16 there",
@@ -77,7 +77,7 @@ def usable(names: list[str], chosen: str) -> dict[str, Candidate]:
 
 
 def draw_batch(num_images: int, side: int, num_classes: int) -> Batch:
-    """Noise, and boxes of all sizes anywhere in it."""
+    """Draw noise, and boxes of all sizes anywhere in it."""
     random = np.random.Generator(np.random.Philox(0))
     count = TARGETS_AN_IMAGE * num_images
     size = np.exp(random.uniform(np.log(0.02), np.log(0.6), (count, 2)))
@@ -96,7 +96,7 @@ def draw_batch(num_images: int, side: int, num_classes: int) -> Batch:
 
 
 def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: str) -> TrainState:
-    """A fresh state of train.py that updates its weights at each batch."""
+    """Build a new state of train.py that updates its weights at each batch."""
     from models.detector import Detector
     from models.graph import read_model_yaml
     from models.training.state import build_state
@@ -114,7 +114,7 @@ def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: st
 
 
 def require_equal_losses(losses: Mapping[str, np.ndarray], all_of: Mapping[str, Candidate]) -> None:
-    """SystemExit if a candidate's losses differ from the plain path's by more than it may."""
+    """Raise SystemExit if a candidate's losses differ too much from the plain path's."""
     for name, found in losses.items():
         error = float(np.abs(found / losses[PLAIN] - 1).max())
         if not error <= all_of[name].tolerance:
@@ -125,7 +125,7 @@ def require_equal_losses(losses: Mapping[str, np.ndarray], all_of: Mapping[str, 
 
 
 def stage_rows(timers: Mapping[str, StageTimer], steps: int) -> list[str]:
-    """Mean milliseconds a stage, a line a candidate."""
+    """Return mean milliseconds of each stage, a line for each candidate."""
     stages = [stage for stage in STAGES if stage not in ("data_wait", "validation")]
     lines = [f"{'milliseconds a stage, mean':<30}" + "".join(f"{stage:>11}" for stage in stages)]
     for name, timer in timers.items():

@@ -38,10 +38,10 @@ ORDERS = (
 
 
 def framework_own() -> Callable[[Any], Any]:
-    """The framework's function, of the same name and arguments in both.
+    """Return the framework's function, of the same name and arguments in both.
 
-    The one import of a framework outside backend/, by name and for the time to beat: as an op of
-    the contract it would be code that the product never calls.
+    This is the one import of a framework outside backend/, by name, for the time to beat. As an
+    operation of the contract it would be code that training never calls.
     """
     package = FRAMEWORKS[backend.use()].package
     functional = importlib.import_module(f"{package}.nn.functional")
@@ -71,7 +71,7 @@ class Doubling:
 
 
 def require_equal(reference: Doubling, other: Doubling) -> None:
-    """SystemExit if the maps or the gradients differ."""
+    """Raise SystemExit if the maps or the gradients differ."""
     maps, gradients = (
         [ops.to_numpy(getattr(doubling, name)()) for doubling in (reference, other)]
         for name in ("forward", "forward_backward")

@@ -2,10 +2,10 @@
 
     python -m benchmarks.val --weights yolov5n.pt --data coco256.yaml --img 640 --device cpu
 
-The plain way decodes and fetches every row and suppresses a batch before the next one is begun;
-the fast one is `val.evaluate`. Both take the same batches from the same loader, in turns, and must
-give the same figures. Without --weights the model is untrained: its scores are too even to tell
-how many rows trained weights would leave.
+The plain way decodes and fetches every row, and finishes the NMS of a batch before it begins the
+next. The fast one is `models/evaluation.py::evaluate`. Both take the same batches from the same
+loader, in turns, and must give the same figures. Without --weights the model is untrained: its
+scores do not show how many rows trained weights would leave.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Validated:
     device: str
 
     def plainly(self) -> EvaluationResult:
-        """Every row decoded and fetched; nothing overlaps."""
+        """Validate with every row decoded and fetched, and no overlap."""
         evaluator = DetectionEvaluator(self.class_names)
         for batch in self.loader:
             with autograd.no_grad():
@@ -61,13 +61,13 @@ class Validated:
         return evaluator.result()
 
     def overlapped(self) -> EvaluationResult:
-        """As val.py does it."""
+        """Validate as val.py does."""
         loader, samples = self.loader, self.samples
         return evaluate(self.model, loader, samples, self.class_names, self.device).result
 
 
 def require_equal_figures(plain: EvaluationResult, overlapped: EvaluationResult) -> None:
-    """SystemExit if the two ways measured different things."""
+    """Raise SystemExit if the two ways give different figures."""
     figures = [np.nan_to_num(list(x.summary().values())) for x in (plain, overlapped)]
     difference = float(np.abs(figures[0] - figures[1]).max())
     if difference > TOLERANCE:
