@@ -16,7 +16,6 @@ import numpy as np
 from backend import autograd, fused, ops
 from backend.contract import Tensor
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
-from models.heads.anchor.ciou import BoxIou, complete_iou
 from utils.processes.command import run_command
 
 TOLERANCE = 1e-4  # of the largest entry; float32 arithmetic in another order makes 1e-6
@@ -31,6 +30,8 @@ def draw_boxes(random: np.random.Generator, count: int) -> np.ndarray:
 
 def candidates(levels: Sequence[int], device: str) -> dict[str, Run]:
     """Return the ways to compute the CIoU of so many boxes a level, and its gradient."""
+    from models.heads.anchor.ciou import complete_iou
+
     random = np.random.Generator(np.random.Philox(0))
     pairs = [(draw_boxes(random, count), draw_boxes(random, count)) for count in levels]
     joined = [tuple(map(np.concatenate, zip(*pairs, strict=True)))]
@@ -43,7 +44,11 @@ def candidates(levels: Sequence[int], device: str) -> dict[str, Run]:
     return runs
 
 
-def forward_backward(box_iou: BoxIou, pairs: Sequence[tuple[np.ndarray, ...]], device: str) -> Run:
+def forward_backward(
+    box_iou: Callable[[Tensor, Tensor], Tensor],
+    pairs: Sequence[tuple[np.ndarray, ...]],
+    device: str,
+) -> Run:
     """Return a run that gives the CIoU of each pair of arrays, then the gradient by its first."""
     preds = [autograd.variable(pred, device) for pred, _ in pairs]
     targets = [ops.tensor(target, device) for _, target in pairs]

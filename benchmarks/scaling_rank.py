@@ -26,7 +26,6 @@ from backend import autograd, device, dist, nn, ops
 from backend.checks import CPU
 from backend.processes import this_process
 from backend.select import FRAMEWORKS
-from models.detector import images_to_tensor
 from utils.files.atomic import atomic_text_file
 from utils.processes import watchdog
 from utils.processes.command import run_command
@@ -63,6 +62,7 @@ def start_ranks(count: int) -> int:
 def new_step(flags: argparse.Namespace) -> Callable[[], object]:
     """Return a training step of the plain path on `flags.images` images of this rank."""
     from benchmarks.train_step import CANDIDATES, PLAIN, draw_batch, start
+    from models.detector import images_to_tensor
     from models.training.step import GRADIENT_NORM_LIMIT
 
     flags.batch = flags.images * this_process().world_size

@@ -14,23 +14,19 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from backend import amp, autograd, device, ops
 from backend.checks import CPU
 from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
-from models.detector import gains_from_channels_last
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch, Targets
 from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
 from utils.report.stage_timer import STAGES, StageTimer
-
-if TYPE_CHECKING:
-    from models.training.state import TrainState
 
 # Of COCO: 7 objects an image, four images a mosaic, of which about half remain inside.
 TARGETS_AN_IMAGE = 14
@@ -95,7 +91,7 @@ def draw_batch(num_images: int, side: int, num_classes: int) -> Batch:
     )
 
 
-def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: str) -> TrainState:
+def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: str) -> Any:
     """Build a new state of train.py that updates its weights at each batch."""
     from models.detector import Detector
     from models.graph import read_model_yaml
@@ -160,8 +156,8 @@ def measure(flags: argparse.Namespace, chosen: str) -> list[Timing]:
 
 
 def stepping(
-    step: Callable[[TrainState, Batch, StageTimer], object],
-    state: TrainState,
+    step: Callable[[Any, Batch, StageTimer], object],
+    state: Any,
     batch: Batch,
     timer: StageTimer,
 ) -> Run:
@@ -178,6 +174,8 @@ def main() -> None:
         default=list(CANDIDATES), help="beside the plain path")  # fmt: skip
     flags = parser.parse_args()
     chosen = choose_device(flags)
+    from models.detector import gains_from_channels_last
+
     print(
         "layout that auto takes: "
         + ("channels-last" if gains_from_channels_last(chosen, "float32") else "contiguous")

@@ -17,9 +17,6 @@ import numpy as np
 
 from backend import autograd, nn, ops
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
-from models.detector import images_to_tensor
-from models.evaluation import DEFAULT_SUPPRESSION, evaluate, ground_truth
-from models.validation import load_detector
 from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
@@ -46,6 +43,9 @@ class Validated:
 
     def plainly(self) -> EvaluationResult:
         """Validate with every row decoded and fetched, and no overlap."""
+        from models.detector import images_to_tensor
+        from models.evaluation import DEFAULT_SUPPRESSION, ground_truth
+
         evaluator = DetectionEvaluator(self.class_names)
         for batch in self.loader:
             with autograd.no_grad():
@@ -62,6 +62,8 @@ class Validated:
 
     def overlapped(self) -> EvaluationResult:
         """Validate as val.py does."""
+        from models.evaluation import evaluate
+
         loader, samples = self.loader, self.samples
         return evaluate(self.model, loader, samples, self.class_names, self.device).result
 
@@ -77,6 +79,7 @@ def require_equal_figures(plain: EvaluationResult, overlapped: EvaluationResult)
 def build_model(flags: argparse.Namespace, class_names: tuple[str, ...], device: str) -> nn.Module:
     from models.detector import Detector
     from models.graph import read_model_yaml
+    from models.validation import load_detector
 
     if flags.weights:
         return load_detector(load_weights(flags.weights), device)

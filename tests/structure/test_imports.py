@@ -28,7 +28,6 @@ CYCLIC_IMPORTS = {
 }
 TYPE_CHECKING_BLOCKS = {
     "backend/__init__.py",
-    "benchmarks/train_step.py",
 }
 FUNCTION_LEVEL_IMPORTS = {
     ("benchmarks/scaling.py", "backend"),

@@ -3,6 +3,7 @@
 import importlib
 import json
 import runpy
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from benchmarks import __main__ as every
 from benchmarks import epoch, nms, val
 from tests.small import write_small_dataset, write_small_model
 from utils.errors import UserError
+from utils.files.project import PROJECT
 
 
 def run(monkeypatch, module, *flags):
@@ -228,3 +230,11 @@ def test_on_a_gpu_only_what_can_run_there_does(monkeypatch, tmp_path):
         ("benchmarks.epoch", "cuda:0", False),
         ("benchmarks.epoch", "cuda:0", True),
     ]
+
+
+def test_every_script_is_imported_before_a_backend_is_chosen():
+    """A process of its own: in this one the backend is chosen already."""
+    scripts = sorted(path.stem for path in (PROJECT / "benchmarks").glob("*.py"))
+    code = "import " + ", ".join(f"benchmarks.{name}" for name in scripts)
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
