@@ -12,7 +12,7 @@ import torch
 
 from backend import checks
 from backend.checks import CPU
-from backend.own_device import own_device
+from backend.processes import own_device
 
 FIRST_MAJOR_WITH_TF32 = 8
 SYNCHRONIZING = "called a synchronizing CUDA operation"  # PyTorch's warning of a wait

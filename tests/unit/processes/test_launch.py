@@ -11,7 +11,7 @@ import time
 import pytest
 
 import backend
-from backend.own_device import own_device
+from backend.processes import own_device
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.processes import launch
