@@ -68,18 +68,18 @@ class Job:
             if after:
                 self.wait_for(after)
             code = self.process.wait(SECONDS_TO_END if after else SECONDS_TO_START)
-            assert self.is_gone(), f"{self.this_process()} are left:\n{self.text()}"
+            assert self.is_gone(), f"{self.processes()} are left:\n{self.text()}"
         except subprocess.TimeoutExpired:
             raise AssertionError(f"does not end:\n{self.text()}") from None
         finally:
-            for process in self.this_process():
+            for process in self.processes():
                 os.kill(process, 9)
         return code, self.text()
 
     def is_gone(self) -> bool:
         """Return whether no process is left a few seconds after the launcher's end."""
         deadline = time.monotonic() + SECONDS_TO_END
-        while self.this_process():
+        while self.processes():
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.1)

@@ -91,7 +91,7 @@ def _remove(machine: Machine) -> None:
     """End what runs there, then the namespace, and with it its end of the cable."""
     if machine.namespace not in _ip("netns", "list").split():
         return
-    for process in machine.this_process():
+    for process in machine.processes():
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     _ip("netns", "delete", machine.namespace)

@@ -83,7 +83,7 @@ def test_a_test_that_fails_leaves_no_machine_and_no_process():
     with pytest.raises(ZeroDivisionError), two_machines() as (one, two):
         assert {one.namespace, two.namespace} <= set(namespaces())
         sleeper = subprocess.Popen(two.command("sleep", 60))
-        while sleeper.pid not in two.this_process():
+        while sleeper.pid not in two.processes():
             time.sleep(0.01)
         raise ZeroDivisionError
     assert sleeper.wait(10) == -9

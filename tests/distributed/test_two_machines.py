@@ -40,7 +40,7 @@ def test_training_ends_within_its_timeout_when_the_link_is_cut_and_resumes_as_if
             assert job.exit_codes(END_SECONDS) == [1, 1], job.output()
             told = r"rank [01] \(.+\) (says nothing|is lost) in "
             assert re.search(told, job.output()), job.output()
-            assert [machine.this_process() for machine in machines] == [[], []]
+            assert [machine.processes() for machine in machines] == [[], []]
         machines[1].set_link("up")
         with reference, Job(machines, tmp_path / "resumed-logs", *cut) as job:
             assert job.exit_codes(START_SECONDS) == [0, 0], job.output()

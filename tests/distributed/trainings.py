@@ -66,7 +66,7 @@ class Training(Job):
     def rank(self, number: int) -> int | None:
         """Return the process of a rank, without those of its loader; None before its start."""
         found = {}
-        for process in self.this_process():
+        for process in self.processes():
             try:
                 environment = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
                 status = Path(f"/proc/{process}/stat").read_text()
