@@ -117,7 +117,7 @@ def main() -> None:
     parser = new_parser("loader", "Milliseconds for a batch of mosaics on one core.", repeats=20)
     parser.add_argument("--img", type=int, default=640, help="side of the training images")
     parser.add_argument("--batch", type=int, default=8, help="images a timed run")
-    parser.add_argument("--pictures", type=int, default=64, help="how many are drawn")
+    parser.add_argument("--images", type=int, default=64, help="how many are drawn")
     parser.add_argument("--data", help="dataset YAML: its training images instead of drawn ones")
     flags = parser.parse_args()
     if flags.device not in ("", "cpu"):
@@ -134,7 +134,7 @@ def main() -> None:
         )
         return
     with TemporaryDirectory() as folder:
-        compare(draw_images(Path(folder), flags.pictures), flags, device)
+        compare(draw_images(Path(folder), flags.images), flags, device)
 
 
 if __name__ == "__main__":

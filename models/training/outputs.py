@@ -53,8 +53,8 @@ def describe_run(run: Run, state: TrainState, samples: Sequence[Sample]) -> None
 @on_main
 def plot_trained_batch(run: Run, state: TrainState, batch: Batch) -> None:
     """Draw the first rank's shard of a batch, with its boxes."""
-    picture = run.folder / f"train_batch{state.batch_number}.jpg"
-    plot_batch(batch.images, batch.targets, run.class_names, picture)
+    path = run.folder / f"train_batch{state.batch_number}.jpg"
+    plot_batch(batch.images, batch.targets, run.class_names, path)
 
 
 @on_main

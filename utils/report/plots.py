@@ -55,8 +55,8 @@ def plot_batch(
     height, width = round(height * scale), round(width * scale)
     mosaic = np.full((rows * height, columns * width, 3), 255, np.uint8)
     for index in range(num_tiles):
-        picture = np.ascontiguousarray(images[index].transpose(1, 2, 0)[:, :, ::-1])
-        tile = cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
+        image = np.ascontiguousarray(images[index].transpose(1, 2, 0)[:, :, ::-1])
+        tile = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
         mine = targets.image_index == index
         corners = cxcywh_to_xyxy(targets.boxes_cxcywh_norm[mine]) * (width, height, width, height)
         _draw_boxes(tile, corners, targets.class_index[mine], class_names)

@@ -38,7 +38,7 @@ def test_the_table_is_printed_and_written(monkeypatch, capsys, tmp_path):
 
 
 def test_the_loader_is_compared_on_the_same_samples(monkeypatch, capsys):
-    flags = "loader --img 64 --batch 2 --pictures 4 --repeats 2"
+    flags = "loader --img 64 --batch 2 --images 4 --repeats 2"
     monkeypatch.setattr("sys.argv", flags.split())
     loader.main()
     printed = capsys.readouterr().out
