@@ -40,12 +40,12 @@ class Conv(nn.Module):
         self.bn = nn.BatchNorm2d(out_channels, BATCHNORM_EPS, BATCHNORM_MOMENTUM)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in, H, W) -> (B, out, H / stride, W / stride)."""
+        """Map (B, in, H, W) to (B, out, H / stride, W / stride)."""
         return ops.silu(self.bn(self.conv(x)))
 
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
-        """From YAML args [out_channels, kernel_size, stride, padding, groups]."""
+        """Build from YAML args [out_channels, kernel_size, stride, padding, groups]."""
         args = request.counts(channels=None, kernel_size=1, stride=1, padding=0, groups=1)
         in_channels, out_channels = request.in_channels[0], request.scale_width(args["channels"])
         if in_channels % args["groups"] or out_channels % args["groups"]:
@@ -66,7 +66,7 @@ class Bottleneck(nn.Module):
         self.shortcut = shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, C, H, W)."""
+        """Map (B, C, H, W) to (B, C, H, W)."""
         y = self.cv2(self.cv1(x))
         return x + y if self.shortcut else y
 
@@ -86,12 +86,12 @@ class C3(nn.Module):
         self.m = nn.Sequential(*(Bottleneck(hidden, shortcut) for _ in range(repeats)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in, H, W) -> (B, out, H, W)."""
+        """Map (B, in, H, W) to (B, out, H, W)."""
         return self.cv3(ops.cat([self.m(self.cv1(x)), self.cv2(x)], dim=1))
 
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
-        """From YAML args [out_channels, shortcut]."""
+        """Build from YAML args [out_channels, shortcut]."""
         *channels, shortcut = (*request.args, True) if len(request.args) < 2 else request.args
         if not isinstance(shortcut, bool):
             raise UserError(f"shortcut is {shortcut!r}; True or False is needed")
@@ -113,7 +113,7 @@ class SPPF(nn.Module):
         self.pool = nn.MaxPool2d(kernel_size, stride=1, padding=kernel_size // 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in, H, W) -> (B, out, H, W)."""
+        """Map (B, in, H, W) to (B, out, H, W)."""
         levels = [self.cv1(x)]
         for _ in range(3):
             levels.append(self.pool(levels[-1]))
@@ -121,7 +121,7 @@ class SPPF(nn.Module):
 
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
-        """From YAML args [out_channels, kernel_size]."""
+        """Build from YAML args [out_channels, kernel_size]."""
         args = request.counts(channels=None, kernel_size=5)
         if args["kernel_size"] % 2 == 0:
             raise UserError(f"kernel_size is {args['kernel_size']}; an odd number is needed")
@@ -146,13 +146,13 @@ class SPP(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in, H, W) -> (B, out, H, W)."""
+        """Map (B, in, H, W) to (B, out, H, W)."""
         x = self.cv1(x)
         return self.cv2(ops.cat([x, *(pool(x) for pool in self.m)], dim=1))
 
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
-        """From YAML args [out_channels, kernel_sizes]."""
+        """Build from YAML args [out_channels, kernel_sizes]."""
         *channels, sizes = request.args if len(request.args) > 1 else (*request.args, (5, 9, 13))
         odd = isinstance(sizes, (list, tuple)) and all(type(s) is int and s % 2 for s in sizes)
         if not sizes or not odd or min(sizes) < 1:
@@ -172,7 +172,7 @@ class Focus(nn.Module):
         self.conv = Conv(4 * in_channels, out_channels, kernel_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in, H, W), even sides -> (B, out, H / 2, W / 2)."""
+        """Map (B, in, H, W), even sides, to (B, out, H / 2, W / 2)."""
         batch, channels, height, width = x.shape
         squares = x.reshape(batch, channels, height // 2, 2, width // 2, 2)
         # The order of the public weights: the row within the square changes first.
@@ -181,7 +181,7 @@ class Focus(nn.Module):
 
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
-        """From YAML args [out_channels, kernel_size]."""
+        """Build from YAML args [out_channels, kernel_size]."""
         args = request.counts(channels=None, kernel_size=1)
         out_channels = request.scale_width(args["channels"])
         module = cls(request.in_channels[0], out_channels, args["kernel_size"])
@@ -193,12 +193,12 @@ class Upsample(nn.Module):
     """Twice the size, nearest neighbour."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, C, 2H, 2W)."""
+        """Map (B, C, H, W) to (B, C, 2H, 2W)."""
         return ops.upsample_nearest_2x(x)
 
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
-        """From YAML args [None, 2, nearest], the one upsampling there is."""
+        """Build from YAML args [None, 2, nearest], the one upsampling there is."""
         if request.args != (None, 2, "nearest"):
             raise UserError(f"args {list(request.args)}; accepted: [None, 2, nearest]")
         if request.in_strides[0] % 2:
@@ -211,12 +211,12 @@ class Concat(nn.Module):
     """Feature maps of one size joined along their channels."""
 
     def forward(self, *maps: Tensor) -> Tensor:
-        """(B, C_i, H, W) each -> (B, sum of C_i, H, W)."""
+        """Map (B, C_i, H, W) each to (B, sum of C_i, H, W)."""
         return ops.cat(maps, dim=1)
 
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
-        """From YAML args [1], the channel dimension."""
+        """Build from YAML args [1], the channel dimension."""
         if request.args != (1,):
             raise UserError(f"args {list(request.args)}; accepted: [1], the channel dimension")
         if len(set(request.in_strides)) > 1:

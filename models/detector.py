@@ -49,7 +49,7 @@ class Detector(nn.Module):
         return max(self.head.strides)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """(B, 3, H, W) RGB in [0, 1], sides multiples of `stride` -> raw maps per level."""
+        """Map (B, 3, H, W) RGB in [0, 1], sides multiples of `stride`, to raw maps per level."""
         output: Any = images
         for output in self.run_layers(images):  # noqa: B007  the last one is the head's
             pass
@@ -65,13 +65,13 @@ class Detector(nn.Module):
             yield output
 
     def decode(self, raw: tuple[Tensor, ...]) -> Tensor:
-        """Raw maps -> (B, N, ...): all that is predicted, as `Head.decode` returns it."""
+        """Return all that is predicted, (B, N, ...), as `Head.decode` does."""
         return self.head.decode(raw)
 
     def decode_above(
         self, raw: tuple[Tensor, ...], confidence_threshold: float
     ) -> list[np.ndarray]:
-        """Raw maps -> (K, ...) float32 an image: the rows of `decode` above the threshold."""
+        """Return the rows of `decode` above the threshold, (K, ...) float32 an image."""
         return self.head.decode_above(raw, confidence_threshold)
 
     def initialize(self, seed: int) -> None:
@@ -84,7 +84,7 @@ class Detector(nn.Module):
 
 
 def count_parameters(model: Detector, folded: bool = False) -> int:
-    """Trainable numbers; folded: as the public tables count, each BatchNorm merged into its
+    """Count the trainable numbers; folded: as public tables do, each BatchNorm merged into its
     convolution as one bias a channel."""
     sizes = {name: int(np.prod(p.shape)) for name, p in nn.named_parameters(model)}
     if not folded:
@@ -95,7 +95,7 @@ def count_parameters(model: Detector, folded: bool = False) -> int:
 def images_to_tensor(
     images: np.ndarray, device: str, dtype: str = "float32", channels_last: bool | None = None
 ) -> Tensor:
-    """(B, 3, H, W) uint8 -> float tensor of the same shape in [0, 1].
+    """Map (B, 3, H, W) uint8 to float tensor of the same shape in [0, 1].
 
     The layers keep the layout of their images; None chooses the one that the device gains from.
     """
@@ -105,7 +105,7 @@ def images_to_tensor(
 
 
 def gains_from_channels_last(device: str, dtype: str) -> bool:
-    """Whether convolutions of a dtype are known to be faster in that layout on a device.
+    """Return whether convolutions of a dtype are known to be faster in that layout on a device.
 
     All but float64 on a CPU, by benchmarks/train_step.py; half precision on a GPU, whose matrix
     units read channels side by side.
@@ -116,7 +116,7 @@ def gains_from_channels_last(device: str, dtype: str) -> bool:
 
 
 def choose_layout(asked: str, device: str, dtype: str) -> bool:
-    """Whether --layout means channels-last; UserError where the backend has no such layout.
+    """Return whether --layout means channels-last; UserError where the backend has no such layout.
 
     dtype: in which the network computes.
     """

@@ -115,13 +115,13 @@ def nothing_done(head: Head) -> EvaluationProgress:
 
 
 def _nothing() -> None:
-    """What there is to finish before the first batch."""
+    """Do nothing: there is nothing to finish before the first batch."""
 
 
 def _read_losses(
     head: Head, loss: Loss | None, raw: Sequence[Tensor], targets: Targets
 ) -> np.ndarray:
-    """A batch's losses as float64, in the head's order; zeros without a loss."""
+    """Return a batch's losses as float64, in the head's order; zeros without a loss."""
     if loss is None:
         return np.zeros(len(head.loss_names))
     return np.array([float(ops.to_numpy(term)) for term in loss(raw, targets).by_name.values()])
@@ -149,6 +149,6 @@ def _add_found(
 
 
 def ground_truth(sample: Sample) -> GroundTruth:
-    """A sample's labels in pixels of its image."""
+    """Return a sample's labels in pixels of its image."""
     size = np.array([sample.width, sample.height, sample.width, sample.height], np.float64)
     return GroundTruth(sample.class_index, cxcywh_to_xyxy(sample.boxes_cxcywh_norm * size))

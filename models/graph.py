@@ -106,12 +106,12 @@ def build_layers(spec: ModelSpec) -> list[BuiltLayer]:
 
 
 def scale_depth(number: int, multiple: float) -> int:
-    """Repeats of a block after the depth multiple; at least one."""
+    """Return repeats of a block after the depth multiple; at least one."""
     return max(round(number * multiple), 1)
 
 
 def scale_width(channels: int, multiple: float) -> int:
-    """Channels after the width multiple, rounded up to a multiple of 8."""
+    """Return channels after the width multiple, rounded up to a multiple of 8."""
     return math.ceil(channels * multiple / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
 
 
@@ -131,7 +131,7 @@ def _check_lines(document: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _parse_layer(index: int, line: Any, document: Mapping[str, Any]) -> LayerSpec:
-    """One [from, number, module, args]; strings in args are names, or stay strings."""
+    """Parse one [from, number, module, args]; strings in args are names, or stay strings."""
     if not isinstance(line, list) or len(line) != 4 or not isinstance(line[3], list):
         raise UserError(f"layer {index}: {line!r}; [from, number, module, args] is needed")
     origin, number, block, args = line
@@ -152,7 +152,9 @@ def _parse_layer(index: int, line: Any, document: Mapping[str, Any]) -> LayerSpe
 
 
 def _check_head(layers: Sequence[LayerSpec], num_classes: int) -> None:
-    """The head is the last layer, it alone, and predicts the model's number of classes."""
+    """Check that the head is the last layer, it alone, and predicts the model's number of
+    classes.
+    """
     names = names_of(Head)
     heads = [index for index, layer in enumerate(layers) if layer.block in names]
     if heads != [len(layers) - 1]:
@@ -166,7 +168,7 @@ def _check_head(layers: Sequence[LayerSpec], num_classes: int) -> None:
 
 
 def _resolve_source(index: int, origin: Any) -> int:
-    """An absolute layer index from one counted from the start or, if negative, from here."""
+    """Return an absolute layer index from one counted from the start or, if negative, from here."""
     if isinstance(origin, int):
         source = index + origin if origin < 0 else origin
         if IMAGE <= source < index:

@@ -11,7 +11,7 @@ import numpy as np
 
 
 def draw_weights(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-    """New values for the convolutions among the named arrays; the rest as it is.
+    """Draw new values for the convolutions among the named arrays; keep the rest.
 
     Weights and biases are uniform in +-1 / sqrt(fan-in), what both frameworks draw by default.
     BatchNorm starts as the framework made it: weight 1, bias 0, mean 0, variance 1.

@@ -20,7 +20,7 @@ log = logging.getLogger("models")
 def is_proved(
     path: str, implementation: str, run_fast: Probe, run_plain: Probe, tolerance: float
 ) -> bool:
-    """Whether a fast path runs and gives the results of the plain one; one log line says so.
+    """Return whether a fast path runs and gives the results of the plain one; one log line says so.
 
     Args:
         path: what was asked for, and where.
@@ -37,7 +37,7 @@ def is_proved(
 
 
 def find_problem(run_fast: Probe, run_plain: Probe, tolerance: float) -> str:
-    """Why a fast path cannot stand for the plain one, in words; "" if it can.
+    """Return why a fast path cannot stand for the plain one, in words; "" if it can.
 
     Args:
         tolerance: largest difference of a result, relative to its largest plain value.
@@ -52,7 +52,7 @@ def find_problem(run_fast: Probe, run_plain: Probe, tolerance: float) -> str:
 def _difference(
     fast: Mapping[str, np.ndarray], plain: Mapping[str, np.ndarray], tolerance: float
 ) -> str:
-    """The first result that differs, in words; "" if none does."""
+    """Return the first result that differs, in words; "" if none does."""
     for name, wanted in plain.items():
         with np.errstate(invalid="ignore"):
             error = np.abs(fast[name] - wanted).max(initial=0.0)

@@ -20,7 +20,7 @@ class LayerRequest:
     scale_width: Callable[[int], int]  # channels of the YAML -> channels of this width
 
     def counts(self, **defaults: int | None) -> dict[str, Any]:
-        """The args by name, all whole numbers; UserError names one that is not.
+        """Return the args by name, all whole numbers; UserError names one that is not.
 
         Args:
             defaults: the names of the args in their order, each with what it is when left out;
@@ -59,7 +59,7 @@ _BLOCKS: dict[str, Block] = {}
 
 
 def register(name: str, repeats: bool = False, joins: bool = False) -> Callable[[type], type]:
-    """Class decorator: YAML layers called `name` are built by the class's `build(request)`."""
+    """Decorate a class: YAML layers called `name` are built by the class's `build(request)`."""
 
     def add(block: Any) -> Any:
         assert name not in _BLOCKS, f"block {name} registered twice"
@@ -70,12 +70,12 @@ def register(name: str, repeats: bool = False, joins: bool = False) -> Callable[
 
 
 def names_of(base: type) -> list[str]:
-    """The names of all blocks whose class derives from a base."""
+    """Return the names of all blocks whose class derives from a base."""
     return [name for name, block in _BLOCKS.items() if issubclass(block.kind, base)]
 
 
 def find_block(name: object) -> Block:
-    """The block of a name; UserError with the known names for any other."""
+    """Return the block of a name; UserError with the known names for any other."""
     if not isinstance(name, str) or name not in _BLOCKS:
         raise UserError(f"unknown block {name!r}; known: {', '.join(sorted(_BLOCKS))}")
     return _BLOCKS[name]

@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def choices(config: TrainConfig) -> list[tuple[int, str]]:
-    """(workers, cache) to measure: what the flags choose comes first."""
+    """Return (workers, cache) to measure: what the flags choose comes first."""
     cores = len(os.sched_getaffinity(0))
     chosen = min(config.workers, cores)
     counts = list(dict.fromkeys((chosen, 1, cores)))
@@ -116,7 +116,7 @@ def images_per_second(batches: Iterator[Batch], warm_up: int) -> float:
 def verdict(
     config: TrainConfig, model_speed: float, speeds: Sequence[LoaderSpeed], on_cpu: bool
 ) -> str:
-    """What is slower, and the flag that changes it; `speeds[0]` is what the flags choose."""
+    """Return what is slower, and the flag that changes it; `speeds[0]` is what the flags choose."""
     chosen, fastest = speeds[0], max(speeds, key=lambda speed: speed.images_per_second)
     loader_speed = chosen.images_per_second
     if loader_speed >= ENOUGH * model_speed:

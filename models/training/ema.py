@@ -33,7 +33,7 @@ class ModelEMA:
     """
 
     def __init__(self, model: Detector, average: Average | None = None) -> None:
-        """The average of a model that is there; `average` does an update, by default the plain."""
+        """Make the EMA of a model; `average` does an update, by default the plain one."""
         self.model = nn.frozen_copy(model)
         self.updates = 0
         self._average = average or ops.ema_update_
@@ -73,5 +73,5 @@ class ModelEMA:
 
 
 def decay_after(updates: int) -> float:
-    """Decay of an update, from 0 towards DECAY."""
+    """Return decay of an update, from 0 towards DECAY."""
     return DECAY * (1 - math.exp(-updates / RAMP))

@@ -44,7 +44,7 @@ class Execution:
         return "channels-last" if self.channels_last else "contiguous"
 
     def forward_of(self, model: Any) -> Callable[[Tensor], Sequence[Tensor]]:
-        """The forward pass of what `dist.data_parallel` returned: images to raw maps.
+        """Return the forward pass of what `dist.data_parallel` returned: images to raw maps.
 
         Raw maps have the weights' dtype.
         """
@@ -60,12 +60,12 @@ class Execution:
         return in_half_precision
 
     def loss_of(self, loss: Loss) -> Callable[[Any, Any], LossTerms]:
-        """The loss itself or its compiled form."""
+        """Return the loss itself or its compiled form."""
         return loss.compiled(autograd.compiled) if self.compiled else loss
 
 
 def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:
-    """What the flags mean here, in one log line.
+    """Decide what the flags mean here, and say it in one log line.
 
     Args:
         dtype: of the weights.
@@ -88,7 +88,9 @@ def choose_execution(config: TrainConfig, device: str, dtype: str) -> Execution:
 
 
 def choose_precision(asked: str, device: str, dtype: str) -> str:
-    """The dtype in which the network computes: that of the weights unless --amp says otherwise."""
+    """Return the dtype in which the network computes: that of the weights unless --amp says
+    otherwise.
+    """
     if asked == "off":
         return dtype
     half = HALF_PRECISIONS[asked]

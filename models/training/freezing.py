@@ -28,7 +28,7 @@ def freeze_layers(model: Detector, freeze: Sequence[str]) -> None:
 
 
 def frozen_names(names: Sequence[str], num_layers: int, freeze: Sequence[str]) -> list[str]:
-    """The parameters that --freeze names, in their order.
+    """Return the parameters that --freeze names, in their order.
 
     Args:
         names: dotted names of all parameters, such as "model.0.conv.weight".
@@ -48,7 +48,7 @@ def frozen_names(names: Sequence[str], num_layers: int, freeze: Sequence[str]) -
 
 
 def _prefixes(num_layers: int, freeze: Sequence[str]) -> list[str]:
-    """The entries as the dotted beginnings of names."""
+    """Return the entries as the dotted beginnings of names."""
     for entry in freeze:
         limit = num_layers if len(freeze) == 1 else num_layers - 1
         if entry.isdecimal() and int(entry) > limit:
@@ -63,7 +63,7 @@ def _belongs(name: str, prefix: str) -> bool:
 
 
 def _known_names(names: Sequence[str], wrong: str) -> str:
-    """What exists at the depth where a wrong name stops being right."""
+    """Return what exists at the depth where a wrong name stops being right."""
     known = wrong
     while known and not any(_belongs(name, known) for name in names):
         known = known.rpartition(".")[0]

@@ -50,7 +50,7 @@ class LossScale:
         return self.adapts and self.value > LIMITS[0]
 
     def scaled(self, loss: Callable[[Any, Any], LossTerms]) -> Callable[[Any, Any], LossTerms]:
-        """The loss with `total` multiplied by the value at the time of the call."""
+        """Return the loss with `total` multiplied by the value at the time of the call."""
 
         def scaled_loss(raw: Any, targets: Any) -> LossTerms:
             terms = loss(raw, targets)

@@ -16,7 +16,7 @@ def build_optimizer(
     groups: list[tuple[dict[str, Tensor], float]],
     optimizers: Optim = optim,
 ) -> Optimizer:
-    """The one of --optimizer; UserError for a momentum that cannot be Adam's beta1."""
+    """Return the one of --optimizer; UserError for a momentum that cannot be Adam's beta1."""
     if config.optimizer == "SGD":
         return optimizers.SGD(groups)
     for name in ("momentum", "warmup_momentum"):
@@ -29,7 +29,7 @@ def build_optimizer(
 
 
 def parameter_groups(model: Detector, weight_decay: float) -> list[tuple[dict[str, Tensor], float]]:
-    """The three public groups: biases, convolution weights (decayed), BatchNorm weights.
+    """Return the three public groups: biases, convolution weights (decayed), BatchNorm weights.
 
     Frozen parameters are in none of them.
     """

@@ -11,7 +11,7 @@ from utils.errors import UserError
 
 
 def parallelize(config: TrainConfig, model: Detector) -> Any:
-    """What is called in place of the model, whose layers --sync-bn has made to work together.
+    """Return what is called in place of the model; --sync-bn joins its BatchNorm layers.
 
     Raises:
         UserError: --half-gradients on a backend that cannot send them.

@@ -61,7 +61,7 @@ def replay(config: TrainConfig, state: TrainState, start: Checkpoint, loader: Tr
 
 
 def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
-    """Flags on which the batch depends and which are not those of the checkpoint's run."""
+    """Yield the flags on which the batch depends that are not those of the checkpoint's run."""
     given, trained = as_document(config), start.header.settings
     for name in DECIDING:
         if name in trained and trained[name] != given[name]:
@@ -73,7 +73,7 @@ def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
 
 
 def examine(state: TrainState, batch: Batch) -> Iterator[str]:
-    """What one step computes, line by line."""
+    """Yield what one step computes, line by line."""
     images = images_to_tensor(
         batch.images, state.execution.device, state.dtype, state.execution.channels_last
     )
@@ -97,7 +97,7 @@ def examine(state: TrainState, batch: Batch) -> Iterator[str]:
 
 
 def layer_outputs(model: Detector, images: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """What each layer of the graph returns, with the layer's place and name."""
+    """Yield what each layer of the graph returns, with the layer's place and name."""
     for index, output in enumerate(model.run_layers(images)):
         name = f"layer {index} ({type(model.model[index]).__name__})"
         if isinstance(output, tuple):
@@ -107,7 +107,7 @@ def layer_outputs(model: Detector, images: Tensor) -> Iterator[tuple[str, Tensor
 
 
 def first_not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
-    """The first tensor that holds infinity or NaN, and how many of them; None of none."""
+    """Return the first tensor that holds infinity or NaN, and how many of them; None of none."""
     for name, x in tensors:
         if ops.dtype_of(x) == "int64":
             continue

@@ -53,7 +53,7 @@ class Schedule:
         return max(round(self.hyp.warmup_epochs * self.batches_per_epoch), MIN_WARMUP_BATCHES)
 
     def at(self, batch_number: int) -> StepSettings:
-        """Settings of a batch, counted from 0 over all epochs."""
+        """Return settings of a batch, counted from 0 over all epochs."""
         epoch = batch_number // self.batches_per_epoch
         if batch_number > self.warmup_batches or self.warmup_batches == 0:
             # The public recipe steps its schedule at the end of an epoch, from before the first:
@@ -71,7 +71,7 @@ class Schedule:
         )
 
     def _decay(self, epoch: int) -> float:
-        """Factor of the learning rate in an epoch, from 1 towards lrf."""
+        """Return the factor of the learning rate in an epoch, from 1 towards lrf."""
         progress = epoch / self.epochs
         if self.cosine:
             progress = (1 - math.cos(math.pi * progress)) / 2

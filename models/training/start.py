@@ -25,7 +25,7 @@ log = logging.getLogger("train")
 def build_model(
     config: TrainConfig, start: Checkpoint | None, class_names: Sequence[str]
 ) -> Detector:
-    """The model of --cfg or of --weights, drawn from the seed, with the weights that fit."""
+    """Return the model of --cfg or of --weights, drawn from the seed, with the weights that fit."""
     if config.cfg or start is None:
         if not config.cfg:
             log.info("no --weights and no --cfg: %s from scratch", DEFAULT_MODEL)

@@ -58,11 +58,12 @@ class StepWatch:
         self._window: list[tuple[BatchName, np.ndarray]] = []  # read, since the last update
 
     def add(self, name: BatchName, terms: LossTerms) -> None:
-        """Remember a batch's losses; reads nothing."""
+        """Keep a batch's losses; read nothing."""
         self._unread.append((name, [term.detach() for term in terms.by_name.values()]))
 
     def update_is_finite(self, gradient_norm: Tensor, scale_can_fall: bool = False) -> bool:
-        """Whether the losses since the last update and the norm of their gradients are finite.
+        """Return whether the losses since the last update and the norm of their gradients are
+        finite.
 
         Logs the batches if not. Raises UserError for the tenth time in a row, not counting those
         whose gradients alone overflow while the loss scale can still fall.
@@ -110,7 +111,7 @@ class StepWatch:
         return "  ".join(f"{name} {loss:.4f}" for name, loss in named)
 
     def state(self) -> dict[str, Any]:
-        """Everything as JSON values, after reading all losses; `restore` takes it."""
+        """Return everything as JSON values, after reading all losses; `restore` takes it."""
         self._read([])
         window = [
             {"epoch": name.epoch, "step": name.step, "losses": losses.tolist(),

@@ -39,7 +39,7 @@ class EvaluationProgress(NamedTuple):
         return len(self.losses)
 
     def found(self) -> list[FoundImage]:
-        """The images in the order of a single process."""
+        """Return the images in the order of a single process."""
         ends = np.cumsum(self.images[:, 2]).tolist()
         return [
             FoundImage(batch, index, type(self.rows)(*(x[end - count : end] for x in self.rows)))
@@ -59,7 +59,7 @@ class EvaluationProgress(NamedTuple):
 def make_progress(
     losses: np.ndarray, images: Sequence[FoundImage], like: Any
 ) -> EvaluationProgress:
-    """From the losses of N batches and their images, in the order of the batches.
+    """Make it from the losses of N batches and their images, in the order of the batches.
 
     like: anything found in the same task, for the dtypes and shapes where there is no image.
     """
@@ -73,7 +73,8 @@ def make_progress(
 def read_progress(
     arrays: Mapping[str, np.ndarray], nothing: EvaluationProgress, num_images: int
 ) -> EvaluationProgress:
-    """From its saved arrays, of a validation of so many images; ValueError if they do not fit.
+    """Make it from its saved arrays, of a validation of so many images; ValueError if they do
+    not fit.
 
     nothing: of a validation of the same task that has not begun.
     """
@@ -133,7 +134,7 @@ class Collector:
         self._losses.append(losses)
 
     def progress(self) -> EvaluationProgress:
-        """What all ranks found; all of them call it, after the same number of batches."""
+        """Return what all ranks found; all of them call it, after the same number of batches."""
         return make_progress(*self._of_all(), self._before.rows)
 
     def finish(self) -> np.ndarray:
@@ -144,7 +145,7 @@ class Collector:
         return losses.mean(axis=0)
 
     def _of_all(self) -> tuple[np.ndarray, list[FoundImage]]:
-        """Losses of all batches, and all images in the order of a single process."""
+        """Return losses of all batches, and all images in the order of a single process."""
         losses = np.array(self._losses).reshape(len(self._losses), self._before.losses.shape[1])
         found = self._found
         if not self._alone:

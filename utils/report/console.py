@@ -14,7 +14,7 @@ from utils.evaluation.legacy.metric import LegacyResult
 
 
 def progress_bar(total: int, description: str, done: int = 0) -> tqdm:
-    """A bar on one line of a terminal that leaves no trace; nothing where there is none.
+    """Show a bar on one line of a terminal that leaves no trace; nothing where there is none.
 
     Of several processes the first alone shows it.
     """
@@ -29,18 +29,20 @@ def progress_bar(total: int, description: str, done: int = 0) -> tqdm:
 
 
 def metrics_table(result: EvaluationResult) -> str:
-    """COCO's figures over all classes and per class, and COCO's summary, as text."""
+    """Return COCO's figures over all classes and per class, and COCO's summary, as text."""
     return "\n".join([*_class_lines(result), coco_summary(result)])
 
 
 def legacy_table(result: LegacyResult) -> str:
-    """YOLOv5's figures over all classes and per class, under a title that says so, as text."""
+    """Return YOLOv5's figures over all classes and per class, under a title that says so, as
+    text.
+    """
     title = f"{'as YOLOv5 prints it':>20}, for comparing with old logs; above is COCO's metric"
     return "\n".join([title, *_class_lines(result)])
 
 
 def _class_lines(result: EvaluationResult | LegacyResult) -> list[str]:
-    """A heading, all classes, and each that has labels: P, R, mAP50 and mAP50-95."""
+    """Return a heading, all classes, and each that has labels: P, R, mAP50 and mAP50-95."""
     lines = [f"{'class':>20}{'images':>8}{'labels':>8}{'P':>9}{'R':>9}{'mAP50':>9}{'mAP50-95':>10}"]
     rows: list[tuple[str, int, Sequence[float]]] = [
         (
@@ -64,7 +66,7 @@ def _class_lines(result: EvaluationResult | LegacyResult) -> list[str]:
 
 
 def coco_summary(result: EvaluationResult) -> str:
-    """COCO's 12 figures in two lines; "-" where the labels hold nothing of a size."""
+    """Return COCO's 12 figures in two lines; "-" where the labels hold nothing of a size."""
     cells = [
         f"{name:<9}{'-' if math.isnan(figure) else f'{figure:.4f}':<8}"
         for name, figure in result.summary().items()

@@ -37,7 +37,7 @@ PANELS_A_ROW = 3
 def plot_batch(
     images: np.ndarray, targets: Targets, class_names: Sequence[str], path: Path
 ) -> None:
-    """A JPEG of the first 16 images of a batch with their boxes, in a square of tiles.
+    """Write a JPEG of the first 16 images of a batch with their boxes, in a square of tiles.
 
     Args:
         images: (B, 3, H, W) uint8 RGB.
@@ -68,7 +68,7 @@ def plot_batch(
 
 
 def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
-    """A plot of how often each class occurs, where boxes lie and how large they are."""
+    """Draw a plot of how often each class occurs, where boxes lie and how large they are."""
     class_index = np.concatenate([sample.class_index for sample in samples])
     boxes_cxcywh_norm = np.concatenate([sample.boxes_cxcywh_norm for sample in samples])
     figure, (counts, centres, sizes) = _new_figure(1, 3, width=16, height=5)
@@ -84,7 +84,7 @@ def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Pat
 
 
 def plot_results(csv_path: Path, plot_path: Path) -> None:
-    """A plot of the losses, metrics and learning rates of results.csv over the epochs.
+    """Draw a plot of the losses, metrics and learning rates of results.csv over the epochs.
 
     Raises:
         UserError: the file has no epochs, or lacks a column that every run has.
@@ -116,7 +116,7 @@ def plot_results(csv_path: Path, plot_path: Path) -> None:
 
 
 def plot_precision_recall(result: EvaluationResult, path: Path) -> None:
-    """A plot of precision over recall at IoU 0.50, per class and as the mean of the classes.
+    """Draw a plot of precision over recall at IoU 0.50, per class and as the mean of the classes.
 
     With more than seven classes the curves of single classes are grey and without a name.
     """
@@ -188,7 +188,7 @@ def _draw_name(
 
 
 def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence[str]) -> None:
-    """A bar per class, the most frequent on top; of more than 30 classes the first 30."""
+    """Draw a bar per class, the most frequent on top; of more than 30 classes the first 30."""
     counts = np.bincount(class_index, minlength=len(class_names))
     shown = np.argsort(-counts, kind="stable")[:MAX_BARS]
     positions = np.arange(len(shown))
@@ -205,7 +205,7 @@ def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence
 
 
 def _draw_density(figure: Any, axes: Any, points: np.ndarray) -> None:
-    """Points (M, 2) in [0, 1] counted in squares, dark where there are most."""
+    """Draw points (M, 2) in [0, 1] counted in squares, dark where there are most."""
     from matplotlib.colors import PowerNorm
     from matplotlib.ticker import MaxNLocator
 
@@ -223,7 +223,7 @@ def _draw_density(figure: Any, axes: Any, points: np.ndarray) -> None:
 
 
 def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
-    """What is drawn of a results.csv: by title, the columns by label.
+    """Return what is drawn of a results.csv: by title, the columns by label.
 
     A panel for each loss, of training and validation; figures two a panel; one of learning rates.
     """
@@ -246,7 +246,7 @@ def _as_title(name: str) -> str:
 
 
 def _read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
-    """The columns' names, and the cells of all rows."""
+    """Return the columns' names, and the cells of all rows."""
     with open(path, newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     return [name.strip() for name in header], rows
@@ -255,7 +255,7 @@ def _read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
 def _read_columns(
     csv_path: Path, names: Sequence[str], rows: Sequence[Sequence[str]], wanted: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """The wanted columns by name; what a row lacks is NaN."""
+    """Return the wanted columns by name; what a row lacks is NaN."""
     missing = [name for name in wanted if name not in names]
     if missing or not rows:
         what = f"no column {', '.join(missing)}" if missing else "no epochs"
@@ -267,7 +267,7 @@ def _read_columns(
 
 
 def _new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
-    """A figure of width x height inches and its axes, styled alike throughout."""
+    """Return a figure of width x height inches and its axes, styled alike throughout."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
@@ -280,13 +280,13 @@ def _new_figure(rows: int, columns: int, width: float, height: float) -> tuple[A
 
 
 def _plain_name(class_names: Sequence[str], index: int) -> str:
-    """The class name, or its number where the fonts at hand lack its letters."""
+    """Return the class name, or its number where the fonts at hand lack its letters."""
     name = class_names[index]
     return name if name.isascii() and name.isprintable() else f"class {index}"
 
 
 def _figure_name(class_names: Sequence[str], index: int) -> str:
-    """The name for matplotlib, which would read dollar signs as the bounds of a formula."""
+    """Return the name for matplotlib, which would read dollar signs as the bounds of a formula."""
     return _plain_name(class_names, index).replace("$", r"\$")
 
 

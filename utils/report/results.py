@@ -33,7 +33,7 @@ def result_row(
     rates: Iterable[float],
     timer: StageTimer,
 ) -> dict[str, float]:
-    """The columns of results.csv for an epoch that ends now.
+    """Return the columns of results.csv for an epoch that ends now.
 
     Args:
         columns: `result_columns` of the task, in whose order losses and figures are.

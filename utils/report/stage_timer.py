@@ -35,7 +35,7 @@ class StageTimer:
     """
 
     def __init__(self, device: str = CPU, spent: Mapping[str, float] | None = None) -> None:
-        """A timer that starts now or, of a resumed epoch, goes on from a `state()`."""
+        """Make a timer that starts now or, of a resumed epoch, goes on from a `state()`."""
         self._device = device
         self._seconds = dict.fromkeys(STAGES, 0.0)
         self._unread: deque[tuple[str, Any, Any]] = deque()
@@ -60,7 +60,7 @@ class StageTimer:
         return self._seconds
 
     def state(self) -> dict[str, float]:
-        """The seconds of each stage, and "total"."""
+        """Return the seconds of each stage, and "total"."""
         return {**self.seconds, "total": self.total()}
 
     def _read_oldest(self) -> None:
@@ -68,7 +68,7 @@ class StageTimer:
         self._seconds[stage] += backend.device.seconds_between(start, end)
 
     def waiting(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The items of an iterable, the host's wait for each counted as "data_wait"."""
+        """Yield the items of an iterable; count the host's wait for each as "data_wait"."""
         iterator = iter(items)
         while True:
             start = time.perf_counter()
@@ -79,5 +79,5 @@ class StageTimer:
             yield item
 
     def total(self) -> float:
-        """Seconds since the timer was made."""
+        """Return seconds since the timer was made."""
         return time.perf_counter() - self._start

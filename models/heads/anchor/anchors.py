@@ -28,6 +28,6 @@ def check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...]:
 
 
 def anchors_in_cells(anchors: Sequence[Sequence[float]], strides: Sequence[int]) -> np.ndarray:
-    """Anchors in pixels, [w, h, w, h, ...] a level -> (levels, A, 2) float32 in cells."""
+    """Map anchors in pixels, [w, h, w, h, ...] a level to (levels, A, 2) float32 in cells."""
     pixels = np.asarray(anchors, np.float32).reshape(len(anchors), -1, 2)
     return pixels / np.asarray(strides, np.float32).reshape(-1, 1, 1)

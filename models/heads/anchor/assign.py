@@ -90,7 +90,7 @@ def _assign_level(
 def _match_anchors(
     sizes_wh: np.ndarray, anchors: np.ndarray, max_side_ratio: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(T, 2) and (A, 2) in cells -> indices (anchor, target) of like size, anchor by anchor."""
+    """Map (T, 2) and (A, 2) in cells to indices (anchor, target) of like size, anchor by anchor."""
     ratio = sizes_wh[None] / anchors[:, None]
     with np.errstate(divide="ignore"):  # a side of zero has an infinite ratio: no match
         worst = np.maximum(ratio, 1 / ratio).max(axis=2)
@@ -99,7 +99,7 @@ def _match_anchors(
 
 
 def _choose_cells(centres: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(K, 2) centres in cells -> indices (shift, centre), shift by shift.
+    """Map (K, 2) centres in cells to indices (shift, centre), shift by shift.
 
     A neighbour counts only if it lies inside the grid of `cells` (width, height).
     """
@@ -145,7 +145,7 @@ def join_assignments(
 
 
 def padded_size(count: int) -> int:
-    """The smallest of 256, 1024, 4096, ... rows that hold so many positives."""
+    """Return the smallest of 256, 1024, 4096, ... rows that hold so many positives."""
     size = SMALLEST_SIZE
     while size < count:
         size *= SIZE_FACTOR
@@ -155,7 +155,7 @@ def padded_size(count: int) -> int:
 def _rows_of(
     found: Assignment, shape: Sequence[int], size: int, padded: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Indices (3, size) and numbers (size, 7) of one level."""
+    """Return indices (3, size) and numbers (size, 7) of one level."""
     _, anchors, height, width, outputs = shape
     count = len(found.row)
     grid = (found.image_index * anchors + found.anchor_index) * height + found.row

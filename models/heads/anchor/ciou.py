@@ -17,7 +17,7 @@ BoxIou = Callable[[Tensor, Tensor], Tensor]
 
 
 def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
-    """CIoU of boxes paired row by row.
+    """Return the CIoU of boxes paired row by row.
 
     Args:
         pred: (N, 4) cxcywh, any one unit.
@@ -60,5 +60,5 @@ def _edges(centre: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _overlap(low: Tensor, high: Tensor, other_low: Tensor, other_high: Tensor) -> Tensor:
-    """Length shared by two intervals; 0 when they are apart."""
+    """Return length shared by two intervals; 0 when they are apart."""
     return ops.clamp(ops.minimum(high, other_high) - ops.maximum(low, other_low), low=0.0)

@@ -25,21 +25,21 @@ def decode_logits(logits: Tensor, cells: Tensor, anchors: Tensor, stride: int) -
 
 
 def decode_centres(scores: Tensor) -> Tensor:
-    """Sigmoids in (0, 1) -> centre offsets from the cell's corner in (-0.5, 1.5) cells."""
+    """Map sigmoids in (0, 1) to centre offsets from the cell's corner in (-0.5, 1.5) cells."""
     return scores * 2.0 - 0.5
 
 
 def decode_sizes(scores: Tensor, anchors: Tensor) -> Tensor:
-    """Sigmoids in (0, 1) -> sizes of up to 4 times the anchor, in the anchor's unit."""
+    """Map sigmoids in (0, 1) to sizes of up to 4 times the anchor, in the anchor's unit."""
     return (scores * 2.0) ** 2.0 * anchors
 
 
 def grid_cells(height: int, width: int, dtype: str) -> np.ndarray:
-    """Column and row of each cell, (1, 1, H, W, 2)."""
+    """Return column and row of each cell, (1, 1, H, W, 2)."""
     rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
     return np.stack([columns, rows], axis=-1)[None, None].astype(dtype)
 
 
 def logit(score: float) -> float:
-    """The inverse of the sigmoid: minus infinity from 0 down."""
+    """Return the inverse of the sigmoid: minus infinity from 0 down."""
     return math.log(score / (1 - score)) if score > 0 else -math.inf

@@ -18,7 +18,7 @@ EQUAL_BOXES = 20
 
 
 def choose_box_iou(device: str) -> BoxIou:
-    """The fused complete IoU where it is proved, else the plain formula; one line says which."""
+    """Choose the fused CIoU where it is proved, else the plain formula; one line says which."""
     proved = is_proved(
         f"--bbox_iou_optim on {device}",
         fused.implementation(device),
@@ -30,7 +30,7 @@ def choose_box_iou(device: str) -> BoxIou:
 
 
 def probe_box_iou(box_iou: BoxIou, device: str) -> dict[str, np.ndarray]:
-    """CIoU of some boxes, the gradient by one of each pair, and where that is finite.
+    """Return the CIoU of some boxes, the gradient by one of each pair, and where that is finite.
 
     Gradients of equal boxes are compared in that last way only: at a tie of edges there are many.
     """

@@ -81,7 +81,7 @@ class AnchorHead(Head):
 
     @classmethod
     def build(cls, request: LayerRequest) -> BuiltLayer:
-        """From YAML args [nc, anchors]."""
+        """Build from YAML args [nc, anchors]."""
         if len(request.args) != 2 or not isinstance(request.args[1], tuple):
             raise UserError("accepted args: [nc, anchors]")
         num_classes, anchors = request.args
@@ -91,7 +91,7 @@ class AnchorHead(Head):
         return BuiltLayer(head, head.num_anchors * head.num_outputs, max(request.in_strides))
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
-        """(B, C_i, H_i, W_i) each -> raw maps (B, A, H_i, W_i, 5 + C), logits throughout."""
+        """Map (B, C_i, H_i, W_i) each to raw maps (B, A, H_i, W_i, 5 + C), all logits."""
         raw = []
         for convolution, feature in zip(self.m, maps, strict=True):
             x = convolution(feature)
@@ -101,7 +101,7 @@ class AnchorHead(Head):
         return tuple(raw)
 
     def initial_biases(self) -> Mapping[str, np.ndarray]:
-        """What makes first scores meet the expected rate, (A * (5 + C),) float32 a level.
+        """Return what makes first scores meet the expected rate, (A * (5 + C),) float32 a level.
 
         Source: Lin et al. 2017, arXiv:1708.02002, section 3.3.
         """
@@ -123,7 +123,7 @@ class AnchorHead(Head):
         return DetectionLoss(ops.to_numpy(self.anchors), self.num_classes, gains, box_iou)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
-        """Raw maps -> (B, N, 5 + C): cx, cy, w, h in pixels, objectness and class scores."""
+        """Map raw maps to (B, N, 5 + C): cx, cy, w, h in pixels, objectness and class scores."""
         levels = []
         for index, (level, stride) in enumerate(zip(raw, self.strides, strict=True)):
             batch, anchors, height, width, outputs = level.shape
@@ -135,7 +135,8 @@ class AnchorHead(Head):
         return ops.cat(levels, dim=1)
 
     def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[np.ndarray]:
-        """The rows of `decode` that can become detections, as arrays, one (K, 5 + C) an image.
+        """Return the rows of `decode` that can become detections, as arrays, one (K, 5 + C) an
+        image.
 
         These are all whose objectness is above the threshold; a few just below are among them.
         With trained weights and 0.001 it is one row of ten: decoding and fetching every row took
@@ -146,7 +147,9 @@ class AnchorHead(Head):
         return [np.concatenate(image) for image in zip(*levels, strict=True)]
 
     def _rows_above(self, level: int, logits: Tensor, lowest: float) -> list[np.ndarray]:
-        """The decoded rows of a level, image by image, whose objectness logit is above lowest."""
+        """Return the decoded rows of a level, image by image, whose objectness logit is above
+        lowest.
+        """
         dtype, device = ops.dtype_of(logits), ops.device_of(logits)
         above = logits[..., BOX_CHANNELS] > lowest
         image, anchor, row, column = np.nonzero(ops.to_numpy(above))
@@ -172,7 +175,7 @@ class AnchorHead(Head):
 
     @staticmethod
     def fitness(result: EvaluationResult) -> float:
-        """A tenth of mAP50 and nine tenths of mAP50-95, as in the public YOLOv5."""
+        """Return a tenth of mAP50 and nine tenths of mAP50-95, as in the public YOLOv5."""
         return 0.1 * result.map50 + 0.9 * result.map
 
     @staticmethod

@@ -51,7 +51,9 @@ class LossGains:
     def scaled(
         cls, hyp: Hyperparameters, num_levels: int, num_classes: int, image_size: int
     ) -> LossGains:
-        """The hyper-parameters' gains, given for 3 levels, 80 classes, 640 px, made to fit."""
+        """Return the hyper-parameters' gains, given for 3 levels, 80 classes, 640 px, made to
+        fit.
+        """
         levels = NOMINAL_LEVELS / num_levels
         return cls(
             box=hyp.box * levels,
@@ -126,13 +128,13 @@ class DetectionLoss:
     def compiled(
         self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]
     ) -> DetectionLoss:
-        """The same loss with its part on the device compiled; see `base.py::Loss`."""
+        """Return the same loss with its part on the device compiled; see `base.py::Loss`."""
         loss = copy.copy(self)
         loss._compiled_cost = compile_(self._cost, MOST_SHAPES)
         return loss
 
     def __call__(self, raw: Sequence[Tensor], targets: Targets) -> LossTerms:
-        """Cost of a batch.
+        """Return the cost of a batch.
 
         Args:
             raw: per level (B, A, H, W, 5 + C) logits.
@@ -166,7 +168,7 @@ class DetectionLoss:
         parts: BatchParts | None,
         padded: bool,
     ) -> LossTerms:
-        """What `Positives` holds, as tensors, and raw maps to terms: nothing of it is read."""
+        """Turn raw maps and what `Positives` holds into terms, without reading a tensor."""
         spans = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
         # Over (B, H, W, A): in this order channels-last maps need no copy.
         cells = [level.permute(0, 2, 3, 1, 4).reshape(-1, level.shape[4]) for level in raw]
@@ -206,7 +208,9 @@ class DetectionLoss:
         return self.box_iou(boxes, numbers[:, :4])
 
     def _objectness(self, logits: Tensor, claims: Tensor, iou: Tensor) -> Tensor:
-        """Mean binary cross-entropy of a level's cells against the IoU of their targets, 0-d."""
+        """Return mean binary cross-entropy of a level's cells against the IoU of their targets,
+        0-d.
+        """
         if logits.shape[0] == 0:  # a rank that the last batch left without images
             return ops.sum(logits)
         cells, dtype, device = logits.shape[0], ops.dtype_of(logits), ops.device_of(logits)
@@ -216,7 +220,9 @@ class DetectionLoss:
         return ops.bce_with_logits(logits, truth[:cells], self.gains.objectness_positive)
 
     def _classification(self, predicted: Tensor, wanted: Tensor, weights: Tensor | None) -> Tensor:
-        """Mean binary cross-entropy of rows (P, 5 + C) against one-hot targets (P, C), 0-d."""
+        """Return mean binary cross-entropy of rows (P, 5 + C) against one-hot targets (P, C),
+        0-d.
+        """
         logits = predicted[:, BOX_CHANNELS + 1 :]
         if weights is None:
             return ops.bce_with_logits(logits, wanted, self.gains.classification_positive)
@@ -233,7 +239,7 @@ class DetectionLoss:
         num_images: int,
         parts: BatchParts | None,
     ) -> LossTerms:
-        """The terms with their gains, and their total."""
+        """Return the terms with their gains, and their total."""
         box, objectness = box * self.gains.box, objectness * self.gains.objectness
         classification = classification * self.gains.classification
         total = (box + objectness + classification) * (parts.total if parts else num_images)
@@ -241,7 +247,7 @@ class DetectionLoss:
         return LossTerms(names, total)
 
     def _one_hot(self, dtype: str, device: str) -> Tensor:
-        """(C + 1, C), kept: a row for each class and, last, the row of no class."""
+        """Return (C + 1, C), kept: a row for each class and, last, the row of no class."""
         if (dtype, device) not in self._one_hots:
             rows = np.eye(self.num_classes + 1, self.num_classes, dtype=dtype)
             self._one_hots[dtype, device] = ops.tensor(rows, device)
@@ -249,7 +255,7 @@ class DetectionLoss:
 
 
 def part_of(mean: Tensor, part: Tensor | None) -> Tensor:
-    """This rank's part of the mean over all ranks; the mean itself where it is alone."""
+    """Return this rank's part of the mean over all ranks; the mean itself where it is alone."""
     return mean if part is None else mean * part
 
 
@@ -259,7 +265,7 @@ def mean_gap(iou: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def grid_order(values: Tensor, shape: Sequence[int]) -> Tensor:
-    """One value a cell over (B, H, W, A) -> over (B, A, H, W), (cells,).
+    """Reorder one value a cell from (B, H, W, A) to (B, A, H, W), (cells,).
 
     The order in which the cells have always been summed up: the last bits stay as they were.
     """

@@ -45,7 +45,7 @@ class Updates(NamedTuple):
         return {name: "plain" if is_plain else "fast" for name, is_plain in plain.items()}
 
     def average_of(self, model: Detector) -> ModelEMA:
-        """The average of a model that is where it stays; both packed for a fast update."""
+        """Make the EMA of a model that is where it stays; pack both for a fast update."""
         ema = ModelEMA(model, self.average)
         if self.average is not ops.ema_update_:
             nn.pack(model)
@@ -54,7 +54,7 @@ class Updates(NamedTuple):
 
 
 def choose_updates(config: TrainConfig, device: str, dtype: str) -> Updates:
-    """The plain updates, or with the flag the fast ones that agree with them; one line says."""
+    """Choose the plain updates or, with the flag, the fast ones that agree; one line says which."""
     plain = Updates(optim, ops.ema_update_)
     if not config.multi_tensor_optimizer:
         return plain
@@ -81,7 +81,9 @@ def choose_updates(config: TrainConfig, device: str, dtype: str) -> Updates:
 
 
 def try_optimizer(optimizers: Optim, name: str, device: str, dtype: str) -> Arrays:
-    """Weights, state and zeroed gradients after three steps, one tensor without a gradient."""
+    """Return weights, state and zeroed gradients after three steps, one tensor without a
+    gradient.
+    """
     weights = _weights(device, dtype)
     names = list(weights)
     groups = [({n: weights[n] for n in names[half::2]}, (0.1, 0.0)[half]) for half in (0, 1)]
@@ -100,7 +102,7 @@ def try_optimizer(optimizers: Optim, name: str, device: str, dtype: str) -> Arra
 def try_average(
     average: Average, pack: Callable[[Any], None], device: str, dtype: str
 ) -> dict[str, np.ndarray]:
-    """Averages after three updates, and how far some moved from values that they equal.
+    """Return EMAs after three updates, and how far some moved from values that they equal.
 
     pack: lays out modules of which the same is found once more.
     """
@@ -131,7 +133,7 @@ def _arrays(dtype: str, seed: int) -> dict[str, np.ndarray]:
 
 
 def _module(device: str, dtype: str, seed: int) -> Any:
-    """A module of which the tensors are buffers."""
+    """Return a module of which the tensors are buffers."""
     module = nn.Module()
     for name, array in _arrays(dtype, seed).items():
         nn.register_buffer(module, name, array)
