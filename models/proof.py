@@ -1,7 +1,7 @@
 """Fast paths are proved on the user's own device, beside the plain ones, before they are used.
 
 Before: the flags of `train.py`. After: `heads/anchor/fused_iou.py` and
-`training/fast_paths/multi_tensor.py` choose by the answer.
+`training/multi_tensor.py` choose by the answer.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def main() -> None:
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
-            f"{config.batch_size // config.nproc}, the share of one"
+            f"{config.batch_size // config.nproc}, the part of one"
         )
     if config.bind_numa:
         print(bind_numa(config.device))

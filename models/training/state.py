@@ -16,9 +16,9 @@ from models.detector import Detector
 from models.heads.base import Loss, LossTerms
 from models.training.ema import ModelEMA
 from models.training.execution import Execution, choose_execution
-from models.training.fast_paths.multi_tensor import choose_updates
 from models.training.freezing import freeze_layers
 from models.training.loss_scale import LossScale
+from models.training.multi_tensor import choose_updates
 from models.training.optimizer import build_optimizer, parameter_groups
 from models.training.parallel import parallelize
 from models.training.schedule import Schedule

@@ -101,7 +101,7 @@ def read_progress(
 
 
 class Collector:
-    """Takes what a rank finds in its shares, and hands every image on once, with those of all.
+    """Takes what a rank finds in its shards, and hands every image on once, with those of all.
 
     Args:
         before: of an earlier part of the validation, over all ranks.

@@ -8,7 +8,7 @@ import pytest
 import backend
 from backend import multi_tensor, nn, ops, optim
 from models.training.ema import ModelEMA
-from models.training.fast_paths.multi_tensor import Updates
+from models.training.multi_tensor import Updates
 from tests.conformance.checks_modules import build
 from tests.conformance.checks_optim import backward
 from tests.conformance.judging import Backend, uniform

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from backend import multi_tensor, nn, ops, optim
-from models.training.fast_paths import multi_tensor as choice
+from models.training import multi_tensor as choice
 from tests.conformance.checks_optim import backward
 from tests.conformance.judging import Backend, uniform
 from utils.cli.train_config import OPTIMIZERS, parse_train_flags

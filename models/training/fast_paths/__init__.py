@@ -1,1 +1,0 @@
-"""Fused ways to do what plain code does, used where they prove equal to it."""
