@@ -45,8 +45,7 @@ class Comparison:
     """The runs so far, and the reports written after each run."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
-        self.settings = settings
-        self.folder = folder
+        self.settings, self.folder = settings, folder
         self.machine = describe_machine()
         self.created = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         self.records: dict[Cell, list[Document]] = defaultdict(list)
