@@ -11,6 +11,9 @@ import yaml
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
+from utils.files.regular import read_text
+
+MAX_BYTES = 1 << 22
 
 
 def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:
@@ -25,7 +28,7 @@ def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:
             twice, or is no mapping.
     """
     try:
-        document = yaml.load(Path(path).read_text(encoding="utf-8"), _UniqueKeyLoader)
+        document = yaml.load(read_text(path, MAX_BYTES), _UniqueKeyLoader)
     except OSError as error:
         raise UserError(f"{flag} {path}: {error.strerror}; {known}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -12,6 +12,8 @@ import yaml
 
 from utils.cli.flags import new_parser
 from utils.errors import UserError
+from utils.files.regular import read_text
+from utils.files.yaml import MAX_BYTES
 from utils.processes.command import run_command
 from utils.state.checkpoint import FORMAT, Checkpoint, save_checkpoint
 from utils.weights.load import load_weights, model_document
@@ -76,7 +78,7 @@ def describe_state_dict(checkpoint: Checkpoint, cfg: str) -> Checkpoint:
     if checkpoint.header.model:
         raise UserError(f"--cfg {cfg}: the weights describe their model themselves; leave it out")
     try:
-        document = yaml.safe_load(Path(cfg).read_text(encoding="utf-8"))
+        document = yaml.safe_load(read_text(cfg, MAX_BYTES))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"--cfg {cfg}: {error}") from error
     document = complete_document(document, checkpoint.ema)
