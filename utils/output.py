@@ -13,8 +13,10 @@ import reprlib
 import sys
 from typing import Any, TextIO
 
+MOST_SHOWN = 320  # characters of a value; a path of a usual length is shown whole
+
 _SHOWN = reprlib.Repr()
-_SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxother = 3, 80, 80
+_SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxother = 3, MOST_SHOWN, MOST_SHOWN
 _SHOWN.maxdict = _SHOWN.maxlist = _SHOWN.maxtuple = _SHOWN.maxset = 6
 
 
@@ -36,7 +38,8 @@ def _printable(character: str) -> str:
 
 def shown(value: Any) -> str:
     """Return the start of a value's repr for a message: one short line, however large it is."""
-    return printable(_SHOWN.repr(value))
+    text = printable(_SHOWN.repr(value))
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."
 
 
 def say(*lines: str, file: TextIO | None = None) -> None:
