@@ -7,7 +7,6 @@ compare.json, compare.md, compare.html. docs/compare.md explains every figure.
 from __future__ import annotations
 
 import datetime
-import json
 import signal
 import sys
 from collections import defaultdict
@@ -24,7 +23,7 @@ from utils.comparison.machine import describe_machine, require_same_machine
 from utils.comparison.measured import Document
 from utils.comparison.plan import Cell, turns
 from utils.comparison.report import head
-from utils.comparison.report_files import write_reports
+from utils.comparison.report_files import read_document, write_reports
 from utils.comparison.settings import Settings, parse_flags
 from utils.comparison.terminal import Terminal
 from utils.processes.command import run_command
@@ -49,9 +48,7 @@ class Comparison:
         self.machine = describe_machine()
         self.created = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         self.records: dict[Cell, list[Document]] = defaultdict(list)
-        path = folder / "compare.json"
-        if path.exists():  # resumed, and not interrupted during the first run
-            before = json.loads(path.read_text(encoding="utf-8"))
+        if before := read_document(folder):
             require_same_machine(before["machine"], self.machine, folder)
             self.created = before["created"]
 

@@ -23,6 +23,7 @@ from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import run_process
 from utils.comparison.settings import External, Settings
 from utils.files.atomic import atomic_text_file
+from utils.files.json import read_json
 from utils.files.project import PROJECT
 from utils.files.yaml import find_yaml
 
@@ -38,8 +39,12 @@ def load_record(folder: Path, turn: Turn) -> Document | None:
     path = record_path(folder, turn)
     if not path.exists():
         return None
-    record: Document = json.loads(path.read_text(encoding="utf-8"))
-    return None if record["failure"] else record
+    try:
+        record = read_json(path)
+    except (OSError, ValueError):
+        return None
+    good = isinstance(record, dict) and record.get("failure", "damaged") is None
+    return record if good else None
 
 
 def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:

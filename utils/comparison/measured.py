@@ -6,7 +6,6 @@ Before: `runner.py` ran it. After: `document.py` puts the runs of all cells toge
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 import time
@@ -17,6 +16,7 @@ from typing import Any
 from backend.launchers import LAUNCHERS
 from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import Outcome
+from utils.files.json import read_json
 
 LOG_LINES = 15
 SPEAKER = re.compile(r"(rank \d+: )?")  # the start of a line, if several processes print
@@ -109,7 +109,7 @@ def add_what_train_wrote(run: Document, turn: Turn, folder: Path, warm_up: int, 
     """Complete the record of a run of train.py from its folder."""
     try:
         run["epochs"] = read_epochs(folder / "results.csv", warm_up)
-        written = json.loads((folder / "work.json").read_text(encoding="utf-8"))
+        written = read_json(folder / "work.json")
     except (OSError, KeyError, ValueError) as error:
         run["failure"] = f"its files cannot be read: {error!r}"
         return

@@ -9,7 +9,27 @@ from utils.comparison.measured import Document
 from utils.comparison.report import Report, build_report
 from utils.comparison.report_html import html_page
 from utils.comparison.report_markdown import markdown
+from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
+from utils.files.json import read_json
+
+
+def read_document(folder: Path) -> Document | None:
+    """Return the compare.json of a comparison that goes on; None if its first run has not ended.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = folder / "compare.json"
+    if not path.exists():
+        return None
+    try:
+        document = read_json(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--resume {folder}: compare.json cannot be read: {error}") from error
+    if not isinstance(document, dict) or not {"machine", "created"} <= document.keys():
+        raise UserError(f"--resume {folder}: compare.json holds no comparison; remove that file")
+    return document
 
 
 def write_reports(document: Document, folder: Path) -> Report:

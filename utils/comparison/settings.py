@@ -19,11 +19,23 @@ from utils.cli.flags import new_parser
 from utils.comparison.plan import ABLATION, PLAIN, VARIANTS, known_variant
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
+from utils.files.json import complete, read_json
 from utils.files.project import PROJECT
 from utils.processes.launch import wanted_processes
 from utils.setup.environments import python_of
 
 FILE = "settings.json"
+KINDS = {
+    **dict.fromkeys(("data", "cfg", "weights", "hyp", "device"), str),
+    **dict.fromkeys(("image_size", "epochs", "warm_up_epochs", "rounds", "nproc"), int),
+    **dict.fromkeys(("workers", "seed"), int),
+    **dict.fromkeys(("backends", "variants"), [str]),
+    "batches": [int],
+    "timeout_minutes": float,
+    "pythons": {str: str},
+    "externals": [{"name": str, "command": [str], "results": str}],
+    "allow_unequal": bool,
+}  # of Settings as JSON
 
 
 @dataclass(frozen=True)
@@ -103,7 +115,7 @@ class Settings:
 def load_settings(folder: Path) -> Settings:
     """Load the settings of a comparison that was begun; UserError if there is none."""
     try:
-        document = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        document = complete(read_json(folder / FILE), KINDS)
         externals = tuple(
             External(row["name"], tuple(row["command"]), row["results"])
             for row in document.pop("externals")
@@ -111,7 +123,9 @@ def load_settings(folder: Path) -> Settings:
         for name in ("batches", "backends", "variants"):
             document[name] = tuple(document[name])
         return Settings(**document, externals=externals)
-    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except UserError:
+        raise
+    except (OSError, ValueError) as error:
         raise UserError(
             f"--resume {folder}: no comparison that was begun there ({error!r}); name the folder "
             "that compare.py printed, as runs/compare/exp"

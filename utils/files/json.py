@@ -1,12 +1,76 @@
-"""JSON values checked for the expected form before they are used."""
+"""JSON read within bounds, and its values checked for the expected form before they are used."""
 
 from __future__ import annotations
 
 import copy
+import json
+from collections import Counter
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from utils.files.regular import read_bytes
+from utils.output import shown
+
+MAX_DEPTH = 64
+MAX_BYTES = 1 << 27  # of a file of ours
 LARGEST_COUNT = 2**53  # far above any number of batches or images
 _ABSENT = object()
+
+
+def read_json(path: Path, max_bytes: int = MAX_BYTES) -> Any:
+    """Return the value of a JSON file; OSError as `read_bytes`, ValueError as `parse_json`."""
+    return parse_json(read_bytes(path, max_bytes))
+
+
+def parse_json(content: str | bytes) -> Any:
+    """Return the value of a JSON text; NaN and infinity are accepted, a state may hold them.
+
+    Raises:
+        ValueError: no JSON in UTF-8, a key twice, a whole number beyond 64 bits, or nested deeper
+            than `MAX_DEPTH`.
+    """
+    text = content if isinstance(content, str) else content.decode("utf-8-sig")
+    try:
+        value = json.loads(text, parse_int=_integer, object_pairs_hook=_object)
+    except RecursionError:
+        raise _too_deep() from None
+    _check_depth(value)
+    return value
+
+
+def _integer(digits: str) -> int:
+    # Python's own limit is 4,300 digits, and from 400 on a float is no longer made of it.
+    value = int(digits) if len(digits) <= 20 else 2**64
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"the number {digits[:30]}{'...' * (len(digits) > 30)} is beyond 64 bits")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (repeated, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {shown(repeated)} appears twice")
+    return found
+
+
+def _check_depth(value: Any) -> None:
+    """Raise ValueError beyond the limit, level by level: what uses a value may walk down it."""
+    level: list[Any] = [[value]]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            item
+            for part in level
+            for item in (part.values() if isinstance(part, dict) else part)
+            if type(item) in (dict, list)
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"nested deeper than {MAX_DEPTH}")
 
 
 class Default(NamedTuple):

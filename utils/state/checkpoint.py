@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from utils.errors import UserError
-from utils.files.json import complete
+from utils.files.json import complete, parse_json
 from utils.files.regular import pinned
 
 FORMAT = "duet-checkpoint"
@@ -157,12 +157,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def _parse_header(path: Path, text: str | None) -> Header:
     try:
-        document = json.loads(text or "")
+        document = parse_json(text or "")
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise KeyError("format")
         header = Header(**{name: document[name] for name in KINDS if name in document})
         _require_kinds(header)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"--weights {path}: no {FORMAT} version {VERSION} header; "
             "it was not written by train.py of this version"

@@ -1,9 +1,20 @@
 """What a comparison consists of, and the flags that say so."""
 
+import dataclasses
+import json
+
 import pytest
 
-from utils.comparison.execution import devices_of, external_command, train_command
+from utils.comparison.document import cells_of
+from utils.comparison.execution import (
+    devices_of,
+    external_command,
+    load_record,
+    record_path,
+    train_command,
+)
 from utils.comparison.plan import VARIANTS, Cell, Pair, Turn, make_cells, make_pairs, turns
+from utils.comparison.report_files import read_document
 from utils.comparison.settings import load_settings, parse_flags
 from utils.errors import UserError
 
@@ -68,6 +79,33 @@ def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_pa
     settings.save(tmp_path)
     assert load_settings(tmp_path) == settings
     assert parse_flags(["--resume", str(tmp_path)]) == (settings, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("batches", []), ("batches", 4), ("batches", ["4"]), ("nproc", "2"), ("epochs", 1.5),
+     ("pythons", []), ("externals", [{}]), ("variants", [[]]), ("seed", 10**400), ("more", 1)],
+)  # fmt: skip
+def test_damaged_settings_of_a_comparison_are_one_error(flags, tmp_path, name, value):
+    settings, _, _ = parse_flags([*flags, "--project", str(tmp_path), "--name", "one"])
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({**dataclasses.asdict(settings), name: value}))
+    with pytest.raises(UserError, match=f"--resume {tmp_path}: no comparison"):
+        load_settings(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["[" * 9000, "{", "[]", "{}", '{"failure": "x"}'])
+def test_a_damaged_record_is_measured_again_and_a_damaged_comparison_named(
+    flags, tmp_path, content
+):
+    settings, _, _ = parse_flags([*flags, "--project", str(tmp_path), "--name", "one"])
+    turn = next(iter(turns(cells_of(settings), 1)))
+    record_path(tmp_path, turn).parent.mkdir()
+    for path in (record_path(tmp_path, turn), tmp_path / "compare.json"):
+        path.write_text(content)
+    assert load_record(tmp_path, turn) is None
+    with pytest.raises(UserError, match=f"--resume {tmp_path}: compare.json"):
+        read_document(tmp_path)
 
 
 @pytest.mark.parametrize(

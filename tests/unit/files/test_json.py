@@ -1,10 +1,26 @@
-"""utils/files/json.py: what has the form that is expected, and what stands for what is absent."""
+"""utils/files/json.py: what is read, has the form that is expected, and stands for the absent."""
 
+import json
 import math
+import time
 
 import pytest
 
-from utils.files.json import LARGEST_COUNT, Default, complete
+from utils.files.json import LARGEST_COUNT, MAX_DEPTH, Default, complete, parse_json, read_json
+
+HOSTILE = {
+    "brackets": ("[" * 1_000_000, "nested"),
+    "braces": ('{"a":' * 900 + "1" + "}" * 900, "nested deeper than 64"),
+    "just too deep": ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "nested deeper than 64"),
+    "digits": ('{"a": ' + "7" * 5_000_000 + "}", "777... is beyond 64 bits"),
+    "a number of 400 digits": ('{"a": -' + "7" * 400 + "}", "-77777.*777... is beyond 64 bits"),
+    "a number beyond 64 bits": (f"[{2**63}]", "9223372036854775808 is beyond 64 bits"),
+    "a key twice": ('[{"a": 1, "b": 1, "a": 2}]', "the key 'a' appears twice"),
+    "bytes": (b'{"a": "caf\xe9"}', "'utf-8' codec"),
+    "UTF-16": ('{"a": 1}'.encode("utf-16"), "'utf-8' codec"),
+    "no end": ('{"a": ', "Expecting value"),
+    "nothing": ("", "Expecting value"),
+}
 
 
 @pytest.mark.parametrize(
@@ -45,3 +61,35 @@ def test_what_is_absent_has_its_default_at_any_depth_and_each_time_its_own():
 def test_what_does_not_fit_is_named(value, name):
     with pytest.raises(ValueError, match=f"^{name}$"):
         complete(value, {"a": {"b": [{"d": str}]}})
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_json_beyond_the_limits_is_one_short_error_at_once(kind):
+    content, message = HOSTILE[kind]
+    start = time.process_time()
+    for form in {content, content.encode() if isinstance(content, str) else content}:
+        with pytest.raises(ValueError, match=message) as caught:
+            parse_json(form)
+        assert len(str(caught.value)) < 200 and str(caught.value).isprintable()
+    assert time.process_time() - start < 5
+
+
+def test_other_json_is_what_the_standard_library_makes_of_it(tmp_path):
+    document = {
+        "numbers": [0, -(2**63), 2**63 - 1, 1.5, 1e300, math.inf],  # a state may hold infinity
+        "texts": ["\0\x1b\u202e", "\udce9"],  # and a path that is not UTF-8
+        "deep": json.loads("[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1)),
+        "others": [None, True, {}],
+    }
+    path = tmp_path / "a.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(document).encode())
+    assert read_json(path, 10_000) == document == parse_json(json.dumps(document))
+    with pytest.raises(OSError, match="at most 10"):
+        read_json(path, 10)
+
+
+def test_a_large_file_is_read_in_time_linear_in_its_size():
+    rows = [{"id": i, "bbox": [i, 1.5, 2.5, 3.5]} for i in range(100_000)]
+    start = time.process_time()
+    assert parse_json(json.dumps(rows)) == rows
+    assert time.process_time() - start < 10  # about 0.6 on an idle machine

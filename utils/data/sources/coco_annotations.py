@@ -6,7 +6,6 @@ Format: https://cocodataset.org/#format-data, "Object Detection".
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,7 +16,10 @@ import numpy as np
 from utils.data.sources.labels import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
+from utils.files.json import read_json
+from utils.output import shown
 
+MAX_BYTES = 1 << 31
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN
 SECTIONS = ("images", "annotations", "categories")
 
@@ -48,10 +50,10 @@ def read_coco_annotations(
 
 def _read_sections(path: Path) -> Mapping[str, list[Any]]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, MAX_BYTES)
     except OSError as error:
         raise UserError(f"--annotations {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"--annotations {path} is not valid JSON: {error}") from error
     for section in SECTIONS:
         if not isinstance(document, Mapping) or not isinstance(document.get(section), list):
@@ -90,7 +92,8 @@ class _InstancesFile:
                     raise self._error(f"entry {number} of '{section}' has no '{key}'")
                 if key in ("id", "image_id", "category_id") and not _is_integer(entry[key]):
                     raise self._error(
-                        f"entry {number} of '{section}': {key} {entry[key]!r} is no whole number"
+                        f"entry {number} of '{section}': {key} {shown(entry[key])} "
+                        "is no whole number"
                     )
             yield entry
 
@@ -99,7 +102,7 @@ class _InstancesFile:
         for entry in self._entries("images", ("id", "file_name")):
             name = PurePosixPath(str(entry["file_name"])).name
             if name in by_name:
-                raise self._error(f"two images are called {name}; each name must differ")
+                raise self._error(f"two images are called {shown(name)}; each name must differ")
             by_name[name] = entry
         for sample in samples:
             self._check_image(sample, by_name.get(sample.image_path.name))
@@ -116,7 +119,7 @@ class _InstancesFile:
         for key, side in (("height", sample.height), ("width", sample.width)):
             if entry.get(key, side) != side:
                 raise self._error(
-                    f"{sample.image_path.name} has {key} {entry[key]} there, "
+                    f"{sample.image_path.name} has {key} {shown(entry[key])} there, "
                     f"but {side} as it is decoded"
                 )
 
@@ -125,27 +128,32 @@ class _InstancesFile:
         by_name = {str(entry["name"]): entry["id"] for entry in entries}
         for name in class_names:
             if name not in by_name:
-                known = ", ".join(by_name)
-                raise self._error(f"no category is called {name!r}; its categories: {known}")
+                raise self._error(
+                    f"no category is called {shown(name)}; its categories: {shown(list(by_name))}"
+                )
         if len(set(by_name.values())) < len(entries):
             raise self._error("two categories have one name or one id")
         return [by_name[name] for name in class_names]
 
     def _object(self, entry: Mapping[str, Any], class_of: Mapping[int, int]) -> tuple[float, ...]:
         """Return class, left, top, width, height, whether a crowd, area."""
-        described = f"annotation {entry.get('id', 'without id')}"
+        described = f"annotation {shown(entry.get('id'))}"
         if entry["category_id"] not in class_of:
             raise self._error(
                 f"{described} has the category {entry['category_id']}, no class of the dataset"
             )
         box = entry["bbox"]
         if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):
-            raise self._error(f"{described}: bbox {box!r}; left, top, width, height are needed")
+            raise self._error(
+                f"{described}: bbox {shown(box)}; left, top, width, height are needed"
+            )
         area, is_crowd = entry.get("area", box[2] * box[3]), entry.get("iscrowd", 0)
         if box[2] < 0 or box[3] < 0 or not _is_number(area) or area < 0:
-            raise self._error(f"{described}: sides {box[2:]} and area {area!r} must be 0 or more")
+            raise self._error(
+                f"{described}: sides {box[2:]} and area {shown(area)} must be 0 or more"
+            )
         if is_crowd not in (0, 1):
-            raise self._error(f"{described}: iscrowd {is_crowd!r}; 0 or 1 is needed")
+            raise self._error(f"{described}: iscrowd {shown(is_crowd)}; 0 or 1 is needed")
         return class_of[entry["category_id"]], *box, is_crowd, area
 
 
