@@ -30,7 +30,7 @@ from utils.evaluation.progress import (
     make_progress,
 )
 from utils.processes import watchdog
-from utils.report.console import progress_bar
+from utils.screen.progress import Progress
 
 DEFAULT_SUPPRESSION = SuppressionSettings()
 
@@ -87,7 +87,7 @@ def evaluate(
     finish_last: Callable[[], None] = _nothing
     raw: tuple[Tensor, ...] = ()
     first = progress.num_batches
-    with progress_bar(len(loader), "validating", first) as bar, autograd.no_grad():
+    with Progress(len(loader), "validating", "batches", first) as bar, autograd.no_grad():
         for batch_index, batch in enumerate(loader.batches(first), first):
             # Without an image, a rank still takes part in the loss, which asks all of them.
             if len(batch.images) or loss is not None:

@@ -19,8 +19,8 @@ from utils.data.sources.labels import Sample
 from utils.evaluation.progress import EvaluationSuspended
 from utils.processes import watchdog
 from utils.processes.suspend import Suspended
-from utils.report.console import progress_bar
 from utils.report.stage_timer import StageTimer
+from utils.screen.progress import Progress
 from utils.state.run import Run
 
 
@@ -53,14 +53,13 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
     """Train on the rest of the epoch in which the state is."""
     done = state.batch_number - state.epoch * len(loader)
     title = f"epoch {state.epoch + 1}/{run.config.epochs}"
-    with progress_bar(len(loader), title, done) as progress:
+    with Progress(len(loader), title, "batches", done) as progress:
         for batch in state.timer.waiting(loader.epoch(state.epoch, done)):
             if state.batch_number < PLOTTED_BATCHES:
                 plot_trained_batch(run, state, batch)
             train_step(state, batch, state.timer)
             run.work.add_batch(batch)
-            progress.set_postfix_str(state.watch.describe(state.watch.means()), refresh=False)
-            progress.update()
+            progress.update(state.watch.describe(state.watch.means()))
             watchdog.progress()
             between_batches(run, state)
 

@@ -24,6 +24,7 @@ from utils.processes.exit_status import (
 )
 from utils.processes.process_family import end_as_orphan
 from utils.processes.suspend import Suspended
+from utils.screen.lines import begin_lines
 
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after rank 0
@@ -41,11 +42,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
         several: whether it may run in several processes, under a launcher.
     """
     process = this_process()
-    logging.basicConfig(
-        format=_speaker() + "%(message)s",
-        level=logging.INFO if process.is_main else logging.WARNING,
-        stream=sys.stdout,
-    )
+    begin_lines(_speaker(), logging.INFO if process.is_main else logging.WARNING)
     if process.world_size == 1:
         code = _run(main)
         watchdog.leave(code)

@@ -1,31 +1,12 @@
-"""What a command shows on screen: a progress bar, and tables of what was measured."""
+"""Tables of what a validation measured."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 
-from tqdm import tqdm
-
-from backend.processes import this_process
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.legacy.metric import LegacyResult
-
-
-def progress_bar(total: int, description: str, done: int = 0) -> tqdm:
-    """Show a bar on one line of a terminal that leaves no trace; nothing where there is none.
-
-    Of several processes the first alone shows it.
-    """
-    return tqdm(
-        total=total,
-        initial=done,
-        desc=description,
-        leave=False,
-        dynamic_ncols=True,
-        disable=not (sys.stderr.isatty() and this_process().is_main),
-    )
 
 
 def metrics_table(result: EvaluationResult) -> str:

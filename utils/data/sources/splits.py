@@ -18,6 +18,7 @@ from utils.data.sources.scan_shards import scan_shared
 from utils.errors import UserError
 from utils.processes import watchdog
 from utils.processes.world import ALONE, World
+from utils.screen.progress import Progress
 
 log = logging.getLogger("data")
 
@@ -28,9 +29,15 @@ def load_split(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[S
     Each rank reads its shard, and all of them return the same; the first one speaks for all.
     """
     paths = list_images(getattr(dataset, split))
-    with watchdog.phase(f"reading the labels of {split}"):
-        num_classes = len(dataset.class_names)
-        report = scan_shared(paths, num_classes, world, watchdog.progress)
+    work = f"reading the labels of {split}"
+    own = len(world.process.shard(paths))
+    with watchdog.phase(work), Progress(own, work, "images") as shown:
+
+        def progress() -> None:
+            watchdog.progress()
+            shown.update()
+
+        report = scan_shared(paths, len(dataset.class_names), world, progress)
     if not world.process.is_main or not report.problems:
         return report.samples
     for problem in report.problems:

@@ -27,7 +27,7 @@ from utils.data.records.writing import write_records
 from utils.data.sources.label_file import BrokenLabelError, label_path, read_label_bytes
 from utils.data.sources.labels import Sample
 from utils.errors import DatasetError
-from utils.report.console import progress_bar
+from utils.screen.progress import Progress
 
 
 def pack_samples(
@@ -59,7 +59,7 @@ def _pack_split(
     folder: Path, samples: Sequence[Sample], entries: Sequence[ImageEntry], file_bytes: int
 ) -> None:
     folder.mkdir()
-    with progress_bar(len(samples), f"packing {folder.name}") as progress:
+    with Progress(len(samples), f"packing {folder.name}", "images") as progress:
         for number, part in enumerate(plan_files(samples, entries, file_bytes)):
             records = _records(samples[part], entries[part], progress.update)
             path = folder / f"PART_{number:05d}{SUFFIX}"

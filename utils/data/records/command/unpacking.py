@@ -13,7 +13,7 @@ from utils.data.records.reading import read_record
 from utils.data.sources.label_file import label_path
 from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
-from utils.report.console import progress_bar
+from utils.screen.progress import Progress
 
 
 def unpack_images(
@@ -29,7 +29,7 @@ def unpack_images(
     """
     with new_folder(yaml_path.parent) as folder:
         for split, images in splits.items():
-            with progress_bar(len(images), f"unpacking {split}") as progress:
+            with Progress(len(images), f"unpacking {split}", "images") as progress:
                 for image in images:
                     _unpack_one(folder, image)
                     progress.update()

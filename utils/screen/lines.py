@@ -1,0 +1,51 @@
+"""Log lines that leave a progress bar whole, and that fit the terminal.
+
+Before: `utils/processes/command.py` begins it. After: `progress.py` draws the bar below the lines.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable
+
+from tqdm import tqdm
+
+CLEAR_LINE = "\r\033[K"
+NO_BREAK = "\u00a0"
+
+
+class LineHandler(logging.StreamHandler):
+    """Writes log records, each on lines of its own: a bar is cleared first and drawn again."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with tqdm.external_write_mode(file=self.stream):
+            if self.stream.isatty():
+                self.stream.write(CLEAR_LINE)  # another rank's bar may stand there
+            super().emit(record)
+
+
+def begin_lines(speaker: str, level: int) -> None:
+    """Have log records and Python's warnings written to standard output, a line each.
+
+    Args:
+        speaker: written before each record.
+        level: of the least important records that are written.
+    """
+    handler = LineHandler(sys.stdout)
+    logging.basicConfig(format=f"{speaker}%(message)s", level=level, handlers=[handler])
+    logging.captureWarnings(True)
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Return parts of a line with two spaces between them.
+
+    On a terminal that is too narrow the line is broken between parts; a log has it whole.
+    """
+    line = "  ".join(part.replace(" ", NO_BREAK) for part in parts)
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, max(width, 20), subsequent_indent="  ", break_on_hyphens=False)
+    return line.replace(NO_BREAK, " ")

@@ -1,0 +1,72 @@
+"""How far a piece of work is: a bar on a terminal, else a line now and then.
+
+Before: whoever does the work. After: a person, or a log; `lines.py` keeps other lines apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from types import TracebackType
+
+from tqdm import tqdm
+
+from backend.processes import this_process
+from utils.screen.words import clock
+
+LINE_SECONDS = 30.0  # between two lines of one piece of work in a log
+# 80 columns hold it with an epoch of four digits and three losses; a longer one is cut at its end.
+BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
+
+log = logging.getLogger("progress")
+
+
+class Progress:
+    """Shows how far a piece of work is, until the block ends; the bar leaves no trace.
+
+    Of several processes the first alone shows it. Threads may share it.
+    """
+
+    def __init__(self, total: int, title: str, unit: str, done: int = 0) -> None:
+        """Begin work of so many units, as "batches", of which some may be done already."""
+        self._total, self._title, self._unit = total, title, unit
+        self._begun_with = self._done = done
+        self._start = self._told = time.monotonic()
+        self._lock = threading.Lock()
+        is_main = this_process().is_main
+        bar = is_main and sys.stderr.isatty()
+        self._bar = tqdm(
+            total=total, initial=done, desc=title, leave=False, dynamic_ncols=True,
+            bar_format=BAR, disable=not bar,
+        )  # fmt: skip
+        self._writes_lines = is_main and not bar
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.close()
+
+    def update(self, note: str = "") -> None:
+        """Count a unit that is done; the note says how it goes."""
+        with self._lock:
+            self._done += 1
+            if note:
+                self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update()
+            now = time.monotonic()
+            if self._writes_lines and now >= self._told + LINE_SECONDS and self._done < self._total:
+                self._told = now
+                log.info("%s", self._line(now - self._start, note))
+
+    def _line(self, seconds: float, note: str) -> str:
+        left = seconds * (self._total - self._done) / (self._done - self._begun_with)
+        line = f"{self._title}: {self._done:,} of {self._total:,} {self._unit}, {clock(left)} left"
+        return f"{line}, {note}" if note else line
