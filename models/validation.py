@@ -30,6 +30,7 @@ from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
 from utils.report.console import legacy_table
+from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint
 from utils.state.folder import create_run_folder
 from utils.weights.load import model_document
@@ -74,9 +75,9 @@ def run_validation(
             objects=objects,
         )
     if world.process.is_main:
-        print(model.head.table(validation.result))
+        say(*model.head.table(validation.result).splitlines())
         if config.legacy_metric:
-            print(legacy_table(legacy.result()))
+            say(*legacy_table(legacy.result()).splitlines())
         write_results(config, model.head, validation.result, coco_results)
 
 
@@ -137,4 +138,4 @@ def write_results(config: ValConfig, head: Head, result: Any, coco_results: Coco
     head.plot(result, folder)
     if config.save_json:
         coco_results.write(folder / "predictions.json")
-    print(f"results in {folder}")
+    say(f"results in {folder}")

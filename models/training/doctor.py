@@ -25,6 +25,7 @@ from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.processes.numa.binding import bind_numa
+from utils.screen.text import say
 from utils.weights.load import load_weights
 
 DEFAULT_MODEL = "models/yolov5n.yaml"
@@ -50,7 +51,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     if not any(argument.split("=")[0] in ("--cfg", "--weights") for argument in arguments):
         arguments += ["--cfg", DEFAULT_MODEL]
-        print(f"no --cfg and no --weights: measured with {DEFAULT_MODEL}")
+        say(f"no --cfg and no --weights: measured with {DEFAULT_MODEL}")
     config = parse_train_flags(arguments, program="python -m models.training.doctor")
     if config.nproc > 1:
         raise UserError(
@@ -58,7 +59,7 @@ def main() -> None:
             f"{config.batch_size // config.nproc}, the part of one"
         )
     if config.bind_numa:
-        print(bind_numa(config.device))
+        say(bind_numa(config.device))
     start = load_weights(config.weights) if config.weights else None
     dataset = load_dataset(config.data, splits=("train",))
     samples = load_split(dataset, "train")
@@ -68,14 +69,14 @@ def main() -> None:
     device = backend.device.resolve(config.device)
     steps = measure_steps(config, start, dataset.class_names, samples, device)
     model_speed, on_cpu = images_per_second(steps, warm_up=2), device == CPU
-    print(f"model: {model_speed:.1f} images/s in training steps of {config.batch_size}")
+    say(f"model: {model_speed:.1f} images/s in training steps of {config.batch_size}")
     speeds = [measure_loader(config, samples, *choice) for choice in choices(config)]
     for speed in speeds:
-        print(
+        say(
             f"loader: {speed.images_per_second:.1f} images/s with {speed.flags}, "
             f"{speed.images_per_second / max(1, speed.workers):.1f} a process"
         )
-    print(verdict(config, model_speed, speeds, on_cpu))
+    say(*verdict(config, model_speed, speeds, on_cpu).splitlines())
 
 
 def choices(config: TrainConfig) -> list[tuple[int, str]]:

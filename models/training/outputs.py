@@ -27,6 +27,7 @@ from utils.files.yaml import write_yaml
 from utils.processes.ranks import on_main
 from utils.report.plots import plot_batch, plot_labels, plot_results
 from utils.report.results import result_columns, result_row
+from utils.screen.text import say
 from utils.state.run import Run
 
 PLOTTED_BATCHES = 3
@@ -94,13 +95,13 @@ def conclude_run(run: Run, state: TrainState, validation: Validation) -> None:
     """Draw the curves; print the last validation's table, and where everything lies."""
     plot_results(run.folder / "results.csv", run.folder / "results.png")
     state.model.head.plot(validation.result, run.folder)
-    print(state.model.head.table(validation.result))
-    print(f"results and plots in {run.folder}")
-    print(f"weights in {run.folder / 'weights'}: last.safetensors, best.safetensors; check with")
+    say(*state.model.head.table(validation.result).splitlines())
+    say(f"results and plots in {run.folder}")
+    say(f"weights in {run.folder / 'weights'}: last.safetensors, best.safetensors; check with")
     command = [sys.executable, "val.py", "--weights", run.folder / "weights" / "last.safetensors"]
     command += ["--data", run.config.data, "--img", run.config.image_size]
     command += ["--batch-size", 2 * run.config.batch_size, "--device", state.device]
-    print(shlex.join(map(str, command)))
+    say(shlex.join(map(str, command)))
 
 
 @on_main

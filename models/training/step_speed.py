@@ -17,6 +17,7 @@ from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.labels import Sample
 from utils.report.stage_timer import StageTimer
+from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint
 
 
@@ -39,7 +40,7 @@ def measure_steps(
     with TrainLoader(samples, size, count, augment, config.seed, workers=0) as loader:
         state = build_state(config, hyp, model, len(loader), device)
         batch = next(loader.epoch(0))
-    print(backend.device.describe(device))
+    say(backend.device.describe(device))
     while True:
         train_step(state, batch, StageTimer(device))
         backend.device.synchronize(device)

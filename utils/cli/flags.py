@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from backend.processes import this_process
 from utils.errors import UserError
+from utils.screen.text import printable_lines
 
 GROUPS = (
     "data",
@@ -131,7 +132,10 @@ def require_fraction(name: str, value: float) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that prints an error once, not once a process."""
+    """A parser that prints an error once, not once a process, and printable."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(printable_lines(message), file)  # a word may be a file's name
 
     def error(self, message: str) -> NoReturn:
         if this_process().is_main:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utils.data.augment.strengths import AugmentConfig
-from utils.errors import UserError
+from utils.errors import UserError, brief
 from utils.files.project import PROJECT
 from utils.files.yaml import find_yaml, read_yaml
-from utils.output import shown
 
 DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
 
@@ -55,7 +54,7 @@ class Hyperparameters:
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise UserError(f"{name}: {shown(value)} is not a number; write 0.01 or 1.0e-2")
+                raise UserError(f"{name}: {brief(value)} is not a number; write 0.01 or 1.0e-2")
             if not math.isfinite(value) or value < 0:
                 raise UserError(f"{name}: {value}; a finite number from 0 up is needed")
         if self.anchor_t <= 1:
@@ -82,7 +81,7 @@ def read_hyperparameters(path: str | Path) -> Hyperparameters:
     unknown, missing = sorted(set(document) - known, key=str), sorted(known - set(document))
     if unknown or missing:
         raise UserError(
-            f"--hyp {path}: unknown {shown(unknown)}, missing {missing}; "
+            f"--hyp {path}: unknown {brief(unknown)}, missing {missing}; "
             f"see {DEFAULT_HYPERPARAMETERS}"
         )
     try:

@@ -12,6 +12,7 @@ from utils.comparison.report_markdown import markdown
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.json import read_json
+from utils.screen.text import printable_lines
 
 
 def read_document(folder: Path) -> Document | None:
@@ -37,8 +38,8 @@ def write_reports(document: Document, folder: Path) -> Report:
     report = build_report(document)
     for name, text in (
         ("compare.json", json.dumps(document, indent=1)),
-        ("compare.md", markdown(report)),
-        ("compare.html", html_page(document, report)),
+        ("compare.md", printable_lines(markdown(report))),
+        ("compare.html", printable_lines(html_page(document, report))),
     ):
         with atomic_text_file(folder / name) as file:
             file.write(text)

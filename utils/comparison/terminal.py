@@ -18,6 +18,7 @@ from utils.comparison.plan import Turn
 from utils.comparison.report import Report, number
 from utils.comparison.report_markdown import sections
 from utils.comparison.statistics import counted_epochs, spread
+from utils.screen.text import printable
 
 RED, PLAIN = "\033[31m", "\033[0m"
 CLEAR_LINE = "\r\033[K"
@@ -41,7 +42,7 @@ class Terminal:
     def starting(self, turn: Turn, position: int, total: int) -> None:
         """Write a line that the result will replace, only on a terminal."""
         if self._is_terminal:
-            self._stream.write(f"{CLEAR_LINE}{turn.name} ({position} of {total}) ...")
+            self._stream.write(f"{CLEAR_LINE}{printable(turn.name)} ({position} of {total}) ...")
             self._stream.flush()
 
     def finished(self, turn: Turn, run: Document, kept: bool) -> None:
@@ -66,7 +67,8 @@ class Terminal:
         for warning in report.warnings:
             self._line(warning, RED)
         figures = [part for part in report.sections if part.findings or part.table.rows]
-        self._line("\n" + "\n".join(sections(figures)))
+        for line in ("", *sections(figures)):
+            self._line(line)
         self._line(f"{folder / 'compare.html'} is the page; compare.md and .json lie beside it")
 
     def interrupted(self, folder: Path) -> None:
@@ -74,9 +76,11 @@ class Terminal:
         self._line(f"interrupted; what was measured is kept: continue with {command}")
 
     def refused(self, reason: str) -> None:
-        self._line(f"error: {reason}", RED)
+        for line in f"error: {reason}".split("\n"):
+            self._line(line, RED)
 
     def _line(self, text: str, colour: str = "") -> None:
+        text = printable(text)
         if colour and self._coloured:
             text = f"{colour}{text}{PLAIN}"
         print(text, file=self._stream, flush=True)

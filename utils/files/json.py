@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from utils.errors import brief
 from utils.files.regular import read_bytes
-from utils.output import shown
 
 MAX_DEPTH = 64
 MAX_BYTES = 1 << 27  # of a file of ours
@@ -50,7 +50,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         (repeated, _), *_ = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"the key {shown(repeated)} appears twice")
+        raise ValueError(f"the key {brief(repeated)} appears twice")
     return found
 
 

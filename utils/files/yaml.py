@@ -15,11 +15,10 @@ from typing import Any
 
 import yaml
 
-from utils.errors import UserError
+from utils.errors import UserError, brief
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
 from utils.files.regular import read_bytes
-from utils.output import shown
 
 MAX_BYTES = 1 << 22
 MAX_DEPTH = 32
@@ -154,7 +153,7 @@ class _Reader:
 
     def _alias(self, event: Any) -> Any:
         if event.anchor not in self._anchors:
-            name = shown(event.anchor)
+            name = brief(event.anchor)
             raise self._refused(event, f"the alias {name} stands for nothing that ends before it")
         value, nodes = self._anchors[event.anchor]
         self._count(nodes, event)
@@ -164,7 +163,7 @@ class _Reader:
         is_list = isinstance(event, yaml.SequenceStartEvent)
         own = "seq" if is_list else "map"
         if event.tag not in (None, "!", f"tag:yaml.org,2002:{own}"):
-            raise self._refused(event, f"the tag {shown(event.tag)} is not accepted; remove it")
+            raise self._refused(event, f"the tag {brief(event.tag)} is not accepted; remove it")
         if len(self._place) >= MAX_DEPTH:
             raise self._refused(event, f"nested deeper than {MAX_DEPTH}")
         return self._list() if is_list else self._mapping(event)
@@ -187,7 +186,7 @@ class _Reader:
                 continue
             key = self._key(event)
             if str(key) in texts:
-                raise self._refused(event, f"the key {shown(key)} appears twice")
+                raise self._refused(event, f"the key {brief(key)} appears twice")
             texts.add(str(key))
             self._place.append(key)
             own[key] = self._value(next(self._events))
@@ -200,7 +199,7 @@ class _Reader:
         key = self._value(event)
         if type(key) not in (str, int):
             raise self._refused(
-                event, f"the key {shown(key)} is not text or a whole number; put it in quotes"
+                event, f"the key {brief(key)} is not text or a whole number; put it in quotes"
             )
         return key
 
@@ -219,22 +218,22 @@ class _Reader:
         tag, text = _tag_of(event).removeprefix("tag:yaml.org,2002:"), event.value
         if tag == "str":
             if _SURROGATE.search(text):
-                raise self._refused(event, f"{shown(text)} has half of a character")
+                raise self._refused(event, f"{brief(text)} has half of a character")
             return text
         if tag == "timestamp":
-            raise self._refused(event, f"{shown(text)} is a date; {_QUOTES}")
+            raise self._refused(event, f"{brief(text)} is a date; {_QUOTES}")
         if tag not in ("null", "bool", "int", "float"):
-            raise self._refused(event, f"{shown(text)} has the tag {shown(tag)}; {_QUOTES}")
+            raise self._refused(event, f"{brief(text)} has the tag {brief(tag)}; {_QUOTES}")
         if len(text) > MAX_NUMBER_LENGTH:
-            raise self._refused(event, f"{shown(text)} is too long a number; {_QUOTES}")
+            raise self._refused(event, f"{brief(text)} is too long a number; {_QUOTES}")
         try:
             value = getattr(_SCALARS, f"construct_yaml_{tag}")(yaml.ScalarNode(tag, text))
         except (ValueError, LookupError) as error:
-            raise self._refused(event, f"{shown(text)} is no {tag}; {_QUOTES}") from error
+            raise self._refused(event, f"{brief(text)} is no {tag}; {_QUOTES}") from error
         if tag == "int" and not -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
-            raise self._refused(event, f"{shown(text)} is beyond 64 bits")
+            raise self._refused(event, f"{brief(text)} is beyond 64 bits")
         if tag == "float" and not math.isfinite(value):
-            raise self._refused(event, f"{shown(text)} is no finite number; {_QUOTES}")
+            raise self._refused(event, f"{brief(text)} is no finite number; {_QUOTES}")
         return value
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from types import TracebackType
 
 from backend import BackendError
 from backend.processes import this_process
@@ -25,6 +26,7 @@ from utils.processes.exit_status import (
 from utils.processes.process_family import end_as_orphan
 from utils.processes.suspend import Suspended
 from utils.screen.lines import begin_lines
+from utils.screen.text import message, say
 
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after rank 0
@@ -42,6 +44,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
         several: whether it may run in several processes, under a launcher.
     """
     process = this_process()
+    sys.excepthook = _print_defect
     begin_lines(_speaker(), logging.INFO if process.is_main else logging.WARNING)
     if process.world_size == 1:
         code = _run(main)
@@ -74,7 +77,7 @@ def _run(main: Callable[[], None]) -> int:
         return EXIT_FAILED
     except Suspended as suspended:
         if this_process().is_main:
-            print(suspended)
+            say(str(suspended))
         return EXIT_SUSPENDED
     except KeyboardInterrupt:
         if this_process().is_main:
@@ -85,7 +88,7 @@ def _run(main: Callable[[], None]) -> int:
             watchdog.leave(EXIT_FAILED)
             raise
         time.sleep(CAUSE_SECONDS)
-        _say(traceback.format_exc())
+        _print_lines(traceback.format_exc())
         return EXIT_FAILED
     return EXIT_DONE
 
@@ -112,7 +115,18 @@ def _refuse_several() -> None:
 
 
 def _say(text: str) -> None:
-    print(_speaker() + text, file=sys.stderr)
+    print(message(_speaker() + text), file=sys.stderr)
+
+
+def _print_lines(text: str) -> None:
+    say(*(_speaker() + text).splitlines(), file=sys.stderr)
+
+
+def _print_defect(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print a traceback as Python does, but printable: it may show text out of a file."""
+    _print_lines("".join(traceback.format_exception(kind, error, trace)))
 
 
 def _speaker() -> str:

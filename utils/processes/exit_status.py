@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from backend.processes import this_process
+from utils.screen.text import printable
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -22,7 +23,7 @@ AGREED_ENDS = (EXIT_DONE, EXIT_SUSPENDED)  # of one rank, while others may still
 
 def say(text: str) -> None:
     """Write one whole line to standard error, also while the main thread is stuck in a write."""
-    os.write(2, f"\nerror: {text}\n".encode())
+    os.write(2, f"\nerror: {printable(text)}\n".encode())
 
 
 def end_process(code: int, show_stack: int | None = None) -> NoReturn:

@@ -33,12 +33,16 @@ class World(NamedTuple):
 
     def of_main(self, text: str) -> str:
         """Return rank 0's text, after rank 0 has come to this call."""
-        return self.all_gather(np.frombuffer(text.encode(), np.uint8))[0].tobytes().decode()
+        return self._gather_texts(text)[0].decode("utf-8", "surrogateescape")
 
     def all_have(self, text: str) -> bool:
         """Return whether all ranks have the same text."""
-        texts = self.all_gather(np.frombuffer(text.encode(), np.uint8))
-        return all(np.array_equal(other, texts[0]) for other in texts)
+        return len(set(self._gather_texts(text))) == 1
+
+    def _gather_texts(self, text: str) -> list[bytes]:
+        """Return the text of each rank; it may be the name of a file that is not UTF-8."""
+        encoded = np.frombuffer(text.encode("utf-8", "surrogateescape"), np.uint8)
+        return [found.tobytes() for found in self.all_gather(encoded)]
 
 
 ALONE = World()

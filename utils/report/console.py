@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.legacy.metric import LegacyResult
+from utils.screen.text import printable
 
 
 def metrics_table(result: EvaluationResult) -> str:
@@ -37,7 +38,8 @@ def _class_lines(result: EvaluationResult | LegacyResult) -> list[str]:
             measures = (result.precision, result.recall, result.ap50, result.ap)
             figures = [measure[index] for measure in measures]
             rows.append((name, int(result.num_ground_truth[index]), figures))
-    for name, labels, values in rows:
+    for text, labels, values in rows:
+        name = printable(text)
         precision, recall, ap50, ap = values
         lines.append(
             f"{name:>20}{result.num_images:8d}{labels:8d}"

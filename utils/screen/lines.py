@@ -13,12 +13,17 @@ from collections.abc import Iterable
 
 from tqdm import tqdm
 
+from utils.screen.text import message, write_what_cannot_be_encoded
+
 CLEAR_LINE = "\r\033[K"
 NO_BREAK = "\u00a0"
 
 
 class LineHandler(logging.StreamHandler):
     """Writes log records, each on lines of its own: a bar is cleared first and drawn again."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return message(super().format(record))
 
     def emit(self, record: logging.LogRecord) -> None:
         with tqdm.external_write_mode(file=self.stream):
@@ -34,6 +39,7 @@ def begin_lines(speaker: str, level: int) -> None:
         speaker: written before each record.
         level: of the least important records that are written.
     """
+    write_what_cannot_be_encoded()
     handler = LineHandler(sys.stdout)
     logging.basicConfig(format=f"{speaker}%(message)s", level=level, handlers=[handler])
     logging.captureWarnings(True)

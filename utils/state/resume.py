@@ -266,7 +266,8 @@ def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
     """Count and hash samples: names, sizes and labels in order, but not their folders."""
     digest = hashlib.sha256()
     for sample in samples:
-        digest.update(f"{sample.image_path.name} {sample.height} {sample.width}\n".encode())
+        line = f"{sample.image_path.name} {sample.height} {sample.width}\n"
+        digest.update(line.encode("utf-8", "surrogateescape"))  # a name may be no UTF-8
         digest.update(sample.class_index.tobytes() + sample.boxes_cxcywh_norm.tobytes())
     return {"images": len(samples), "sha256": digest.hexdigest()}
 

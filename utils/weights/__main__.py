@@ -12,6 +12,7 @@ from utils.cli.flags import new_parser
 from utils.errors import UserError
 from utils.files.yaml import read_yaml
 from utils.processes.command import run_command
+from utils.screen.text import printable, say
 from utils.state.checkpoint import FORMAT, Checkpoint, save_checkpoint
 from utils.weights.load import load_weights, model_document
 from utils.weights.model_document import complete_document
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags = parser.parse_args(arguments)
     checkpoint = load_weights(flags.file)
     if flags.command == "show":
-        print(describe(checkpoint))
+        say(*describe(checkpoint).splitlines())
     else:
         _convert(checkpoint, flags.out, flags.cfg)
 
@@ -52,7 +53,7 @@ def describe(checkpoint: Checkpoint) -> str:
         f"classes: {len(header.class_names)} {list(header.class_names)}",
         f"hyper-parameters: {json.dumps(header.hyperparameters)}",
     ]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _blocks(document: Mapping[str, Any]) -> list[str]:
@@ -67,7 +68,7 @@ def _convert(checkpoint: Checkpoint, out: Path, cfg: str) -> None:
     model_document(checkpoint)
     out.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(out, checkpoint)
-    print(f"wrote {out}: {len(checkpoint.ema)} tensors")
+    say(f"wrote {out}: {len(checkpoint.ema)} tensors")
 
 
 def describe_state_dict(checkpoint: Checkpoint, cfg: str) -> Checkpoint:

@@ -15,7 +15,16 @@ BUG = "a.jpg: ValueError: 3\nin a loader worker:\nTraceback (most recent call la
         (UserError("--img 3: a multiple of 32 is needed"), EXIT_USER_ERROR, "error: --img 3"),
         (OSError(28, "No space left on device"), EXIT_USER_ERROR, "error: [Errno 28] No space"),
         (LoaderError("loader worker 0 died: SIGKILL"), EXIT_FAILED, "error: loader worker"),
-        (LoaderError(BUG), EXIT_FAILED, f"error: {BUG}\n"),
+        (
+            LoaderError(BUG),
+            EXIT_FAILED,
+            "error: " + BUG.replace("\n", "\n  ").replace("    ", "  "),
+        ),
+        (
+            UserError("a\x1b[2J\r\nerror: b\udce9"),
+            EXIT_USER_ERROR,
+            "error: a\\x1b[2J\\r\n  error: b\\xe9\n",
+        ),
         (KeyboardInterrupt(), EXIT_INTERRUPTED, "interrupted\n"),
     ],
 )

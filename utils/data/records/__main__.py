@@ -18,6 +18,7 @@ from utils.data.sources.labels import Sample, scan_images
 from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
 from utils.processes.command import run_command
+from utils.screen.text import printable, say
 
 MIB = 1 << 20
 
@@ -73,8 +74,8 @@ def pack(arguments: argparse.Namespace) -> None:
     yaml_path = arguments.out / f"{dataset.name}.yaml"
     pack_samples(samples, dataset.class_names, yaml_path, arguments.file_mib * MIB)
     for split, packed in samples.items():
-        print(f"{split}: {len(packed)} images packed")
-    print(f"train with --data {yaml_path}")
+        say(f"{split}: {len(packed)} images packed")
+    say(f"train with --data {yaml_path}")
 
 
 def usable_samples(dataset: DatasetSpec, split: str) -> list[Sample]:
@@ -86,7 +87,7 @@ def usable_samples(dataset: DatasetSpec, split: str) -> list[Sample]:
         )
     report = scan_images(images, len(dataset.class_names))
     for problem in report.problems:
-        log.warning("%s", problem)
+        log.warning("%s", printable(problem))
     if num_left_out := len(images) - len(report.samples):
         log.warning("%s: %d of %d images left out", split, num_left_out, len(images))
     return report.samples
@@ -99,8 +100,8 @@ def unpack(arguments: argparse.Namespace) -> None:
     yaml_path = arguments.out / f"{dataset.name}.yaml"
     unpack_images(images, dataset.class_names, yaml_path)
     for split, unpacked in images.items():
-        print(f"{split}: {len(unpacked)} images unpacked")
-    print(f"train with --data {yaml_path}")
+        say(f"{split}: {len(unpacked)} images unpacked")
+    say(f"train with --data {yaml_path}")
 
 
 def packed_images(dataset: DatasetSpec, split: str) -> list[RecordImage]:
@@ -129,7 +130,7 @@ def verify(arguments: argparse.Namespace) -> None:
     for path in find_files(arguments.paths):
         found = find_damages(path)
         damages += found
-        print(f"{path}: {f'{len(found)} damaged' if found else 'whole'}")
+        say(f"{path}: {f'{len(found)} damaged' if found else 'whole'}")
     if damages:
         raise DatasetError("\n".join(damages))
 
@@ -137,7 +138,7 @@ def verify(arguments: argparse.Namespace) -> None:
 def list_records(arguments: argparse.Namespace) -> None:
     for path in find_files(arguments.paths):
         for line in describe_file(path):
-            print(line)
+            say(line)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,8 @@ import numpy as np
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import OUTLINES, Scene, draw_scene
-from utils.errors import DatasetError, UserError
+from utils.errors import DatasetError, UserError, brief
 from utils.files.yaml import read_yaml, write_yaml
-from utils.output import shown
 
 YAML_NAME = "shapes.yaml"
 _VERSION = 1  # of the drawing; a set drawn by another version is not mixed with this one's
@@ -84,7 +83,7 @@ def _check_recipe(folder: Path, config: ShapesConfig) -> None:
         found = None
     if found != _recipe(config):
         raise DatasetError(
-            f"{folder} is in the way of the built-in dataset: it was drawn as {shown(found)}, "
+            f"{folder} is in the way of the built-in dataset: it was drawn as {brief(found)}, "
             f"needed is {_recipe(config)}; move it away, and it is drawn again"
         )
 

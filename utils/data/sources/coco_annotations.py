@@ -15,9 +15,8 @@ import numpy as np
 
 from utils.data.sources.labels import Sample
 from utils.detections import GroundTruth
-from utils.errors import UserError
+from utils.errors import UserError, brief
 from utils.files.json import read_json
-from utils.output import shown
 
 MAX_BYTES = 1 << 31
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN
@@ -92,7 +91,7 @@ class _InstancesFile:
                     raise self._error(f"entry {number} of '{section}' has no '{key}'")
                 if key in ("id", "image_id", "category_id") and not _is_integer(entry[key]):
                     raise self._error(
-                        f"entry {number} of '{section}': {key} {shown(entry[key])} "
+                        f"entry {number} of '{section}': {key} {brief(entry[key])} "
                         "is no whole number"
                     )
             yield entry
@@ -102,7 +101,7 @@ class _InstancesFile:
         for entry in self._entries("images", ("id", "file_name")):
             name = PurePosixPath(str(entry["file_name"])).name
             if name in by_name:
-                raise self._error(f"two images are called {shown(name)}; each name must differ")
+                raise self._error(f"two images are called {brief(name)}; each name must differ")
             by_name[name] = entry
         for sample in samples:
             self._check_image(sample, by_name.get(sample.image_path.name))
@@ -119,7 +118,7 @@ class _InstancesFile:
         for key, side in (("height", sample.height), ("width", sample.width)):
             if entry.get(key, side) != side:
                 raise self._error(
-                    f"{sample.image_path.name} has {key} {shown(entry[key])} there, "
+                    f"{sample.image_path.name} has {key} {brief(entry[key])} there, "
                     f"but {side} as it is decoded"
                 )
 
@@ -129,7 +128,7 @@ class _InstancesFile:
         for name in class_names:
             if name not in by_name:
                 raise self._error(
-                    f"no category is called {shown(name)}; its categories: {shown(list(by_name))}"
+                    f"no category is called {brief(name)}; its categories: {brief(list(by_name))}"
                 )
         if len(set(by_name.values())) < len(entries):
             raise self._error("two categories have one name or one id")
@@ -137,7 +136,7 @@ class _InstancesFile:
 
     def _object(self, entry: Mapping[str, Any], class_of: Mapping[int, int]) -> tuple[float, ...]:
         """Return class, left, top, width, height, whether a crowd, area."""
-        described = f"annotation {shown(entry.get('id'))}"
+        described = f"annotation {brief(entry.get('id'))}"
         if entry["category_id"] not in class_of:
             raise self._error(
                 f"{described} has the category {entry['category_id']}, no class of the dataset"
@@ -145,15 +144,15 @@ class _InstancesFile:
         box = entry["bbox"]
         if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):
             raise self._error(
-                f"{described}: bbox {shown(box)}; left, top, width, height are needed"
+                f"{described}: bbox {brief(box)}; left, top, width, height are needed"
             )
         area, is_crowd = entry.get("area", box[2] * box[3]), entry.get("iscrowd", 0)
         if box[2] < 0 or box[3] < 0 or not _is_number(area) or area < 0:
             raise self._error(
-                f"{described}: sides {box[2:]} and area {shown(area)} must be 0 or more"
+                f"{described}: sides {box[2:]} and area {brief(area)} must be 0 or more"
             )
         if is_crowd not in (0, 1):
-            raise self._error(f"{described}: iscrowd {shown(is_crowd)}; 0 or 1 is needed")
+            raise self._error(f"{described}: iscrowd {brief(is_crowd)}; 0 or 1 is needed")
         return class_of[entry["category_id"]], *box, is_crowd, area
 
 

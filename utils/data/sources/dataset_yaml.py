@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from utils.data.sources.image_files import has_images, no_images_text
-from utils.errors import DatasetError
+from utils.errors import DatasetError, brief
 from utils.files.yaml import read_yaml
-from utils.output import shown
 
 SPLITS = ("train", "val", "test")
 
@@ -66,7 +65,7 @@ class _DatasetYaml:
         value = self.document.get("path") or "."
         if not isinstance(value, str):
             raise self._error(
-                "path", f"has the value {shown(value)}; the path of a folder is needed"
+                "path", f"has the value {brief(value)}; the path of a folder is needed"
             )
         candidates = [self.path.parent / value, Path(value)]
         roots = [root for root in candidates if self._exists("path", value, root) and root.is_dir()]
@@ -84,7 +83,7 @@ class _DatasetYaml:
             reason = error.strerror if isinstance(error, OSError) else error
             raise self._error(
                 key,
-                f"has the value {shown(value)}, which cannot be looked up: {reason}; "
+                f"has the value {brief(value)}, which cannot be looked up: {reason}; "
                 "correct the path",
             ) from error
         return True
@@ -96,7 +95,7 @@ class _DatasetYaml:
             next_step += " by hand: the 'download' entry is not run, nothing is downloaded here"
         return self._error(
             key,
-            f"has the value {shown(value)}, but there is no {' and no '.join(places)}; {next_step}",
+            f"has the value {brief(value)}, but there is no {' and no '.join(places)}; {next_step}",
         )
 
     def _entries(self, roots: Sequence[Path], key: str, required: bool) -> tuple[Path, ...]:
@@ -107,7 +106,7 @@ class _DatasetYaml:
     def _entry(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> Path:
         if not isinstance(value, str):
             raise self._error(
-                key, f"has the value {shown(value)}; a path or a list of paths is needed"
+                key, f"has the value {brief(value)}; a path or a list of paths is needed"
             )
         candidates = [root / value for root in roots]
         existing = [path for path in candidates if self._exists(key, value, path)]
@@ -117,20 +116,20 @@ class _DatasetYaml:
             raise self._not_found(key, value, candidates)
         if not has_images(existing[0]):
             text = no_images_text(existing[0].resolve())
-            raise self._error(key, f"has the value {shown(value)}, but {text}")
+            raise self._error(key, f"has the value {brief(value)}, but {text}")
         return existing[0]
 
     def _class_names(self) -> tuple[str, ...]:
         names = self.document.get("names")
         if not names or not isinstance(names, (list, Mapping)):
             raise self._error(
-                "names", f"has the value {shown(names)}; a list of class names is needed"
+                "names", f"has the value {brief(names)}; a list of class names is needed"
             )
         by_index = names if isinstance(names, Mapping) else dict(enumerate(names))
         if set(by_index) != set(range(len(by_index))):
             raise self._error(
                 "names",
-                f"has the class numbers {shown(list(by_index))}; "
+                f"has the class numbers {brief(list(by_index))}; "
                 f"0 to {len(by_index) - 1} are needed",
             )
         ordered = [by_index[index] for index in range(len(by_index))]
@@ -143,17 +142,17 @@ class _DatasetYaml:
             # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing.
             if isinstance(name, bool) or not isinstance(name, (str, int, float)):
                 raise self._error(
-                    "names", f"holds {shown(name)}, which is not text; put it in quotes"
+                    "names", f"holds {brief(name)}, which is not text; put it in quotes"
                 )
         counts = Counter(map(str, names))
         if repeated := sorted(text for text, count in counts.items() if count > 1):
-            raise self._error("names", f"holds {shown(repeated)} more than once; each must differ")
+            raise self._error("names", f"holds {brief(repeated)} more than once; each must differ")
 
     def _check_count(self, num_names: int) -> None:
         num_classes = self.document.get("nc", num_names)
         if num_classes != num_names:
             raise self._error(
                 "nc",
-                f"has the value {shown(num_classes)}, but 'names' has {num_names} entries; "
+                f"has the value {brief(num_classes)}, but 'names' has {num_names} entries; "
                 "correct one of them, or leave 'nc' out",
             )

@@ -24,6 +24,7 @@ from utils.data.sources.label_file import (
 )
 from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
+from utils.screen.text import printable
 
 _SHOWN_PROBLEMS = 5
 
@@ -165,4 +166,4 @@ def _scan_one(image: ImageFile | RecordImage, num_classes: int) -> ScanResult:
 def _first_lines(problems: Sequence[str]) -> str:
     hidden = len(problems) - _SHOWN_PROBLEMS
     more = [f"... and {hidden} more"] if hidden > 0 else []
-    return "\n".join([*problems[:_SHOWN_PROBLEMS], *more])
+    return "\n".join([*map(printable, problems[:_SHOWN_PROBLEMS]), *more])

@@ -19,6 +19,7 @@ from utils.errors import UserError
 from utils.processes import watchdog
 from utils.processes.world import ALONE, World
 from utils.screen.progress import Progress
+from utils.screen.text import printable
 
 log = logging.getLogger("data")
 
@@ -41,7 +42,7 @@ def load_split(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[S
     if not world.process.is_main or not report.problems:
         return report.samples
     for problem in report.problems:
-        log.warning("%s", problem)
+        log.warning("%s", printable(problem))
     log.warning(
         "%s: %d of %d images usable, %d problems listed above",
         split,

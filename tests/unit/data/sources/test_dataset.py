@@ -11,7 +11,7 @@ from tests.shared_files import shared_path
 from utils.data.sources import dataset as sources
 from utils.data.sources.dataset import YAML_FOLDER, load_dataset
 from utils.data.sources.image_files import list_images
-from utils.errors import DatasetError, UserError
+from utils.errors import DatasetError, UserError, brief
 
 NAMES = {0: "cell", 1: "platelet"}
 
@@ -166,7 +166,7 @@ def test_a_path_that_cannot_be_looked_up_is_named(dataset, key, value, reason):
     path = write_yaml(dataset / "cells.yaml", **{key: value})
     text = error_of(path, splits=("train", "val", "test") if key == "test" else ("train", "val"))
     assert text.startswith(
-        f"{path}: key '{key}' has the value {value!r}, which cannot be looked up: "
+        f"{path}: key '{key}' has the value {brief(value)}, which cannot be looked up: "
     )
     assert reason in text
 
