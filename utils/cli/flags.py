@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from backend.processes import this_process
 from utils.errors import UserError
-from utils.screen.text import printable_lines
+from utils.screen.text import as_message, printable_lines
 
 GROUPS = (
     "data",
@@ -139,7 +139,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if this_process().is_main:
-            super().error(message)
+            super().error(as_message(message))
         raise UserError(message)
 
 

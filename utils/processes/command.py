@@ -26,7 +26,7 @@ from utils.processes.exit_status import (
 from utils.processes.process_family import end_as_orphan
 from utils.processes.suspend import Suspended
 from utils.screen.lines import begin_lines
-from utils.screen.text import message, say
+from utils.screen.text import as_message, say
 
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after rank 0
@@ -115,7 +115,7 @@ def _refuse_several() -> None:
 
 
 def _say(text: str) -> None:
-    print(message(_speaker() + text), file=sys.stderr)
+    print(as_message(_speaker() + text), file=sys.stderr)
 
 
 def _print_lines(text: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from tqdm import tqdm
 
-from utils.screen.text import message, write_what_cannot_be_encoded
+from utils.screen.text import as_message, write_what_cannot_be_encoded
 
 CLEAR_LINE = "\r\033[K"
 NO_BREAK = "\u00a0"
@@ -23,7 +23,7 @@ class LineHandler(logging.StreamHandler):
     """Writes log records, each on lines of its own: a bar is cleared first and drawn again."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return message(super().format(record))
+        return as_message(super().format(record))
 
     def emit(self, record: logging.LogRecord) -> None:
         with tqdm.external_write_mode(file=self.stream):

@@ -33,7 +33,7 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def message(text: str) -> str:
+def as_message(text: str) -> str:
     """Return a text of ours with text from outside in it: printable, and lines as they are.
 
     A line end may be foreign too, so no line but the first begins at the margin, as ours do.

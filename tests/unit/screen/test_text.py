@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from utils.screen import lines
-from utils.screen.text import message, printable, say
+from utils.screen.text import as_message, printable, say
 
 # Codes that clear the screen, name colours and ring; ends of lines; marks that turn the direction
 # of writing; a byte that is no UTF-8; half a character.
@@ -24,8 +24,8 @@ def test_what_does_not_show_is_spelt_out():
 
 
 def test_a_message_has_its_lines_but_none_that_begins_as_ours_do():
-    assert message("a:\nb\n  c\n\n") == "a:\n  b\n  c\n\n"
-    shown = message(f"{HOSTILE}: left out")
+    assert as_message("a:\nb\n  c\n\n") == "a:\n  b\n  c\n\n"
+    shown = as_message(f"{HOSTILE}: left out")
     assert shown.splitlines()[1].startswith("  error: b")
     assert all(line.isprintable() for line in shown.split("\n"))
 
