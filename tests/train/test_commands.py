@@ -22,10 +22,21 @@ from utils.state.checkpoint import load_checkpoint, save_checkpoint
 SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]
 
 
+# The last name of a folder: bytes that are no UTF-8, an escape code, a line end.
+HOSTILE_NAME = os.fsdecode(b"zz caf\xe9\x1b[31m\n\xe2\x80\xae")
+
+
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
-    return folder, write_small_dataset(folder), write_small_model(folder)
+    data = write_small_dataset(folder)
+    for split in ("train", "val"):
+        image = max((data.parent / "images" / split).glob("*.jpg"))
+        label = data.parent / "labels" / split / f"{image.stem}.txt"
+        image.rename(image.with_stem(HOSTILE_NAME))
+        label.rename(label.with_stem(HOSTILE_NAME))
+    (data.parent / "images" / "train" / f"{HOSTILE_NAME}2.jpg").write_bytes(b"broken")
+    return folder, data, write_small_model(folder)
 
 
 def run(*arguments):
@@ -56,6 +67,13 @@ def test_an_epoch_line_tells_the_share_of_time_spent_waiting_for_data(trained):
     share = 100 * float(row["seconds/data_wait"]) / float(row["seconds/epoch"])
     assert len(lines) == 1
     assert lines[0].endswith(f"data wait {share:.0f} %")
+
+
+def test_a_file_name_that_is_no_text_is_spelt_out(trained):
+    _, done = trained
+    (line,) = [line for line in done.stdout.splitlines() if "left out" in line]
+    assert r"/images/train/zz caf\xe9\x1b[31m\n\u202e2.jpg: left out: " in line
+    assert all(line.isprintable() for line in done.stdout.splitlines())
 
 
 def test_training_leaves_weights_results_settings_and_plots(trained):

@@ -1,6 +1,8 @@
 """compare.html as a browser shows it: the figures, the bars that stand for them, any screen."""
 
+import dataclasses
 import html.parser
+import io
 import json
 
 import pytest
@@ -9,9 +11,11 @@ from tests.browser.chromium import chromium
 from utils.comparison.document import build_document
 from utils.comparison.plan import Cell
 from utils.comparison.report import build_report
+from utils.comparison.report_files import write_reports
 from utils.comparison.report_html import html_page
 from utils.comparison.report_markdown import markdown
 from utils.comparison.settings import External, Settings
+from utils.comparison.terminal import Terminal
 
 SETTINGS = Settings(
     data="shapes", cfg="models/yolov5n.yaml", weights="", hyp="", image_size=320, batches=(8, 16),
@@ -81,6 +85,28 @@ def page_file(document, tmp_path_factory):
 def page():
     with chromium() as page:
         yield page
+
+
+def test_text_from_outside_is_spelt_out_in_every_report(tmp_path):
+    hostile = "a\x1b[2J\r\n<script>\u202eb\udce9"
+    settings = dataclasses.replace(SETTINGS, data=hostile, cfg=hostile)
+    cell = Cell("torch", "plain", 8, False)
+    run = {
+        **make_run(cell, 1), "failure": hostile, "log_tail": [hostile], "notes": [hostile],
+        "command": [hostile], "framework": hostile,
+    }  # fmt: skip
+    machine = {**MACHINE, "processor": hostile, "gpus": [hostile]}
+    for runs in ([run], [{**run, "failure": None}]):
+        document = build_document(settings, {cell: runs}, machine, "complete", "2030-01-02")
+        report = write_reports(document, tmp_path)
+        Terminal(stream := io.StringIO()).conclude(report, tmp_path)
+        texts = [(tmp_path / name).read_text("utf-8") for name in ("compare.md", "compare.html")]
+        for text in (*texts, stream.getvalue()):
+            assert all(line.isprintable() for line in text.split("\n"))
+        assert all(r"a\x1b[2J" in text for text in texts)
+        assert json.loads((tmp_path / "compare.json").read_text("utf-8")) == json.loads(
+            json.dumps(document)
+        )
 
 
 def width(page, cell, chart="epochs"):

@@ -1,6 +1,7 @@
 """Labels scanned by several ranks: each ends with what a single process finds."""
 
 import dataclasses
+import os
 
 import cv2
 import numpy as np
@@ -29,7 +30,7 @@ def images(tmp_path):
         cv2.imwrite(str(folder / f"größe {number}.png"), image)
         if text is not None:
             (tmp_path / f"labels/größe {number}.txt").write_text(text)
-    (folder / "cut.png").write_bytes(b"no image")
+    (folder / os.fsdecode(b"cut caf\xe9\n.png")).write_bytes(b"no image")
     return list_images([folder])
 
 
