@@ -6,6 +6,7 @@ Before: the file. After: `utils/data/sources/labels.py`, which scans, and `decod
 from __future__ import annotations
 
 import io
+import struct
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -17,16 +18,22 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
+from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS, MIN_SIDE
 from utils.data.image.png import BrokenPngError, check_png
 from utils.files.regular import open_regular
 
-MIN_SIDE = 10
-MAX_PIXELS = 200_000_000  # of an image unless a flag says otherwise: 600 MB decoded
-MAX_IMAGE_BYTES = 1 << 30  # of an image file, which is read into memory at once
+
+class _JpegHeader(JpegImageFile):
+    """A JPEG whose EXIF is not read for its resolution, which Pillow would do without a bound."""
+
+    def _read_dpi_from_exif(self) -> None:
+        pass
+
+
 # Pillow's class of each kind that OpenCV decodes too; OpenCV would decode others unasked.
 _READERS: dict[str, type[ImageFile]] = {
     "BMP": BmpImageFile,
-    "JPEG": JpegImageFile,
+    "JPEG": _JpegHeader,
     "PNG": PngImageFile,
     "TIFF": TiffImageFile,
     "WEBP": WebPImageFile,
@@ -37,8 +44,9 @@ _UPRIGHT = 1
 _QUARTER_TURNS = (5, 6, 7, 8)  # EXIF orientations that exchange height and width
 # Measured with OpenCV 4.11: it turns these, ignores the orientation of WebP, and fails on TIFF's.
 _TURNED_KINDS = ("JPEG", "PNG")
-_MAX_READS = 1 << 13
-_MAX_HEADER_BYTES = 1 << 24
+_TIFF_SIZE_TAGS = (256, 257)
+_MAX_READS = 1 << 12
+_MAX_HEADER_BYTES = 1 << 23
 _BLOCK_BYTES = 1 << 20
 
 
@@ -52,6 +60,7 @@ class ImageHeader(NamedTuple):
     kind: str  # as Pillow calls it: "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, as OpenCV decodes it
     is_upright: bool  # OpenCV neither turns nor mirrors it
+    may_repeat_scans: bool  # a JPEG that codes its pixels in any number of passes
 
 
 def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
@@ -90,9 +99,12 @@ def read_header(file: BinaryIO) -> ImageHeader:
         OSError: the file cannot be read.
     """
     kind = _recognise(file)
+    bounded = _BoundedReads(file)
     try:
-        image = _READERS[kind](_BoundedReads(file))
+        image = _READERS[kind](bounded)
         orientation = _orientation(image)
+        if kind == "TIFF":
+            _check_tags(file)
     except BrokenImageError:
         raise
     except Exception as error:  # Pillow promises no list of what a broken header raises
@@ -102,7 +114,11 @@ def read_header(file: BinaryIO) -> ImageHeader:
     if turned and kind == "TIFF":
         raise BrokenImageError("a TIFF with a rotation tag; store it upright")
     size = (width, height) if turned and kind in _TURNED_KINDS else (height, width)
-    return ImageHeader(kind, size, orientation in (None, _UPRIGHT))
+    repeats = isinstance(image, JpegImageFile) and (
+        # Pillow stops behind the head of the first scan: how many components it holds, which ones.
+        image.info.get("progressive", 0) == 1 or bounded.last[:1] != bytes([image.layers])
+    )
+    return ImageHeader(kind, size, orientation in (None, _UPRIGHT), repeats)
 
 
 def _recognise(file: BinaryIO) -> str:
@@ -150,9 +166,10 @@ class _BoundedReads:
         self.seek, self.tell = file.seek, file.tell
         self._file = file
         self._reads, self._bytes = _MAX_READS, _MAX_HEADER_BYTES
+        self.last = b""  # what was read
 
     def read(self, size: int = -1) -> bytes:
-        content = self._file.read(size)
+        content = self.last = self._file.read(size)
         self._reads -= 1
         if size >= 0:  # without a size, Pillow reads a whole WebP, once
             self._bytes -= len(content)
@@ -164,6 +181,23 @@ class _BoundedReads:
         return getattr(self._file, name)
 
 
+def _check_tags(file: BinaryIO) -> None:
+    """Raise BrokenImageError for a TIFF that tells its size twice.
+
+    Of two sizes Pillow takes the last one, libtiff the first.
+    """
+    file.seek(0)
+    start = file.read(16)
+    order, is_big = "<" if start.startswith(b"II") else ">", 43 in start[2:4]
+    offset, count, tag = ("Q", "Q", "H18x") if is_big else ("I", "H", "H10x")
+    file.seek(struct.unpack_from(order + offset, start, 8 if is_big else 4)[0])
+    num_tags = struct.unpack(order + count, file.read(struct.calcsize(order + count)))[0]
+    content = file.read(min(num_tags, _MAX_READS) * struct.calcsize(order + tag))
+    tags = [number for (number,) in struct.iter_unpack(order + tag, content)]
+    if any(tags.count(size) != 1 for size in _TIFF_SIZE_TAGS):
+        raise BrokenImageError("a TIFF that tells its size more than once")
+
+
 def _check_complete(file: BinaryIO, kind: str) -> None:
     """Raise BrokenImageError for a PNG with a damaged chunk, and a JPEG that is cut off."""
     if kind == "PNG":
@@ -171,9 +205,13 @@ def _check_complete(file: BinaryIO, kind: str) -> None:
             check_png(file)
         except BrokenPngError as error:
             raise BrokenImageError(str(error)) from error
-    # Some cameras append data. A preview in the header ends before the last scan starts.
-    if kind == "JPEG" and _find_last(file, _JPEG_END) <= _find_last(file, _JPEG_SCAN_START):
-        raise BrokenImageError("truncated: the JPEG file does not reach its end mark")
+    if kind == "JPEG":
+        file.seek(-len(_JPEG_END), io.SEEK_END)
+        # Some cameras append data. A preview in the header ends before the last scan starts.
+        if file.read() != _JPEG_END and (
+            _find_last(file, _JPEG_END) <= _find_last(file, _JPEG_SCAN_START)
+        ):
+            raise BrokenImageError("truncated: the JPEG file does not reach its end mark")
 
 
 def _find_last(file: BinaryIO, mark: bytes) -> int:

@@ -9,7 +9,8 @@ import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.image.decoding import LabelledImage, OtherSizeError, decode_bytes
-from utils.data.image.header import MAX_IMAGE_BYTES, BrokenImageError
+from utils.data.image.header import BrokenImageError
+from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.reading import read_record
 from utils.data.sources.labels import Sample
 from utils.errors import DatasetError
