@@ -27,6 +27,7 @@ from utils.comparison.report import head
 from utils.comparison.report_files import write_reports
 from utils.comparison.settings import Settings, parse_flags
 from utils.comparison.terminal import Terminal
+from utils.files.regular import read_text
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 from utils.state.folder import create_run_folder
@@ -51,7 +52,7 @@ class Comparison:
         self.records: dict[Cell, list[Document]] = defaultdict(list)
         path = folder / "compare.json"
         if path.exists():  # resumed, and not interrupted during the first run
-            before = json.loads(path.read_text(encoding="utf-8"))
+            before = json.loads(read_text(path))
             require_same_machine(before["machine"], self.machine, folder)
             self.created = before["created"]
 

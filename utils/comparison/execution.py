@@ -24,7 +24,9 @@ from utils.comparison.runner import run_process
 from utils.comparison.settings import External, Settings
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
+from utils.files.regular import read_bytes, read_text
 from utils.files.yaml import find_yaml
+from utils.state.checkpoint import MAX_WEIGHTS_BYTES
 
 RUNS = "runs"
 
@@ -38,7 +40,7 @@ def load_record(folder: Path, turn: Turn) -> Document | None:
     path = record_path(folder, turn)
     if not path.exists():
         return None
-    record: Document = json.loads(path.read_text(encoding="utf-8"))
+    record: Document = json.loads(read_text(path))
     return None if record["failure"] else record
 
 
@@ -146,7 +148,7 @@ def input_digests(settings: Settings) -> dict[str, str]:
     """Return digests of the files of --cfg and --weights; the settings hold only their names."""
     files = {"cfg_sha1": find_yaml(settings.cfg, "models"), "weights_sha1": Path(settings.weights)}
     return {
-        name: hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest()
+        name: hashlib.sha1(read_bytes(path, MAX_WEIGHTS_BYTES), usedforsecurity=False).hexdigest()
         for name, path in files.items()
         if path.is_file()
     }
@@ -163,5 +165,5 @@ def code_digest() -> str:
     ]
     for path in sorted(paths):
         if "comparison" not in path.parts:
-            digest.update(path.read_bytes())
+            digest.update(read_bytes(path))
     return digest.hexdigest()

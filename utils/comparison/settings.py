@@ -20,6 +20,7 @@ from utils.comparison.plan import ABLATION, PLAIN, VARIANTS, known_variant
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
+from utils.files.regular import read_text
 from utils.processes.launch import wanted_processes
 from utils.setup.environments import python_of
 
@@ -103,7 +104,7 @@ class Settings:
 def load_settings(folder: Path) -> Settings:
     """Load the settings of a comparison that was begun; UserError if there is none."""
     try:
-        document = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        document = json.loads(read_text(folder / FILE))
         externals = tuple(
             External(row["name"], tuple(row["command"]), row["results"])
             for row in document.pop("externals")

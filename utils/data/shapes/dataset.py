@@ -20,6 +20,7 @@ from utils.boxes import xyxy_to_cxcywh
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import OUTLINES, Scene, draw_scene
 from utils.errors import DatasetError
+from utils.files.regular import read_text
 
 YAML_NAME = "shapes.yaml"
 _VERSION = 1  # of the drawing; a set drawn by another version is not mixed with this one's
@@ -78,7 +79,7 @@ def _recipe(config: ShapesConfig) -> dict[str, int]:
 
 def _check_recipe(folder: Path, config: ShapesConfig) -> None:
     path = folder / YAML_NAME
-    document = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
+    document = yaml.safe_load(read_text(path)) if path.is_file() else None
     found = document.get("drawn") if isinstance(document, dict) else None
     if found != _recipe(config):
         raise DatasetError(

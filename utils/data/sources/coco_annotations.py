@@ -17,7 +17,9 @@ import numpy as np
 from utils.data.sources.labels import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
+from utils.files.regular import read_text
 
+MAX_JSON_BYTES = 1 << 31  # COCO's largest has 450 MB
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN
 SECTIONS = ("images", "annotations", "categories")
 
@@ -48,7 +50,7 @@ def read_coco_annotations(
 
 def _read_sections(path: Path) -> Mapping[str, list[Any]]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_text(path, MAX_JSON_BYTES))
     except OSError as error:
         raise UserError(f"--annotations {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -11,7 +11,9 @@ from pathlib import Path
 from utils.data.records.layout import SUFFIX as RECORD_SUFFIX
 from utils.data.sources.record_images import RecordImage, find_record_files, read_record_images
 from utils.errors import DatasetError
+from utils.files.regular import read_text
 
+MAX_LIST_BYTES = 1 << 28  # of a list file: millions of images
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 
 
@@ -72,7 +74,7 @@ def _search(folder: Path) -> Iterator[Path]:
 
 def _read_list(path: Path) -> list[Path]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path, MAX_LIST_BYTES).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
             f"{path}: a folder of images, a text file that lists them, or a record file that ends "
