@@ -43,9 +43,12 @@ def opened_for_reading(tree: ast.Module) -> Iterator[str]:
             continue
         is_method = isinstance(node.func, ast.Attribute)
         name = getattr(node.func, "attr" if is_method else "id", "")
-        if name in READERS and (is_method or name not in OURS):
-            yield name
-        elif name in OPENERS and not writes(node):
+        if (
+            name in READERS
+            and (is_method or name not in OURS)
+            or name in OPENERS
+            and not writes(node)
+        ):
             yield name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import signal
 import sys
@@ -41,6 +42,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
         several: whether it may run in several processes, under a launcher.
     """
     process = this_process()
+    faulthandler.enable()  # a crash prints the frames, and of `being_read.py` the image
     logging.basicConfig(
         format=_speaker() + "%(message)s",
         level=logging.INFO if process.is_main else logging.WARNING,

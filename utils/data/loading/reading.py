@@ -5,9 +5,12 @@ Before: `sources/labels.py`. After: `batches.py`.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
+from utils.data.image.being_read import read_as
 from utils.data.image.decoding import LabelledImage, OtherSizeError, decode_bytes
 from utils.data.image.header import BrokenImageError
 from utils.data.image.limits import MAX_IMAGE_BYTES
@@ -52,6 +55,10 @@ def decode(sample: Sample, reduction: int = 1) -> np.ndarray:
     Raises:
         DatasetError: the file cannot be decoded, or no longer has the size of the scan.
     """
+    return read_as(sample.image_path, partial(_decode, sample, reduction))
+
+
+def _decode(sample: Sample, reduction: int) -> np.ndarray:
     content = read_image_bytes(sample)
     try:
         return decode_bytes(content, (sample.height, sample.width), reduction)

@@ -9,11 +9,13 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from utils.data.image.being_read import read_as
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.layout import RecordPlace
@@ -159,7 +161,7 @@ def image_of(source: Path | RecordImage) -> ImageFile | RecordImage:
 
 def _scan_one(image: ImageFile | RecordImage, num_classes: int, max_pixels: int) -> ScanResult:
     try:
-        height, width = image.read_size(max_pixels)
+        height, width = read_as(image.path, partial(image.read_size, max_pixels))
         class_index, boxes, num_repeated = parse_labels(image.read_labels(), num_classes)
     except BrokenImageError as error:
         return None, f"{image.path}: left out: {error}"
