@@ -25,7 +25,9 @@ from utils.comparison.settings import External, Settings
 from utils.files.atomic import atomic_text_file
 from utils.files.json import read_json
 from utils.files.project import PROJECT
+from utils.files.regular import read_bytes
 from utils.files.yaml import find_yaml
+from utils.state.checkpoint import MAX_WEIGHTS_BYTES
 
 RUNS = "runs"
 
@@ -151,7 +153,7 @@ def input_digests(settings: Settings) -> dict[str, str]:
     """Return digests of the files of --cfg and --weights; the settings hold only their names."""
     files = {"cfg_sha1": find_yaml(settings.cfg, "models"), "weights_sha1": Path(settings.weights)}
     return {
-        name: hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest()
+        name: hashlib.sha1(read_bytes(path, MAX_WEIGHTS_BYTES), usedforsecurity=False).hexdigest()
         for name, path in files.items()
         if path.is_file()
     }
@@ -168,5 +170,5 @@ def code_digest() -> str:
     ]
     for path in sorted(paths):
         if "comparison" not in path.parts:
-            digest.update(path.read_bytes())
+            digest.update(read_bytes(path))
     return digest.hexdigest()

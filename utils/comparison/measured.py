@@ -6,6 +6,7 @@ Before: `runner.py` ran it. After: `document.py` puts the runs of all cells toge
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 import time
@@ -17,6 +18,7 @@ from backend.launchers import LAUNCHERS
 from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import Outcome
 from utils.files.json import read_json
+from utils.files.regular import MAX_BYTES, open_regular, read_text
 
 LOG_LINES = 15
 SPEAKER = re.compile(r"(rank \d+: )?")  # the start of a line, if several processes print
@@ -46,7 +48,8 @@ class ArrivingRows:
         """Count the rows below the heading."""
         if self._path is None or not self._path.exists():
             return 0
-        return max(self._path.read_bytes().count(b"\n") - 1, 0)
+        with open_regular(self._path, MAX_BYTES) as file:  # it grows while it is read
+            return max(file.read(MAX_BYTES).count(b"\n") - 1, 0)
 
     def epochs(self, warm_up: int) -> list[Document]:
         """Return the seconds between rows, by epoch.
@@ -122,11 +125,10 @@ def add_what_train_wrote(run: Document, turn: Turn, folder: Path, warm_up: int, 
 
 def read_epochs(path: Path, warm_up: int) -> list[Document]:
     """Read the rows of results.csv: seconds, their split, losses and metrics."""
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = [
-            {name.strip(): _finite(float(text)) for name, text in row.items()}
-            for row in csv.DictReader(file)
-        ]
+    rows = [
+        {name.strip(): _finite(float(text)) for name, text in row.items()}
+        for row in csv.DictReader(io.StringIO(read_text(path), newline=""))
+    ]
     return [
         {
             "epoch": number,

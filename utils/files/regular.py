@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import BinaryIO
 
 # A FIFO is opened without a writer, and a terminal does not become ours.
 _WITHOUT_WAITING = os.O_NONBLOCK | os.O_NOCTTY
+UNLIMITED = sys.maxsize  # for what is read in parts
+MAX_BYTES = 1 << 28  # of what is read whole, where the reader knows no better
+_BLOCK_BYTES = 1 << 20
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a FIFO",
@@ -25,36 +29,38 @@ _KINDS = {
 }
 
 
-def open_regular(path: str | Path, max_bytes: int) -> BinaryIO:
+def open_regular(path: str | Path, max_bytes: int = UNLIMITED) -> BinaryIO:
     """Open a regular file, or a link to one, to read its bytes.
 
     Raises:
         OSError: it cannot be opened, is no regular file, or is larger; `strerror` says which.
     """
+    descriptor = open_descriptor(path, max_bytes)
+    return open(path, "rb", opener=lambda name, flags: descriptor)
 
-    def open_and_check(name: str, flags: int) -> int:
-        descriptor = _open(name, flags | _WITHOUT_WAITING)
-        try:
-            # Of what was opened: another file may have the name by now.
-            _check(os.fstat(descriptor), name, max_bytes)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
 
+def open_descriptor(path: str | Path, max_bytes: int = UNLIMITED) -> int:
+    """Open a file as `open_regular` does; the caller closes it."""
+    name = str(path)
+    descriptor = _open(name)
     try:
-        return open(path, "rb", opener=open_and_check)
-    except ValueError as error:  # a null byte, or a character that no file name can have
-        raise OSError(errno.EINVAL, f"no file can have this name: {error}", str(path)) from error
+        # Of what was opened: another file may have the name by now.
+        _check(os.fstat(descriptor), name, max_bytes)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
-def _open(name: str, flags: int) -> int:
+def _open(name: str) -> int:
     try:
-        return os.open(name, flags)
+        return os.open(name, os.O_RDONLY | os.O_CLOEXEC | _WITHOUT_WAITING)
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
         raise _irregular("a socket, or a device without a driver", name) from error
+    except ValueError as error:  # a null byte, or a character that no file name can have
+        raise OSError(errno.EINVAL, f"no file can have this name: {error}", name) from error
 
 
 def _check(status: os.stat_result, name: str, max_bytes: int) -> None:
@@ -69,7 +75,7 @@ def _irregular(kind: str, name: str) -> OSError:
     return OSError(errno.EINVAL, f"is {kind}; a regular file is needed", name)
 
 
-def read_bytes(path: str | Path, max_bytes: int) -> bytes:
+def read_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file.
 
     Raises:
@@ -79,21 +85,33 @@ def read_bytes(path: str | Path, max_bytes: int) -> bytes:
     with open_regular(path, max_bytes) as file:
         size = os.fstat(file.fileno()).st_size
         content = file.read(size + 1) or b""  # None where a file of /proc would have waited
-    if len(content) != size:
-        found = f"{len(content):,}" if len(content) < size else f"over {size:,}"
-        text = f"gives {found} bytes where the system says {size:,}; a finished file is needed"
-        raise OSError(errno.EIO, text, str(path))
+    _check_length(len(content), size, path)
     return content
 
 
-def read_text(path: str | Path, max_bytes: int) -> str:
+def read_text(path: str | Path, max_bytes: int = MAX_BYTES) -> str:
     """Return the content of a regular file in UTF-8.
 
     Raises:
-        OSError: as `read_bytes`.
+        OSError: as `read_bytes`; or it holds a null byte, as a file of holes does.
         UnicodeDecodeError: it is not UTF-8.
     """
-    return read_bytes(path, max_bytes).decode("utf-8")
+    content = bytearray()
+    with open_regular(path, max_bytes) as file:
+        size = os.fstat(file.fileno()).st_size
+        while len(content) <= size and (block := file.read(_BLOCK_BYTES)):
+            if b"\0" in block:
+                raise OSError(errno.EILSEQ, "holds a null byte; a text file is needed", str(path))
+            content += block
+    _check_length(len(content), size, path)
+    return content.decode("utf-8")
+
+
+def _check_length(found: int, size: int, path: str | Path) -> None:
+    if found != size:
+        gives = f"{found:,}" if found < size else f"over {size:,}"
+        text = f"gives {gives} bytes where the system says {size:,}; a finished file is needed"
+        raise OSError(errno.EIO, text, str(path))
 
 
 @contextmanager

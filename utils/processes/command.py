@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import signal
 import sys
@@ -45,6 +46,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
     """
     process = this_process()
     sys.excepthook = _print_defect
+    faulthandler.enable()  # a crash prints the frames, and of `being_read.py` the image
     begin_lines(_speaker(), logging.INFO if process.is_main else logging.WARNING)
     if process.world_size == 1:
         code = _run(main)

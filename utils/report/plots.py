@@ -7,6 +7,7 @@ matplotlib or OpenCV where it needs them, and leaves their global state alone.
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from utils.data.sources.labels import Sample
 from utils.errors import UserError
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.coco.precision import RECALL_GRID
+from utils.files.regular import read_text
 
 # Seven colours told apart under the common kinds of colour blindness: Okabe and Ito 2008.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
@@ -247,8 +249,7 @@ def _as_title(name: str) -> str:
 
 def _read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
     """Return the columns' names, and the cells of all rows."""
-    with open(path, newline="", encoding="utf-8") as file:
-        header, *rows = csv.reader(file)
+    header, *rows = csv.reader(io.StringIO(read_text(path), newline=""))
     return [name.strip() for name in header], rows
 
 

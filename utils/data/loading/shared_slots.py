@@ -1,4 +1,4 @@
-"""Memory for finished images, shared by the parent with one worker.
+"""Memory for finished images and the name of the next one, shared by the parent with one worker.
 
 Before: `batches.py` fills it in the worker. After: `workers.py` copies from it in the parent.
 """
@@ -8,12 +8,16 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import struct
 from multiprocessing import reduction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 SLOTS_PER_WORKER = 2  # batches that a worker may be ahead
+_NOTE_BYTES = 4096  # the longest path of the system, and the length of it
+_LENGTH = struct.Struct("<H")
 
 
 class SharedSlots:
@@ -28,9 +32,9 @@ class SharedSlots:
         # First, since __del__ closes it whatever fails below.
         self._descriptor = os.memfd_create("loader-slots") if descriptor is None else descriptor
         if descriptor is None:
-            os.ftruncate(self._descriptor, SLOTS_PER_WORKER * slot_bytes)
+            os.ftruncate(self._descriptor, _NOTE_BYTES + SLOTS_PER_WORKER * slot_bytes)
         self._slot_bytes = slot_bytes
-        self._memory = mmap.mmap(self._descriptor, SLOTS_PER_WORKER * slot_bytes)
+        self._memory = mmap.mmap(self._descriptor, _NOTE_BYTES + SLOTS_PER_WORKER * slot_bytes)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_slots, (self._slot_bytes, reduction.DupFd(self._descriptor))
@@ -41,10 +45,20 @@ class SharedSlots:
     def images(self, batch_index: int, workers: int, shape: tuple[int, ...]) -> np.ndarray:
         """Return the uint8 array of a batch's images; a worker's batches take its slots in turn."""
         slot = batch_index // workers % SLOTS_PER_WORKER
-        flat = np.frombuffer(
-            self._memory, np.uint8, math.prod(shape), offset=slot * self._slot_bytes
-        )
-        return flat.reshape(shape)
+        start = _NOTE_BYTES + slot * self._slot_bytes
+        return np.frombuffer(self._memory, np.uint8, math.prod(shape), offset=start).reshape(shape)
+
+    def note(self, path: Path | None) -> None:
+        """Keep the path of the image that the worker reads, None for no image."""
+        text = b"" if path is None else os.fsencode(path)[: _NOTE_BYTES - _LENGTH.size]
+        self._memory[_LENGTH.size : _LENGTH.size + len(text)] = text
+        _LENGTH.pack_into(self._memory, 0, len(text))
+
+    def noted(self) -> Path | None:
+        """Return the path that was kept last."""
+        (length,) = _LENGTH.unpack_from(self._memory)
+        text = self._memory[_LENGTH.size : _LENGTH.size + length]
+        return Path(os.fsdecode(text)) if text else None
 
 
 def _attach_slots(slot_bytes: int, duplicate: Any) -> SharedSlots:

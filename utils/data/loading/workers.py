@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import cv2
 
+from utils.data.image.being_read import tell_each
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import BatchSource
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER, SharedSlots
@@ -143,10 +144,14 @@ class WorkerPool:
         process.join(timeout=5)
         code = process.exitcode or 0
         cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        remedy = ""
+        if image := self._workers[number].slots.noted():
+            cause += f", while it read {image}"
+            remedy = "repair or remove that image if it is damaged; "
         text = (
             f"loader worker {number} of {self._num_workers} (process {process.pid}) died: {cause}; "
-            "if the machine ran out of memory, use fewer --workers, a smaller --batch-size or no "
-            "--cache ram"
+            f"{remedy}if the machine ran out of memory, use fewer --workers, a smaller "
+            "--batch-size or no --cache ram"
         )
         self.close()
         return LoaderError(text)
@@ -172,6 +177,7 @@ def _close_if_there(pool: weakref.ref[WorkerPool]) -> None:
 def _serve(source: BatchSource, workers: int, connection: Connection, slots: SharedSlots) -> None:
     """Answer requests (epoch, batch index) in a worker until the pipe ends."""
     cv2.setNumThreads(0)
+    tell_each(slots.note)
     while True:
         try:
             epoch, batch_index = connection.recv()

@@ -18,6 +18,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from utils.errors import DatasetError
+from utils.files.regular import open_regular
 
 SUFFIX = ".ffr"
 START = struct.Struct("<Iq")  # the checksum of all that follows it in the header, and N
@@ -86,7 +87,7 @@ def read_table(path: Path) -> RecordTable:
         DatasetError: the file cannot be read, or its header contradicts itself or the file.
     """
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return _read_table(path, file)
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error

@@ -19,6 +19,7 @@ import numpy as np
 
 from utils.data.records.layout import RecordPlace
 from utils.errors import DatasetError
+from utils.files.regular import open_descriptor
 
 MAX_RECORD_BYTES = 1 << 30  # of what is read into memory at once
 _OPEN_FILES = 128  # well below the usual limit of 1,024 a process
@@ -87,7 +88,7 @@ class _OpenFile:
     """A descriptor that is closed when nothing refers to it any more."""
 
     def __init__(self, path: Path):
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.descriptor = open_descriptor(path)
         weakref.finalize(self, os.close, self.descriptor)
 
 

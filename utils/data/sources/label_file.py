@@ -9,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from utils.data.records.index import MAX_LABEL_BYTES
+from utils.files.regular import read_bytes
+
 COORDINATE_TOLERANCE = 1e-4  # a rounded decimal may lie this far outside [0, 1]; it is clipped
 
 
@@ -32,14 +35,14 @@ def read_label_bytes(path: Path) -> bytes | None:
     """Return the content of a label file; None when there is no such file.
 
     Raises:
-        BrokenLabelError: it cannot be read.
+        BrokenLabelError: it cannot be read, or is larger than 4 MiB.
     """
     try:
-        return path.read_bytes()
+        return read_bytes(path, MAX_LABEL_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise BrokenLabelError(str(error)) from error
+        raise BrokenLabelError(error.strerror) from error
 
 
 def parse_labels(content: bytes | None, num_classes: int) -> tuple[np.ndarray, np.ndarray, int]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample
@@ -24,7 +25,9 @@ from utils.screen.text import printable
 log = logging.getLogger("data")
 
 
-def load_split(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Sample]:
+def load_split(
+    dataset: DatasetSpec, split: str, world: World = ALONE, max_pixels: int = MAX_PIXELS
+) -> list[Sample]:
     """Return the usable samples of a split; list and count on screen what is left out.
 
     Each rank reads its shard, and all of them return the same; the first one speaks for all.
@@ -38,7 +41,7 @@ def load_split(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[S
             watchdog.progress()
             shown.update()
 
-        report = scan_shared(paths, len(dataset.class_names), world, progress)
+        report = scan_shared(paths, len(dataset.class_names), world, progress, max_pixels)
     if not world.process.is_main or not report.problems:
         return report.samples
     for problem in report.problems:

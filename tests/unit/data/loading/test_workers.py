@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +13,16 @@ from pathlib import Path
 import pytest
 
 from tests.unit.data.batch_digest import EVERYTHING, digest
+from tests.unit.data.loading.crashing_batches import (
+    CRASHING_INDEX,
+    CrashingBatches,
+    KilledBatches,
+)
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
+from utils.data.loading.sample_table import SampleTable
 from utils.data.loading.shared_slots import SharedSlots
+from utils.data.loading.workers import WorkerPool
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
@@ -138,6 +147,62 @@ def test_memory_that_cannot_be_had_is_one_error_and_no_open_descriptor(monkeypat
         SharedSlots(4096)
     gc.collect()  # what is raised in __del__ would be a warning, and so a failure
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    ("batches", "name"), [(CrashingBatches, "SIGSEGV"), (KilledBatches, "SIGKILL")]
+)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_worker_that_dies_names_the_image_that_it_read(samples, batches, name, workers):
+    source = batches(SampleTable(samples), 64, 2, AugmentConfig(), seed=0)
+    pool = WorkerPool(source, workers)
+    path = re.escape(str(samples[CRASHING_INDEX].image_path))
+    with pytest.raises(LoaderError, match=f"died: {name}, while it read {path}; repair or remove"):
+        list(pool.run(0))
+    assert worker_ids() == []
+
+
+DIE_HERE = """
+import sys
+import backend
+from tests.unit.data.loading.crashing_batches import CRASHING_INDEX, CrashingBatches
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.loading.sample_table import SampleTable
+from utils.data.sources.image_files import list_images
+from utils.data.sources.labels import scan_samples
+from utils.processes.command import run_command
+import numpy as np, pathlib, signal
+from utils.data.sources import labels
+def main():
+    if sys.argv[2] == "scan":
+        labels.read_image_size = lambda path, max_pixels: signal.raise_signal(11)
+    samples = scan_samples(list_images([pathlib.Path(sys.argv[1])]), num_classes=5).samples
+    backend.use(None)
+    print(samples[CRASHING_INDEX].image_path, flush=True)
+    source = CrashingBatches(SampleTable(samples), 64, 2, AugmentConfig(), seed=0)
+    for index in range(len(source)):
+        source.build(0, index, np.empty(source.shape(index), np.uint8))
+run_command(main)
+"""
+
+
+@pytest.mark.parametrize("work", ["scan", "decode"])
+def test_a_process_without_workers_that_crashes_names_the_image_that_it_read(dataset_yaml, work):
+    folder = dataset_yaml.parent / "images/train"
+    ended = subprocess.run(
+        [sys.executable, "-c", DIE_HERE, folder, work],
+        cwd=PROJECT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert ended.returncode == -signal.SIGSEGV
+    path = ended.stdout.strip() if work == "decode" else f"{folder}/"
+    assert f"<image {path}" in ended.stderr.partition("Current thread")[2]
+
+
+def test_the_name_of_an_image_may_be_any_that_the_system_has(tmp_path):
+    slots = SharedSlots(100)
+    for path in (Path("a"), Path("größe\udcff"), Path("/", "x" * 4000), None, Path("b")):
+        slots.note(path)
+        assert slots.noted() == path
 
 
 def test_a_worker_that_died_between_epochs_is_an_error(loader):

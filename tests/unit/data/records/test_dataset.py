@@ -333,7 +333,7 @@ def test_an_image_whose_name_cannot_be_kept_is_refused_by_name(tmp_path, name):
     [
         (2**20 + 1, 9, 9, "it is 40x1048577 px"),
         (30, 2**30 + 1, 9, "it has more than 1073741824 bytes"),
-        (30, 9, 2**22 + 1, "it has 4194305 bytes of labels"),
+        (30, 9, 2**22 + 1, "its label file has 4,194,305 bytes"),
     ],
 )
 def test_what_readers_would_refuse_is_not_packed(tmp_path, side, image_bytes, label_bytes, reason):

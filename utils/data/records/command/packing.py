@@ -91,7 +91,9 @@ def _entry(sample: Sample, depth: int) -> ImageEntry:
     try:
         entry = ImageEntry(name, sample.height, sample.width, read_label_bytes(label_path(path)))
         check_entry(entry)
-    except (BrokenLabelError, BrokenIndexError) as error:
+    except BrokenLabelError as error:
+        raise DatasetError(f"{path}: cannot be packed: its label file {error}") from error
+    except BrokenIndexError as error:
         raise DatasetError(f"{path}: cannot be packed: {error}; change it or its name") from error
     if _file_size(path) > MAX_RECORD_BYTES:
         raise DatasetError(f"{path}: cannot be packed: it has more than {MAX_RECORD_BYTES} bytes")

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from utils.data.records.command.folders import dataset_yaml_text, new_folder
-from utils.data.records.reading import read_record
+from utils.data.records.reading import MAX_RECORD_BYTES, read_record
 from utils.data.sources.label_file import label_path
 from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
+from utils.files.regular import read_bytes
 from utils.screen.progress import Progress
 
 
@@ -53,7 +54,7 @@ def _write(folder: Path, name: str, content: bytes) -> None:
         with open(path, "xb") as file:
             file.write(content)
     except FileExistsError as error:
-        if path.read_bytes() != content:
+        if read_bytes(path, MAX_RECORD_BYTES) != content:
             raise DatasetError(
                 f"two files of different content go by the name {name}; unpack the splits one by "
                 "one with --splits"

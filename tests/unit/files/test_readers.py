@@ -1,0 +1,130 @@
+"""Every reader of a file from outside: what is no regular file is an error, never waited for."""
+
+import signal
+import tracemalloc
+import zlib
+
+import cv2
+import numpy as np
+import pytest
+
+from models.graph import read_model_yaml
+from tests.unit.files.special_files import KINDS, make_special
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.comparison.settings import load_settings
+from utils.data.image.header import BrokenImageError, read_image_size
+from utils.data.loading.reading import decode
+from utils.data.records.layout import RecordPlace, read_table
+from utils.data.sources.coco_annotations import read_coco_annotations
+from utils.data.sources.dataset_yaml import read_dataset_yaml
+from utils.data.sources.image_files import list_images
+from utils.data.sources.label_file import BrokenLabelError, read_label_bytes
+from utils.data.sources.labels import Sample, scan_samples
+from utils.errors import UserError
+from utils.state.checkpoint import read_checkpoint
+from utils.weights.load import load_weights
+
+NO_LABELS = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+
+
+READERS = {
+    "image header": ("a.jpg", read_image_size),
+    "image": ("a.jpg", lambda path: decode(Sample(path, 30, 40, *NO_LABELS))),
+    "record": (
+        "a.ffr",
+        lambda path: decode(Sample(path, 30, 40, *NO_LABELS, RecordPlace(path, 0, 0, 9, 0))),
+    ),
+    "record file": ("a.ffr", read_table),
+    "labels": ("a.txt", read_label_bytes),
+    "list of images": ("a.txt", lambda path: list_images([path])),
+    "annotations": ("a.json", lambda path: read_coco_annotations(path, [], [])),
+    "--data": ("a.yaml", lambda path: read_dataset_yaml(path, ["train"])),
+    "--hyp": ("a.yaml", lambda path: read_hyperparameters(str(path))),
+    "--cfg": ("a.yaml", lambda path: read_model_yaml(str(path))),
+    "--weights": ("a.pt", load_weights),
+    "--weights of a run": ("a.safetensors", load_weights),
+    "checkpoint": ("a.safetensors", read_checkpoint),
+    "settings": ("settings.json", lambda path: load_settings(path.parent)),
+}
+TAKES_FOLDERS = ("list of images", "--weights")
+REFUSALS = (UserError, BrokenImageError, BrokenLabelError)
+
+
+@pytest.fixture(autouse=True)
+def no_reader_waits():
+    def stop(number, frame):
+        raise TimeoutError("a reader waits")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    ("reader", "kind"),
+    [
+        (reader, kind)
+        for reader in READERS
+        for kind in KINDS
+        if kind != "folder" or reader not in TAKES_FOLDERS
+    ],
+)
+def test_no_reader_waits_for_a_special_file(tmp_path, reader, kind):
+    name, read = READERS[reader]
+    make_special(kind, tmp_path / name)
+    with pytest.raises(REFUSALS) as caught:
+        read(tmp_path / name)
+    assert "regular file is needed" in str(caught.value) or kind.startswith("/proc")
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_reader_fills_memory_with_a_file_of_holes(tmp_path, reader):
+    name, read = READERS[reader]
+    with open(tmp_path / name, "wb") as file:
+        file.truncate(1 << 28)  # some accept files as large as this
+    tracemalloc.start()
+    with pytest.raises(REFUSALS):
+        read(tmp_path / name)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 24 or reader == "image"  # its bytes are read whole, to be decoded
+
+
+def test_a_folder_with_special_files_is_scanned_to_its_end(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "labels").mkdir()
+    image = np.zeros((30, 40, 3), np.uint8)
+    for name in ("whole", "no labels", "endless labels"):
+        assert cv2.imwrite(str(tmp_path / f"images/{name}.png"), image)
+    (tmp_path / "labels/whole.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    make_special("fifo", tmp_path / "labels/no labels.txt")
+    make_special("/dev/zero", tmp_path / "labels/endless labels.txt")
+    make_special("fifo", tmp_path / "images/fifo.jpg")
+    make_special("/dev/zero", tmp_path / "images/zero.jpg")
+    report = scan_samples(list_images([tmp_path / "images"]), num_classes=1)
+    assert [sample.image_path.stem for sample in report.samples] == ["whole"]
+    assert len(report.problems) == 4
+    assert all(line.endswith("a regular file is needed") for line in report.problems)
+
+
+def test_a_label_file_of_over_4_mib_is_refused(tmp_path):
+    path = tmp_path / "a.txt"
+    line = b"0 0.5 0.5 0.1 0.1\n"
+    path.write_bytes(line * ((1 << 22) // len(line)))
+    assert read_label_bytes(path) is not None
+    path.write_bytes(line * ((1 << 22) // len(line) + 1))
+    with pytest.raises(BrokenLabelError, match="has 4,194,306 bytes; at most 4,194,304 are read"):
+        read_label_bytes(path)
+
+
+def test_a_link_to_an_image_and_its_labels_is_read(tmp_path):
+    image = np.zeros((30, 40, 3), np.uint8)
+    assert cv2.imwrite(str(tmp_path / "stored.png"), image)
+    (tmp_path / "stored.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    (tmp_path / "link.png").symlink_to("stored.png")
+    (tmp_path / "link.txt").symlink_to("stored.txt")
+    (sample,) = scan_samples([tmp_path / "link.png"], num_classes=1).samples
+    assert len(sample.class_index) == 1
+    assert zlib.crc32(decode(sample).tobytes()) == zlib.crc32(image.tobytes())
