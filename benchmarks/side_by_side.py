@@ -15,6 +15,7 @@ from pathlib import Path
 
 import backend
 from backend.select import FRAMEWORKS
+from backend.words import count
 from utils.comparison.machine import processor
 from utils.files.atomic import atomic_text_file
 
@@ -67,7 +68,7 @@ def machine(device: str) -> str:
 
 
 def host() -> str:
-    return f"{processor()}, {os.cpu_count()} cores"
+    return f"{processor()}, {count(os.cpu_count() or 1, 'core')}"
 
 
 def time_in_turns(

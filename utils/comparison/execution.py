@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import run_process
 from utils.comparison.settings import External, Settings
 from utils.files.atomic import atomic_text_file
-from utils.files.project import PROJECT
+from utils.files.project import PROJECT, from_here
 from utils.files.yaml import find_yaml
 
 RUNS = "runs"
@@ -92,8 +91,8 @@ def _run_external(settings: Settings, turn: Turn, run_folder: Path) -> Document:
 def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]:
     """Return the command of train.py as a user would write it."""
     cell = turn.cell
-    python, script = from_here(settings.pythons[cell.side]), from_here(str(PROJECT / "train.py"))
-    command = [python, script, "--backend", cell.side]
+    programs = Path(settings.pythons[cell.side]), PROJECT / "train.py"
+    command = [*map(str, map(from_here, programs)), "--backend", cell.side]
     command += ["--data", settings.data, "--cfg", settings.cfg, "--weights", settings.weights]
     if settings.hyp:
         command += ["--hyp", settings.hyp]
@@ -104,18 +103,13 @@ def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]
         command += ["--nproc", str(settings.nproc)]
     # The one layout that both backends have; a variant may ask for another.
     command += ["--layout", "contiguous"]
-    command += ["--project", from_here(str(run_folder.parent)), "--name", run_folder.name]
+    command += ["--project", str(from_here(run_folder.parent)), "--name", run_folder.name]
     return [*command, "--exist-ok", *VARIANTS[cell.variant].flags]
 
 
 def devices_of(settings: Settings) -> str:
     """Return the devices of a run: without --device the first GPUs, one for each process."""
     return settings.device or ",".join(map(str, range(settings.nproc)))
-
-
-def from_here(path: str) -> str:
-    """Return a path inside the working folder as a relative path, as a user would type it."""
-    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
 
 
 def external_command(

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from backend.words import count
 from utils.comparison.measured import Document
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
@@ -113,17 +114,21 @@ def head(document: Document) -> list[str]:
     machine, settings = document["machine"], document["settings"]
     frameworks = dict.fromkeys(cell["framework"] for cell in document["cells"])
     facts = [
-        machine["processor"], f"{machine['cores']} cores", f"{machine['memory_gib']} GiB",
+        machine["processor"], count(machine["cores"], "core"), f"{machine['memory_gib']} GiB",
         *machine["gpus"], machine["system"], *filter(None, frameworks),
         *(f"{name}={value}" for name, value in machine["variables"].items()),
     ]  # fmt: skip
-    processes = f", {settings['nproc']} processes a run" if settings["nproc"] > 1 else ""
+    processes = (
+        f", {count(settings['nproc'], 'process', 'processes')} a run"
+        if settings["nproc"] > 1
+        else ""
+    )
     return [
         ", ".join(facts) + ".",
         f"{settings['data']}, {settings['cfg'] or settings['weights']}, "
-        f"{settings['image_size']} px; {settings['rounds']} rounds of {settings['epochs']} epochs "
-        f"after {settings['warm_up_epochs']} of warm-up, in turns{processes}; "
-        f"begun {document['created']}.",
+        f"{settings['image_size']} px; {count(settings['rounds'], 'round')} of "
+        f"{count(settings['epochs'], 'epoch')} after {settings['warm_up_epochs']} of warm-up, "
+        f"in turns{processes}; begun {document['created']}.",
     ]
 
 
@@ -136,8 +141,8 @@ def warnings(document: Document) -> Iterator[str]:
         elif gap and gap["diverged"]:
             yield (
                 f"LOSSES DIVERGE: {pair['candidate']} is {gap['worst']:.1%} away from "
-                f"{pair['reference']} after {gap['worst_batch']} batches; "
-                f"up to {gap['tolerance']:.0%} is accepted in the first {gap['batches']}"
+                f"{pair['reference']} in batch {gap['worst_batch']}; "
+                f"up to {gap['tolerance']:.0%} is accepted in the first {_batches(gap)}"
             )
     for pair in document["pairs"]:
         if pair["unequal"]:
@@ -148,6 +153,10 @@ def warnings(document: Document) -> Iterator[str]:
             yield f"FAILED: {cell['name']}: {cell['failures'][0]}"
     if document["status"] != "complete":
         yield f"This comparison is {document['status']}: figures are missing."
+
+
+def _batches(gap: Document) -> str:
+    return count(gap["batches"], "batch", "batches")
 
 
 def finding(pair: Document) -> Finding:
@@ -164,7 +173,7 @@ def finding(pair: Document) -> Finding:
         alarms.append(f"a loss of batch {gap['worst_batch']} is not finite")
     elif gap:
         (alarms if gap["diverged"] else details).append(
-            f"losses at most {gap['worst']:.1e} apart in the first {gap['batches']} batches "
+            f"losses at most {gap['worst']:.1e} apart in the first {_batches(gap)} "
             f"(accepted: {gap['tolerance']:g})"
         )
     if pair["means"]:
@@ -182,9 +191,9 @@ def finding(pair: Document) -> Finding:
 def ratio_range(pair: Document) -> str:
     """Return the smallest and largest ratio, and the number and kind of pairs."""
     ratio = pair["ratio"]
-    pairs = "pair" if ratio["count"] == 1 else "pairs"
     of = "epochs" if pair["measure"] == "epoch" else "whole processes"
-    return f"{number(ratio['min'])} to {number(ratio['max'])} in {ratio['count']} {pairs} of {of}"
+    pairs = f"{count(ratio['count'], 'pair')} of {of}"
+    return f"{number(ratio['min'])} to {number(ratio['max'])} in {pairs}"
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from backend.words import count
 from utils.cli.flags import new_parser
 from utils.errors import UserError
 from utils.processes.command import run_command
@@ -68,7 +69,7 @@ def _convert(checkpoint: Checkpoint, out: Path, cfg: str) -> None:
     model_document(checkpoint)
     out.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(out, checkpoint)
-    print(f"wrote {out}: {len(checkpoint.ema)} tensors")
+    print(f"wrote {out}: {count(len(checkpoint.ema), 'tensor')}")
 
 
 def describe_state_dict(checkpoint: Checkpoint, cfg: str) -> Checkpoint:

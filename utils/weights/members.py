@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from backend.words import count
 from utils.errors import UserError
 
 MAX_EXPANSION = 4  # uncompressed bytes for each byte of an archive; weights hardly compress
@@ -102,7 +103,7 @@ class FolderMembers:
         files = sorted(path for path in folder.glob("*/*") if path.is_file())
         files += sorted(path for path in folder.glob("*") if path.is_file())
         if len(files) > MAX_MEMBERS:
-            raise UserError(f"the folder holds over {MAX_MEMBERS} files")
+            raise UserError(f"the folder holds over {count(MAX_MEMBERS, 'file')}")
         self.paths = {path.relative_to(folder).as_posix(): path for path in files}
         self.size = sum(path.stat().st_size for path in files)
 

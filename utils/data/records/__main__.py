@@ -6,6 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
+from backend.words import count
 from utils.cli.flags import new_parser
 from utils.data.records.command.folders import refuse_existing
 from utils.data.records.command.inspection import describe_file, find_damages, find_files
@@ -73,7 +74,7 @@ def pack(arguments: argparse.Namespace) -> None:
     yaml_path = arguments.out / f"{dataset.name}.yaml"
     pack_samples(samples, dataset.class_names, yaml_path, arguments.file_mib * MIB)
     for split, packed in samples.items():
-        print(f"{split}: {len(packed)} images packed")
+        print(f"{split}: {count(len(packed), 'image')} packed")
     print(f"train with --data {yaml_path}")
 
 
@@ -88,7 +89,7 @@ def usable_samples(dataset: DatasetSpec, split: str) -> list[Sample]:
     for problem in report.problems:
         log.warning("%s", problem)
     if num_left_out := len(images) - len(report.samples):
-        log.warning("%s: %d of %d images left out", split, num_left_out, len(images))
+        log.warning("%s: %d of %s left out", split, num_left_out, count(len(images), "image"))
     return report.samples
 
 
@@ -99,7 +100,7 @@ def unpack(arguments: argparse.Namespace) -> None:
     yaml_path = arguments.out / f"{dataset.name}.yaml"
     unpack_images(images, dataset.class_names, yaml_path)
     for split, unpacked in images.items():
-        print(f"{split}: {len(unpacked)} images unpacked")
+        print(f"{split}: {count(len(unpacked), 'image')} unpacked")
     print(f"train with --data {yaml_path}")
 
 

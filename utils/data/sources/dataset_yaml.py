@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from backend.words import count
 from utils.data.sources.image_files import has_images, no_images_text
 from utils.errors import DatasetError
 from utils.files.yaml import read_yaml
@@ -142,6 +143,6 @@ class _DatasetYaml:
         if num_classes != num_names:
             raise self._error(
                 "nc",
-                f"has the value {num_classes!r}, but 'names' has {num_names} entries; "
-                "correct one of them, or leave 'nc' out",
+                f"has the value {num_classes!r}, but 'names' has "
+                f"{count(num_names, 'entry', 'entries')}; correct one of them, or leave 'nc' out",
             )
