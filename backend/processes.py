@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from backend.backend_error import BackendError
 from backend.checks import CPU
-from backend.select import BackendError
 from backend.words import count
 
 _Items = TypeVar("_Items", np.ndarray, range, Sequence[Any])

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from backend import select
 from backend.checks import CPU
+from backend.cores import usable_cores
 from backend.launchers import LAUNCHERS, backend_of_launcher
 from backend.processes import this_process
 from backend.words import count
@@ -141,7 +142,7 @@ def _without_nproc(arguments: Sequence[str]) -> list[str]:
 
 def thread_count(number: int) -> Mapping[str, str]:
     """Return the environment that divides the cores among processes, unless the user did."""
-    cores = max(1, len(os.sched_getaffinity(0)) // number)
+    cores = max(1, usable_cores() // number)
     return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(cores)}
 
 
