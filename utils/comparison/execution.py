@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from utils.comparison.load import LoadWatch
 from utils.comparison.measured import (
     ArrivingRows,
     Document,
@@ -46,10 +47,12 @@ def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
     run_folder = folder / RUNS / turn.name
     shutil.rmtree(run_folder, ignore_errors=True)  # of an aborted attempt
     run_folder.mkdir(parents=True)
+    load = LoadWatch()
     if turn.cell.external:
         record = _run_external(settings, turn, run_folder)
     else:
         record = _run_train(settings, turn, run_folder)
+    record["load"] = load.document()
     with atomic_text_file(record_path(folder, turn)) as file:
         json.dump(record, file, indent=1)
     return record

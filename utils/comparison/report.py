@@ -7,7 +7,7 @@ Before: `document.py`. After: `report_markdown.py` shows it as compare.md and on
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from backend.words import count
@@ -91,9 +91,10 @@ class Report(NamedTuple):
 def build_report(document: Document) -> Report:
     """Return the report of a compare.json."""
     cells = document["cells"]
+    loaded = {cell["name"] for cell in cells if cell["under_load"]}
     sections = [
         Section("pairs", "Pair by pair", note=RATIO_NOTE,
-                findings=[finding(pair) for pair in document["pairs"]]),
+                findings=[finding(pair, loaded) for pair in document["pairs"]]),
         Section("times", "Seconds per epoch", table=times(document)),
         Section("split", "Where the seconds went", table=split(document)),
         Section("outcomes", "What training reached", table=outcomes(document)),
@@ -149,6 +150,14 @@ def warnings(document: Document) -> Iterator[str]:
             names = f"{pair['candidate']} against {pair['reference']}"
             yield f"UNEQUAL WORK: {names}: {'; '.join(pair['unequal'])}"
     for cell in document["cells"]:
+        if cell["under_load"]:
+            worst = max(cell["under_load"], key=lambda run: run["others"])
+            cores = count(document["machine"]["cores"], "core")
+            yield (
+                f"UNDER LOAD: {cell['name']}: other processes took {worst['others']:.1f} of "
+                f"{cores} in round {worst['round']}; run it again when the machine is idle"
+            )
+    for cell in document["cells"]:
         if cell["failures"]:
             yield f"FAILED: {cell['name']}: {cell['failures'][0]}"
     if document["status"] != "complete":
@@ -159,8 +168,12 @@ def _batches(gap: Document) -> str:
     return count(gap["batches"], "batch", "batches")
 
 
-def finding(pair: Document) -> Finding:
-    """Return a pair in words."""
+def finding(pair: Document, loaded: Set[str]) -> Finding:
+    """Return a pair in words.
+
+    Args:
+        loaded: cells that were measured while others used the machine.
+    """
     ratio, gap = pair["ratio"], pair["losses"]
     alarms, details = [], []
     if not pair["checked"]:
@@ -176,6 +189,8 @@ def finding(pair: Document) -> Finding:
             f"losses at most {gap['worst']:.1e} apart in the first {_batches(gap)} "
             f"(accepted: {gap['tolerance']:g})"
         )
+    if loaded & {pair["reference"], pair["candidate"]}:
+        alarms.append("taken under load")
     if pair["means"]:
         details.append(f"by other means: {'; '.join(pair['means'])}")
     return Finding(
@@ -219,7 +234,10 @@ def marks(document: Document) -> dict[str, str]:
     found = {cell["name"]: "not checked for equal work" for cell in document["cells"]
              if not cell["checked"]}  # fmt: skip
     found |= {pair["candidate"]: "unequal work" for pair in document["pairs"] if pair["unequal"]}
-    return found | {cell["name"]: "failed" for cell in document["cells"] if cell["failures"]}
+    found |= {cell["name"]: "failed" for cell in document["cells"] if cell["failures"]}
+    loaded = [cell["name"] for cell in document["cells"] if cell["under_load"]]
+    return found | {name: ", ".join([*filter(None, [found.get(name)]), "under load"])
+                    for name in loaded}  # fmt: skip
 
 
 def cell_columns(cell: Document) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from utils.comparison.machine import load
+from utils.comparison.load import load_average
 from utils.comparison.measured import Document
 from utils.comparison.plan import Turn
 from utils.comparison.report import Report, number
@@ -32,7 +32,7 @@ class Terminal:
         self._coloured = self._is_terminal and "NO_COLOR" not in os.environ
 
     def begin(self, head: Sequence[str], folder: Path) -> None:
-        for line in (*head, f"Load {load()}; results in {folder}"):
+        for line in (*head, f"Load {load_average()}; results in {folder}"):
             self._line(line)
         self._line(
             f"{'run':<42}{'s/epoch':>9}{'min':>8}{'max':>8}{'process s':>11}{'host MiB':>10}"
