@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from utils.comparison.load import LoadWatch
@@ -42,27 +42,34 @@ def load_record(folder: Path, turn: Turn) -> Document | None:
     return None if record["failure"] else record
 
 
-def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
-    """Run a cell once, and write its record to disk before returning it."""
+def carry_out(settings: Settings, turn: Turn, folder: Path, watch: Callable[[], None]) -> Document:
+    """Run a cell once, and write its record to disk before returning it.
+
+    Args:
+        watch: called again and again while the cell runs.
+    """
     run_folder = folder / RUNS / turn.name
     shutil.rmtree(run_folder, ignore_errors=True)  # of an aborted attempt
     run_folder.mkdir(parents=True)
     load = LoadWatch()
     if turn.cell.external:
-        record = _run_external(settings, turn, run_folder)
+        record = _run_external(settings, turn, run_folder, watch)
     else:
-        record = _run_train(settings, turn, run_folder)
+        record = _run_train(settings, turn, run_folder, watch)
     record["load"] = load.document()
     with atomic_text_file(record_path(folder, turn)) as file:
         json.dump(record, file, indent=1)
     return record
 
 
-def _run_train(settings: Settings, turn: Turn, run_folder: Path) -> Document:
+def _run_train(
+    settings: Settings, turn: Turn, run_folder: Path, watch: Callable[[], None]
+) -> Document:
     command = train_command(settings, turn, run_folder)
     log = run_folder.with_name(f"{run_folder.name}.log")
+    limit, devices = 60 * settings.timeout_minutes, devices_of(settings)
     try:
-        outcome = run_process(command, log, 60 * settings.timeout_minutes, devices_of(settings))
+        outcome = run_process(command, log, limit, devices, (watch,))
     except OSError as error:
         return failed_run(turn, command, str(error))
     record = describe_run(turn, command, outcome, log, [])
@@ -74,15 +81,17 @@ def _run_train(settings: Settings, turn: Turn, run_folder: Path) -> Document:
     return record
 
 
-def _run_external(settings: Settings, turn: Turn, run_folder: Path) -> Document:
+def _run_external(
+    settings: Settings, turn: Turn, run_folder: Path, watch: Callable[[], None]
+) -> Document:
     external = next(e for e in settings.externals if e.name == turn.cell.side)
     command = external_command(settings, external, turn, run_folder)
     log = run_folder.with_name(f"{run_folder.name}.log")
     results = _filled([external.results], settings, turn, run_folder)[0]
     rows = ArrivingRows(Path(results) if results else None)
-    devices = devices_of(settings)
+    limit, devices = 60 * settings.timeout_minutes, devices_of(settings)
     try:
-        outcome = run_process(command, log, 60 * settings.timeout_minutes, devices, rows)
+        outcome = run_process(command, log, limit, devices, (rows, watch))
     except OSError as error:
         return failed_run(turn, command, str(error))
     record = describe_run(turn, command, outcome, log, rows.epochs(settings.warm_up_epochs))
