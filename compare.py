@@ -79,7 +79,7 @@ class Comparison:
             kept = load_record(self.folder, turn)
             if kept is None:
                 terminal.starting(turn, number, len(planned))
-            run = kept or carry_out(self.settings, turn, self.folder)
+            run = kept or carry_out(self.settings, turn, self.folder, terminal.going_on)
             runs.append(run)
             terminal.finished(turn, run, kept is not None)
             write_reports(self.document("running"), self.folder)

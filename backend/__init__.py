@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from backend.select import BackendError, Namespace, use
+from backend.backend_error import BackendError
+from backend.select import Namespace, use
 
 if TYPE_CHECKING:
     from backend import contract

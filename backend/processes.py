@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from backend.backend_error import BackendError
 from backend.checks import CPU
-from backend.select import BackendError
+from backend.words import count
 
 _Items = TypeVar("_Items", np.ndarray, range, Sequence[Any])
 
@@ -73,13 +74,13 @@ def own_device(name: str, usable: Sequence[str]) -> str:
     if process.world_size == 1:
         if name and len(wanted) > 1:
             raise BackendError(
-                f"--device {name!r}: {len(wanted)} devices, but this is one process; name one. "
-                "train.py starts a process for each"
+                f"--device {name!r}: {count(len(wanted), 'device')}, but this is one process; name "
+                "one. train.py starts a process for each"
             )
         return wanted[0]
     if process.local_rank >= len(wanted):
         raise BackendError(
-            f"{process.local_rank + 1} processes or more on this machine, but --device {name!r} "
+            f"this machine has {process.local_rank + 1} or more processes, but --device {name!r} "
             f"gives {len(wanted)}: {', '.join(wanted)}; start as many processes as devices, or "
             "use --device cpu"
         )

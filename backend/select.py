@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from backend.backend_error import BackendError
 from backend.launchers import LAUNCHERS, backend_of_launcher
+from backend.openmp import choose_threads
 
 ENVIRONMENT_VARIABLE = "YOLO_BACKEND"
 
@@ -40,10 +42,6 @@ FRAMEWORKS: dict[str, Framework] = {
 }
 
 _bound: str | None = None
-
-
-class BackendError(ValueError):
-    """No backend can be used, or not this one; the message names the next step."""
 
 
 class Namespace:
@@ -102,6 +100,7 @@ def use(name: str | None = None) -> str:
         _check_known(name, "--backend")
     if _bound is None:
         chosen = choose(name)
+        choose_threads()
         _import_backend(chosen)
         _bound = chosen
     elif name is not None and name != _bound:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
+from utils.comparison.load import LoadWatch
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.errors import UserError
@@ -97,6 +98,7 @@ def time_processes(
     Those that fail, or do other work than the first that did not fail, are named and left out.
     """
     spent: dict[str, list[float]] = {name: [] for name in commands}
+    load = LoadWatch()
     wanted: dict[str, object] = {}
     for _ in range(repeats):
         for name in list(spent):
@@ -108,11 +110,15 @@ def time_processes(
             except NotMeasuredError as error:
                 print(f"{case}, {name}: not measured: {error}", flush=True)
                 del spent[name]
-    return summarize(case, spent, next(iter(commands)), images)
+    return summarize(case, spent, next(iter(commands)), images, load.others())
 
 
 def summarize(
-    case: str, spent: Mapping[str, Sequence[float]], reference: str, images: int
+    case: str,
+    spent: Mapping[str, Sequence[float]],
+    reference: str,
+    images: int,
+    others: float | None,
 ) -> list[Timing]:
     """Return a row for each command that was measured; print its images a second."""
     medians = {name: statistics.median(times) for name, times in spent.items()}
@@ -120,7 +126,7 @@ def summarize(
         print(f"{case}, {name}: {1000 * images / median:.0f} images/s", flush=True)
     return [
         Timing(case, name, medians[name], min(times), max(times), len(times),
-            ratio=medians[name] / medians.get(reference, math.nan))
+            ratio=medians[name] / medians.get(reference, math.nan), others=others)
         for name, times in spent.items()
     ]  # fmt: skip
 

@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 import cv2
 import numpy as np
 
+from backend.words import count
 from benchmarks.paste_and_warp import plain_item
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -96,7 +97,9 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
     cached = dataclasses.replace(source, cache=cache)
     whole = len(samples) // flags.batch
     if whole == 0:
-        raise SystemExit(f"--batch {flags.batch} is more than the {len(samples)} images there are")
+        raise SystemExit(
+            f"--batch {flags.batch} is more than the {count(len(samples), 'image')} of --data"
+        )
     for number in range(len(source)):  # fills the cache with what these batches show
         batch = fast_batch(cached, number)
         require_equal_samples(plain_batch(samples, source, number), batch)

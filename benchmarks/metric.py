@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from backend.words import count
 from benchmarks.side_by_side import Timing, bare_parser, host, write_json
 from utils.detections import Detections, GroundTruth
 from utils.evaluation.coco.metric import DetectionEvaluator
@@ -154,7 +155,8 @@ def main() -> None:
     parser.add_argument("--reference-repeats", type=int, default=1, help="0: no pycocotools")
     flags = parser.parse_args()
     images = draw_images(flags.images, flags.detections, flags.classes)
-    case = f"{flags.images} images x {flags.detections} detections, {flags.classes} classes"
+    classes = count(flags.classes, "class", "classes")
+    case = f"{count(flags.images, 'image')} x {flags.detections} detections, {classes}"
     print(case)
     print(f"{'seconds':<14}{'median':>9}{'fastest':>9}{'slowest':>9}{'runs':>6}")
     figures, seconds = seconds_of(lambda: evaluate(images, flags.classes), flags.repeats)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from backend.checks import CPU
+from backend.words import count
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.boxes import pairwise_iou
 from utils.evaluation.greedy_nms import suppress_greedily
@@ -116,7 +117,7 @@ def main() -> None:
         group = random.integers(0, num_classes, flags.candidates)
         both = suppression(boxes_xyxy, group, flags.max_det)
         require_equal_rows(both)
-        scene = f"{draw.__name__}, {num_classes} classes"
+        scene = f"{draw.__name__}, {count(num_classes, 'class', 'classes')}"
         timings += time_in_turns(scene, both, CPU, flags.repeats, warm_up=1)
     random = np.random.Generator(np.random.Philox(0))
     run = whole(random, flags.candidates, flags.max_det)

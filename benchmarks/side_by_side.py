@@ -15,6 +15,8 @@ from pathlib import Path
 
 import backend
 from backend.select import FRAMEWORKS
+from backend.words import count
+from utils.comparison.load import LoadWatch
 from utils.comparison.machine import processor
 from utils.files.atomic import atomic_text_file
 
@@ -32,6 +34,7 @@ class Timing:
     slowest: float
     runs: int
     ratio: float  # of the median to the reference's; NaN where that has none
+    others: float | None = None  # cores that other processes took meanwhile
 
 
 def bare_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
@@ -67,7 +70,7 @@ def machine(device: str) -> str:
 
 
 def host() -> str:
-    return f"{processor()}, {os.cpu_count()} cores"
+    return f"{processor()}, {count(os.cpu_count() or 1, 'core')}"
 
 
 def time_in_turns(
@@ -82,10 +85,11 @@ def time_in_turns(
     for run in candidates.values():
         for _ in range(warm_up):
             run()
+    load = LoadWatch()
     for _ in range(repeats):
         for name, run in candidates.items():
             spent[name].append(backend.device.milliseconds(run, device))
-    reference = statistics.median(next(iter(spent.values())))
+    reference, others = statistics.median(next(iter(spent.values()))), load.others()
     return [
         Timing(
             case,
@@ -95,6 +99,7 @@ def time_in_turns(
             slowest=max(times),
             runs=repeats,
             ratio=median / reference,
+            others=others,
         )
         for name, times in spent.items()
     ]
@@ -103,14 +108,19 @@ def time_in_turns(
 def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:
     """Print the table and, if asked for, write it as JSON with its machine and command."""
     columns = "".join(f"{name:>10}" for name in ("median", "fastest", "slowest"))
-    print(f"{'milliseconds':<54}{columns}{'runs':>6}{'ratio':>7}")
+    print(f"{'milliseconds':<54}{columns}{'runs':>6}{'ratio':>7}{'others':>8}")
     for timing in timings:
         print(
             f"{timing.case:<32} {timing.name:<21}{timing.median:>10.3f}{timing.fastest:>10.3f}"
-            f"{timing.slowest:>10.3f}{timing.runs:>6}{timing.ratio:>7.2f}"
+            f"{timing.slowest:>10.3f}{timing.runs:>6}{timing.ratio:>7.2f}{_cores(timing.others):>8}"
         )
+    print("others: cores that other processes took meanwhile; their work disturbs the times")
     if flags.json is not None:
         write_json(flags.json, machine(device), timings)
+
+
+def _cores(others: float | None) -> str:
+    return "-" if others is None else f"{others:.1f}"
 
 
 def write_json(path: Path, where: str, timings: Sequence[Timing]) -> None:

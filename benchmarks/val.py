@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from backend import autograd, nn, ops
+from backend.words import count
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.loader import ValLoader
@@ -107,7 +108,7 @@ def main() -> None:
         run = Validated(model, loader, samples, dataset.class_names, device)
         require_equal_figures(run.plainly(), run.overlapped())
         both = {"plain": run.plainly, "overlapped": run.overlapped}
-        case = f"{len(samples)} images, {flags.img} px, batch {flags.batch}"
+        case = f"{count(len(samples), 'image')}, {flags.img} px, batch {flags.batch}"
         timings = time_in_turns(case, both, device, flags.repeats, warm_up=0)
     finish(flags, timings, device)
 

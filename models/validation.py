@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import backend
+from backend.words import count
 from models.detector import Detector
 from models.evaluation import evaluate
 from models.graph import parse_model
@@ -85,7 +86,7 @@ def require_classes(config: ValConfig, class_names: Sequence[str], model: Detect
     """Raise UserError unless data and weights have the same number of classes."""
     if len(class_names) != model.spec.num_classes:
         raise UserError(
-            f"--data {config.data} has {len(class_names)} classes, "
+            f"--data {config.data} has {count(len(class_names), 'class', 'classes')}, "
             f"--weights {config.weights} {model.spec.num_classes}; they must be equal"
         )
 

@@ -13,6 +13,7 @@ import torch
 from backend import checks
 from backend.checks import CPU
 from backend.processes import own_device
+from backend.words import count
 
 FIRST_MAJOR_WITH_TF32 = 8
 SYNCHRONIZING = "called a synchronizing CUDA operation"  # PyTorch's warning of a wait
@@ -74,7 +75,7 @@ def seconds_between(start: Any, end: Any) -> float:
 
 def describe(device: str) -> str:
     if device == CPU:
-        return f"PyTorch {torch.__version__}, CPU with {torch.get_num_threads()} threads"
+        return f"PyTorch {torch.__version__}, CPU with {count(torch.get_num_threads(), 'thread')}"
     return f"PyTorch {torch.__version__}, {torch.cuda.get_device_name(device)}"
 
 

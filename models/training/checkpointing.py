@@ -18,6 +18,7 @@ import numpy as np
 import backend
 from backend import autograd, dist, nn, ops
 from backend.processes import this_process
+from backend.words import count
 from models.detector import Detector
 from models.evaluation import nothing_done
 from models.graph import parse_model
@@ -96,8 +97,8 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
     except ValueError as error:
         raise UserError(f"--resume: the state does not fit this model: {error}") from error
     log.info(
-        "resumed after %d batches, in epoch %d of %d%s",
-        state.batch_number,
+        "resumed after %s, in epoch %d of %d%s",
+        count(state.batch_number, "batch", "batches"),
         min(state.epoch + 1, run.config.epochs),
         run.config.epochs,
         "".join(f"; {difference}" for difference in differences(header, run.config.sync_bn)),
@@ -123,7 +124,7 @@ def differences(header: Header, sync_bn: bool) -> Iterator[str]:
     before, now = header.progress["world_size"], this_process().world_size
     if before != now:
         effect = "sums round otherwise" if sync_bn else "without --sync-bn BatchNorm differs"
-        yield f"it ran as {before} process{'es' * (before > 1)}, now as {now}: {effect}"
+        yield f"it ran as {count(before, 'process', 'processes')}, now as {now}: {effect}"
 
 
 def _require_place(run: Run, state: TrainState, header: Header) -> None:
@@ -134,8 +135,8 @@ def _require_place(run: Run, state: TrainState, header: Header) -> None:
         and header.last_update < max(header.batch_number, 1)
     ):
         raise ValueError(
-            f"{header.batch_number} batches, {header.epoch} epochs, last update "
-            f"{header.last_update}"
+            f"{count(header.batch_number, 'batch', 'batches')}, {count(header.epoch, 'epoch')}, "
+            f"last update {header.last_update}"
         )
 
 

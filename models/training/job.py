@@ -38,8 +38,8 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     if job.point is not None:
         restore(run, state, load_state(job.point.path))
     with val_loader(job, state.model.stride) as loader:
-        validation = train(run, state, train_loader, loader, job.val_samples)
-    conclude_run(run, state, validation)
+        best = train(run, state, train_loader, loader, job.val_samples)
+    conclude_run(run, state, best)
     cached = {"training": train_loader.cached, "validation": loader.cached}
     write_work(run, state, len(job.train_samples), len(job.val_samples), cached)
 

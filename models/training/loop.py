@@ -8,10 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from backend import nn
 from backend.processes import this_process
+from backend.words import count
 from models.evaluation import Validation, evaluate
 from models.training.checkpointing import capture
-from models.training.outputs import PLOTTED_BATCHES, plot_trained_batch, report_epoch, write_results
+from models.training.outputs import (
+    PLOTTED_BATCHES,
+    BestEpoch,
+    plot_trained_batch,
+    report_epoch,
+    write_results,
+)
 from models.training.state import TrainState
 from models.training.step import train_step
 from utils.data.loading.loader import TrainLoader, ValLoader
@@ -21,6 +29,7 @@ from utils.processes import watchdog
 from utils.processes.suspend import Suspended
 from utils.report.stage_timer import StageTimer
 from utils.screen.progress import Progress
+from utils.state.checkpoint import load_checkpoint
 from utils.state.run import Run
 
 
@@ -30,23 +39,24 @@ def train(
     train_loader: TrainLoader,
     val_loader: ValLoader,
     val_samples: Sequence[Sample],
-) -> Validation:
-    """Train and validate epoch by epoch; return the last validation.
+) -> BestEpoch | None:
+    """Train and validate epoch by epoch; return the best one, None if no figure was a number.
 
     Raises:
         Suspended: the run was asked to stop; its state is saved.
     """
     write_results(run)
     state.timer = StageTimer(state.device, state.seconds_before)
-    validation = None
+    best = None
     while state.epoch < run.config.epochs:
         with watchdog.phase("training"):
             train_epoch(run, state, train_loader)
         with watchdog.phase("validation"):
             validation = validate(run, state, val_loader, val_samples)
-        end_epoch(run, state, validation)
-    # A run that was killed between its last state and its end is validated once more.
-    return validation or validate(run, state, val_loader, val_samples)
+        if end_epoch(run, state, validation):
+            best = BestEpoch(state.epoch, validation.result)
+    with watchdog.phase("validation"):
+        return best or validate_best(run, state, val_loader, val_samples)
 
 
 def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
@@ -94,15 +104,39 @@ def validate(
         raise suspended(run, state, cause) from None
 
 
-def end_epoch(run: Run, state: TrainState, validation: Validation) -> None:
-    """Count the epoch, report it, and keep the state."""
+def validate_best(
+    run: Run, state: TrainState, loader: ValLoader, samples: Sequence[Sample]
+) -> BestEpoch | None:
+    """Validate the best weights at the end of a run that found them before it was resumed.
+
+    The EMA of the state is theirs afterwards. Returns None where a rank does not have the file.
+    """
+    path = run.states.best
+    if loader.world.any(not path.exists()):
+        return None
+    checkpoint = load_checkpoint(path)
+    nn.load_state_arrays(state.ema.model, checkpoint.ema)
+    validation = evaluate(
+        state.ema.model,
+        loader,
+        samples,
+        run.class_names,
+        state.device,
+        channels_last=state.execution.channels_last,
+    )
+    return BestEpoch(checkpoint.header.epoch, validation.result)
+
+
+def end_epoch(run: Run, state: TrainState, validation: Validation) -> bool:
+    """Count the epoch, report it, and keep the state; return whether it is the best so far."""
     losses = state.watch.end_epoch()
     state.epoch += 1
     report_epoch(run, state, losses, validation)
     # Saving the state counts in the seconds of the epoch after it.
     state.timer, state.evaluation = StageTimer(state.device), None
-    keep_weights(run, state, validation.result)
+    is_best = keep_weights(run, state, validation.result)
     write_results(run)
+    return is_best
 
 
 def between_batches(run: Run, state: TrainState) -> None:
@@ -117,9 +151,8 @@ def between_batches(run: Run, state: TrainState) -> None:
 def suspended(run: Run, state: TrainState, cause: str | None) -> Suspended:
     """Save the state of a run that was asked to stop; return what then ends it."""
     save_state(run, state)
-    return Suspended(
-        f"suspended after {state.batch_number} batches: {cause}; go on with --resume {run.folder}"
-    )
+    done = count(state.batch_number, "batch", "batches")
+    return Suspended(f"suspended after {done}: {cause}; go on with --resume {run.folder}")
 
 
 def save_state(run: Run, state: TrainState, is_best: bool = False) -> None:
@@ -130,9 +163,13 @@ def save_state(run: Run, state: TrainState, is_best: bool = False) -> None:
             run.states.save(checkpoint, is_best)
 
 
-def keep_weights(run: Run, state: TrainState, result: Any) -> None:
-    """Write the state as weights/last.safetensors and, if nothing was better, best.safetensors."""
+def keep_weights(run: Run, state: TrainState, result: Any) -> bool:
+    """Write the state as last.safetensors and, if nothing was better, as best.safetensors.
+
+    Returns whether nothing was better.
+    """
     fitness = state.model.head.fitness(result)
     is_best = fitness > state.best_fitness
     state.best_fitness = max(state.best_fitness, fitness)
     save_state(run, state, is_best)
+    return is_best

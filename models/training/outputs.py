@@ -5,16 +5,20 @@ Before: `loop.py`, epoch by epoch. After: the user, and `utils/comparison`, whic
 
 from __future__ import annotations
 
+import itertools
 import logging
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import backend
 from backend.processes import this_process
+from backend.words import count
 from models.detector import count_parameters
 from models.evaluation import DEFAULT_SUPPRESSION, Validation
 from models.heads.base import Head
@@ -23,10 +27,12 @@ from models.training.step import GRADIENT_NORM_LIMIT
 from utils.cli.document import as_document, run_settings
 from utils.data.loading.batch import Batch
 from utils.data.sources.labels import Sample
+from utils.files.project import PROJECT, from_here
 from utils.files.yaml import write_yaml
 from utils.processes.ranks import on_main
 from utils.report.plots import plot_batch, plot_labels, plot_results
 from utils.report.results import result_columns, result_row
+from utils.screen.lines import joined
 from utils.screen.text import say
 from utils.state.run import Run
 
@@ -35,18 +41,25 @@ PLOTTED_BATCHES = 3
 log = logging.getLogger("train")
 
 
+class BestEpoch(NamedTuple):
+    """The epoch whose weights are the best."""
+
+    epoch: int  # from 1
+    result: Any  # of its validation, as `Head.figures` reads it
+
+
 @on_main
 def describe_run(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
-    """Write the settings into the folder and, in two lines, on screen."""
+    """Write the settings into the folder and, in a few words, on screen."""
     write_yaml(run.folder / "opt.yaml", run_settings(run.config))
     write_yaml(run.folder / "hyp.yaml", as_document(run.hyp))
     plot_labels(samples, run.class_names, run.folder / "labels.jpg")
     log.info(backend.device.describe(state.device))
     log.info(
-        "%s parameters, %d classes, %d images a pass, results in %s",
-        f"{count_parameters(state.model):,}",
-        len(run.class_names),
-        len(samples),
+        "%s, %s, %s an epoch, results in %s",
+        count(count_parameters(state.model), "parameter"),
+        count(len(run.class_names), "class", "classes"),
+        count(len(samples), "image"),
         run.folder,
     )
 
@@ -75,33 +88,52 @@ def report_epoch(run: Run, state: TrainState, losses: np.ndarray, validation: Va
     rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
     head = state.model.head
     found = head.figures(validation.result)
-    figures = {short: found[name] for name, short in head.figure_names.items()}
-    measured = (losses, figures.values(), validation.losses, rates)
+    figures = [found[name] for name in head.figure_names]
+    measured = (losses, figures, validation.losses, rates)
     row = result_row(columns_of(head), state.epoch - 1, *measured, state.timer)
     run.results.append(row)
-    log.info(
-        "epoch %d/%d  %s  %s  %.1f s, data wait %.0f %%",
-        state.epoch,
-        state.schedule.epochs,
-        state.watch.describe(losses),
-        "  ".join(f"{name} {figure:.3f}" for name, figure in figures.items()),
-        row["seconds/epoch"],
-        100 * row["seconds/data_wait"] / row["seconds/epoch"],
+    parts = (
+        f"epoch {state.epoch}/{state.schedule.epochs}",
+        *state.watch.described(losses),
+        *_figures(head, validation.result),
+        f"{row['seconds/epoch']:.1f} s",
+        f"data wait {100 * row['seconds/data_wait'] / row['seconds/epoch']:.0f} %",
     )
+    log.info("%s", joined(parts))
+
+
+def _figures(head: Head, result: Any) -> list[str]:
+    """Return the figures of a validation with their names on screen."""
+    found = head.figures(result)
+    return [f"{short} {found[name]:.3f}" for name, short in head.figure_names.items()]
 
 
 @on_main
-def conclude_run(run: Run, state: TrainState, validation: Validation) -> None:
-    """Draw the curves; print the last validation's table, and where everything lies."""
+def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
+    """Draw the curves; print what the best epoch reached, and where everything lies."""
     plot_results(run.folder / "results.csv", run.folder / "results.png")
-    state.model.head.plot(validation.result, run.folder)
-    say(*state.model.head.table(validation.result).splitlines())
-    say(f"results and plots in {run.folder}")
-    say(f"weights in {run.folder / 'weights'}: last.safetensors, best.safetensors; check with")
-    command = [sys.executable, "val.py", "--weights", run.folder / "weights" / "last.safetensors"]
-    command += ["--data", run.config.data, "--img", run.config.image_size]
-    command += ["--batch-size", 2 * run.config.batch_size, "--device", state.device]
-    say(shlex.join(map(str, command)))
+    head, name = state.model.head, "best" if best else "last"
+    if best is not None:
+        head.plot(best.result, run.folder)
+        say(*head.table(best.result).splitlines())
+        title = f"best: epoch {best.epoch} of {run.config.epochs}"
+        say(joined([title, *_figures(head, best.result)]))
+    folder = from_here(run.folder)
+    say(f"results and plots in {folder}")
+    say(f"weights in {folder / 'weights'}: last.safetensors, best.safetensors; check with")
+    say(shlex.join(validation_command(run, state.device, name)))
+
+
+def validation_command(run: Run, device: str, name: str) -> list[str]:
+    """Return the command that validates weights of a run, from the folder where it was started."""
+    weights = from_here(run.folder / "weights" / f"{name}.safetensors")
+    program = from_here(Path(sys.executable)), from_here(PROJECT / "val.py")
+    batch_size = 2 * run.config.batch_size
+    flags = {
+        "--backend": backend.use(), "--weights": weights, "--data": run.config.data,
+        "--img": run.config.image_size, "--batch-size": batch_size, "--device": device,
+    }  # fmt: skip
+    return [str(word) for word in (*program, *itertools.chain.from_iterable(flags.items()))]
 
 
 @on_main

@@ -15,6 +15,7 @@ import numpy as np
 
 from backend import amp, autograd, nn, ops
 from backend.contract import Tensor
+from backend.words import count
 from models.detector import Detector, images_to_tensor
 from models.training.state import TrainState
 from models.training.step_watch import BatchName
@@ -43,8 +44,8 @@ def replay(config: TrainConfig, state: TrainState, start: Checkpoint, loader: Tr
     epoch, step = config.replayed()
     if step > len(loader):
         raise UserError(
-            f"--replay {config.replay}: an epoch has {len(loader)} steps of {config.batch_size} "
-            "images"
+            f"--replay {config.replay}: an epoch has {count(len(loader), 'step')} of "
+            f"{count(config.batch_size, 'image')}"
         )
     for line in differences(config, start):
         log.warning("--replay: %s", line)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from backend import nn
+from backend.words import count
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
 from utils.cli.train_config import TrainConfig
@@ -51,10 +52,14 @@ def transfer_weights(
     """Take over the arrays that fit, with --remap-classes class by class, and say which did not."""
     head = f"model.{len(model.spec.layers) - 1}."
     classes = None
+    known = start.header.class_names
+    if known and known != tuple(class_names) and not config.remap_classes:
+        log.info("the weights are for other classes: --remap-classes keeps what fits of their head")
     if config.remap_classes:
         classes = match_classes(class_names, start.header.class_names)
         found = len(classes.new_index)
-        log.info("%d of %d classes found by name; the others start anew", found, len(class_names))
+        wanted = count(len(class_names), "class", "classes")
+        log.info("%d of %s found by name; the others start anew", found, wanted)
     # A model YAML that was asked for decides on the anchors, else the weights do.
     kept = (f"{head}anchors",) if config.cfg else ()
     transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, f"{head}m.", classes)

@@ -15,6 +15,7 @@ import numpy as np
 
 from backend import dist, ops
 from backend.contract import Tensor
+from backend.words import count
 from models.heads.base import LossTerms
 from utils.errors import UserError
 from utils.processes.ranks import on_main
@@ -82,8 +83,8 @@ class StepWatch:
         )
         if self._in_a_row >= MOST_IN_A_ROW:
             raise UserError(
-                f"{reason} not finite ({batches}), {self._in_a_row} updates in a row; lower lr0 "
-                "in --hyp, check these labels, or repeat a batch with --replay"
+                f"{reason} not finite ({batches}), {count(self._in_a_row, 'update')} in a row; "
+                "lower lr0 in --hyp, check these labels, or repeat a batch with --replay"
             )
         _warn("update skipped: %s not finite: %s", reason, batches)
         return False
@@ -92,9 +93,10 @@ class StepWatch:
         """Return the mean losses of the epoch's batches whose losses are finite; NaN of none."""
         self._read([])
         if self.skipped:
-            _warn("%d updates of this epoch skipped, see above", self.skipped)
+            _warn("%s of this epoch skipped, see above", count(self.skipped, "update"))
         if self._lost:
-            _warn("%d batches left out of the mean losses: not finite", self._lost)
+            lost = count(self._lost, "batch", "batches")
+            _warn("%s left out of the mean losses: not finite", lost)
         means = self.means()
         self._sums, self._batches = np.zeros(len(self.loss_names)), 0
         self._lost, self.skipped = 0, 0
@@ -105,10 +107,14 @@ class StepWatch:
         nothing = np.full(len(self.loss_names), np.nan)
         return self._sums / self._batches if self._batches else nothing
 
-    def describe(self, losses: np.ndarray) -> str:
-        """Return a batch's or the mean losses with their short names."""
+    def described(self, losses: np.ndarray) -> list[str]:
+        """Return a batch's or the mean losses, each with its short name."""
         named = zip(self.loss_names.values(), losses, strict=True)
-        return "  ".join(f"{name} {loss:.4f}" for name, loss in named)
+        return [f"{name} {loss:.4f}" for name, loss in named]
+
+    def describe(self, losses: np.ndarray) -> str:
+        """Return a batch's or the mean losses as one text."""
+        return "  ".join(self.described(losses))
 
     def state(self) -> dict[str, Any]:
         """Return everything as JSON values, after reading all losses; `restore` takes it."""

@@ -4,10 +4,12 @@ import csv
 import dataclasses
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,9 +57,13 @@ def trained(inputs):
     return folder / "exp", done
 
 
-def last_row(run_folder):
+def all_rows(run_folder):
     with open(run_folder / "results.csv", newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))[-1]
+        return list(csv.DictReader(file))
+
+
+def last_row(run_folder):
+    return all_rows(run_folder)[-1]
 
 
 def test_an_epoch_line_tells_the_share_of_time_spent_waiting_for_data(trained):
@@ -128,16 +134,25 @@ def test_the_checkpoint_holds_the_whole_state(trained):
     assert momentum < set(checkpoint.model) and len(momentum) == 177
 
 
-def test_validation_of_the_last_weights_repeats_the_last_figures(trained, inputs):
-    folder, data, _ = inputs
-    run_folder, _ = trained
-    done = run(
-        "val.py", "--weights", run_folder / "weights" / "last.safetensors", "--data", data,
-        "--img", 64, "--batch-size", 8, "--workers", 0, "--project", folder, "--device", "cpu",
-    )  # fmt: skip
+def test_the_last_line_of_a_run_validates_its_best_weights_and_repeats_their_figures(
+    trained, inputs
+):
+    run_folder, told = trained
+    lines = told.stdout.splitlines()
+    command = shlex.split(lines[-1])
+    weights = command[command.index("--weights") + 1]
+    assert Path(weights) == run_folder / "weights" / "best.safetensors"
+    assert command[command.index("--batch-size") + 1] == "8"
+    more = ["--workers", "0", "--project", str(inputs[0])]
+    done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    printed = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["all"])
-    row = last_row(run_folder)
+    table = [line for line in lines if line.split()[:1] == ["all"]]
+    assert table == [line for line in done.stdout.splitlines() if line.split()[:1] == ["all"]]
+    printed = table[0]
+    (best,) = (line for line in lines if line.startswith("best: epoch "))
+    epoch = load_checkpoint(Path(weights)).header.epoch
+    assert best.startswith(f"best: epoch {epoch} of 2  P ")
+    row = all_rows(run_folder)[epoch - 1]
     columns = ("precision", "recall", "mAP_0.5", "mAP_0.5:0.95")
     expected = [f"{float(row[f'metrics/{column}']):.4f}" for column in columns]
     assert printed.split()[-4:] == expected

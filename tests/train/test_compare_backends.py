@@ -41,6 +41,10 @@ def test_both_backends_do_equal_work_and_are_compared(tmp_path):
     assert pair["unequal"] == pair["means"] == [] and pair["ratio"]["median"] > 0
     assert pair["losses"]["batches"] == 6 and not pair["losses"]["diverged"]
     assert all(run["peak_host_mib"] > 100 for run in (torch, oneflow))
+    for run in (torch, oneflow):
+        assert set(run["load"]) == {"before", "others", "after"}
+        assert 0 <= run["load"]["others"] < os.cpu_count()
+        assert {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(run["variables"])
 
 
 def test_both_backends_do_equal_work_in_two_processes_each(tmp_path):

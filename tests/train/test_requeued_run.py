@@ -94,7 +94,7 @@ def test_a_requeued_run_ends_as_one_that_was_never_interrupted(flags, run_here, 
     code, printed, errors = run_here(flags(*job, "--workers", 0))
     assert (code, errors) == (75, "")
     assert "starting anew" in printed
-    assert f"suspended after 1 batches: {file} is there" in printed
+    assert f"suspended after 1 batch: {file} is there" in printed
     file.unlink()
     for number, workers in ((signal.SIGTERM, 1), (signal.SIGKILL, 1), (signal.SIGUSR1, 2)):
         process = start(flags(*job, "--workers", workers, "--save-steps", 2))
@@ -124,7 +124,7 @@ def test_resuming_what_cannot_be_resumed_is_a_users_mistake(flags, run_here, tmp
     assert code == 2 and "no run with a state" in errors
     assert not (tmp_path / "exp").exists()
     code, printed, _ = run_here(flags(*run, "--time-limit", 0.0001))
-    assert code == 75 and "suspended after 1 batches: --time-limit" in printed
+    assert code == 75 and "suspended after 1 batch: --time-limit" in printed
     code, _, errors = run_here(flags(*run, "--resume", "--batch", 2, "--img", 96))
     assert code == 2
     assert "batch_size is 2, in the run 4" in errors and "image_size is 96" in errors

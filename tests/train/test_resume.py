@@ -1,5 +1,6 @@
 """A run that was interrupted, however and wherever, ends where an uninterrupted one ends."""
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -31,6 +32,10 @@ STOPS = {"torch": 50, "oneflow": 25}  # OneFlow computes a batch ten times as lo
 
 class Killed(BaseException):
     """Ends a run as a kill does: nothing catches it, nothing is saved."""
+
+
+def die(*arguments):
+    raise Killed
 
 
 class StopAt(StopRequests):
@@ -264,16 +269,36 @@ def test_a_run_killed_after_its_last_state_is_concluded_by_a_resumption(
     flags, whole, tmp_path, monkeypatch
 ):
     run = [*flags, "--project", str(tmp_path)]
-
-    def die(*arguments):
-        raise Killed
-
     with monkeypatch.context() as patch:
         patch.setattr(job, "conclude_run", die)
         with pytest.raises(Killed):
             start(run)
     start([*run, "--resume"])
     assert_equal_runs(tmp_path / "exp", whole)
+
+
+def test_the_best_epoch_is_told_though_a_resumption_did_not_see_it(
+    flags, tmp_path, monkeypatch, capsys
+):
+    run = [*flags, "--project", str(tmp_path)]
+    fitness = iter((0.1, 0.9, 0.2))
+    monkeypatch.setattr(AnchorHead, "fitness", lambda *arguments: next(fitness))
+    shown = []
+    for arguments in (run, [*run, "--resume"]):
+        with monkeypatch.context() as patch:
+            if arguments is run:
+                patch.setattr(job, "write_work", die)
+            with contextlib.suppress(Killed):
+                start(arguments)
+        shown.append(capsys.readouterr().out)
+        assert "\nbest: epoch 2 of 3  P " in shown[-1]
+        assert "/best.safetensors" in shown[-1].splitlines()[-1]
+    assert shown[0] == shown[1]
+    for name in ("work.json", "weights/best.safetensors"):
+        (tmp_path / "exp" / name).unlink()
+    start([*run, "--resume"])
+    told = capsys.readouterr().out
+    assert "best: " not in told and "/last.safetensors" in told.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

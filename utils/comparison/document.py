@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from utils.comparison.equality import differences, loss_gap, other_means, unequal_rounds
+from utils.comparison.load import disturbs
 from utils.comparison.measured import Document
 from utils.comparison.plan import Cell, Pair, make_cells, make_pairs
 from utils.comparison.settings import Settings
@@ -54,7 +55,7 @@ def build_document(
         "status": status,
         "machine": dict(machine),
         "settings": asdict(settings),
-        "cells": [describe_cell(cell, records.get(cell, ())) for cell in cells],
+        "cells": [describe_cell(cell, records.get(cell, ()), machine["cores"]) for cell in cells],
         "pairs": [
             described
             for pair in make_pairs(cells)
@@ -67,7 +68,7 @@ def good(runs: Sequence[Document]) -> list[Document]:
     return [run for run in runs if run["failure"] is None]
 
 
-def describe_cell(cell: Cell, runs: Sequence[Document]) -> Document:
+def describe_cell(cell: Cell, runs: Sequence[Document], cores: int) -> Document:
     """Return a cell's figures over all its runs, and the runs themselves."""
     done = good(runs)
     epochs = [epoch for run in done for epoch in counted_epochs(run)]
@@ -82,6 +83,11 @@ def describe_cell(cell: Cell, runs: Sequence[Document]) -> Document:
         "checked": not cell.external,
         "processes": next((run["work"].get("processes") for run in done if run["work"]), None),
         "framework": next((run["framework"] for run in done if "framework" in run), None),
+        "under_load": [
+            {"round": run["round"], "others": others}
+            for run in done
+            if disturbs(others := run.get("load", {}).get("others"), cores)
+        ],
         "failures": [run["failure"] for run in runs if run["failure"]],
         "unequal": [] if cell.external else unequal_rounds(done),
         "notes": list(dict.fromkeys(note for run in done for note in run.get("notes", []))),

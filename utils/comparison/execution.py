@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from utils.comparison.load import LoadWatch
 from utils.comparison.measured import (
     ArrivingRows,
     Document,
@@ -24,7 +24,7 @@ from utils.comparison.runner import run_process
 from utils.comparison.settings import External, Settings
 from utils.files.atomic import atomic_text_file
 from utils.files.json import read_json
-from utils.files.project import PROJECT
+from utils.files.project import PROJECT, from_here
 from utils.files.regular import read_bytes
 from utils.files.yaml import find_yaml
 from utils.state.checkpoint import MAX_WEIGHTS_BYTES
@@ -49,25 +49,34 @@ def load_record(folder: Path, turn: Turn) -> Document | None:
     return record if good else None
 
 
-def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
-    """Run a cell once, and write its record to disk before returning it."""
+def carry_out(settings: Settings, turn: Turn, folder: Path, watch: Callable[[], None]) -> Document:
+    """Run a cell once, and write its record to disk before returning it.
+
+    Args:
+        watch: called again and again while the cell runs.
+    """
     run_folder = folder / RUNS / turn.name
     shutil.rmtree(run_folder, ignore_errors=True)  # of an aborted attempt
     run_folder.mkdir(parents=True)
+    load = LoadWatch()
     if turn.cell.external:
-        record = _run_external(settings, turn, run_folder)
+        record = _run_external(settings, turn, run_folder, watch)
     else:
-        record = _run_train(settings, turn, run_folder)
+        record = _run_train(settings, turn, run_folder, watch)
+    record["load"] = load.document()
     with atomic_text_file(record_path(folder, turn)) as file:
         json.dump(record, file, indent=1)
     return record
 
 
-def _run_train(settings: Settings, turn: Turn, run_folder: Path) -> Document:
+def _run_train(
+    settings: Settings, turn: Turn, run_folder: Path, watch: Callable[[], None]
+) -> Document:
     command = train_command(settings, turn, run_folder)
     log = run_folder.with_name(f"{run_folder.name}.log")
+    limit, devices = 60 * settings.timeout_minutes, devices_of(settings)
     try:
-        outcome = run_process(command, log, 60 * settings.timeout_minutes, devices_of(settings))
+        outcome = run_process(command, log, limit, devices, (watch,))
     except OSError as error:
         return failed_run(turn, command, str(error))
     record = describe_run(turn, command, outcome, log, [])
@@ -79,15 +88,17 @@ def _run_train(settings: Settings, turn: Turn, run_folder: Path) -> Document:
     return record
 
 
-def _run_external(settings: Settings, turn: Turn, run_folder: Path) -> Document:
+def _run_external(
+    settings: Settings, turn: Turn, run_folder: Path, watch: Callable[[], None]
+) -> Document:
     external = next(e for e in settings.externals if e.name == turn.cell.side)
     command = external_command(settings, external, turn, run_folder)
     log = run_folder.with_name(f"{run_folder.name}.log")
     results = _filled([external.results], settings, turn, run_folder)[0]
     rows = ArrivingRows(Path(results) if results else None)
-    devices = devices_of(settings)
+    limit, devices = 60 * settings.timeout_minutes, devices_of(settings)
     try:
-        outcome = run_process(command, log, 60 * settings.timeout_minutes, devices, rows)
+        outcome = run_process(command, log, limit, devices, (rows, watch))
     except OSError as error:
         return failed_run(turn, command, str(error))
     record = describe_run(turn, command, outcome, log, rows.epochs(settings.warm_up_epochs))
@@ -99,8 +110,8 @@ def _run_external(settings: Settings, turn: Turn, run_folder: Path) -> Document:
 def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]:
     """Return the command of train.py as a user would write it."""
     cell = turn.cell
-    python, script = from_here(settings.pythons[cell.side]), from_here(str(PROJECT / "train.py"))
-    command = [python, script, "--backend", cell.side]
+    programs = Path(settings.pythons[cell.side]), PROJECT / "train.py"
+    command = [*map(str, map(from_here, programs)), "--backend", cell.side]
     command += ["--data", settings.data, "--cfg", settings.cfg, "--weights", settings.weights]
     if settings.hyp:
         command += ["--hyp", settings.hyp]
@@ -111,18 +122,13 @@ def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]
         command += ["--nproc", str(settings.nproc)]
     # The one layout that both backends have; a variant may ask for another.
     command += ["--layout", "contiguous"]
-    command += ["--project", from_here(str(run_folder.parent)), "--name", run_folder.name]
+    command += ["--project", str(from_here(run_folder.parent)), "--name", run_folder.name]
     return [*command, "--exist-ok", *VARIANTS[cell.variant].flags]
 
 
 def devices_of(settings: Settings) -> str:
     """Return the devices of a run: without --device the first GPUs, one for each process."""
     return settings.device or ",".join(map(str, range(settings.nproc)))
-
-
-def from_here(path: str) -> str:
-    """Return a path inside the working folder as a relative path, as a user would type it."""
-    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
 
 
 def external_command(

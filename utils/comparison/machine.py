@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from backend.openmp import THREADS, WAITING
 from utils.errors import UserError
 
-# They decide how many cores a framework uses, and on a GPU whether it rounds.
+# They decide how many threads a framework has, how these wait, and on a GPU whether it rounds.
 VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
+    *WAITING,
+    *THREADS,
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_TF32_OVERRIDE",
     "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION",
@@ -61,11 +62,3 @@ def gpus() -> list[str]:
     command = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.stdout.splitlines() if done.returncode == 0 else []
-
-
-def load() -> float | None:
-    """Return the system's load average of the last minute; None where it has none."""
-    try:
-        return round(os.getloadavg()[0], 2)
-    except OSError:
-        return None

@@ -118,6 +118,7 @@ def add_what_train_wrote(run: Document, turn: Turn, folder: Path, warm_up: int, 
         return
     for name in ("framework", "device", "work", "means", "losses"):
         run[name] = written[name]
+    run["variables"] = written.get("variables", {})
     if run["device"] == "cpu":
         run["peak_device_mib"] = None
     run["notes"] = notes(turn.cell.variant, log)

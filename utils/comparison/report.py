@@ -7,9 +7,10 @@ Before: `document.py`. After: `report_markdown.py` shows it as compare.md and on
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
+from backend.words import count
 from utils.comparison.measured import Document
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
@@ -90,9 +91,10 @@ class Report(NamedTuple):
 def build_report(document: Document) -> Report:
     """Return the report of a compare.json."""
     cells = document["cells"]
+    loaded = {cell["name"] for cell in cells if cell["under_load"]}
     sections = [
         Section("pairs", "Pair by pair", note=RATIO_NOTE,
-                findings=[finding(pair) for pair in document["pairs"]]),
+                findings=[finding(pair, loaded) for pair in document["pairs"]]),
         Section("times", "Seconds per epoch", table=times(document)),
         Section("split", "Where the seconds went", table=split(document)),
         Section("outcomes", "What training reached", table=outcomes(document)),
@@ -113,17 +115,21 @@ def head(document: Document) -> list[str]:
     machine, settings = document["machine"], document["settings"]
     frameworks = dict.fromkeys(cell["framework"] for cell in document["cells"])
     facts = [
-        machine["processor"], f"{machine['cores']} cores", f"{machine['memory_gib']} GiB",
+        machine["processor"], count(machine["cores"], "core"), f"{machine['memory_gib']} GiB",
         *machine["gpus"], machine["system"], *filter(None, frameworks),
         *(f"{name}={value}" for name, value in machine["variables"].items()),
     ]  # fmt: skip
-    processes = f", {settings['nproc']} processes a run" if settings["nproc"] > 1 else ""
+    processes = (
+        f", {count(settings['nproc'], 'process', 'processes')} a run"
+        if settings["nproc"] > 1
+        else ""
+    )
     return [
         ", ".join(facts) + ".",
         f"{settings['data']}, {settings['cfg'] or settings['weights']}, "
-        f"{settings['image_size']} px; {settings['rounds']} rounds of {settings['epochs']} epochs "
-        f"after {settings['warm_up_epochs']} of warm-up, in turns{processes}; "
-        f"begun {document['created']}.",
+        f"{settings['image_size']} px; {count(settings['rounds'], 'round')} of "
+        f"{count(settings['epochs'], 'epoch')} after {settings['warm_up_epochs']} of warm-up, "
+        f"in turns{processes}; begun {document['created']}.",
     ]
 
 
@@ -136,13 +142,21 @@ def warnings(document: Document) -> Iterator[str]:
         elif gap and gap["diverged"]:
             yield (
                 f"LOSSES DIVERGE: {pair['candidate']} is {gap['worst']:.1%} away from "
-                f"{pair['reference']} after {gap['worst_batch']} batches; "
-                f"up to {gap['tolerance']:.0%} is accepted in the first {gap['batches']}"
+                f"{pair['reference']} in batch {gap['worst_batch']}; "
+                f"up to {gap['tolerance']:.0%} is accepted in the first {_batches(gap)}"
             )
     for pair in document["pairs"]:
         if pair["unequal"]:
             names = f"{pair['candidate']} against {pair['reference']}"
             yield f"UNEQUAL WORK: {names}: {'; '.join(pair['unequal'])}"
+    for cell in document["cells"]:
+        if cell["under_load"]:
+            worst = max(cell["under_load"], key=lambda run: run["others"])
+            cores = count(document["machine"]["cores"], "core")
+            yield (
+                f"UNDER LOAD: {cell['name']}: other processes took {worst['others']:.1f} of "
+                f"{cores} in round {worst['round']}; run it again when the machine is idle"
+            )
     for cell in document["cells"]:
         if cell["failures"]:
             yield f"FAILED: {cell['name']}: {cell['failures'][0]}"
@@ -150,8 +164,16 @@ def warnings(document: Document) -> Iterator[str]:
         yield f"This comparison is {document['status']}: figures are missing."
 
 
-def finding(pair: Document) -> Finding:
-    """Return a pair in words."""
+def _batches(gap: Document) -> str:
+    return count(gap["batches"], "batch", "batches")
+
+
+def finding(pair: Document, loaded: Set[str]) -> Finding:
+    """Return a pair in words.
+
+    Args:
+        loaded: cells that were measured while others used the machine.
+    """
     ratio, gap = pair["ratio"], pair["losses"]
     alarms, details = [], []
     if not pair["checked"]:
@@ -164,9 +186,11 @@ def finding(pair: Document) -> Finding:
         alarms.append(f"a loss of batch {gap['worst_batch']} is not finite")
     elif gap:
         (alarms if gap["diverged"] else details).append(
-            f"losses at most {gap['worst']:.1e} apart in the first {gap['batches']} batches "
+            f"losses at most {gap['worst']:.1e} apart in the first {_batches(gap)} "
             f"(accepted: {gap['tolerance']:g})"
         )
+    if loaded & {pair["reference"], pair["candidate"]}:
+        alarms.append("taken under load")
     if pair["means"]:
         details.append(f"by other means: {'; '.join(pair['means'])}")
     return Finding(
@@ -182,9 +206,9 @@ def finding(pair: Document) -> Finding:
 def ratio_range(pair: Document) -> str:
     """Return the smallest and largest ratio, and the number and kind of pairs."""
     ratio = pair["ratio"]
-    pairs = "pair" if ratio["count"] == 1 else "pairs"
     of = "epochs" if pair["measure"] == "epoch" else "whole processes"
-    return f"{number(ratio['min'])} to {number(ratio['max'])} in {ratio['count']} {pairs} of {of}"
+    pairs = f"{count(ratio['count'], 'pair')} of {of}"
+    return f"{number(ratio['min'])} to {number(ratio['max'])} in {pairs}"
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -210,7 +234,10 @@ def marks(document: Document) -> dict[str, str]:
     found = {cell["name"]: "not checked for equal work" for cell in document["cells"]
              if not cell["checked"]}  # fmt: skip
     found |= {pair["candidate"]: "unequal work" for pair in document["pairs"] if pair["unequal"]}
-    return found | {cell["name"]: "failed" for cell in document["cells"] if cell["failures"]}
+    found |= {cell["name"]: "failed" for cell in document["cells"] if cell["failures"]}
+    loaded = [cell["name"] for cell in document["cells"] if cell["under_load"]]
+    return found | {name: ", ".join([*filter(None, [found.get(name)]), "under load"])
+                    for name in loaded}  # fmt: skip
 
 
 def cell_columns(cell: Document) -> tuple[str, ...]:

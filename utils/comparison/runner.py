@@ -51,7 +51,7 @@ def run_process(
     log: Path,
     timeout: float,
     devices: str,
-    watch: Callable[[], None] = lambda: None,
+    watchers: Sequence[Callable[[], None]] = (),
 ) -> Outcome:
     """Run a command without a shell; on Ctrl-C end all its processes and raise KeyboardInterrupt.
 
@@ -60,7 +60,7 @@ def run_process(
         log: takes what it prints.
         timeout: seconds after which it is ended.
         devices: as for train.py, such as "0,1"; "cpu" asks nvidia-smi nothing.
-        watch: called again and again while it runs.
+        watchers: called again and again while it runs, and once after its end.
 
     Raises:
         OSError: the program cannot be started.
@@ -78,7 +78,7 @@ def run_process(
                 preexec_fn=ask_for_signal_when_parent_ends,
             )
             memory = PeakMemory(process.pid)
-            timed_out = not _wait(process, start + timeout, (memory, watch))
+            timed_out = not _wait(process, start + timeout, (memory, *watchers))
             if timed_out:
                 _ask_to_end(process, signal.SIGTERM)
             seconds = time.monotonic() - start
@@ -88,7 +88,8 @@ def run_process(
             raise
         finally:  # also after a second Ctrl-C, and for processes that it left behind
             family.end(process)
-        watch()
+        for look in watchers:
+            look()
     peak_device = rise(samples, 1 + devices.count(","))
     samples.unlink(missing_ok=True)
     return Outcome(process.returncode, timed_out, seconds, memory.kib / 1024, peak_device)

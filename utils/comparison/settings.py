@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.select import FRAMEWORKS
+from backend.words import count
 from utils.cli.flags import new_parser
 from utils.comparison.plan import ABLATION, PLAIN, VARIANTS, known_variant
 from utils.errors import UserError
@@ -86,7 +87,8 @@ class Settings:
                 raise UserError(f"{flag} {value}; a whole number from {lowest} up is needed")
         if wrong := [str(batch) for batch in self.batches if batch % self.nproc]:
             raise UserError(
-                f"--batch {', '.join(wrong)}: the images of all {self.nproc} processes together; "
+                f"--batch {', '.join(wrong)}: the images of all "
+                f"{count(self.nproc, 'process', 'processes')} together; "
                 f"only numbers divisible by {self.nproc} are accepted"
             )
         if not self.timeout_minutes > 0:

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from utils.comparison.machine import load
+from utils.comparison.load import load_average
 from utils.comparison.measured import Document
 from utils.comparison.plan import Turn
 from utils.comparison.report import Report, number
 from utils.comparison.report_markdown import sections
 from utils.comparison.statistics import counted_epochs, spread
+from utils.screen.lines import CLEAR_LINE
+from utils.screen.progress import LINE_SECONDS
 from utils.screen.text import printable
+from utils.screen.words import clock
 
 RED, PLAIN = "\033[31m", "\033[0m"
-CLEAR_LINE = "\r\033[K"
 
 
 class Terminal:
@@ -31,19 +35,39 @@ class Terminal:
         self._stream = stream
         self._is_terminal = stream.isatty()
         self._coloured = self._is_terminal and "NO_COLOR" not in os.environ
+        self._running, self._start, self._told = "", 0.0, 0.0
 
     def begin(self, head: Sequence[str], folder: Path) -> None:
-        for line in (*head, f"Load {load()}; results in {folder}"):
+        for line in (*head, f"Load {load_average()}; results in {folder}"):
             self._line(line)
         self._line(
             f"{'run':<42}{'s/epoch':>9}{'min':>8}{'max':>8}{'process s':>11}{'host MiB':>10}"
         )
 
     def starting(self, turn: Turn, position: int, total: int) -> None:
-        """Write a line that the result will replace, only on a terminal."""
+        """Begin to say that a run goes on."""
+        self._running = f"{turn.name} ({position} of {total})"
+        self._start = self._told = time.monotonic()
         if self._is_terminal:
-            self._stream.write(f"{CLEAR_LINE}{printable(turn.name)} ({position} of {total}) ...")
+            self._say_running()
+
+    def going_on(self) -> None:
+        """Say how long the run has taken, now and then; the result replaces it on a terminal.
+
+        Call it again and again.
+        """
+        if time.monotonic() >= self._told + (1 if self._is_terminal else LINE_SECONDS):
+            self._told = time.monotonic()
+            self._say_running()
+
+    def _say_running(self) -> None:
+        text = f"{self._running}: {clock(time.monotonic() - self._start)} ..."
+        if self._is_terminal:
+            width = shutil.get_terminal_size().columns
+            self._stream.write(CLEAR_LINE + printable(text)[: width - 1])
             self._stream.flush()
+        else:
+            self._line(text)
 
     def finished(self, turn: Turn, run: Document, kept: bool) -> None:
         if self._is_terminal and not kept:

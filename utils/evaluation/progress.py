@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from backend.words import count
 from utils.processes.world import World
 
 
@@ -167,5 +168,7 @@ class EvaluationSuspended(Exception):
     """A validation that was asked to stop between two batches; `progress` is of all ranks."""
 
     def __init__(self, progress: EvaluationProgress):
-        super().__init__(f"validation stopped after {progress.num_batches} batches")
+        super().__init__(
+            f"validation stopped after {count(progress.num_batches, 'batch', 'batches')}"
+        )
         self.progress = progress

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from utils.errors import brief
-from utils.files.regular import read_bytes
+from utils.files.regular import read_text_bytes
 
 MAX_DEPTH = 64
 MAX_BYTES = 1 << 27  # of a file of ours
@@ -18,8 +18,8 @@ _ABSENT = object()
 
 
 def read_json(path: Path, max_bytes: int = MAX_BYTES) -> Any:
-    """Return the value of a JSON file; OSError as `read_bytes`, ValueError as `parse_json`."""
-    return parse_json(read_bytes(path, max_bytes))
+    """Return the value of a JSON file; OSError as `read_text_bytes`, ValueError as `parse_json`."""
+    return parse_json(read_text_bytes(path, max_bytes))
 
 
 def parse_json(content: str | bytes) -> Any:

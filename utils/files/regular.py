@@ -89,12 +89,11 @@ def read_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     return content
 
 
-def read_text(path: str | Path, max_bytes: int = MAX_BYTES) -> str:
-    """Return the content of a regular file in UTF-8.
+def read_text_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content of a regular file of text, which need not be UTF-8.
 
     Raises:
         OSError: as `read_bytes`; or it holds a null byte, as a file of holes does.
-        UnicodeDecodeError: it is not UTF-8.
     """
     content = bytearray()
     with open_regular(path, max_bytes) as file:
@@ -104,7 +103,17 @@ def read_text(path: str | Path, max_bytes: int = MAX_BYTES) -> str:
                 raise OSError(errno.EILSEQ, "holds a null byte; a text file is needed", str(path))
             content += block
     _check_length(len(content), size, path)
-    return content.decode("utf-8")
+    return bytes(content)
+
+
+def read_text(path: str | Path, max_bytes: int = MAX_BYTES) -> str:
+    """Return the content of a regular file in UTF-8.
+
+    Raises:
+        OSError: as `read_text_bytes`.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    return read_text_bytes(path, max_bytes).decode("utf-8")
 
 
 def _check_length(found: int, size: int, path: str | Path) -> None:

@@ -19,8 +19,10 @@ from pathlib import Path
 
 from backend import select
 from backend.checks import CPU
+from backend.cores import usable_cores
 from backend.launchers import LAUNCHERS, backend_of_launcher
 from backend.processes import this_process
+from backend.words import count
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
@@ -62,7 +64,7 @@ def launch(config: TrainConfig) -> None:
     name = select.choose(config.backend)
     program = LAUNCHERS[name].command
     per_device = "" if config.device in ("", CPU) else ", one a device, in place of DataParallel"
-    log.info("starting %d processes with %s%s", wanted, program, per_device)
+    log.info("starting %s with %s%s", _processes(wanted), program, per_device)
     command = [sys.executable, *launcher_command(name, wanted)]
     if config.bind_numa and LAUNCHERS[name].binds_numa:
         command += torchrun_arguments(config.device, wanted)
@@ -81,8 +83,9 @@ def wanted_processes(config: TrainConfig) -> int:
     nproc = config.nproc or len(devices)
     if config.device not in ("", CPU) and nproc != len(devices):
         raise UserError(
-            f"--nproc {nproc} with --device {config.device}: {nproc} processes need {nproc} "
-            f"devices, not {len(devices)}; leave --nproc out for a process a device"
+            f"--nproc {nproc} with --device {config.device}: {_processes(nproc)} need "
+            f"{count(nproc, 'device')}, not {len(devices)}; leave --nproc out for a process "
+            "a device"
         )
     return nproc
 
@@ -91,13 +94,13 @@ def _check_launched(config: TrainConfig, wanted: int, started: int) -> None:
     """Require that flags agree with the number of processes that a launcher started."""
     if config.nproc and config.nproc != started:
         raise UserError(
-            f"--nproc {config.nproc}, but a launcher started {started} processes; give the number "
-            "to the launcher alone"
+            f"--nproc {config.nproc}, but a launcher started {_processes(started)}; give the "
+            "number to the launcher alone"
         )
     if wanted > started:
         raise UserError(
-            f"--device {config.device} names {wanted} devices, but a launcher started "
-            f"{started} processes; start one a device, or leave the launcher out"
+            f"--device {config.device} names {count(wanted, 'device')}, but a launcher started "
+            f"{_processes(started)}; start one a device, or leave the launcher out"
         )
 
 
@@ -107,7 +110,7 @@ def _check_flags(config: TrainConfig, number: int) -> None:
         lower = config.batch_size // number * number
         fitting = [str(size) for size in (lower, lower + number) if size]
         raise UserError(
-            f"--batch-size {config.batch_size} is the number of images of all {number} processes "
+            f"--batch-size {config.batch_size} is the number of images of all {_processes(number)} "
             f"together and must be divisible by it; use {' or '.join(fitting)}"
         )
     if config.compile and config.sync_bn and number > 1:
@@ -117,6 +120,10 @@ def _check_flags(config: TrainConfig, number: int) -> None:
         )
     if config.replay and number > 1:
         raise UserError(f"--replay runs in one process, not in {number}; name one device")
+
+
+def _processes(number: int) -> str:
+    return count(number, "process", "processes")
 
 
 def launcher_command(name: str, number: int) -> list[str]:
@@ -135,7 +142,7 @@ def _without_nproc(arguments: Sequence[str]) -> list[str]:
 
 def thread_count(number: int) -> Mapping[str, str]:
     """Return the environment that divides the cores among processes, unless the user did."""
-    cores = max(1, len(os.sched_getaffinity(0)) // number)
+    cores = max(1, usable_cores() // number)
     return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(cores)}
 
 

@@ -67,7 +67,7 @@ class StopRequests:
         if self._file is not None and os.path.exists(self._file):
             return f"{self._file} is there; remove it before going on"
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            return f"--time-limit {self._minutes:g} minutes"
+            return f"--time-limit {self._minutes:g} min"
         return None
 
     def take_signals(self) -> None:

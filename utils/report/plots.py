@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.words import count
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.loading.batch import Targets
 from utils.data.sources.labels import Sample
@@ -136,7 +137,7 @@ def plot_precision_recall(result: EvaluationResult, path: Path) -> None:
             label=label if named else None,
         )
     if len(evaluated):
-        mean_label = f"{result.map50:.3f}  mean of {len(evaluated)} classes"
+        mean_label = f"{result.map50:.3f}  mean of {count(len(evaluated), 'class', 'classes')}"
         axes.plot(
             RECALL_GRID, curves[evaluated].mean(axis=0), color=INK, linewidth=3, label=mean_label
         )
@@ -203,7 +204,8 @@ def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence
     axes.grid(False)
     axes.margins(x=0.12)
     first = "" if len(shown) == len(counts) else f", the {len(shown)} most frequent"
-    axes.set(title=f"{len(class_index)} labels of {len(counts)} classes{first}", xlabel="labels")
+    of = count(len(counts), "class", "classes")
+    axes.set(title=f"{count(len(class_index), 'label')} of {of}{first}", xlabel="labels")
 
 
 def _draw_density(figure: Any, axes: Any, points: np.ndarray) -> None:

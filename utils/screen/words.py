@@ -1,15 +1,6 @@
-"""Counts in words."""
+"""Times in words. Standard library only: `utils/setup` says times before anything is installed."""
 
 from __future__ import annotations
-
-
-def count(number: int, noun: str, nouns: str = "") -> str:
-    """Return a number with the noun that fits it: "1 image", "2 images", "12,000 images".
-
-    Args:
-        nouns: the plural, if it is not the noun and an "s".
-    """
-    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def clock(seconds: float) -> str:

@@ -11,6 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
+from backend.words import count
 from utils.errors import UserError
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 
@@ -23,6 +24,11 @@ class StateFiles:
     def __init__(self, run_folder: Path, keep: int) -> None:
         self.folder = run_folder / "weights"
         self._keep = keep
+
+    @property
+    def best(self) -> Path:
+        """The best state, if there is one yet."""
+        return self.folder / "best.safetensors"
 
     def newest_first(self) -> list[Path]:
         """Return the states, newest first, by the number of the next batch."""
@@ -46,8 +52,8 @@ class StateFiles:
             kept = next(iter(self.newest_first()), None)
             remedy = f"; make room or give permission, then --resume {self.folder.parent}"
             raise UserError(
-                f"{self.folder}: the state after {number} batches could not be written "
-                f"({error.strerror}); "
+                f"{self.folder}: the state after {count(number, 'batch', 'batches')} could not "
+                f"be written ({error.strerror}); "
                 + (f"{kept.name} is whole{remedy}" if kept else "there is no earlier one")
             ) from error
         return path

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.processes import this_process
+from backend.words import count
 from utils.cli.document import as_document
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO, NEWEST, PROCESS_SETTINGS, TrainConfig, read_train_flags
@@ -131,7 +132,7 @@ def read_newest(folder: Path) -> ResumePoint:
         except UserError as error:
             _say(logging.WARNING, f"{error}; trying the state before it")
     if paths:
-        raise UserError(f"--resume {folder}: none of its {len(paths)} states can be used")
+        raise UserError(f"--resume {folder}: of its {count(len(paths), 'state')} none can be used")
     raise UserError(f"--resume {folder}: no states in its folder weights")
 
 
@@ -279,9 +280,9 @@ def require_equal_data(header: Header, class_names: Sequence[str], data: Mapping
     for split, stored in header.progress["data"].items():
         if data[split] != stored:
             raise UserError(
-                f"--resume: the {split} images or labels of --data are not those that the run "
-                f"began with ({data[split]['images']} images now, {stored['images']} then); "
-                "restore them, or start a new run from its weights"
+                f"--resume: images or labels of --data, split {split}, are not those that the run "
+                f"began with ({count(data[split]['images'], 'image')} now, "
+                f"{stored['images']} then); restore them, or start a new run from its weights"
             )
 
 

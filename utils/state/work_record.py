@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.openmp import thread_variables
 from utils.data.loading.batch import Batch
 from utils.files.atomic import atomic_text_file
 
@@ -76,6 +77,7 @@ class WorkRecord:
             "schema": SCHEMA,
             "framework": framework,
             "device": device,
+            "variables": thread_variables(),  # how the framework's threads wait, and their number
             "work": {**batches, **work},
             "means": dict(means),
             "losses": [[_rounded(loss) for loss in row] for row in losses],

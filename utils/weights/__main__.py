@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from backend.words import count
 from utils.cli.flags import new_parser
 from utils.errors import UserError
 from utils.files.yaml import read_yaml
@@ -68,7 +69,7 @@ def _convert(checkpoint: Checkpoint, out: Path, cfg: str) -> None:
     model_document(checkpoint)
     out.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(out, checkpoint)
-    say(f"wrote {out}: {len(checkpoint.ema)} tensors")
+    say(f"wrote {out}: {count(len(checkpoint.ema), 'tensor')}")
 
 
 def describe_state_dict(checkpoint: Checkpoint, cfg: str) -> Checkpoint:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from backend.words import count
 from utils.errors import UserError
 from utils.files.regular import open_regular, read_bytes
 from utils.state.checkpoint import MAX_WEIGHTS_BYTES
@@ -106,7 +107,7 @@ class FolderMembers:
         files = sorted(path for path in folder.glob("*/*") if path.is_file())
         files += sorted(path for path in folder.glob("*") if path.is_file())
         if len(files) > MAX_MEMBERS:
-            raise UserError(f"the folder holds over {MAX_MEMBERS} files")
+            raise UserError(f"the folder holds over {count(MAX_MEMBERS, 'file')}")
         self.paths = {path.relative_to(folder).as_posix(): path for path in files}
         self.size = sum(path.stat().st_size for path in files)
 

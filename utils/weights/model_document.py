@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.words import count
 from utils.errors import UserError
 
 LARGEST_ARGUMENT = 32  # kernel sizes, strides, paddings, groups
@@ -36,7 +37,9 @@ def check_document(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
                 f"its description of a layer, {block!r:.40} {args!r:.80}, does not fit its weights"
             )
     if repeats > len(arrays) or len(lines) > len(arrays):
-        raise UserError(f"its description has {repeats:.0f} blocks for {len(arrays)} tensors")
+        raise UserError(
+            f"its description has {repeats:.0f} blocks for {count(len(arrays), 'tensor')}"
+        )
     classes = document.get("nc")
     if type(classes) is not int or not 1 <= classes <= widest:
         raise UserError(f"its number of classes is {classes!r:.40}")

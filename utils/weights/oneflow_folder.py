@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.words import count
 from utils.errors import UserError
 from utils.weights.accepted_names import ONEFLOW_NAMES
 from utils.weights.contents import Contents
@@ -43,7 +44,7 @@ def read_oneflow(members: Members) -> Contents:
         name for name in members.names() if name == PICKLE_NAME or name.endswith(f"/{PICKLE_NAME}")
     ]
     if len(pickles) != 1:
-        raise UserError(f"{len(pickles)} files {PICKLE_NAME}; oneflow.save writes one")
+        raise UserError(f"{count(len(pickles), 'file')} {PICKLE_NAME}; oneflow.save writes one")
     prefix = pickles[0].removesuffix(PICKLE_NAME)
     document, _ = read_pickle(members.read(pickles[0]), ONEFLOW_NAMES)
     if not isinstance(document, dict) or document.get("protocol_version") != PROTOCOL_VERSION:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.words import count
 from utils.errors import UserError
 from utils.weights.accepted_names import STORAGE_DTYPES, TORCH_NAMES
 from utils.weights.contents import TORCH_PARAMETER, TORCH_TENSORS, Contents
@@ -34,7 +35,9 @@ def read_torch_zip(members: Members) -> Contents:
     """Read a zip of torch.save; the arrays can be read while the archive is open."""
     pickles = [name for name in members.names() if name.endswith("/data.pkl")]
     if len(pickles) != 1:
-        raise UserError(f"the archive holds {len(pickles)} files data.pkl; torch.save writes one")
+        raise UserError(
+            f"the archive holds {count(len(pickles), 'file')} data.pkl; torch.save writes one"
+        )
     prefix = pickles[0].removesuffix("data.pkl")
     if f"{prefix}constants.pkl" in members.names():
         raise UserError(

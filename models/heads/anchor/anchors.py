@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.words import count
 from utils.errors import UserError
 
 MAX_LEVELS = 5  # strides 8 to 128
@@ -17,7 +18,9 @@ def check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...]:
     if not isinstance(anchors, Sequence) or isinstance(anchors, str) or not anchors:
         raise UserError(f"anchors: {anchors!r}; a list per level of [w, h, w, h, ...] is needed")
     if len(anchors) > MAX_LEVELS:
-        raise UserError(f"anchors: {len(anchors)} levels; at most {MAX_LEVELS} are accepted")
+        raise UserError(
+            f"anchors: {count(len(anchors), 'level')}; at most {MAX_LEVELS} are accepted"
+        )
     for level in anchors:
         numbers = isinstance(level, Sequence) and all(
             isinstance(value, (int, float)) and value > 0 for value in level

@@ -15,6 +15,7 @@ import numpy as np
 
 from backend import nn, ops
 from backend.contract import Tensor
+from backend.words import count
 from models.heads.anchor.anchors import anchors_in_cells, check_anchors
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, grid_cells, logit
@@ -86,7 +87,10 @@ class AnchorHead(Head):
             raise UserError("accepted args: [nc, anchors]")
         num_classes, anchors = request.args
         if len(anchors) != len(request.in_channels):
-            raise UserError(f"{len(anchors)} levels of anchors, {len(request.in_channels)} sources")
+            raise UserError(
+                f"{count(len(anchors), 'level')} of anchors, "
+                f"{count(len(request.in_channels), 'source')}"
+            )
         head = cls(num_classes, anchors, request.in_channels, request.in_strides)
         return BuiltLayer(head, head.num_anchors * head.num_outputs, max(request.in_strides))
 

@@ -24,7 +24,7 @@ PARENT = (
 
 def run(tmp_path, code, timeout=60, watch=lambda: None):
     command = [sys.executable, "-c", code]
-    return run_process(command, tmp_path / "log", timeout, "cpu", watch)
+    return run_process(command, tmp_path / "log", timeout, "cpu", (watch,))
 
 
 def is_gone(process):

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from utils.processes.cores import cores_of_rank, loader_workers
+from backend.cores import cores_of_rank
+from utils.processes.cores import loader_workers
 
 
 @pytest.mark.parametrize(

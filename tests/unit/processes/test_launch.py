@@ -157,10 +157,10 @@ def test_each_rank_takes_the_device_at_its_place(rank):
 def test_more_ranks_than_devices_are_refused(rank):
     rank(2, 4)
     for name in ("", "0,1"):
-        with pytest.raises(backend.BackendError, match="3 processes or more.* gives 2: cuda:0"):
+        with pytest.raises(backend.BackendError, match="3 or more processes.* gives 2: cuda:0"):
             own_device(name, GPUS)
     rank(1, 2)
-    with pytest.raises(backend.BackendError, match="2 processes or more.*'0' gives 1: cuda:0"):
+    with pytest.raises(backend.BackendError, match="2 or more processes.*'0' gives 1: cuda:0"):
         own_device("0", GPUS)
 
 

@@ -56,7 +56,7 @@ def test_the_time_limit_counts_minutes_from_the_start(monkeypatch):
     now[0] += 89
     assert stop.cause() is None
     now[0] += 1
-    assert stop.cause() == "--time-limit 1.5 minutes"
+    assert stop.cause() == "--time-limit 1.5 min"
 
 
 def test_a_rank_stops_when_any_rank_is_asked_and_goes_on_when_they_have_not_agreed(tmp_path):

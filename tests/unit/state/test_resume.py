@@ -184,7 +184,7 @@ def test_damaged_states_are_passed_over_and_without_a_whole_one_it_is_an_error(
     assert batch_number(point(tmp_path, "auto")) == 7
     assert f"--resume {newest}: damaged" in caplog.text
     harm(older)
-    with pytest.raises(UserError, match="none of its 2 states can be used"):
+    with pytest.raises(UserError, match="of its 2 states none can be used"):
         point(tmp_path, "auto")
 
 

@@ -68,6 +68,7 @@ def test_another_number_of_classes_keeps_all_but_the_head(caplog, flags):
     assert "transferred 343/349 tensors" in caplog.messages
     left = [line for line in caplog.messages if "not transferred" in line]
     assert len(left) == 6 and all(".m." in line for line in left)
+    assert sum("--remap-classes" in line for line in caplog.messages) == 1
     assert np.array_equal(state["model.9.cv1.conv.weight"], start.ema["model.9.cv1.conv.weight"])
 
 
@@ -78,6 +79,7 @@ def test_another_models_anchors_stay_when_its_yaml_is_given(tmp_path, caplog):
     with caplog.at_level(logging.INFO, logger="train"):
         kept = build(["--cfg", "models/yolov5n.yaml"], start, start.header.class_names)
     assert "transferred 348/349 tensors" in caplog.messages
+    assert not any("--remap-classes" in line for line in caplog.messages)
     assert kept["model.24.anchors"][0, 0].tolist() == [1.25, 1.625]
     taken = build([], start, start.header.class_names)
     assert np.array_equal(taken["model.24.anchors"], moved["model.24.anchors"])
@@ -88,6 +90,7 @@ def test_remapped_classes_keep_their_rows_and_new_ones_their_drawn_weights(caplo
     with caplog.at_level(logging.INFO, logger="train"):
         state = build(["--remap-classes"], start, names)
     assert "2 of 3 classes found by name; the others start anew" in caplog.messages
+    assert not any("--remap-classes" in line for line in caplog.messages)
     assert "transferred 349/349 tensors" in caplog.messages
     drawn = build([], start, names)
     for level in range(3):

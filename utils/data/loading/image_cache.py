@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.words import count
 from utils.data.loading.told_file import open_told_file, tell_file
 from utils.errors import DatasetError
 from utils.processes.world import ALONE, World
@@ -160,7 +161,7 @@ def _num_bytes(shapes: np.ndarray) -> np.ndarray:
 def _line(kind: str, split: str, shapes: np.ndarray, starts: np.ndarray, limit: int) -> str:
     num_bytes, fits = _num_bytes(shapes), starts >= 0
     place = "memory" if kind == "ram" else f"a file in {_disk_folder()}"
-    line = f"cache: {fits.sum()} of {len(fits)} {split} images in {place}"
+    line = f"cache: {fits.sum()} of {count(len(fits), f'{split} image')} in {place}"
     line += f", {num_bytes[fits].sum() / 1e9:.2f} GB when all were read"
     if not fits.all():
         line += f"; all need {num_bytes.sum() / 1e9:.2f} GB, the limit is {limit / 1e9:.2f} GB of "

@@ -6,6 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
+from backend.words import count
 from utils.cli.flags import new_parser
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.command.folders import refuse_existing
@@ -82,7 +83,7 @@ def pack(arguments: argparse.Namespace) -> None:
     yaml_path = arguments.out / f"{dataset.name}.yaml"
     pack_samples(samples, dataset.class_names, yaml_path, arguments.file_mib * MIB)
     for split, packed in samples.items():
-        say(f"{split}: {len(packed)} images packed")
+        say(f"{split}: {count(len(packed), 'image')} packed")
     say(f"train with --data {yaml_path}")
 
 
@@ -97,7 +98,7 @@ def usable_samples(dataset: DatasetSpec, split: str, max_pixels: int) -> list[Sa
     for problem in report.problems:
         log.warning("%s", printable(problem))
     if num_left_out := len(images) - len(report.samples):
-        log.warning("%s: %d of %d images left out", split, num_left_out, len(images))
+        log.warning("%s: %d of %s left out", split, num_left_out, count(len(images), "image"))
     return report.samples
 
 
@@ -108,7 +109,7 @@ def unpack(arguments: argparse.Namespace) -> None:
     yaml_path = arguments.out / f"{dataset.name}.yaml"
     unpack_images(images, dataset.class_names, yaml_path)
     for split, unpacked in images.items():
-        say(f"{split}: {len(unpacked)} images unpacked")
+        say(f"{split}: {count(len(unpacked), 'image')} unpacked")
     say(f"train with --data {yaml_path}")
 
 

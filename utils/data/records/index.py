@@ -12,6 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from backend.words import count
 from utils.data.image.limits import MIN_SIDE
 
 MAGIC = b"duet-img"
@@ -66,7 +67,9 @@ def decode_index(content: bytes, num_images: int) -> list[ImageEntry]:
     if version != VERSION:
         raise BrokenIndexError(f"has version {version}; version {VERSION} is known here")
     if stored != num_images:
-        raise BrokenIndexError(f"describes {stored} images, and the file holds {num_images}")
+        raise BrokenIndexError(
+            f"describes {count(stored, 'image')}, and the file holds {num_images}"
+        )
     entries, end = [], _START.size
     for number in range(num_images):
         try:

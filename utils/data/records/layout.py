@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from backend.words import count
 from utils.errors import DatasetError
 from utils.files.regular import open_regular
 
@@ -101,7 +102,9 @@ def _read_table(path: Path, file: BinaryIO) -> RecordTable:
     if num_records == 0 and (size > START.size or stored == 0):
         raise damaged(path, "names 0 records: its writer did not finish")
     if not 0 <= num_records <= MAX_RECORDS or header_size(num_records) > size:
-        raise damaged(path, f"names {num_records} records, which its {size} bytes cannot hold")
+        raise damaged(
+            path, f"names {count(num_records, 'record')}, which its {size} bytes cannot hold"
+        )
     # The offsets before the checksums: they show holes in the file before memory is filled.
     offsets = _read_offsets(path, file, num_records, size)
     file.seek(START.size)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from backend.words import count
 from utils.data.sources.image_files import has_images, no_images_text
 from utils.errors import DatasetError, brief
 from utils.files.yaml import read_yaml
@@ -153,6 +154,6 @@ class _DatasetYaml:
         if num_classes != num_names:
             raise self._error(
                 "nc",
-                f"has the value {brief(num_classes)}, but 'names' has {num_names} entries; "
-                "correct one of them, or leave 'nc' out",
+                f"has the value {brief(num_classes)}, but 'names' has "
+                f"{count(num_names, 'entry', 'entries')}; correct one of them, or leave 'nc' out",
             )

@@ -13,9 +13,9 @@ from pathlib import Path
 from utils.data.records.layout import SUFFIX as RECORD_SUFFIX
 from utils.data.sources.record_images import RecordImage, find_record_files, read_record_images
 from utils.errors import DatasetError
-from utils.files.regular import read_bytes
+from utils.files.regular import read_text_bytes
 
-MAX_LIST_BYTES = 1 << 30
+MAX_LIST_BYTES = 1 << 28  # millions of images
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 
 
@@ -76,12 +76,12 @@ def _search(folder: Path) -> Iterator[Path]:
 
 def _read_list(path: Path) -> list[Path]:
     try:
-        lines = read_bytes(path, MAX_LIST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()
+        lines = read_text_bytes(path, MAX_LIST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()
         return [_listed(path.parent, line.strip()) for line in lines if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
             f"{path}: a folder of images, a text file that lists them, or a record file that ends "
-            f"in {RECORD_SUFFIX}, is needed: {error}"
+            f"in {RECORD_SUFFIX}, is needed: {error!s:.300}"
         ) from error
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from backend.words import count
 from utils.data.records.index import MAX_LABEL_BYTES
 from utils.files.regular import read_bytes
 
@@ -84,7 +85,9 @@ def _parse_line(number: int, line: str, num_classes: int) -> tuple[float, ...]:
 
 def _parse_row(values: list[float], num_classes: int) -> tuple[float, ...]:
     if len(values) < 5 or len(values) % 2 == 0:
-        raise BrokenLabelError(f"{len(values)} columns; class cx cy w h, or a polygon, is needed")
+        raise BrokenLabelError(
+            f"{count(len(values), 'column')}; class cx cy w h, or a polygon, is needed"
+        )
     class_number, *coordinates = values
     if not (class_number.is_integer() and 0 <= class_number < num_classes):
         raise BrokenLabelError(

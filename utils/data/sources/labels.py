@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from backend.words import count
 from utils.data.image.being_read import read_as
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.image.limits import MAX_PIXELS
@@ -101,8 +102,8 @@ def require_labels(report: ScanReport) -> ScanReport:
     if not any(len(sample.class_index) for sample in report.samples):
         first = report.samples[0]
         raise DatasetError(
-            f"none of the {len(report.samples)} usable images has a labelled object; the labels of "
-            f"{first.image_path} belong into {label_path(first.image_path)}"
+            f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
+            f"labels of {first.image_path} belong into {label_path(first.image_path)}"
             + (", before it is packed" if first.record else "")
         )
     return report
@@ -150,7 +151,7 @@ def report_usable(
     problems = [problem for _, problem in results if problem]
     if not samples:
         raise DatasetError(
-            f"none of the {len(images)} images is usable:\n" + _first_lines(problems)
+            f"of {count(len(images), 'image')} none is usable:\n" + _first_lines(problems)
         )
     return ScanReport(samples, problems)
 
@@ -168,7 +169,9 @@ def _scan_one(image: ImageFile | RecordImage, num_classes: int, max_pixels: int)
         return None, f"{image.path}: left out: {error}"
     except BrokenLabelError as error:
         return None, f"{image.path}: left out: {image.label_path}: {error}"
-    problem = f"{image.label_path}: {num_repeated} repeated rows removed" if num_repeated else ""
+    problem = (
+        f"{image.label_path}: {count(num_repeated, 'repeated row')} removed" if num_repeated else ""
+    )
     return Sample(image.path, height, width, class_index, boxes, image.place), problem
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from backend.words import count
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.image_files import list_images
@@ -47,11 +48,11 @@ def load_split(
     for problem in report.problems:
         log.warning("%s", printable(problem))
     log.warning(
-        "%s: %d of %d images usable, %d problems listed above",
+        "%s: %d of %s usable, %s listed above",
         split,
         len(report.samples),
-        len(paths),
-        len(report.problems),
+        count(len(paths), "image"),
+        count(len(report.problems), "problem"),
     )
     return report.samples
 

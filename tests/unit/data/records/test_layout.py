@@ -117,7 +117,7 @@ BAD_FILES = {
     "no records but bytes": (bytes.fromhex("69df2265") + bytes(9), "its writer did not finish"),
     "fewer records than none": (header([], [], -1) + bytes(64), "names -1 records"),
     "more records than bytes": (header([], [], 6) + bytes(71), "names 6 records"),
-    "as many records as a number holds": (header([], [], 2**63 - 1), "names 92233"),
+    "as many records as a number holds": (header([], [], 2**63 - 1), "names 9,223,3"),
     "a wrong checksum of the header": (b"\xda" + STORED[1:], "checksum is 4fc14ddb"),
     "a wrong checksum of a record": (STORED[:-1] + b"8", "record 2 has the checksum"),
     "bytes behind the last record": (STORED + b"0", "record 2 has the checksum"),
@@ -168,8 +168,8 @@ def test_records_and_indexes_of_absurd_length_are_refused_before_memory_is_fille
 
 BAD_INDEXES = {
     "a later version": ({"version": 2}, "has version 2; version 1 is known"),
-    "too few images": ({"number": 1}, "describes 1 images, and the file holds 2"),
-    "absurdly many images": ({"number": 2**32 - 1}, "describes 4294967295 images"),
+    "too few images": ({"number": 1}, "describes 1 image, and the file holds 2"),
+    "absurdly many images": ({"number": 2**32 - 1}, "describes 4,294,967,295 images"),
 }
 
 

@@ -229,7 +229,7 @@ def test_the_size_of_a_large_image_is_read(tmp_path, suffix, size):
 
 def test_a_dataset_without_usable_images_is_an_error(tmp_path):
     paths = [add_image(tmp_path, f"{i}.png", "7 0.5 0.5 0.1 0.1") for i in range(7)]
-    with pytest.raises(DatasetError, match="none of the 7 images is usable") as caught:
+    with pytest.raises(DatasetError, match="of 7 images none is usable") as caught:
         scan_samples(paths, num_classes=3)
     assert str(paths[0]) in str(caught.value)
     assert "... and 2 more" in str(caught.value)

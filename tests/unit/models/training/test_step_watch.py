@@ -48,7 +48,7 @@ def test_lost_batches_of_an_epoch_are_counted(caplog):
     watch = StepWatch(AnchorHead.loss_names)
     add(watch, 1, (np.nan, 1, 1))
     watch.end_epoch()
-    assert "1 batches left out of the mean losses: not finite" in caplog.text
+    assert "1 batch left out of the mean losses: not finite" in caplog.text
 
 
 def test_overflows_count_as_a_lost_run_only_once_the_loss_scale_cannot_fall():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from backend.words import count
 from utils.data.records.index import ImageEntry
 from utils.data.records.layout import SUFFIX, read_table
 from utils.data.records.reading import check_record
@@ -53,7 +54,7 @@ def describe_file(path: Path) -> Iterator[str]:
     table = read_table(path)
     entries = read_index(table)
     kind = "of another program" if entries is None else "the last one is the index"
-    yield f"{path}: {len(table)} records, {path.stat().st_size} bytes, {kind}"
+    yield f"{path}: {count(len(table), 'record')}, {path.stat().st_size} bytes, {kind}"
     images = [f"  {_describe(entry)}" for entry in entries or []]
     images += [""] * (len(table) - len(images))
     for place, image in zip(table, images, strict=True):

@@ -1,0 +1,114 @@
+"""How many threads there are and how they wait: a choice before the import, the user's first."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import backend
+from backend import cores, openmp
+from utils.files.project import PROJECT
+
+NAMES = (*openmp.WAITING, *openmp.THREADS)
+SHOWN = (
+    "import json, os; import backend; assert backend.use(); "
+    f"print(json.dumps({{name: os.environ.get(name) for name in {NAMES}}}))"
+)
+
+LOADED = "import backend; backend.use(); print('libgomp' in open('/proc/self/maps').read())"
+
+
+@pytest.fixture(autouse=True)
+def untouched(monkeypatch):
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_choosing_a_backend_sets_how_threads_wait():
+    done = subprocess.run(
+        [sys.executable, "-c", SHOWN], capture_output=True, text=True, cwd=PROJECT,
+        env={**os.environ, "YOLO_BACKEND": backend.use()},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {name: value for name, value in json.loads(done.stdout).items() if value is not None}
+    assert found.pop("GOMP_SPINCOUNT") == str(openmp.SPINS)
+    # Only a quota may have limited the threads of a process that is alone.
+    assert found in ({}, {"OMP_NUM_THREADS": str(cores.usable_cores())})
+
+
+def test_pytorchs_threads_wait_as_was_chosen_and_oneflow_has_none():
+    """What libgomp says itself: it reads the variable when PyTorch loads it."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, cwd=PROJECT,
+        env={**os.environ, "YOLO_BACKEND": backend.use(), "OMP_DISPLAY_ENV": "VERBOSE"},
+    )  # fmt: skip
+    has_openmp = backend.use() == "torch"
+    assert done.stdout == f"{has_openmp}\n"
+    assert (f"GOMP_SPINCOUNT = '{openmp.SPINS}'" in done.stderr) == has_openmp
+
+
+@pytest.mark.parametrize("name", openmp.WAITING)
+def test_the_users_way_to_wait_stays(monkeypatch, name):
+    monkeypatch.setenv(name, "7")
+    openmp.choose_threads()
+    assert {other: os.environ.get(other) for other in openmp.WAITING} == {
+        **dict.fromkeys(openmp.WAITING), name: "7"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [None, *openmp.THREADS])
+@pytest.mark.parametrize(("quota", "threads"), [("200000 100000", "2"), ("max 100000", None)])
+def test_a_container_that_may_use_few_cores_has_few_threads(
+    monkeypatch, tmp_path, name, quota, threads
+):
+    groups(monkeypatch, tmp_path, "0::/jobs/one\n", {"jobs/cpu.max": quota})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
+    if name:
+        monkeypatch.setenv(name, "5")
+    openmp.choose_threads()
+    expected = {name: "5"} if name else {"OMP_NUM_THREADS": threads} if threads else {}
+    found = openmp.thread_variables()
+    assert found == {"GOMP_SPINCOUNT": str(openmp.SPINS), **expected}
+    for variable in found:
+        monkeypatch.delenv(variable)
+
+
+def groups(monkeypatch, folder, own, files):
+    """A system whose control groups have these files."""
+    (folder / "own").write_text(own)
+    for name, text in files.items():
+        (folder / "cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "cgroup" / name).write_text(text + "\n")
+    monkeypatch.setattr(cores, "OWN_GROUPS", folder / "own")
+    monkeypatch.setattr(cores, "CONTROL_GROUPS", folder / "cgroup")
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "usable"),
+    [
+        ("0::/\n", {}, 64),
+        ("0::/\n", {"cpu.max": "150000 100000"}, 2),  # rounded up
+        ("0::/\n", {"cpu.max": "1000 100000"}, 1),
+        ("0::/a/b\n", {"cpu.max": "max 100000", "a/cpu.max": "800000 100000",
+                       "a/b/cpu.max": "1600000 100000"}, 8),
+        ("4:cpu,cpuacct:/a\n0::/\n", {"cpu,cpuacct/a/cpu.cfs_quota_us": "300000",
+                                      "cpu,cpuacct/a/cpu.cfs_period_us": "100000"}, 3),
+        ("4:cpu,cpuacct:/a\n", {"cpu,cpuacct/a/cpu.cfs_quota_us": "-1",
+                                "cpu,cpuacct/a/cpu.cfs_period_us": "100000"}, 64),
+        ("4:memory:/a\n", {"memory/a/cpu.max": "100000 100000"}, 64),
+        ("0::/\n", {"cpu.max": "broken"}, 64),
+        ("0::/\n", {"cpu.max": "100000 0"}, 64),
+    ],
+)  # fmt: skip
+def test_the_smallest_quota_of_all_groups_counts(monkeypatch, tmp_path, own, files, usable):
+    groups(monkeypatch, tmp_path, own, files)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
+    assert cores.usable_cores() == cores.cores_of_rank() == usable
+
+
+def test_a_system_without_control_groups_has_its_affinity(monkeypatch, tmp_path):
+    monkeypatch.setattr(cores, "OWN_GROUPS", tmp_path / "absent")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(3)))
+    assert cores.usable_cores() == 3

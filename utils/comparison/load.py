@@ -1,0 +1,74 @@
+"""What else the machine had to do while something was measured.
+
+The load average does not tell: it counts the measured work too, and that of minutes before. So the
+processor time of the usable cores is taken, without that of this process and its descendants.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from utils.processes.process_family import descendants
+
+STAT = Path("/proc/stat")
+TICKS = os.sysconf("SC_CLK_TCK")  # a second
+# Of /proc/stat's columns: user, nice, system, irq, softirq, steal; idle and iowait are not work.
+WORK = (1, 2, 3, 6, 7, 8)
+SHARE = 0.1  # of the usable cores; what others take beyond it disturbs a measurement
+
+
+class LoadWatch:
+    """Measures from where it is made what other processes take."""
+
+    def __init__(self) -> None:
+        self._before = load_average()
+        self._start, self._all, self._own = time.monotonic(), _all_seconds(), _own_seconds()
+
+    def others(self) -> float | None:
+        """Return how many cores other processes took on average; None where Linux is not."""
+        now = _all_seconds()
+        if now is None or self._all is None:
+            return None
+        taken = now - self._all - (_own_seconds() - self._own)
+        return round(max(0.0, taken) / max(time.monotonic() - self._start, 1e-3), 2)
+
+    def document(self) -> dict[str, Any]:
+        """Return the load average before and after, and the cores that others took between."""
+        return {"before": self._before, "others": self.others(), "after": load_average()}
+
+
+def disturbs(others: float | None, cores: int) -> bool:
+    """Return whether what other processes took makes times on so many cores doubtful."""
+    return others is not None and others > SHARE * cores
+
+
+def load_average() -> float | None:
+    """Return the system's load average of the last minute; None where it has none."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except OSError:
+        return None
+
+
+def _all_seconds() -> float | None:
+    """Return the processor time that all processes have taken on the cores of this one."""
+    cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    try:
+        lines = [line.split() for line in STAT.read_text().splitlines()]
+    except OSError:
+        return None
+    return sum(int(line[column]) for line in lines if line[0] in cores for column in WORK) / TICKS
+
+
+def _own_seconds() -> float:
+    """Return the processor time of this process and of all that it started."""
+    seconds = sum(os.times()[:4])
+    for process in descendants(os.getpid()):
+        with contextlib.suppress(OSError):  # it may have ended meanwhile
+            fields = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()
+            seconds += sum(map(int, fields[11:15])) / TICKS  # own, and of its children that ended
+    return seconds
