@@ -18,7 +18,7 @@ import yaml
 from utils.errors import UserError, brief
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
-from utils.files.regular import read_text_bytes
+from utils.files.regular import read_bytes
 
 MAX_BYTES = 1 << 22
 MAX_DEPTH = 32
@@ -48,7 +48,7 @@ def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:
             is beyond the limits above; the text has the line and the key. Or it is no mapping.
     """
     try:
-        document = parse_yaml(read_text_bytes(path, MAX_BYTES))
+        document = parse_yaml(read_bytes(path, MAX_BYTES))
     except OSError as error:
         raise UserError(f"{flag} {path}: {error.strerror}; {known}") from error
     except ValueError as error:
