@@ -26,6 +26,7 @@ from utils.processes.exit_status import (
 from utils.processes.process_family import end_as_orphan
 from utils.processes.suspend import Suspended
 
+STDERR = 2  # sys.stderr may be replaced by something without a descriptor
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after rank 0
 
@@ -42,7 +43,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
         several: whether it may run in several processes, under a launcher.
     """
     process = this_process()
-    faulthandler.enable()  # a crash prints the frames, and of `being_read.py` the image
+    faulthandler.enable(STDERR)  # a crash prints the frames; one of them names the image
     logging.basicConfig(
         format=_speaker() + "%(message)s",
         level=logging.INFO if process.is_main else logging.WARNING,

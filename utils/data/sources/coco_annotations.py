@@ -92,7 +92,8 @@ class _InstancesFile:
                     raise self._error(f"entry {number} of '{section}' has no '{key}'")
                 if key in ("id", "image_id", "category_id") and not _is_integer(entry[key]):
                     raise self._error(
-                        f"entry {number} of '{section}': {key} {entry[key]!r} is no whole number"
+                        f"entry {number} of '{section}': "
+                        f"{key} {entry[key]!r:.80} is no whole number"
                     )
             yield entry
 
@@ -101,7 +102,7 @@ class _InstancesFile:
         for entry in self._entries("images", ("id", "file_name")):
             name = PurePosixPath(str(entry["file_name"])).name
             if name in by_name:
-                raise self._error(f"two images are called {name}; each name must differ")
+                raise self._error(f"two images are called {name:.200}; each name must differ")
             by_name[name] = entry
         for sample in samples:
             self._check_image(sample, by_name.get(sample.image_path.name))
@@ -118,7 +119,7 @@ class _InstancesFile:
         for key, side in (("height", sample.height), ("width", sample.width)):
             if entry.get(key, side) != side:
                 raise self._error(
-                    f"{sample.image_path.name} has {key} {entry[key]} there, "
+                    f"{sample.image_path.name} has {key} {entry[key]!s:.80} there, "
                     f"but {side} as it is decoded"
                 )
 
@@ -128,26 +129,29 @@ class _InstancesFile:
         for name in class_names:
             if name not in by_name:
                 known = ", ".join(by_name)
-                raise self._error(f"no category is called {name!r}; its categories: {known}")
+                raise self._error(f"no category is called {name!r}; its categories: {known:.2000}")
         if len(set(by_name.values())) < len(entries):
             raise self._error("two categories have one name or one id")
         return [by_name[name] for name in class_names]
 
     def _object(self, entry: Mapping[str, Any], class_of: Mapping[int, int]) -> tuple[float, ...]:
         """Return class, left, top, width, height, whether a crowd, area."""
-        described = f"annotation {entry.get('id', 'without id')}"
+        described = f"annotation {entry.get('id', 'without id')!s:.80}"
         if entry["category_id"] not in class_of:
             raise self._error(
-                f"{described} has the category {entry['category_id']}, no class of the dataset"
+                f"{described} has the category {entry['category_id']!s:.80}, "
+                "no class of the dataset"
             )
         box = entry["bbox"]
         if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):
-            raise self._error(f"{described}: bbox {box!r}; left, top, width, height are needed")
+            raise self._error(f"{described}: bbox {box!r:.80}; left, top, width, height are needed")
         area, is_crowd = entry.get("area", box[2] * box[3]), entry.get("iscrowd", 0)
         if box[2] < 0 or box[3] < 0 or not _is_number(area) or area < 0:
-            raise self._error(f"{described}: sides {box[2:]} and area {area!r} must be 0 or more")
+            raise self._error(
+                f"{described}: sides {box[2:]} and area {area!r:.80} must be 0 or more"
+            )
         if is_crowd not in (0, 1):
-            raise self._error(f"{described}: iscrowd {is_crowd!r}; 0 or 1 is needed")
+            raise self._error(f"{described}: iscrowd {is_crowd!r:.80}; 0 or 1 is needed")
         return class_of[entry["category_id"]], *box, is_crowd, area
 
 

@@ -14,6 +14,7 @@ from utils.errors import DatasetError
 from utils.files.regular import read_text
 
 MAX_LIST_BYTES = 1 << 28  # of a list file: millions of images
+MAX_PATH_LENGTH = 4096  # of the system
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 
 
@@ -74,10 +75,19 @@ def _search(folder: Path) -> Iterator[Path]:
 
 def _read_list(path: Path) -> list[Path]:
     try:
-        lines = read_text(path, MAX_LIST_BYTES).splitlines()
+        text = read_text(path, MAX_LIST_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
             f"{path}: a folder of images, a text file that lists them, or a record file that ends "
             f"in {RECORD_SUFFIX}, is needed: {error}"
         ) from error
-    return [path.parent / line.strip() for line in lines if line.strip()]
+    lines = enumerate(map(str.strip, text.splitlines()), start=1)
+    return [path.parent / _path_of(path, number, line) for number, line in lines if line]
+
+
+def _path_of(path: Path, number: int, line: str) -> str:
+    if len(line) > MAX_PATH_LENGTH:
+        raise DatasetError(
+            f"{path}: line {number} has {len(line):,} characters; the path of one image is needed"
+        )
+    return line
