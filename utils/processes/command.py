@@ -29,6 +29,7 @@ from utils.processes.suspend import Suspended
 from utils.screen.lines import begin_lines
 from utils.screen.text import as_message, say
 
+STDERR = 2  # sys.stderr may be replaced by something without a descriptor
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after rank 0
 
@@ -46,7 +47,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
     """
     process = this_process()
     sys.excepthook = _print_defect
-    faulthandler.enable()  # a crash prints the frames, and of `being_read.py` the image
+    faulthandler.enable(STDERR)  # a crash prints the frames; one of them names the image
     begin_lines(_speaker(), logging.INFO if process.is_main else logging.WARNING)
     if process.world_size == 1:
         code = _run(main)

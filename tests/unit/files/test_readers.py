@@ -18,9 +18,9 @@ from utils.data.records.layout import RecordPlace, read_table
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.image_files import list_images
-from utils.data.sources.label_file import BrokenLabelError, read_label_bytes
+from utils.data.sources.label_file import BrokenLabelError, parse_labels, read_label_bytes
 from utils.data.sources.labels import Sample, scan_samples
-from utils.errors import UserError
+from utils.errors import DatasetError, UserError
 from utils.state.checkpoint import read_checkpoint
 from utils.weights.load import load_weights
 
@@ -117,6 +117,17 @@ def test_a_label_file_of_over_4_mib_is_refused(tmp_path):
     path.write_bytes(line * ((1 << 22) // len(line) + 1))
     with pytest.raises(BrokenLabelError, match="has 4,194,306 bytes; at most 4,194,304 are read"):
         read_label_bytes(path)
+
+
+def test_a_line_as_long_as_its_file_is_not_printed(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"x" * (1 << 20))
+    with pytest.raises(DatasetError, match="line 1 has 1,048,576 characters"):
+        list_images([path])
+    with pytest.raises(BrokenLabelError) as caught:
+        parse_labels(path.read_bytes(), num_classes=1)
+    assert str(caught.value).startswith("line 1: could not convert string to float: 'xxx")
+    assert len(str(caught.value)) < 200
 
 
 def test_a_link_to_an_image_and_its_labels_is_read(tmp_path):

@@ -139,7 +139,8 @@ class _InstancesFile:
         described = f"annotation {brief(entry.get('id'))}"
         if entry["category_id"] not in class_of:
             raise self._error(
-                f"{described} has the category {entry['category_id']}, no class of the dataset"
+                f"{described} has the category {entry['category_id']!s:.80}, "
+                "no class of the dataset"
             )
         box = entry["bbox"]
         if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):

@@ -16,6 +16,7 @@ from utils.errors import DatasetError
 from utils.files.regular import read_text_bytes
 
 MAX_LIST_BYTES = 1 << 28  # millions of images
+MAX_PATH_BYTES = 4096  # of the system
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 
 
@@ -77,7 +78,8 @@ def _search(folder: Path) -> Iterator[Path]:
 def _read_list(path: Path) -> list[Path]:
     try:
         lines = read_text_bytes(path, MAX_LIST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()
-        return [_listed(path.parent, line.strip()) for line in lines if line.strip()]
+        stripped = enumerate(map(bytes.strip, lines), start=1)
+        return [_listed(path, number, line) for number, line in stripped if line]
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
             f"{path}: a folder of images, a text file that lists them, or a record file that ends "
@@ -85,9 +87,13 @@ def _read_list(path: Path) -> list[Path]:
         ) from error
 
 
-def _listed(folder: Path, line: bytes) -> Path:
-    """Return the path on a line, which need not be UTF-8 if there is such a file."""
-    path = folder / os.fsdecode(line)
-    if not path.exists():
+def _listed(path: Path, number: int, line: bytes) -> Path:
+    """Return the path on a line of a list, which need not be UTF-8 if there is such a file."""
+    if len(line) > MAX_PATH_BYTES:
+        raise DatasetError(
+            f"{path}: line {number} has {len(line):,} bytes; the path of one image is needed"
+        )
+    image = path.parent / os.fsdecode(line)
+    if not image.exists():
         line.decode()
-    return path
+    return image

@@ -79,8 +79,8 @@ def _parse_line(number: int, line: str, num_classes: int) -> tuple[float, ...]:
         return _parse_row([float(text) for text in line.split()], num_classes)
     except BrokenLabelError as error:
         raise BrokenLabelError(f"line {number}: {error}") from error
-    except ValueError as error:
-        raise BrokenLabelError(f"line {number}: {error}") from error
+    except ValueError as error:  # it quotes the text, which may be as long as the file
+        raise BrokenLabelError(f"line {number}: {str(error):.120}") from error
 
 
 def _parse_row(values: list[float], num_classes: int) -> tuple[float, ...]:
