@@ -4,6 +4,7 @@ Flat lies what several of them share: errors, boxes, detections. Each folder imp
 stands before it; `tests/structure/test_imports.py` holds that none imports back.
 
 files            YAML, JSON and text read strictly, written whole; where the project lies
+screen           what a person sees while a command runs: lines, progress, text made printable
 setup            environments and test suites, made before anything is installed
 data/image       bytes of an image -> pixels; letterboxes
 data/augment     random changes to training samples: a new augmentation

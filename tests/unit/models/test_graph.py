@@ -1,6 +1,8 @@
 """Model YAMLs: what is accepted, what is refused, and that nothing of them runs."""
 
 import copy
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml, scale_depth, scale_width
 from utils.errors import UserError
+from utils.files.json import parse_json
 
 
 @pytest.fixture
@@ -92,6 +95,25 @@ def test_a_file_that_is_no_model_is_refused_by_name(tmp_path, text):
     path.write_text(text)
     with pytest.raises(UserError, match="model.yaml"):
         read_model_yaml(path)
+
+
+@pytest.mark.parametrize(
+    "value", ["2024-01-01", "2024-01-01 10:00:00", ".nan", "-.inf", "!!binary aGk=", "!!set {a}",
+              "{~: 1}", "{1.5: 1}", "{1: 1, '1': 2}", "1" * 30],
+)  # fmt: skip
+@pytest.mark.parametrize("place", ["note: {}\n{}", "{1}note:\n  - deep: [{0}]\n"])
+def test_a_value_that_a_checkpoint_could_not_hold_is_refused_at_the_start(tmp_path, value, place):
+    text = Path("models/yolov5n.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "model.yaml"
+    path.write_text(place.replace("{}", "{0}", 1).replace("{}", "{1}").format(value, text))
+    with pytest.raises(UserError, match=rf"--cfg {path}: line \d+, note"):
+        read_model_yaml(path)
+
+
+@pytest.mark.parametrize("path", sorted(Path("models").rglob("*.yaml")), ids=str)
+def test_a_shipped_model_is_the_same_after_a_checkpoint(path):
+    document = read_model_yaml(path).document
+    assert parse_json(json.dumps(document)) == document
 
 
 def test_a_missing_file_is_refused_with_the_public_models():
