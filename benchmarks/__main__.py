@@ -30,9 +30,10 @@ NO_BENCHMARK = {"__init__", "__main__", "paste_and_warp", "side_by_side", *SCALI
 SMALL: dict[str, Sequence[str]] = {
     "metric": ("--images", "500", "--repeats", "3"),
     "epoch": ("--epochs", "2", "--img", "160"),
+    "waiting": ("--busy", "0", "--rounds", "1"),
 }
 NUMPY_ALONE = {"metric"}  # take no --backend and --device
-CPU_ALONE = {"loader", "nms"}  # refuse another device
+CPU_ALONE = {"loader", "nms", "waiting"}  # refuse another device
 ONE_CORE = {"loader", "metric", "nms"}  # their figures are stated for one core
 TABLE = ("--table", "--epochs", "2", "--img", "640")
 
@@ -40,7 +41,7 @@ TABLE = ("--table", "--epochs", "2", "--img", "640")
 def names() -> list[str]:
     """Return the names of the scripts of this folder, the slow ones last."""
     found = {path.stem for path in FOLDER.glob("*.py")} - NO_BENCHMARK
-    return sorted(found, key=lambda name: (name in ("val", "epoch"), name))
+    return sorted(found, key=lambda name: (name in ("val", "epoch", "waiting"), name))
 
 
 def command(name: str, flags: argparse.Namespace, device: str) -> list[str]:

@@ -18,8 +18,11 @@ from utils.setup.environments import ENVIRONMENTS, read_lock
 SETUP_FILES = [
     "errors",
     "files.project",
+    "screen.words",
     "setup.environments",
     "setup.interpreters",
+    "setup.pip_output",
+    "setup.state_line",
     "setup.suites",
 ]
 # pip comes with Python; the CUDA build of torch adds the rest, pinned by its own metadata.
@@ -94,12 +97,16 @@ def test_setup_files_import_the_standard_library_and_each_other_only(name):
     assert imported_modules(tree) - allowed == set()
 
 
-@pytest.mark.parametrize("name", ["__init__", "files.__init__", "setup.__init__", *SETUP_FILES])
+@pytest.mark.parametrize(
+    "name", ["__init__", "files.__init__", "screen.__init__", "setup.__init__", *SETUP_FILES]
+)
 def test_setup_files_parse_on_python_3_8(name):
     ast.parse(module_file(name).read_text(), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("name", ["__init__", "files.__init__", "setup.__init__"])
+@pytest.mark.parametrize(
+    "name", ["__init__", "files.__init__", "screen.__init__", "setup.__init__"]
+)
 def test_packages_of_setup_files_import_nothing(name):
     assert imported_modules(ast.parse(module_file(name).read_text())) == set()
 

@@ -23,12 +23,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from utils.errors import UserError
 from utils.files.project import PROJECT
+from utils.screen.words import clock
 from utils.setup.interpreters import (
     NoPythonError,
     Python,
@@ -36,9 +38,12 @@ from utils.setup.interpreters import (
     find_python,
     probe,
 )
+from utils.setup.pip_output import PipOutput
+from utils.setup.state_line import StateLine
 
 STAMP = "duet-environment.json"
 LOG_TAIL_LINES = 15
+POLL_SECONDS = 0.2
 
 
 class Environment(NamedTuple):
@@ -193,20 +198,47 @@ def _install(backend: str, lock: Path, python: Python, folder: Path) -> None:
     print(f"{backend}: installing into {folder} ({details})", flush=True)
     remove(folder)
     pip = [inside, "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
-    with log.open("w") as stream:
-        for command in (
-            [python.path, "-m", "venv", str(folder)],
-            [*pip, "-r", str(lock)],
+    output = PipOutput()
+    log.write_text("")
+    with StateLine() as line:
+
+        def show(text: str) -> None:
+            output.read(text)
+            line.tell(f"{backend}: {output.now}; {output.fetched()}; {clock(line.seconds())}")
+
+        for output.now, command in (
+            ("making an empty environment", [python.path, "-m", "venv", str(folder)]),
+            ("asking for the packages", [*pip, "-r", str(lock)]),
             # pip reports success even if a shared library is missing.
-            [inside, "-c", f"import {backend}"],
+            (f"trying to import {backend}", [inside, "-c", f"import {backend}"]),
         ):
-            done = subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, check=False)
-            if done.returncode != 0:
-                raise UserError(
-                    f"{' '.join(command)} failed with exit code {done.returncode}. "
-                    f"The end of {log}:\n{_tail(log)}\n"
-                    f"Fix that and run the same command again: it starts from the beginning."
-                )
+            _run(command, log, show)
+    print(f"{backend}: ready after {clock(line.seconds())}; {output.fetched()}", flush=True)
+
+
+def _run(command: Sequence[str], log: Path, show: Callable[[str], None]) -> None:
+    """Run a command whose output goes to the end of a log; show each new part of it.
+
+    Raises:
+        UserError: it failed; with the end of the log.
+    """
+    with log.open("ab") as stream, log.open("rb") as reader:
+        reader.seek(0, os.SEEK_END)
+        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
+        try:
+            while process.poll() is None:
+                show(reader.read().decode(errors="replace"))
+                time.sleep(POLL_SECONDS)
+        finally:
+            process.kill()  # does nothing to one that has ended
+            process.wait()
+        show(reader.read().decode(errors="replace"))
+    if process.returncode != 0:
+        raise UserError(
+            f"{' '.join(command)} failed with exit code {process.returncode}. "
+            f"The end of {log}:\n{_tail(log)}\n"
+            f"Fix that and run the same command again: it starts from the beginning."
+        )
 
 
 def _tail(log: Path) -> str:

@@ -3,8 +3,9 @@
     python3 -m utils.setup.suites
 
 It makes the environments first, as `utils/setup/environments.py` does. PYTEST_ARGS holds further
-arguments of pytest. The first backend's output is shown as it comes, then the second's. OneFlow's
-CPU kernels use one thread: on two cores both suites take little longer than the slower one alone.
+arguments of pytest. A line says how far both are; their outputs follow when both have ended, and
+stay in .venv/BACKEND-tests.log. OneFlow's CPU kernels use one thread: on two cores both suites take
+little longer than the slower one alone.
 
 Standard library only, and no syntax newer than Python 3.8: see `utils/setup/environments.py`.
 """
@@ -12,6 +13,7 @@ Standard library only, and no syntax newer than Python 3.8: see `utils/setup/env
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -20,13 +22,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from utils.files.project import PROJECT
+from utils.screen.words import clock
 from utils.setup.environments import end_with_message, prepare_all
+from utils.setup.state_line import StateLine
 
 POLL_SECONDS = 0.2
+DURATION = "12 to 15 minutes on two idle cores for all tests"
+PERCENT = re.compile(rb"\[ *(\d+)%\]\s*$", re.MULTILINE)  # as pytest ends a line
 
 
 def run_suites(pythons: Mapping[str, Path], root: Path, environ: Mapping[str, str]) -> list[str]:
-    """Run pytest under each interpreter and show the outputs one after the other.
+    """Run pytest under each interpreter, then show the outputs one after the other.
 
     Args:
         pythons: interpreter by backend.
@@ -50,9 +56,12 @@ def run_suites(pythons: Mapping[str, Path], root: Path, environ: Mapping[str, st
                     [*command, *arguments], stdout=stream, stderr=subprocess.STDOUT, cwd=root,
                     env={**environ, "YOLO_BACKEND": backend},
                 )  # fmt: skip
+        _wait(running, logs)
         for backend, process in running.items():
             print(f"== {backend} ==", flush=True)
-            if _follow(process, logs[backend]) != 0:
+            sys.stdout.buffer.write(logs[backend].read_bytes())
+            sys.stdout.buffer.flush()
+            if process.returncode != 0:
                 failed.append(backend)
         return failed
     finally:
@@ -61,20 +70,36 @@ def run_suites(pythons: Mapping[str, Path], root: Path, environ: Mapping[str, st
             process.wait()
 
 
-def _follow(process: subprocess.Popen[bytes], log: Path) -> int:
-    """Copy a log to the screen until the process that writes it ends; return its exit code."""
-    with log.open("rb") as stream:
-        while True:
-            exit_code = process.poll()  # before reading, so its last output is read too
-            sys.stdout.buffer.write(stream.read())
-            sys.stdout.buffer.flush()
-            if exit_code is not None:
-                return exit_code
+def _wait(running: Mapping[str, subprocess.Popen[bytes]], logs: Mapping[str, Path]) -> None:
+    """Say how far the suites are until all have ended."""
+    with StateLine() as line:
+        while any([process.poll() is None for process in running.values()]):  # each of them
+            done = {backend: percent_done(log.read_bytes()) for backend, log in logs.items()}
+            for backend, process in running.items():
+                if process.returncode is not None:
+                    done[backend] = 100
+            line.tell(state_of(done, line.seconds()))
             time.sleep(POLL_SECONDS)
+
+
+def percent_done(output: bytes) -> int:
+    """Return how much of its tests pytest has done, from what it has printed."""
+    found = PERCENT.findall(output)
+    return int(found[-1]) if found else 0
+
+
+def state_of(done: Mapping[str, int], seconds: float) -> str:
+    """Return how far the suites are, and how long they will take if they go on so."""
+    parts = [f"{backend} {percent} %" for backend, percent in done.items()]
+    least = min(done.values())
+    if least:
+        parts.append(f"about {clock(seconds * (100 - least) / least)} left")
+    return f"tests: {', '.join(parts)}; {clock(seconds)}"
 
 
 def main() -> None:
     """Make the environments and run their tests; exit code 1 where tests fail, 2 before them."""
+    print("both suites at once, their output when they have ended: " + DURATION, flush=True)
     failed = run_suites(prepare_all([], PROJECT, os.environ), PROJECT, os.environ)
     if failed:
         print(f"tests failed on: {', '.join(failed)}", file=sys.stderr)

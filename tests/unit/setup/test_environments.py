@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import subprocess
 import sys
 import sysconfig
@@ -19,7 +20,8 @@ from utils.setup.environments import prepare_all
 FAKE_PYTHON = """#!/bin/sh
 case "$1 $2 $#" in
   "-m venv 3") mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo venv >> "{journal}";;
-  "-m pip "*) echo pip >> "{journal}"; echo "collecting packages"; exit {pip_exit_code};;
+  "-m pip "*) echo pip >> "{journal}"; echo "  Downloading torch-2.whl (190.5 MB)"
+    echo "Using cached numpy-1.whl (18 MB)"; echo "collecting packages"; exit {pip_exit_code};;
   "-c import torch 2") ;;
   "-c import oneflow 2") echo "no libcudnn.so.8"; exit {import_exit_code};;
   "-c "*) echo {version}; echo "$0";;
@@ -71,16 +73,19 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_both_environments_are_made_and_announced_in_a_line_each(checkout, capsys):
+def test_both_environments_are_made_and_announced(checkout, capsys):
     ready = checkout.prepare()
     assert ready == {
         "torch": checkout.root / ".venv/torch/bin/python",
         "oneflow": checkout.root / ".venv/oneflow/bin/python",
     }
     assert all(python.exists() for python in ready.values())
-    torch_line, oneflow_line = capsys.readouterr().out.splitlines()
-    assert torch_line.startswith("torch: installing") and "Python 3.11.7" in torch_line
-    assert oneflow_line.startswith("oneflow: installing") and "Python 3.10.13" in oneflow_line
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("torch: installing") and "Python 3.11.7" in lines[0]
+    assert lines[2].startswith("oneflow: installing") and "Python 3.10.13" in lines[2]
+    ready_line = r"ready after 0:0\d; packages: 2, downloaded: 190 MB"
+    assert re.fullmatch(f"torch: {ready_line}", lines[1])
+    assert re.fullmatch(f"oneflow: {ready_line}", lines[3])
 
 
 def test_second_run_installs_nothing_and_prints_nothing(checkout, capsys):
