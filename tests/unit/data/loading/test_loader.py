@@ -17,7 +17,7 @@ from utils.data.loading.sample_table import SampleTable
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import scan_samples
+from utils.data.sources.labels import Sample, scan_samples
 from utils.errors import DatasetError, LoaderError
 
 NUM_SAMPLES = 22
@@ -225,6 +225,36 @@ def test_square_validation_batches_keep_the_order(samples):
     assert {batch.images.shape[2:] for batch in batches} == {(128, 128)}
     indices = np.concatenate([batch.sample_indices for batch in batches])
     assert list(indices) == list(range(NUM_SAMPLES))
+
+
+@pytest.mark.parametrize("rectangular", [True, False])
+def test_a_scaled_side_is_rounded_up_in_validation(tmp_path, rectangular):
+    sample = white_sample(tmp_path, (349, 640))
+    (batch,) = ValLoader([sample], 320, 1, 0, stride=32, rectangular=rectangular)
+    assert batch.letterboxes[0].resized_size == (175, 320)
+    assert_white_rows(batch, 175)
+
+
+def test_a_scaled_side_is_rounded_up_in_training(tmp_path):
+    sample = white_sample(tmp_path, (349, 640))
+    (batch,) = train_loader([sample], image_size=320, augment=AugmentConfig()).epoch(0)
+    assert_white_rows(batch, 175)
+
+
+def white_sample(folder, size):
+    """A white image, all of which is one object."""
+    path = folder / "white.png"
+    cv2.imwrite(str(path), np.full((*size, 3), 255, np.uint8))
+    return Sample(path, *size, np.array([0]), np.float32([[0.5, 0.5, 1, 1]]))
+
+
+def assert_white_rows(batch, number):
+    """The image has this many rows in the batch, and its box reaches from the first to the last."""
+    rows = np.flatnonzero((batch.images[0, 0] == 255).any(axis=1))
+    assert (len(rows), rows[-1] - rows[0]) == (number, number - 1)
+    corners = cxcywh_to_xyxy(batch.targets.boxes_cxcywh_norm) * batch.images.shape[2]
+    # float32 fractions of at most 352 pixels.
+    np.testing.assert_allclose(corners[0, [1, 3]], [rows[0], rows[-1] + 1], atol=1e-4)
 
 
 def test_validation_targets_map_back_to_the_labels(samples):
