@@ -38,6 +38,11 @@ def known_capability(name: str, known: Iterable[str]) -> None:
         raise ValueError(f"unknown capability {name!r}; known: {', '.join(known)}")
 
 
+def sizes(shape: Sequence[int]) -> None:
+    if any(size < 0 for size in shape):
+        raise ValueError(f"shape {tuple(shape)} has a negative size; accepted: sizes from 0 up")
+
+
 def image_batch(shape: Sequence[int], dtype: str) -> None:
     if len(shape) != 4 or dtype != "uint8":
         raise ValueError(f"images must be (B, C, H, W) uint8, not {tuple(shape)} {dtype}")
