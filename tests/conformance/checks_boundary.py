@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from tests.conformance.judging import (
-    CLEAR_ERROR,
     SHAPES,
     Backend,
     assert_equal,
