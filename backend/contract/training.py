@@ -300,7 +300,8 @@ class Autograd(Protocol):
         """Scale all gradients so that their joint L2 norm is at most max_norm.
 
         Returns:
-            The norm before, 0-d; parameters without a gradient count as 0.
+            The norm before, 0-d; parameters without a gradient count as 0. It is finite where
+            all gradients are, also where the squares of float32 gradients are not.
         """
 
 
