@@ -55,6 +55,12 @@ def one_dtype(names: Iterable[str]) -> None:
         raise ValueError(f"tensors of one dtype are needed, not: {', '.join(different) or 'none'}")
 
 
+def several_values(shape: Sequence[int]) -> None:
+    """Require more than one value a channel, or none, of (B, C, H, W): one has no variance."""
+    if shape[0] * shape[2] * shape[3] == 1:
+        raise ValueError(f"BatchNorm learns from more than one value a channel, not {tuple(shape)}")
+
+
 def not_empty(shape: Sequence[int], dim: int) -> None:
     if shape[dim] == 0:
         raise ValueError(f"no largest value along dimension {dim} of shape {tuple(shape)}")

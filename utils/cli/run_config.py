@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.select import FRAMEWORKS
-from utils.cli.flags import check_flags, flag, whole_from
+from utils.cli.flags import check_flags, flag, whole_between, whole_from
 from utils.errors import UserError
+
+MAX_IMAGE_SIZE = 16384  # a mosaic's canvas has twice this side, and OpenCV warps below 32768
 
 
 def require_seconds(name: str, value: float) -> None:
@@ -33,7 +35,7 @@ class RunConfig:
     data: str = flag("data", "--data", default="shapes", metavar="D",
         help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip
     image_size: int = flag("data", "--img", "--imgsz", "--img-size", default=640, metavar="PX",
-        check=whole_from(32), help="long side of the images")  # fmt: skip
+        check=whole_between(32, MAX_IMAGE_SIZE), help="long side of the images")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
         check=whole_from(1), help="images a batch, of all processes together")  # fmt: skip
     device: str = flag("backend and device", "--device", default="",

@@ -18,7 +18,7 @@ from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_samples
-from utils.errors import DatasetError, LoaderError
+from utils.errors import DatasetError, LoaderError, UserError
 
 NUM_SAMPLES = 22
 
@@ -273,6 +273,22 @@ def test_validation_targets_map_back_to_the_labels(samples):
             np.testing.assert_array_equal(batch.targets.class_index[mine], sample.class_index)
             number += mine.sum()
     assert number == sum(len(sample.class_index) for sample in samples)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_that_cannot_fit_into_memory_are_refused_before_any_is_made(
+    samples, monkeypatch, workers
+):
+    batch_bytes = 4 * 3 * 64 * 64
+    needed = (1 + 2 * workers) * batch_bytes  # two in the making by each worker
+    monkeypatch.setattr("utils.data.loading.loader.free_memory", lambda: needed - 1)
+    message = "batches of 4 images of 64 x 64 px .* GiB of memory are free; use a smaller --img"
+    with pytest.raises(UserError, match=message):
+        train_loader(samples, workers)
+    with pytest.raises(UserError, match=message):
+        ValLoader(samples, 64, 4, workers, rectangular=False)
+    monkeypatch.setattr("utils.data.loading.loader.free_memory", lambda: needed)
+    train_loader(samples, workers).close()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
