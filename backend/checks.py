@@ -38,6 +38,11 @@ def known_capability(name: str, known: Iterable[str]) -> None:
         raise ValueError(f"unknown capability {name!r}; known: {', '.join(known)}")
 
 
+def sizes(shape: Sequence[int]) -> None:
+    if any(size < 0 for size in shape):
+        raise ValueError(f"shape {tuple(shape)} has a negative size; accepted: sizes from 0 up")
+
+
 def image_batch(shape: Sequence[int], dtype: str) -> None:
     if len(shape) != 4 or dtype != "uint8":
         raise ValueError(f"images must be (B, C, H, W) uint8, not {tuple(shape)} {dtype}")
@@ -48,6 +53,12 @@ def one_dtype(names: Iterable[str]) -> None:
     different = sorted(set(names))
     if len(different) != 1:
         raise ValueError(f"tensors of one dtype are needed, not: {', '.join(different) or 'none'}")
+
+
+def several_values(shape: Sequence[int]) -> None:
+    """Require more than one value a channel, or none, of (B, C, H, W): one has no variance."""
+    if shape[0] * shape[2] * shape[3] == 1:
+        raise ValueError(f"BatchNorm learns from more than one value a channel, not {tuple(shape)}")
 
 
 def not_empty(shape: Sequence[int], dim: int) -> None:

@@ -23,7 +23,7 @@ from utils.data.augment.sample import (
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.augment.tiles import NUM_TILES
 from utils.data.image.decoding import LabelledImage, letterbox_labelled
-from utils.data.image.letterbox import fit_letterbox
+from utils.data.image.letterbox import fit_long_side
 from utils.data.image.resizing import FILL, resize
 from utils.data.loading.reading import read_image
 from utils.data.randomness import sample_generator
@@ -61,7 +61,8 @@ def _compose(draw: Augmentation, images: Sequence[LabelledImage], image_size: in
     if len(images) == NUM_TILES:
         centre_x, centre_y = (int(fraction * image_size) for fraction in draw.mosaic_centre_xy)
         return mosaic(images, (centre_x, centre_y), image_size)
-    return letterbox_labelled(images[0], fit_letterbox(images[0].size, (image_size, image_size)))
+    placement = fit_long_side(images[0].size, image_size, (image_size, image_size))
+    return letterbox_labelled(images[0], placement)
 
 
 def warp_labelled(item: LabelledImage, warp: Warp, output_size: tuple[int, int]) -> LabelledImage:
@@ -115,7 +116,7 @@ def _paste(
     image_size: int,
 ) -> np.ndarray:
     """Paste one tile, cropped to the canvas; return its boxes in canvas pixels."""
-    placement = fit_letterbox(tile.size, (image_size, image_size))
+    placement = fit_long_side(tile.size, image_size, (image_size, image_size))
     height, width = placement.resized_size
     left = centre_xy[0] - (width if position in (0, 2) else 0)
     top = centre_xy[1] - (height if position in (0, 1) else 0)

@@ -37,6 +37,7 @@ class Detector(nn.Module):
         self.spec = spec
         self.model = nn.ModuleList([layer.module for layer in layers])
         self.head_name = f"model.{len(layers) - 1}."
+        self._stride = max(layer.stride for layer in layers)
         self._kept = {source for layer in spec.layers for source in layer.sources}
 
     @property
@@ -45,8 +46,8 @@ class Detector(nn.Module):
 
     @property
     def stride(self) -> int:
-        """Pixels that image sides must be a multiple of."""
-        return max(self.head.strides)
+        """Pixels that image sides must be a multiple of: that of the coarsest map."""
+        return self._stride
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Map (B, 3, H, W) RGB in [0, 1], sides multiples of `stride`, to raw maps per level."""
@@ -90,6 +91,24 @@ def count_parameters(model: Detector, folded: bool = False) -> int:
     if not folded:
         return sum(sizes.values())
     return sum(size for name, size in sizes.items() if not name.endswith(".bn.weight"))
+
+
+def require_image_size(image_size: int, stride: int, trains: bool) -> None:
+    """Raise UserError unless a model of this stride takes --img.
+
+    Training needs two cells a side: of one image, a map of one cell has a single value a channel,
+    and BatchNorm no variance.
+    """
+    if image_size % stride:
+        fitting = -(-image_size // stride) * stride
+        raise UserError(
+            f"--img {image_size} is no multiple of the model's stride {stride}; use {fitting}"
+        )
+    if trains and image_size == stride:
+        raise UserError(
+            f"--img {image_size} is one cell of the model's stride {stride}, too few for the "
+            f"statistics of BatchNorm in training; use {2 * stride} or more"
+        )
 
 
 def images_to_tensor(

@@ -14,7 +14,7 @@ import numpy as np
 
 import backend
 from backend.words import count
-from models.detector import Detector
+from models.detector import Detector, require_image_size
 from models.evaluation import evaluate
 from models.graph import parse_model
 from models.heads.base import Head, Sink
@@ -50,6 +50,7 @@ def run_validation(
     device = backend.device.resolve(config.device)
     model = load_detector(checkpoint, device)
     require_classes(config, class_names, model)
+    require_image_size(config.image_size, model.stride, trains=False)
     if world.process.is_main and class_names != checkpoint.header.class_names:
         trained = ", ".join(checkpoint.header.class_names)
         log.warning("the weights were trained for classes of other names: %s", trained)

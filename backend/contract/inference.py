@@ -167,6 +167,9 @@ class NN(Protocol):
 
         The running variance is unbiased. eps and momentum are rounded to float32, also for float64
         tensors.
+
+        Raises:
+            ValueError: when called in training with one value a channel, which has no variance.
         """
 
     @staticmethod

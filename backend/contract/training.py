@@ -24,21 +24,35 @@ class Ops(inference.Ops, Protocol):
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         """Convert to another dtype, truncated towards zero from float to int (gradient)."""
 
-    def zeros(self, shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor: ...
+    def zeros(self, shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor:
+        """Return zeros; ValueError for a negative size, an unknown dtype or device."""
+
     def full(
         self, shape: Shape, value: float, dtype: str = "float32", device: str = "cpu"
-    ) -> Tensor: ...
+    ) -> Tensor:
+        """Return one value everywhere; ValueError as in `zeros`."""
 
     # Element by element, float in, same dtype out (gradient)
     def atan(self, x: Tensor) -> Tensor: ...
     def clamp(self, x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-        """Limit values to [low, high]; gradient 1 inside and at the limits, 0 outside."""
+        """Limit values to [low, high]; gradient 1 inside and at the limits, 0 outside.
+
+        NaN stays NaN.
+        """
 
     def minimum(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the smaller of two tensors of one dtype, broadcast (gradient)."""
+        """Return the smaller of two tensors of one dtype, broadcast (gradient).
+
+        NaN where one of them is NaN, as in NumPy; both have the whole gradient there. A tie shares
+        it.
+        """
 
     def maximum(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the larger of two tensors of one dtype, broadcast (gradient)."""
+        """Return the larger of two tensors of one dtype, broadcast (gradient).
+
+        NaN where one of them is NaN, as in NumPy; both have the whole gradient there. A tie shares
+        it.
+        """
 
     def where(self, condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         """Return x where the bool condition holds, y elsewhere, broadcast (gradient).
@@ -58,7 +72,7 @@ class Ops(inference.Ops, Protocol):
         """Return the mean; NaN where there is nothing to average."""
 
     def amax(self, x: Tensor, dim: int) -> Tensor:
-        """Return the largest value along dim; ValueError when that dimension is empty."""
+        """Return the largest value along dim, NaN where one is; ValueError where dim is empty."""
 
     # Shape and index (gradient)
     def stack(self, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -286,7 +300,8 @@ class Autograd(Protocol):
         """Scale all gradients so that their joint L2 norm is at most max_norm.
 
         Returns:
-            The norm before, 0-d; parameters without a gradient count as 0.
+            The norm before, 0-d; parameters without a gradient count as 0. It is finite where
+            all gradients are, also where the squares of float32 gradients are not.
         """
 
 

@@ -70,4 +70,18 @@ def compiled(function: Callable[..., Any], most_shapes: int = 1) -> Callable[...
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
-    return oneflow.nn.utils.clip_grad_norm_(list(parameters), max_norm)
+    gradients = [x.grad.detach() for x in parameters if x.grad is not None]
+    if not gradients:
+        return ops.zeros(())
+    norm = _joint_norm(gradients)
+    if not np.isfinite(ops.to_numpy(norm)):  # the squares of finite gradients may overflow float32
+        norm = _joint_norm([gradient.to(oneflow.float64) for gradient in gradients])
+    factor = (max_norm / (norm + 1e-6)).clamp(max=1.0).to(gradients[0].dtype)
+    for gradient in gradients:
+        gradient.mul_(factor)
+    return norm.to(gradients[0].dtype)
+
+
+def _joint_norm(tensors: Sequence[Tensor]) -> Tensor:
+    norms = [oneflow.linalg.vector_norm(x, 2.0) for x in tensors]
+    return oneflow.linalg.vector_norm(oneflow.stack(norms), 2.0)

@@ -72,6 +72,7 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
             return super().forward(x)
         if self.over_ranks:
             return self._normalize_over_ranks(x)
+        checks.several_values(x.shape)  # OneFlow would make the running variance NaN
         if x.shape[0] == 0:
             return x * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1)
         shift = x.detach().mean((0, 2, 3), keepdim=True)

@@ -77,7 +77,8 @@ def zeros(shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor:
 
 def full(shape: Shape, value: float, dtype: str = "float32", device: str = "cpu") -> Tensor:
     dtype_named(dtype)
-    # Through NumPy: `oneflow.full` fails for a 0-d shape and ends the process for a negative one.
+    checks.sizes(shape)
+    # Through NumPy: `oneflow.full` fails for a 0-d shape.
     return tensor(np.full(tuple(shape), value, dtype), device)
 
 
@@ -99,11 +100,11 @@ def clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Ten
 
 
 def minimum(x: Tensor, y: Tensor) -> Tensor:
-    return oneflow.minimum(x, y)
+    return _keep_nan(oneflow.minimum(x, y), x, y)
 
 
 def maximum(x: Tensor, y: Tensor) -> Tensor:
-    return oneflow.maximum(x, y)
+    return _keep_nan(oneflow.maximum(x, y), x, y)
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
@@ -137,7 +138,9 @@ def mean(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
 
 def amax(x: Tensor, dim: int) -> Tensor:
     checks.not_empty(x.shape, dim)
-    return oneflow.amax(x, dim)
+    # OneFlow's kernel passes over NaN; a sum does not.
+    has_nan = sum(cast(x != x, "float32"), dim) > 0
+    return where(has_nan, sum(x, dim), oneflow.amax(x, dim))
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -212,6 +215,14 @@ def dtype_named(name: str) -> oneflow.dtype:
     """Return the framework's dtype; ValueError for a name outside the promised ones."""
     checks.known_dtype(name)
     return DTYPES[name]
+
+
+def _keep_nan(found: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return what OneFlow found of x and y, but NaN where one of them is, with both gradients.
+
+    Its kernels compute `x < y ? x : y` and pass over NaN in x.
+    """
+    return where((x != x) | (y != y), x + y, found)
 
 
 def _dims(x: Tensor, dim: int | None) -> list[int]:

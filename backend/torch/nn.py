@@ -58,6 +58,8 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
     def forward(self, x: Tensor) -> Tensor:
         if self.training and self.over_ranks:
             return self._normalize_over_ranks(x)
+        if self.training:
+            checks.several_values(x.shape)
         if self.training and x.shape[0] == 0:  # PyTorch would make the running statistics NaN
             return x * self.weight.reshape(1, -1, 1, 1) + self.bias.reshape(1, -1, 1, 1)
         return super().forward(x)

@@ -66,10 +66,12 @@ def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) ->
 
 
 def zeros(shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor:
+    checks.sizes(shape)
     return torch.zeros(tuple(shape), dtype=dtype_named(dtype), device=resolve(device))
 
 
 def full(shape: Shape, value: float, dtype: str = "float32", device: str = "cpu") -> Tensor:
+    checks.sizes(shape)
     return torch.full(tuple(shape), value, dtype=dtype_named(dtype), device=resolve(device))
 
 

@@ -39,9 +39,13 @@ def replay(config: TrainConfig, state: TrainState, start: Checkpoint, loader: Tr
     """Run the forward and backward pass of the batch that --replay names, and log what they give.
 
     Raises:
-        UserError: a step that an epoch of these images does not have, weights of another model.
+        UserError: an epoch that the run does not have, a step that an epoch of these images does
+            not have, weights of another model.
     """
     epoch, step = config.replayed()
+    epochs = start.header.settings.get("epochs", config.epochs)
+    if epoch > epochs:
+        raise UserError(f"--replay {config.replay}: the run of these weights has {epochs} epochs")
     if step > len(loader):
         raise UserError(
             f"--replay {config.replay}: an epoch has {count(len(loader), 'step')} of "

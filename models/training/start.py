@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 from backend import nn
 from backend.words import count
-from models.detector import Detector
+from models.detector import Detector, require_image_size
 from models.graph import parse_model, read_model_yaml
 from utils.cli.train_config import TrainConfig
-from utils.errors import UserError
 from utils.state.checkpoint import Checkpoint
 from utils.weights.load import model_document
 from utils.weights.transfer import match_classes, transfer_arrays
@@ -34,12 +33,7 @@ def build_model(
     else:
         spec = parse_model(model_document(start), len(class_names))
     model = Detector(spec)
-    if config.image_size % model.stride:
-        fitting = -(-config.image_size // model.stride) * model.stride
-        raise UserError(
-            f"--img {config.image_size} is no multiple of the model's stride {model.stride}; "
-            f"use {fitting}"
-        )
+    require_image_size(config.image_size, model.stride, trains=True)
     model.initialize(config.seed)
     if start is not None:
         transfer_weights(config, model, start, class_names)

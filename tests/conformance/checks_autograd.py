@@ -182,6 +182,25 @@ def no_gradient_has_norm_zero_and_infinity_shows(b: Backend) -> None:
     assert not np.isfinite(b.ops.to_numpy(b.autograd.clip_gradients([x], 1.0)))
 
 
+@judges("autograd.clip_gradients")
+def finite_gradients_have_a_finite_norm(b: Backend) -> None:
+    # The squares of these overflow float32, and float64 has room for them.
+    x, y = (b.autograd.variable(np.ones(2, "float32")) for _ in range(2))
+    backward(b, {"x": x, "y": y}, {"x": np.float32([3e35, 0]), "y": np.float32([0, -4e35])})
+    norm = b.autograd.clip_gradients([x, y], 10.0)
+    assert_equal(b.ops.to_numpy(norm), np.array(5e35, "float32"), tolerance=1e-6)
+    assert_equal(b.ops.to_numpy(x.grad), np.array([6.0, 0.0], "float32"), tolerance=1e-6)
+    assert_equal(b.ops.to_numpy(y.grad), np.array([0.0, -8.0], "float32"), tolerance=1e-6)
+
+
+@judges("autograd.clip_gradients")
+def a_gradient_that_is_not_finite_shows_in_the_norm(b: Backend) -> None:
+    for value in (np.inf, -np.inf, np.nan):
+        x, y = (b.autograd.variable(np.ones(2, "float32")) for _ in range(2))
+        backward(b, {"x": x, "y": y}, {"x": np.float32([1e30, value]), "y": np.float32([1, 2])})
+        assert not np.isfinite(b.ops.to_numpy(b.autograd.clip_gradients([x, y], 10.0)))
+
+
 BITS = np.array([0.0, -0.0, 1e-45, -3.5, np.inf, -np.inf, np.nan, 3.4e38])
 
 

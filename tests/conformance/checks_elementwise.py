@@ -13,6 +13,7 @@ from tests.conformance.judging import (
     SHAPES,
     Backend,
     Check,
+    assert_equal,
     assert_gradient,
     assert_raises,
     assert_values,
@@ -79,6 +80,18 @@ def limits_values_to_low_and_high(b: Backend) -> None:
 
 
 @judges("ops.clamp")
+def keeps_nan(b: Backend) -> None:
+    x = np.array([NAN, -INF, INF, 0.0])
+    for low, high in ((-1.0, 0.5), (None, 0.5), (-1.0, None)):
+        assert_values(
+            b,
+            lambda x, low=low, high=high: b.ops.clamp(x, low, high),
+            lambda x, low=low, high=high: np.clip(x, low, high),
+            x,
+        )
+
+
+@judges("ops.clamp")
 def gradient_is_one_at_the_limits(b: Backend) -> None:
     x = b.autograd.variable(np.array([-2.0, -1.0, 0.0, 0.5, 0.6]))
     (gradient,) = b.autograd.gradients(b.ops.sum(b.ops.clamp(x, -1.0, 0.5)), [x])
@@ -105,8 +118,28 @@ def check_binary_tie(name: str, b: Backend) -> None:
         np.testing.assert_array_equal(b.ops.to_numpy(gradient), [0.5, 0.5])
 
 
+def check_binary_nan(name: str, reference: Callable[[Any, Any], Any], b: Backend) -> None:
+    function = getattr(b.ops, name)
+    left = np.array([NAN, 1.0, NAN, 3.0, 1.0, NAN, INF, INF, NAN, -INF])
+    right = np.array([2.0, NAN, NAN, 2.0, 2.0, -INF, NAN, -INF, INF, INF])
+    for dtype in ("float32", "float64"):
+        x, y = left.astype(dtype), right.astype(dtype)
+        assert_values(b, function, reference, x, y)
+        assert_values(b, function, reference, x[:, None], y)
+        assert_values(b, function, reference, x[:0, None], y)
+        variables = b.autograd.variable(x), b.autograd.variable(y)
+        weights = np.arange(1, 11).astype(dtype)
+        total = b.ops.sum(function(*variables) * b.ops.tensor(weights))
+        for gradient, own, other in zip(
+            b.autograd.gradients(total, variables), (x, y), (y, x), strict=True
+        ):
+            flows = np.isnan(own) | np.isnan(other) | (own == reference(own, other))
+            assert_equal(b.ops.to_numpy(gradient), weights * flows)
+
+
 for op, numpy_op in (("minimum", np.minimum), ("maximum", np.maximum)):
     CHECKS.append(Check(f"ops.{op}", "values and gradient", partial(check_binary, op, numpy_op)))
+    CHECKS.append(Check(f"ops.{op}", "keeps NaN", partial(check_binary_nan, op, numpy_op)))
     CHECKS.append(Check(f"ops.{op}", "a tie shares the gradient", partial(check_binary_tie, op)))
 
 

@@ -147,6 +147,19 @@ WEIGHT, BIAS = np.array([0.5, 2.0]), np.array([1.0, -3.0])
 
 
 @judges("nn.BatchNorm2d")
+def refuses_to_learn_from_one_value_a_channel(b: Backend) -> None:
+    layer, one = b.nn.BatchNorm2d(2), b.ops.tensor(np.ones((1, 2, 1, 1), "float32"))
+    before = b.nn.state_arrays(layer.train())
+    assert_raises(ValueError, lambda: layer(one), "(1, 2, 1, 1)")
+    for name, array in b.nn.state_arrays(layer).items():
+        assert_equal(array, before[name])
+    for shape in ((2, 2, 1, 1), (1, 2, 2, 1)):
+        layer(b.ops.tensor(uniform(shape, "float32")))
+    assert np.isfinite(b.nn.state_arrays(layer)["running_var"]).all()
+    layer.eval()(one)
+
+
+@judges("nn.BatchNorm2d")
 def training_uses_and_gathers_batch_statistics(b: Backend) -> None:
     for dtype in ("float32", "float64"):
         layer = load(b, b.nn.BatchNorm2d(2, 1e-3, 0.03), dtype, {"weight": WEIGHT, "bias": BIAS})

@@ -112,6 +112,20 @@ def largest_along_a_dimension(b: Backend) -> None:
 
 
 @judges("ops.amax")
+def largest_beside_nan_is_nan(b: Backend) -> None:
+    x = np.full((4, 3), [1.0, 3.0, 2.0])
+    x[[0, 1, 2], [0, 1, 2]] = np.nan
+    for dtype in ("float32", "float64"):
+        for dim in (0, 1, -1):
+            assert_values(
+                b,
+                lambda x, dim=dim: b.ops.amax(x, dim),
+                lambda x, dim=dim: np.max(x, axis=dim),
+                x.astype(dtype),
+            )
+
+
+@judges("ops.amax")
 def largest_of_nothing_is_an_error(b: Backend) -> None:
     for shape, dim in NOTHING_TO_REDUCE:
         x = b.ops.zeros(shape)

@@ -206,6 +206,7 @@ def test_a_rank_that_does_not_know_the_others_is_refused(inputs, tmp_path, monke
         (["--cfg", "missing.yaml"], "--cfg missing.yaml: No such file"),
         (["--hyp", "missing.yaml"], "--hyp missing.yaml: No such file"),
         (["--img", "100"], "--img 100 is no multiple of the model's stride 32; use 128"),
+        (["--img", "32"], "--img 32 is one cell of the model's stride 32"),
         (["--device", "7"], "--device '7' is not there"),
         (["--seed", str(2**64)], "--seed 18446744073709551616"),
         (["--weights", "yolov5n.pt"], "yolov5n.pt"),
@@ -333,7 +334,11 @@ def test_replay_makes_the_batch_again_and_names_the_first_layer_that_is_lost(
     assert "layers: layer 3 (Conv): " in done.stdout
     assert "losses: box nan" in done.stdout and "gradients: model." in done.stdout
     assert not (tmp_path / "exp").exists()
-    for wrong, reason in (("2:4", "an epoch has 3 steps"), ("two", "EPOCH:STEP is needed")):
+    for wrong, reason in (
+        ("2:4", "an epoch has 3 steps"),
+        ("99:1", "the run of these weights has 2 epochs"),
+        ("two", "EPOCH:STEP is needed"),
+    ):
         done = run(*flags, "--replay", wrong)
         assert done.returncode == 2
         assert reason in done.stderr and "Traceback" not in done.stderr

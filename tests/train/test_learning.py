@@ -49,6 +49,23 @@ def total(terms):
     return float(ops.to_numpy(terms.total))
 
 
+def test_a_batch_of_black_images_is_no_reason_to_skip_its_update(training):
+    """BatchNorm of constant maps multiplies gradients by 32 a layer: up to 1e35, yet finite."""
+    start, batches = training
+    state = start()
+    warm = dataclasses.replace(state.schedule.hyp, warmup_epochs=0)
+    state.schedule = dataclasses.replace(state.schedule, hyp=warm, batch_size=64)
+    before = nn.state_arrays(state.model)
+    train_step(state, batches[0]._replace(images=np.zeros_like(batches[0].images)), StageTimer())
+    assert state.watch.skipped == 0
+    after = nn.state_arrays(state.model)
+    assert all(np.isfinite(array).all() for array in after.values())
+    assert any(
+        (after[name] != before[name]).any() for name in after if name.endswith("conv.weight")
+    )
+    assert state.ema.updates == 1
+
+
 def test_the_loss_of_one_batch_falls_by_a_third_in_30_steps(training):
     start, batches = training
     state = start()

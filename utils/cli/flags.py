@@ -119,6 +119,17 @@ def whole_from(lowest: int) -> Check:
     return check
 
 
+def whole_between(lowest: int, highest: int) -> Check:
+    """Return a check for whole numbers from `lowest` to `highest`."""
+
+    def check(name: str, value: int) -> None:
+        if not lowest <= value <= highest:
+            text = f"a whole number from {lowest} to {highest} is needed"
+            raise UserError(f"{name} {value}; {text}")
+
+    return check
+
+
 def require_from(name: str, value: int, lowest: int) -> None:
     """Raise UserError unless value is at least lowest."""
     if value < lowest:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.select import FRAMEWORKS
-from utils.cli.flags import check_flags, flag, whole_from
+from utils.cli.flags import check_flags, flag, whole_between, whole_from
 from utils.data.image.limits import MAX_PIXELS
 from utils.errors import UserError
+
+MAX_IMAGE_SIZE = 16384  # a mosaic's canvas has twice this side, and OpenCV warps below 32768
 
 
 def require_seconds(name: str, value: float) -> None:
@@ -34,7 +36,7 @@ class RunConfig:
     data: str = flag("data", "--data", default="shapes", metavar="D",
         help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip
     image_size: int = flag("data", "--img", "--imgsz", "--img-size", default=640, metavar="PX",
-        check=whole_from(32), help="long side of the images")  # fmt: skip
+        check=whole_between(32, MAX_IMAGE_SIZE), help="long side of the images")  # fmt: skip
     max_pixels: int = flag("data", "--max-pixels", default=MAX_PIXELS, metavar="N",
         check=whole_from(1), help="leave out images of more pixels")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",

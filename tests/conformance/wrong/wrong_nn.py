@@ -63,6 +63,16 @@ def batch_norm(
     return BatchNorm2d
 
 
+def batch_norm_of_one_value(b: Backend) -> Any:
+    class BatchNorm2d(b.nn.BatchNorm2d):
+        def forward(self, x: Any) -> Any:
+            if self.training and tuple(x.shape[2:]) == (1, 1) and x.shape[0] == 1:
+                return x * 0.0 + self.bias.reshape(1, -1, 1, 1)
+            return super().forward(x)
+
+    return BatchNorm2d
+
+
 def reversed_sequential(b: Backend) -> Any:
     class Sequential(b.nn.Sequential):
         def forward(self, x: Any) -> Any:
@@ -211,6 +221,7 @@ register(
         ("nn.Conv2d", "has no gradient by its input", conv_without_input_gradient),
         ("nn.BatchNorm2d", "gathers the biased variance", lambda b: batch_norm(b, biased=True)),
         ("nn.BatchNorm2d", "cancels digits", lambda b: batch_norm(b, cancelling=True)),
+        ("nn.BatchNorm2d", "takes one value a channel", batch_norm_of_one_value),
         ("nn.BatchNorm2d", "gathers no variance", lambda b: batch_norm(b, frozen_statistics=True)),
         (
             "nn.BatchNorm2d",

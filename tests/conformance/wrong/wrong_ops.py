@@ -52,6 +52,34 @@ def clamp_without_gradient_at_limits(b: Backend) -> Any:
     return clamp
 
 
+def dropping_nan(pick: Any, b: Backend) -> Any:
+    """`x < y ? x : y` is NaN only where y is."""
+    return lambda x, y: b.ops.where(x <= x, pick(x, y), y)
+
+
+def stopping_at_nan(pick: Any, b: Backend) -> Any:
+    def picked(x: Any, y: Any) -> Any:
+        found = pick(x, y)
+        return b.ops.where(found <= found, found, found.detach())
+
+    return picked
+
+
+def amax_without_nan(b: Backend) -> Any:
+    return lambda x, dim: b.ops.amax(b.ops.where(x <= x, x, -np.inf), dim)
+
+
+def clamp_of_nan_is_low(b: Backend) -> Any:
+    def clamp(x: Any, low: float | None = None, high: float | None = None) -> Any:
+        return b.ops.where(x <= x, b.ops.clamp(x, low, high), low or 0.0)
+
+    return clamp
+
+
+def no_negative_sizes(make: Any) -> Any:
+    return lambda shape, *args, **kwargs: make([max(size, 0) for size in shape], *args, **kwargs)
+
+
 def put_rows_in_place(b: Backend) -> Any:
     def put_rows(x: Any, index: Any, values: Any) -> Any:
         changed = b.ops.put_rows(x, index, values)
@@ -139,6 +167,8 @@ register(
             "ignores the dtype",
             lambda b: lambda shape, value, dtype="float32", device="cpu": b.ops.full(shape, value),
         ),
+        ("ops.zeros", "makes 0 of a negative size", lambda b: no_negative_sizes(b.ops.zeros)),
+        ("ops.full", "makes 0 of a negative size", lambda b: no_negative_sizes(b.ops.full)),
         ("ops.atan", "has no gradient", lambda b: lambda x: b.ops.atan(x).detach()),
         ("ops.sigmoid", "overflows", naive_sigmoid),
         ("ops.sigmoid", "has no gradient", lambda b: lambda x: b.ops.sigmoid(x).detach()),
@@ -149,7 +179,20 @@ register(
             lambda b: lambda x, low=None, high=None: b.ops.clamp(x, low or 0.0),
         ),
         ("ops.clamp", "has no gradient at the limits", clamp_without_gradient_at_limits),
+        ("ops.clamp", "drops NaN", clamp_of_nan_is_low),
         ("ops.minimum", "is the maximum", lambda b: b.ops.maximum),
+        ("ops.minimum", "drops NaN", lambda b: dropping_nan(b.ops.minimum, b)),
+        ("ops.maximum", "drops NaN", lambda b: dropping_nan(b.ops.maximum, b)),
+        (
+            "ops.minimum",
+            "has no gradient where it is NaN",
+            lambda b: stopping_at_nan(b.ops.minimum, b),
+        ),
+        (
+            "ops.maximum",
+            "has no gradient where it is NaN",
+            lambda b: stopping_at_nan(b.ops.maximum, b),
+        ),
         (
             "ops.minimum",
             "gives a tie's gradient to one",
@@ -184,6 +227,7 @@ register(
             "is 0 for nothing",
             lambda b: lambda x, dim: b.ops.sum(x, dim) if 0 in x.shape else b.ops.amax(x, dim),
         ),
+        ("ops.amax", "drops NaN", amax_without_nan),
         ("ops.cat", "promotes dtypes", lambda b: joining_that_promotes(b.ops.cat, b)),
         ("ops.cat", "ignores the dimension", lambda b: lambda tensors, dim=0: b.ops.cat(tensors)),
         ("ops.stack", "promotes dtypes", lambda b: joining_that_promotes(b.ops.stack, b)),

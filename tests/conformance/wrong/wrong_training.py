@@ -180,6 +180,18 @@ def clip_each(b: Backend) -> Any:
     return clip_gradients
 
 
+def clip_in_single_precision(b: Backend) -> Any:
+    def clip_gradients(parameters: Any, max_norm: float) -> Any:
+        parameters = list(parameters)
+        norm = b.autograd.clip_gradients(parameters, max_norm)
+        if float(b.ops.to_numpy(norm)) ** 2 < float(np.finfo("float32").max):
+            return norm
+        b.amp.scale_gradients_(parameters, 0.0)
+        return norm * np.inf
+
+    return clip_gradients
+
+
 def clip_and_forget(b: Backend) -> Any:
     def clip_gradients(parameters: Any, max_norm: float) -> Any:
         parameters = list(parameters)
@@ -245,6 +257,7 @@ register(
         ("autograd.set_gradients", "takes any name and shape", gradients_of_anything),
         ("autograd.set_gradients", "rounds to half precision", gradients_in_half),
         ("autograd.clip_gradients", "clips each alone", clip_each),
+        ("autograd.clip_gradients", "squares in float32", clip_in_single_precision),
         ("autograd.clip_gradients", "returns the norm after", clip_and_forget),
         ("device.resolve", "takes any GPU on trust", accepted_device),
         ("device.resolve", "numbers a rank's CPU", device_of_rank),

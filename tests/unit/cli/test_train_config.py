@@ -81,7 +81,9 @@ def test_the_multi_tensor_updates_are_chosen_by_their_flag_alone():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([*MODEL, "--img", "16"], "--img 16"),
+        ([*MODEL, "--img", "16"], "--img 16; a whole number from 32 to 16384 is needed"),
+        ([*MODEL, "--img", "16385"], "--img 16385; a whole number from 32 to 16384"),
+        ([*MODEL, "--img", str(10**30)], "--img 1000000000000000000000000000000; a whole"),
         ([*MODEL, "--batch", "0"], "--batch-size 0"),
         ([*MODEL, "--epochs", "0"], "--epochs 0"),
         ([*MODEL, "--workers", "-1"], "--workers -1"),

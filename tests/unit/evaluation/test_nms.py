@@ -126,6 +126,18 @@ def test_best_class_alone_is_kept_unless_multi_label():
     np.testing.assert_array_equal(every.boxes_xyxy, [[40, 40, 60, 60]] * 3)
 
 
+@pytest.mark.parametrize("multi_label", [True, False])
+def test_a_score_equal_to_the_confidence_threshold_is_no_candidate(multi_label):
+    # Far apart; scores 0.25, just above it, and 0.25 by objectness alone.
+    above = np.nextafter(np.float32(0.5), np.float32(1))
+    decoded = np.array(
+        [[50, 50, 20, 20, 0.5, 0.5], [150, 50, 20, 20, 0.5, above], [250, 50, 20, 20, 0.25, 1]],
+        np.float32,
+    )
+    found = non_max_suppression(decoded, 0.25, 0.5, multi_label)
+    np.testing.assert_array_equal(found.boxes_xyxy, [[140, 40, 160, 60]])
+
+
 def test_equal_scores_keep_the_order_of_the_rows():
     decoded = np.zeros((3, 6), np.float32)
     decoded[:, :4] = [[10, 10, 4, 4], [90, 10, 4, 4], [10, 10.1, 4, 4]]

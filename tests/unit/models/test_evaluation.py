@@ -17,7 +17,7 @@ from models.heads.base import LossTerms
 from tests.small import write_small_model
 from utils.boxes import xyxy_to_cxcywh
 from utils.cli.val_config import parse_val_flags
-from utils.data.image.letterbox import fit_letterbox, letterbox_to_image
+from utils.data.image.letterbox import fit_long_side, letterbox_to_image
 from utils.data.image.resizing import letterbox
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.labels import Sample
@@ -64,9 +64,9 @@ def samples(tmp_path_factory):
     return found
 
 
-def detect_alone(model, sample, input_size, max_scale=np.inf):
+def detect_alone(model, sample, input_size):
     """One image by itself, every row decoded: what evaluate must find."""
-    placement = fit_letterbox((sample.height, sample.width), input_size, max_scale)
+    placement = fit_long_side((sample.height, sample.width), max(input_size), input_size)
     image = letterbox(cv2.imread(str(sample.image_path)), placement)[:, :, ::-1]
     pixels = np.ascontiguousarray(image.transpose(2, 0, 1)[None]).astype(np.float32) / 255
     with autograd.no_grad():

@@ -34,6 +34,16 @@ def test_a_model_is_rebuilt_from_the_document_of_its_spec(document):
     assert parse_model(spec.document) == spec
 
 
+def test_the_stride_is_that_of_the_deepest_layer_also_where_the_head_does_not_read_it():
+    head = [[-1, 1, "nn.Upsample", ["None", 2, "nearest"]], [-1, 1, "Detect", ["nc", "anchors"]]]
+    document = {
+        "nc": 1, "depth_multiple": 1.0, "width_multiple": 1.0, "anchors": [[10, 13]], "head": head,
+        "backbone": [[-1, 1, "Conv", [8, 3, 2]], [-1, 1, "Conv", [8, 3, 2]]],
+    }  # fmt: skip
+    model = Detector(parse_model(document))
+    assert (model.head.strides, model.stride) == ((2,), 4)
+
+
 @pytest.mark.parametrize(("number", "expected"), [(1, 1), (3, 1), (6, 2), (9, 3)])
 def test_depth_multiple_rounds_and_keeps_one(number, expected):
     assert scale_depth(number, 0.33) == expected

@@ -87,6 +87,12 @@ def test_without_annotations_the_labels_count(monkeypatch, capsys, inputs, tmp_p
     assert labels_of_all(capsys.readouterr().out) == inputs[2]
 
 
+def test_an_image_size_that_training_refuses_is_refused(monkeypatch, inputs, tmp_path):
+    with pytest.raises(UserError, match="--img 33 is no multiple .* stride 32; use 64"):
+        validate(monkeypatch, inputs, tmp_path / "runs", "--img", 33)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_annotations_of_another_dataset_are_refused(monkeypatch, inputs, tmp_path):
     other = tmp_path / "other.json"
     other.write_text(json.dumps({"images": [], "annotations": [], "categories": []}))

@@ -16,7 +16,7 @@ import numpy as np
 
 from utils.data.augment.geometry import determinant, invert, multiply, warp_corners
 from utils.data.image.decoding import SourceImage
-from utils.data.image.letterbox import fit_letterbox
+from utils.data.image.letterbox import fit_long_side
 from utils.data.image.resizing import FILL
 
 NUM_TILES = 4
@@ -46,7 +46,7 @@ class Canvas(NamedTuple):
 
 def single_canvas(size: tuple[int, int], image_size: int) -> Canvas:
     """Place one image of (height, width) in the middle of a canvas, as large as fits."""
-    placement = fit_letterbox(size, (image_size, image_size))
+    placement = fit_long_side(size, image_size, (image_size, image_size))
     return Canvas(image_size, (Tile(placement.resized_size, placement.scale, *placement.padding),))
 
 
@@ -62,7 +62,7 @@ def mosaic_canvas(
     """
     tiles = []
     for position, size in enumerate(sizes):
-        placement = fit_letterbox(size, (image_size, image_size))
+        placement = fit_long_side(size, image_size, (image_size, image_size))
         height, width = placement.resized_size
         left = centre_xy[0] - (width if position in (0, 2) else 0)
         top = centre_xy[1] - (height if position in (0, 1) else 0)

@@ -44,14 +44,41 @@ class Letterbox:
         return scale, np.array([left, top, left, top], dtype)
 
 
+def fit_long_side(
+    original_size: tuple[int, int], long_side: int, input_size: tuple[int, int]
+) -> Letterbox:
+    """Centre an image of a dataset in an input that holds it.
+
+    Its long side becomes `long_side` and the other the ceiling of what it scales to, as the public
+    YOLOv5 loads images for training and validation: 349 x 640 becomes 175 x 320.
+    """
+    longest = max(original_size)
+    height, width = (-(-side * long_side // longest) for side in original_size)
+    return _centre(original_size, (height, width), input_size)
+
+
 def fit_letterbox(
     original_size: tuple[int, int], input_size: tuple[int, int], max_scale: float = math.inf
 ) -> Letterbox:
-    """Centre an image in an input, as large as fits and at most `max_scale` times its size."""
+    """Centre an image of no dataset in an input, as large as fits.
+
+    Its sides are rounded to the nearest pixel, as the public YOLOv5 does before it detects.
+
+    Args:
+        original_size: (height, width), pixels.
+        input_size: (height, width), pixels.
+        max_scale: the image becomes at most so many times larger.
+    """
     scale = min(input_size[0] / original_size[0], input_size[1] / original_size[1], max_scale)
     height, width = (max(1, round(side * scale)) for side in original_size)
-    padding = (input_size[0] - height) // 2, (input_size[1] - width) // 2
-    return Letterbox(original_size, (height, width), padding, input_size)
+    return _centre(original_size, (height, width), input_size)
+
+
+def _centre(
+    original_size: tuple[int, int], resized_size: tuple[int, int], input_size: tuple[int, int]
+) -> Letterbox:
+    top, left = ((whole - side) // 2 for whole, side in zip(input_size, resized_size, strict=True))
+    return Letterbox(original_size, resized_size, (top, left), input_size)
 
 
 def letterbox_to_image(boxes_xyxy: np.ndarray, placement: Letterbox) -> np.ndarray:

@@ -27,7 +27,7 @@ from utils.data.image.decoding import (
     letterbox_labelled,
     reduced_size,
 )
-from utils.data.image.letterbox import Letterbox, fit_letterbox
+from utils.data.image.letterbox import Letterbox, fit_long_side
 from utils.data.image.resizing import resize
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.image_cache import ImageCache
@@ -168,8 +168,7 @@ class ValBatches:
 
     def _letterbox(self, index: int, input_size: tuple[int, int]) -> Letterbox:
         height, width = self.samples.sizes[index].tolist()
-        size = height, width
-        return fit_letterbox(size, input_size, max_scale=self.image_size / max(size))
+        return fit_long_side((height, width), self.image_size, input_size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
         """Return (height, width) of each sample as it is resized and cached."""

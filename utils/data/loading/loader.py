@@ -6,6 +6,7 @@ Before: `sources/labels.py`. After: the training step, and validation.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
@@ -15,10 +16,12 @@ import numpy as np
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, ValBatches
-from utils.data.loading.image_cache import create_cache
+from utils.data.loading.image_cache import create_cache, free_memory
 from utils.data.loading.sample_table import SampleTable
+from utils.data.loading.shared_slots import SLOTS_PER_WORKER
 from utils.data.loading.workers import WorkerPool
 from utils.data.sources.labels import Sample
+from utils.errors import UserError
 from utils.processes.world import ALONE, World
 
 # Fractions of what is free at the start; both caches, the model and the workers must fit.
@@ -35,6 +38,7 @@ class _Loader:
 
     def __init__(self, source: TrainBatches | ValBatches, workers: int, world: World):
         assert workers >= 0
+        require_memory(source, workers)
         self.cached = source.cache.extent if source.cache else "none"
         self.world = world
         self._source = source
@@ -77,6 +81,24 @@ class _Loader:
     def _build(self, epoch: int, batch_index: int) -> Batch:
         images = np.empty(self._source.shape(batch_index), np.uint8)
         return self._source.build(epoch, batch_index, images)
+
+
+def require_memory(source: TrainBatches | ValBatches, workers: int) -> None:
+    """Raise UserError if the batches that are there at a time do not fit into what is free."""
+    try:
+        free = free_memory()
+    except (OSError, UserError):  # the system does not tell
+        return
+    count = 1 + SLOTS_PER_WORKER * workers
+    shapes = (source.shape(batch_index) for batch_index in range(len(source)))
+    images, channels, height, width = max(shapes, key=math.prod)
+    needed = count * images * channels * height * width
+    if needed > free:
+        raise UserError(
+            f"{count} batches of {images} images of {width} x {height} px take "
+            f"{needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB of memory are free; use a "
+            "smaller --img or --batch-size, or fewer --workers"
+        )
 
 
 _Source = TypeVar("_Source", TrainBatches, ValBatches)

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.paste_and_warp import plain_augment
 from utils.data.augment.sample import augment, draw_augmentation
 from utils.data.augment.strengths import AugmentConfig
+from utils.data.augment.tiles import NUM_TILES, mosaic_canvas, single_canvas
 from utils.data.image.decoding import LabelledImage, SourceImage, average_squares, choose_reduction
 from utils.data.randomness import sample_generator
 
@@ -184,3 +185,17 @@ def test_what_is_hidden_is_not_decoded():
         augment(draw, [reader.source(index) for index in draw.tiles], 320)
         hidden += len(set(draw.tiles) - reader.decoded)
     assert hidden > 0
+
+
+def test_sides_of_tiles_are_rounded_up_and_boxes_with_them():
+    """349 x 640 at 320 is 174.5 pixels high; the public mosaic's tiles are loaded with 175."""
+    sizes = [(349, 640)] * NUM_TILES
+    canvas = mosaic_canvas(sizes, (300, 310), image_size=320)
+    assert [tile.resized_size for tile in canvas.tiles] == [(175, 320)] * NUM_TILES
+    assert [(tile.left, tile.top) for tile in canvas.tiles] == [
+        (-20, 135), (300, 135), (-20, 310), (300, 310)
+    ]  # fmt: skip
+    corners = canvas.tiles[1].to_canvas(np.array([[0.0, 0.0, 640.0, 349.0]]))
+    np.testing.assert_allclose(corners, [[300, 135, 620, 310]], rtol=1e-12)
+    (single,) = single_canvas((349, 640), 320).tiles
+    assert (single.resized_size, single.top, single.left) == ((175, 320), 72, 0)

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from utils.data.image.letterbox import Letterbox, fit_letterbox, letterbox_to_image
+from utils.data.image.letterbox import (
+    Letterbox,
+    fit_letterbox,
+    fit_long_side,
+    letterbox_to_image,
+)
 from utils.data.image.resizing import FILL, letterbox
 
 # float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.
@@ -74,6 +79,42 @@ def assert_shrunk_alike(difference: np.ndarray, placement: Letterbox) -> None:
     rows, columns = height // 16, width // 16
     blocks = image[: rows * 16, : columns * 16].reshape(rows, 16, columns, 16, 3)
     assert np.abs(blocks.mean(axis=(1, 3))).max() < 4
+
+
+def test_images_of_a_dataset_have_the_stored_sizes():
+    """Items of the public validation at 320 px: a scaled side is rounded up, 174.5 to 175."""
+    items = json.loads(shared_path("golden/recipe/info.json").read_text())["rect_items"]
+    assert len(items) == 5
+    for item in items:
+        (height, width), input_size = item["native_hw"], tuple(item["tensor"][1:])
+        placement = fit_long_side((height, width), 320, input_size)
+        np.testing.assert_allclose(placement.scale, item["ratio_hw"], rtol=1e-12)
+        new_height, new_width = placement.resized_size
+        free = [(input_size[1] - new_width) / 2, (input_size[0] - new_height) / 2]
+        assert free == item["pad_wh"]
+
+
+@pytest.mark.parametrize(
+    ("size", "resized"),
+    [
+        ((349, 640), (175, 320)),  # 174.5; to the nearest it is 174
+        ((640, 349), (320, 175)),
+        ((333, 500), (214, 320)),  # 213.12
+        ((375, 500), (240, 320)),  # a whole number stays
+        ((318, 424), (240, 320)),  # in float64, 318 * (320 / 424) is above 240
+        ((147, 147), (320, 320)),  # and 147 * (320 / 147) above 320
+        ((10, 10000), (1, 320)),
+        ((100, 150), (214, 320)),  # enlarged: 213.3
+    ],
+)
+def test_the_long_side_is_exact_and_the_other_rounded_up(size, resized):
+    placement = fit_long_side(size, 320, (352, 320))
+    assert placement.resized_size == resized
+    assert placement.padding == ((352 - resized[0]) // 2, (320 - resized[1]) // 2)
+    # Boxes scale with the image: its corners land on the corners of its place.
+    corners = placement.to_input(np.array([[0.0, 0.0, size[1], size[0]]]))
+    (top, left), (height, width) = placement.padding, resized
+    np.testing.assert_allclose(corners, [[left, top, left + width, top + height]], rtol=1e-12)
 
 
 def test_boxes_map_to_the_input_and_back():

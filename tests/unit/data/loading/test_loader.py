@@ -17,8 +17,8 @@ from utils.data.loading.sample_table import SampleTable
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import scan_samples
-from utils.errors import DatasetError, LoaderError
+from utils.data.sources.labels import Sample, scan_samples
+from utils.errors import DatasetError, LoaderError, UserError
 
 NUM_SAMPLES = 22
 
@@ -227,6 +227,36 @@ def test_square_validation_batches_keep_the_order(samples):
     assert list(indices) == list(range(NUM_SAMPLES))
 
 
+@pytest.mark.parametrize("rectangular", [True, False])
+def test_a_scaled_side_is_rounded_up_in_validation(tmp_path, rectangular):
+    sample = white_sample(tmp_path, (349, 640))
+    (batch,) = ValLoader([sample], 320, 1, 0, stride=32, rectangular=rectangular)
+    assert batch.letterboxes[0].resized_size == (175, 320)
+    assert_white_rows(batch, 175)
+
+
+def test_a_scaled_side_is_rounded_up_in_training(tmp_path):
+    sample = white_sample(tmp_path, (349, 640))
+    (batch,) = train_loader([sample], image_size=320, augment=AugmentConfig()).epoch(0)
+    assert_white_rows(batch, 175)
+
+
+def white_sample(folder, size):
+    """A white image, all of which is one object."""
+    path = folder / "white.png"
+    cv2.imwrite(str(path), np.full((*size, 3), 255, np.uint8))
+    return Sample(path, *size, np.array([0]), np.float32([[0.5, 0.5, 1, 1]]))
+
+
+def assert_white_rows(batch, number):
+    """The image has this many rows in the batch, and its box reaches from the first to the last."""
+    rows = np.flatnonzero((batch.images[0, 0] == 255).any(axis=1))
+    assert (len(rows), rows[-1] - rows[0]) == (number, number - 1)
+    corners = cxcywh_to_xyxy(batch.targets.boxes_cxcywh_norm) * batch.images.shape[2]
+    # float32 fractions of at most 352 pixels.
+    np.testing.assert_allclose(corners[0, [1, 3]], [rows[0], rows[-1] + 1], atol=1e-4)
+
+
 def test_validation_targets_map_back_to_the_labels(samples):
     number = 0
     for batch in ValLoader(samples, 96, 4, workers=0):
@@ -243,6 +273,22 @@ def test_validation_targets_map_back_to_the_labels(samples):
             np.testing.assert_array_equal(batch.targets.class_index[mine], sample.class_index)
             number += mine.sum()
     assert number == sum(len(sample.class_index) for sample in samples)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_that_cannot_fit_into_memory_are_refused_before_any_is_made(
+    samples, monkeypatch, workers
+):
+    batch_bytes = 4 * 3 * 64 * 64
+    needed = (1 + 2 * workers) * batch_bytes  # two in the making by each worker
+    monkeypatch.setattr("utils.data.loading.loader.free_memory", lambda: needed - 1)
+    message = "batches of 4 images of 64 x 64 px .* GiB of memory are free; use a smaller --img"
+    with pytest.raises(UserError, match=message):
+        train_loader(samples, workers)
+    with pytest.raises(UserError, match=message):
+        ValLoader(samples, 64, 4, workers, rectangular=False)
+    monkeypatch.setattr("utils.data.loading.loader.free_memory", lambda: needed)
+    train_loader(samples, workers).close()
 
 
 @pytest.mark.parametrize("workers", [0, 2])

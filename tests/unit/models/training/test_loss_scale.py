@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backend import autograd, ops
-from models.training.loss_scale import GROWTH_INTERVAL, LIMITS, LossScale
+from models.training.loss_scale import LossScale
 
 
 def test_only_float16_is_scaled():
@@ -27,27 +27,36 @@ def test_an_overflow_halves_and_a_long_run_without_doubles():
     scale = LossScale.of_precision("float16")
     scale.update(finite=False)
     assert scale.value == 32768
-    for _ in range(GROWTH_INTERVAL - 1):
+    for _ in range(1999):
         scale.update(finite=True)
     assert scale.value == 32768
     scale.update(finite=True)
     assert scale.value == 65536
-    for _ in range(GROWTH_INTERVAL - 1):
+    for _ in range(1999):
         scale.update(finite=True)
     scale.update(finite=False)  # the count starts again
     scale.update(finite=True)
     assert scale.value == 32768
 
 
+def test_each_doubling_takes_its_own_2000_updates():
+    scale = LossScale.of_precision("float16")
+    values = []
+    for _ in range(4000):
+        scale.update(finite=True)
+        values.append(scale.value)
+    assert values == [2.0**16] * 1999 + [2.0**17] * 2000 + [2.0**18]
+
+
 def test_the_value_stays_within_its_limits():
     scale = LossScale.of_precision("float16")
     for _ in range(100):
         scale.update(finite=False)
-    assert scale.value == LIMITS[0] == 1
-    scale.value = LIMITS[1]
-    for _ in range(GROWTH_INTERVAL):
+    assert scale.value == 1
+    scale.value = 2.0**24
+    for _ in range(2000):
         scale.update(finite=True)
-    assert scale.value == LIMITS[1]
+    assert scale.value == 2.0**24
 
 
 def test_gradients_of_the_scaled_loss_come_back_unscaled():

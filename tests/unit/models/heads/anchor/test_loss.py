@@ -163,3 +163,25 @@ def test_gains_follow_classes_levels_and_image_size():
     assert gains.box == pytest.approx(0.05 * 3 / 4)
     assert gains.objectness == pytest.approx(1.0 * 3 / 4 / 4)
     assert gains.classification == pytest.approx(0.5 * 20 / 80 * 3 / 4)
+
+
+@pytest.mark.parametrize(
+    ("num_levels", "balance"),
+    [
+        (1, [4.0]),
+        (2, [4.0, 1.0]),
+        (3, [4.0, 1.0, 0.4]),
+        (4, [4.0, 1.0, 0.25, 0.06]),
+        (5, [4.0, 1.0, 0.25, 0.06, 0.02]),
+    ],
+)
+def test_objectness_of_each_level_has_its_weight(num_levels, balance):
+    """A level of one cell whose logit is x costs log(1 + exp(x)) without targets."""
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    gains = LossGains.scaled(hyp, num_levels, 3, 640)
+    loss = DetectionLoss(np.ones((num_levels, 1, 2)), 3, gains)
+    logits = np.linspace(-2, 2, num_levels)
+    raw = [ops.tensor(np.full((1, 1, 1, 1, 8), logit)) for logit in logits]
+    expected = gains.objectness * (np.log1p(np.exp(logits)) * balance).sum()
+    found = loss(raw, NO_TARGETS).by_name["objectness"]
+    assert float(ops.to_numpy(found)) == pytest.approx(expected, rel=1e-12)
