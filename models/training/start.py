@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from backend import nn
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
+from models.stored import spec_of_weights
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 from utils.state.checkpoint import Checkpoint
-from utils.weights.load import model_document
 from utils.weights.transfer import match_classes, transfer_arrays
 
 DEFAULT_MODEL = "models/yolov5s.yaml"  # that of the public commands
@@ -31,7 +31,7 @@ def build_model(
             log.info("no --weights and no --cfg: %s from scratch", DEFAULT_MODEL)
         spec = read_model_yaml(config.cfg or DEFAULT_MODEL, len(class_names))
     else:
-        spec = parse_model(model_document(start), len(class_names))
+        spec = parse_model(spec_of_weights(start).document, len(class_names))
     model = Detector(spec)
     if config.image_size % model.stride:
         fitting = -(-config.image_size // model.stride) * model.stride
