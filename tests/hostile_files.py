@@ -16,7 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from tests.foreign_files import Call, Raw, TorchFile, dump, emit, write_zip
+from tests.foreign_files import (
+    SMALL_DOCUMENT,
+    Call,
+    Raw,
+    TorchFile,
+    dump,
+    emit,
+    small_arrays,
+    small_model,
+    write_zip,
+)
 
 MODEL = "models.yolo.Model"
 FIRST, SECOND = Raw(b"h\x00"), Raw(b"h\x01")  # what `keep` put into the memo
@@ -29,7 +39,7 @@ def keep(value: Any, entry: int) -> Raw:
 
 def doubling(levels: int = 40) -> Raw:
     """Return a list of two lists of two lists ...: a few bytes for 2^levels elements."""
-    return Raw(b"]" + b"".join(b"q\x05](h\x05h\x05e" for _ in range(levels)))
+    return Raw(b"](" * levels + b"]" + b"q\x05h\x05e" * levels)
 
 
 def keys(count: int, start: int = 0) -> list[str]:
@@ -45,11 +55,11 @@ def parts(children: dict[str, Any]) -> Call:
     return module(_modules=children)
 
 
-def nested(depth: int) -> Raw:
+def nested(depth: int) -> Any:
     """Return modules inside one another, written without recursion."""
     opening = f"cmodels.yolo\nModel\n)\x81}}({_text('_modules')}}}{_text('a')}".encode("latin-1")
     inner = emit(module())
-    return Raw(opening * depth + inner + b"sub" * depth)
+    return {"model": parts({"a": Raw(opening * depth + inner + b"sub" * depth)})}
 
 
 def _text(value: str) -> str:
@@ -64,20 +74,22 @@ def long_name_of_many(size: int) -> Any:
     # 19,000 children of a name of 200 kB took 4 GB.
     leaf = keep(module(), 0)
     inside = {name: FIRST for name in keys(size // 20)}
-    return [leaf, parts({"n" * (size // 2): parts(inside)})]
+    return {"x": leaf, "model": parts({"n" * (size // 2): parts(inside)})}
 
 
 def shared_tree(size: int) -> Any:
     """Return a module that holds one many times, which holds one many times, ..."""
     level: Any = keep(parts({"x": module()}), 0)
     entries = {name: FIRST for name in keys(size // 40)}
-    return [level, keep(parts(entries), 0), keep(parts(entries), 0), parts(entries)]
+    return {"x": [level, keep(parts(entries), 0), keep(parts(entries), 0)], "model": parts(entries)}
 
 
 def hidden_buffers(size: int) -> Any:
-    hidden = Call("builtins.set", (keys(size // 20),))
-    buffers = dict.fromkeys(keys(size // 30, 10**6))
-    return module(_buffers=buffers, _non_persistent_buffers_set=hidden)
+    hidden = Call("builtins.set", ([*keys(size // 40), *keys(size // 40, 10**6), "first"],))
+    # Parameters without a tensor: what is hidden is not read.
+    empty = keep(Call("torch._utils._rebuild_parameter"), 1)
+    buffers = {"first": empty, **{name: SECOND for name in keys(size // 40, 10**6)}}
+    return {"model": module(_buffers=buffers, _non_persistent_buffers_set=hidden)}
 
 
 def hidden_buffers_of_many(size: int) -> Any:
@@ -85,17 +97,7 @@ def hidden_buffers_of_many(size: int) -> Any:
     children = {
         name: module(_non_persistent_buffers_set=FIRST, yaml=None) for name in keys(size // 300)
     }
-    return [hidden, parts(children)]
-
-
-def names_of_one_text(size: int) -> Any:
-    text = keep("t" * (size // 2), 0)
-    return {"names": [text, *many(FIRST, size // 4)], "model": module()}
-
-
-def description_of_one_text(size: int) -> Any:
-    text = keep("t" * (size // 2), 0)
-    return module(yaml={"backbone": [text, *many(FIRST, size // 4)]})
+    return {"x": hidden, "model": parts(children)}
 
 
 def colliding_keys(size: int) -> Raw:
@@ -111,31 +113,13 @@ PICKLES: dict[str, Callable[[int], Any]] = {
     "a long name over many children": long_name_of_many,
     "one module many times": shared_tree,
     "modules inside one another": lambda size: nested(size // 40),
-    "a long list of hidden buffers": hidden_buffers,
     "one such list for many modules": hidden_buffers_of_many,
-    "one long class name many times": names_of_one_text,
-    "one long text many times in a description": description_of_one_text,
     "keys of one hash": colliding_keys,
     "a long line": lambda size: Raw(b"c" + b"m" * size),
     "a long stacked name": lambda size: Raw(emit("m" * size) + emit("a") + b"\x93"),
     "a long key of a dict": lambda size: {"k" * size: None},
     "tuples as keys": lambda size: Raw(b"}" + b"N" + b"\x85" * size + b"Ns"),
     "lists that double": lambda size: [doubling(), "x" * size],
-    "a description that doubles": lambda size: module(yaml=doubling(), pad="x" * size),
-    "a description that doubles inside": lambda size: module(
-        yaml={"backbone": [[-1, 1, doubling(), [doubling()]]], "head": []}, pad="x" * size
-    ),
-    "a number of classes that doubles": lambda size: {"model": parts({}), "names": doubling()},
-    "an eps that doubles": lambda size: parts(
-        {
-            "model": Call(
-                "torch.nn.modules.batchnorm.BatchNorm2d",
-                (),
-                {"_modules": {}, "eps": doubling()},
-                True,
-            )
-        }
-    ),  # fmt: skip
     "memo entries": lambda size: Raw(b"]" + b"\x94" * size),
     "memo entries far apart": lambda size: Raw(
         b"N" + b"".join(b"r" + struct.pack("<I", index << 15) for index in range(size // 5))
@@ -146,7 +130,7 @@ PICKLES: dict[str, Callable[[int], Any]] = {
     "dicts": lambda size: Raw(b"(" + b"}" * size + b"t"),
     "nested tuples": lambda size: Raw(b")" + b"\x85" * size),
     "doubling tuples": lambda size: Raw(b"N" + b"q\x00h\x00\x86" * (size // 5)),
-    "records": lambda size: Raw(b"ctorch\nSize\nq\x00(" + b"h\x00)R" * (size // 4) + b"t"),
+    "records": lambda size: Raw(b"cmodels.yolo\nModel\nq\x00(" + b"h\x00)R" * (size // 4) + b"t"),
     "frames": lambda size: Raw(b"N" + (b"\x95" + bytes(8)) * (size // 9)),
     "claimed text": lambda size: Raw(b"X" + b"\xff" * size),
     "claimed bytes": lambda size: Raw(b"\x8e" + struct.pack("<Q", 2**62) + bytes(size)),
@@ -183,6 +167,17 @@ def tensors(path: Path, size: int, array: np.ndarray, legacy: bool, **changes: A
     (file.write_legacy if legacy else file.write_zip)(path, root)
 
 
+def small_models(path: Path, kept: Any, **changes: Any) -> None:
+    """Write a small detection model whose changes may point at what is kept."""
+    file = TorchFile()
+    root = {"x": keep(kept, 0), "model": small_model(file, small_arrays(), **changes)}
+    file.write_zip(path, root)
+
+
+def described(path: Path, kept: Any, **changes: Any) -> None:
+    small_models(path, kept, yaml={**SMALL_DOCUMENT, **changes})
+
+
 def tiny_storages(path: Path, size: int) -> None:
     file = TorchFile()
     root = {name: file.tensor(np.ones(1, np.float32)) for name in keys(size // 400)}
@@ -208,7 +203,7 @@ def repeated_keys(path: Path, size: int) -> None:
 
 
 def doubling_version(path: Path, size: int) -> None:
-    path.write_bytes(dump(0x1950A86A20F9469CFC6C) + dump(doubling()) + bytes(size))
+    path.write_bytes(dump(0x1950A86A20F9469CFC6C) + dump(doubling()) + dump({}) + bytes(size))
 
 
 def doubling_shape(path: Path, size: int) -> None:
@@ -290,6 +285,7 @@ def deep_json(path: Path, size: int) -> None:
 
 
 FILES: dict[str, Callable[[Path, int], None]] = {
+    "a long list of hidden buffers": lambda path, size: write_torch_zip(path, hidden_buffers(size)),
     "one small tensor under many names": lambda path, size: tensors(
         path, size, np.ones(1, np.float32), False
     ),
@@ -309,6 +305,25 @@ FILES: dict[str, Callable[[Path, int], None]] = {
         path, size, np.ones(1, np.float32), False, shape=(0, 2**39, 2**39), strides=(1, 1, 1)
     ),
     "many tiny storages": tiny_storages,
+    "one long class name many times": lambda path, size: small_models(
+        path, "n" * (size // 2), names=many(FIRST, size // 4)
+    ),
+    "many class names": lambda path, size: small_models(path, "n", names=many(FIRST, size // 2)),
+    "one long text many times in a description": lambda path, size: described(
+        path, "n" * (size // 2), unused=many(FIRST, size // 4)
+    ),
+    "a description that doubles": lambda path, size: described(path, "x" * size, x=doubling()),
+    "a line that doubles": lambda path, size: described(
+        path, "x" * size, backbone=[[-1, 1, doubling(), [doubling()]]]
+    ),
+    "a multiple that doubles": lambda path, size: described(
+        path, "x" * size, depth_multiple=doubling()
+    ),
+    "classes that double": lambda path, size: small_models(path, "x" * size, nc=doubling()),
+    "names that double": lambda path, size: small_models(path, "x" * size, names=doubling()),
+    "an eps that doubles": lambda path, size: small_models(path, "x" * size, eps=doubling()),
+    "an eps of a long text": lambda path, size: small_models(path, "x" * size, eps=FIRST),
+    "a long hyper-parameter": lambda path, size: small_models(path, {"k" * size: 1}, hyp=FIRST),
     "storages of a claimed size": claimed_storages,
     "one storage listed many times": repeated_keys,
     "a version that doubles": doubling_version,

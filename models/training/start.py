@@ -49,6 +49,11 @@ def transfer_weights(
     config: TrainConfig, model: Detector, start: Checkpoint, class_names: Sequence[str]
 ) -> None:
     """Take over the arrays that fit, with --remap-classes class by class, and say which did not."""
+    if start.header.settings.get("fused"):
+        log.warning(
+            "--weights: BatchNorm was folded into their convolutions, which training cannot undo: "
+            "it starts from worse weights; give the checkpoint from before fusing"
+        )
     head = f"model.{len(model.spec.layers) - 1}."
     classes = None
     if config.remap_classes:
