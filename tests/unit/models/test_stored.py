@@ -1,4 +1,4 @@
-"""A checkpoint whose header describes another model than its arrays are of: nothing is made of it."""
+"""A checkpoint whose header describes another model than that of its arrays: it is not made."""
 
 import dataclasses
 import tracemalloc
@@ -49,7 +49,7 @@ HOSTILE = {
     "wider": ({"backbone": [[-1, 1, "Conv", [60_000, 31, 8]]]}, "takes 173,2"),
     "deep": ({"backbone": [[-1, 900, "C3", [4_000]]]}, "layer 0, C3"),
     "long": ({"backbone": [[-1, 1, "Conv", [8]]] * 5000}, "5,001 layers"),
-    "of many classes": ({"nc": 9_999}, "Detect .9999, .* and the file has 130"),
+    "of many classes": ({"nc": 900}, "Detect .900, .* takes 16,294 numbers, and the file has 130"),
     "without end": ({"nc": [[[[[[[[[[[[[[]]]]]]]]]]]]]]}, "nested too deep"),
     "of a huge number": ({"nc": 10**40}, "the model description holds more"),
 }

@@ -20,7 +20,7 @@ from utils.weights.__main__ import describe
 from utils.weights.load import load_weights
 
 SMALL, GROWTH = 20_000, 6
-BYTES_PER_BYTE = 130  # measured 95 at worst: empty lists, and their marks
+BYTES_PER_BYTE = 130  # measured 87 at worst: a memo entry for each byte
 OWN_BYTES = 3_000_000  # an open zip, a copied description of 50,000 nodes
 LONGEST_MESSAGE = 1_500  # the path of the file is a part of it
 
