@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from backend import nn, ops
 from backend.contract import Tensor
-from models.registry import BuiltLayer, LayerRequest, register
-from utils.errors import UserError
+from models.registry import MAX_ARGUMENT, LayerPlan, LayerRequest, register
+from utils.errors import UserError, brief
 
 BATCHNORM_EPS = 1e-3
 BATCHNORM_MOMENTUM = 0.03
+BATCHNORM_NUMBERS = 4  # a channel: weight, bias, mean and variance
 
 
 @register("Conv")
@@ -43,17 +45,33 @@ class Conv(nn.Module):
         """Map (B, in, H, W) to (B, out, H / stride, W / stride)."""
         return ops.silu(self.bn(self.conv(x)))
 
+    @staticmethod
+    def numbers(
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 1,
+        stride: int = 1,
+        padding: int | None = None,
+        groups: int = 1,
+    ) -> int:
+        """Return how many numbers a layer of these arguments holds, as `numbers` of all blocks."""
+        return out_channels * (in_channels // groups * kernel_size**2 + BATCHNORM_NUMBERS)
+
     @classmethod
-    def build(cls, request: LayerRequest) -> BuiltLayer:
-        """Build from YAML args [out_channels, kernel_size, stride, padding, groups]."""
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, kernel_size, stride, padding, groups]."""
         args = request.counts(channels=None, kernel_size=1, stride=1, padding=0, groups=1)
         in_channels, out_channels = request.in_channels[0], request.scale_width(args["channels"])
         if in_channels % args["groups"] or out_channels % args["groups"]:
             raise UserError(
                 f"{args['groups']} groups do not divide {in_channels} and {out_channels} channels"
             )
-        module = cls(in_channels, out_channels, *request.args[1:])
-        return BuiltLayer(module, out_channels, request.in_strides[0] * args["stride"])
+        if args["padding"] > args["kernel_size"] // 2:
+            raise UserError(
+                f"padding is {args['padding']}; at most half of kernel_size is accepted"
+            )
+        stride = request.in_strides[0] * args["stride"]
+        return plan_layer(cls, out_channels, stride, in_channels, out_channels, *request.args[1:])
 
 
 class Bottleneck(nn.Module):
@@ -69,6 +87,10 @@ class Bottleneck(nn.Module):
         """Map (B, C, H, W) to (B, C, H, W)."""
         y = self.cv2(self.cv1(x))
         return x + y if self.shortcut else y
+
+    @staticmethod
+    def numbers(channels: int) -> int:
+        return Conv.numbers(channels, channels, 1) + Conv.numbers(channels, channels, 3)
 
 
 @register("C3", repeats=True)
@@ -89,16 +111,31 @@ class C3(nn.Module):
         """Map (B, in, H, W) to (B, out, H, W)."""
         return self.cv3(ops.cat([self.m(self.cv1(x)), self.cv2(x)], dim=1))
 
+    @staticmethod
+    def numbers(
+        in_channels: int, out_channels: int, repeats: int = 1, shortcut: bool = True
+    ) -> int:
+        hidden = out_channels // 2
+        around = 2 * Conv.numbers(in_channels, hidden) + Conv.numbers(2 * hidden, out_channels)
+        return around + repeats * Bottleneck.numbers(hidden)
+
     @classmethod
-    def build(cls, request: LayerRequest) -> BuiltLayer:
-        """Build from YAML args [out_channels, shortcut]."""
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, shortcut]."""
         *channels, shortcut = (*request.args, True) if len(request.args) < 2 else request.args
         if not isinstance(shortcut, bool):
-            raise UserError(f"shortcut is {shortcut!r}; True or False is needed")
+            raise UserError(f"shortcut is {brief(shortcut)}; True or False is needed")
         args = dataclasses.replace(request, args=tuple(channels)).counts(channels=None)
         out_channels = request.scale_width(args["channels"])
-        module = cls(request.in_channels[0], out_channels, request.repeats, shortcut)
-        return BuiltLayer(module, out_channels, request.in_strides[0])
+        return plan_layer(
+            cls,
+            out_channels,
+            request.in_strides[0],
+            request.in_channels[0],
+            out_channels,
+            request.repeats,
+            shortcut,
+        )
 
 
 @register("SPPF")
@@ -119,15 +156,20 @@ class SPPF(nn.Module):
             levels.append(self.pool(levels[-1]))
         return self.cv2(ops.cat(levels, dim=1))
 
+    @staticmethod
+    def numbers(in_channels: int, out_channels: int, kernel_size: int = 5) -> int:
+        hidden = in_channels // 2
+        return Conv.numbers(in_channels, hidden) + Conv.numbers(4 * hidden, out_channels)
+
     @classmethod
-    def build(cls, request: LayerRequest) -> BuiltLayer:
-        """Build from YAML args [out_channels, kernel_size]."""
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, kernel_size]."""
         args = request.counts(channels=None, kernel_size=5)
         if args["kernel_size"] % 2 == 0:
             raise UserError(f"kernel_size is {args['kernel_size']}; an odd number is needed")
-        out_channels = request.scale_width(args["channels"])
-        module = cls(request.in_channels[0], out_channels, args["kernel_size"])
-        return BuiltLayer(module, out_channels, request.in_strides[0])
+        out_channels, in_channels = request.scale_width(args["channels"]), request.in_channels[0]
+        stride = request.in_strides[0]
+        return plan_layer(cls, out_channels, stride, in_channels, out_channels, args["kernel_size"])
 
 
 @register("SPP")
@@ -150,17 +192,28 @@ class SPP(nn.Module):
         x = self.cv1(x)
         return self.cv2(ops.cat([x, *(pool(x) for pool in self.m)], dim=1))
 
+    @staticmethod
+    def numbers(
+        in_channels: int, out_channels: int, kernel_sizes: Sequence[int] = (5, 9, 13)
+    ) -> int:
+        hidden = in_channels // 2
+        joined = (len(kernel_sizes) + 1) * hidden
+        return Conv.numbers(in_channels, hidden) + Conv.numbers(joined, out_channels)
+
     @classmethod
-    def build(cls, request: LayerRequest) -> BuiltLayer:
-        """Build from YAML args [out_channels, kernel_sizes]."""
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, kernel_sizes]."""
         *channels, sizes = request.args if len(request.args) > 1 else (*request.args, (5, 9, 13))
-        odd = isinstance(sizes, (list, tuple)) and all(type(s) is int and s % 2 for s in sizes)
-        if not sizes or not odd or min(sizes) < 1:
-            raise UserError(f"kernel_sizes is {sizes!r}; a list of odd numbers is needed")
+        if not isinstance(sizes, (list, tuple)) or not 1 <= len(sizes) <= MAX_ARGUMENT:
+            raise UserError(f"kernel_sizes is {brief(sizes)}; a list of odd numbers is needed")
+        if not all(type(size) is int and size in range(1, MAX_ARGUMENT, 2) for size in sizes):
+            raise UserError(
+                f"kernel_sizes is {brief(sizes)}; odd numbers up to {MAX_ARGUMENT} are needed"
+            )
         args = dataclasses.replace(request, args=tuple(channels)).counts(channels=None)
-        out_channels = request.scale_width(args["channels"])
-        module = cls(request.in_channels[0], out_channels, sizes)
-        return BuiltLayer(module, out_channels, request.in_strides[0])
+        out_channels, in_channels = request.scale_width(args["channels"]), request.in_channels[0]
+        stride = request.in_strides[0]
+        return plan_layer(cls, out_channels, stride, in_channels, out_channels, sizes)
 
 
 @register("Focus")
@@ -179,13 +232,17 @@ class Focus(nn.Module):
         folded = squares.permute(0, 5, 3, 1, 2, 4)
         return self.conv(folded.reshape(batch, 4 * channels, height // 2, width // 2))
 
+    @staticmethod
+    def numbers(in_channels: int, out_channels: int, kernel_size: int = 1) -> int:
+        return Conv.numbers(4 * in_channels, out_channels, kernel_size)
+
     @classmethod
-    def build(cls, request: LayerRequest) -> BuiltLayer:
-        """Build from YAML args [out_channels, kernel_size]."""
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, kernel_size]."""
         args = request.counts(channels=None, kernel_size=1)
-        out_channels = request.scale_width(args["channels"])
-        module = cls(request.in_channels[0], out_channels, args["kernel_size"])
-        return BuiltLayer(module, out_channels, request.in_strides[0] * 2)
+        out_channels, in_channels = request.scale_width(args["channels"]), request.in_channels[0]
+        stride = request.in_strides[0] * 2
+        return plan_layer(cls, out_channels, stride, in_channels, out_channels, args["kernel_size"])
 
 
 @register("nn.Upsample")
@@ -197,13 +254,13 @@ class Upsample(nn.Module):
         return ops.upsample_nearest_2x(x)
 
     @classmethod
-    def build(cls, request: LayerRequest) -> BuiltLayer:
-        """Build from YAML args [None, 2, nearest], the one upsampling there is."""
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [None, 2, nearest], the one upsampling there is."""
         if request.args != (None, 2, "nearest"):
-            raise UserError(f"args {list(request.args)}; accepted: [None, 2, nearest]")
+            raise UserError(f"args {brief(list(request.args))}; accepted: [None, 2, nearest]")
         if request.in_strides[0] % 2:
             raise UserError(f"its source has stride {request.in_strides[0]}; an even one is needed")
-        return BuiltLayer(cls(), request.in_channels[0], request.in_strides[0] // 2)
+        return LayerPlan(cls, 0, request.in_channels[0], request.in_strides[0] // 2)
 
 
 @register("Concat", joins=True)
@@ -215,10 +272,17 @@ class Concat(nn.Module):
         return ops.cat(maps, dim=1)
 
     @classmethod
-    def build(cls, request: LayerRequest) -> BuiltLayer:
-        """Build from YAML args [1], the channel dimension."""
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [1], the channel dimension."""
         if request.args != (1,):
-            raise UserError(f"args {list(request.args)}; accepted: [1], the channel dimension")
+            args = brief(list(request.args))
+            raise UserError(f"args {args}; accepted: [1], the channel dimension")
         if len(set(request.in_strides)) > 1:
-            raise UserError(f"joins maps of strides {list(request.in_strides)}; they must be equal")
-        return BuiltLayer(cls(), sum(request.in_channels), request.in_strides[0])
+            strides = brief(list(request.in_strides))
+            raise UserError(f"joins maps of strides {strides}; they must be equal")
+        return LayerPlan(cls, 0, sum(request.in_channels), request.in_strides[0])
+
+
+def plan_layer(kind: Any, out_channels: int, stride: int, *arguments: Any) -> LayerPlan:
+    """Return the plan of a block whose constructor and `numbers` take the same arguments."""
+    return LayerPlan(lambda: kind(*arguments), kind.numbers(*arguments), out_channels, stride)

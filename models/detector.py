@@ -15,7 +15,7 @@ import backend
 from backend import nn, ops
 from backend.checks import CPU
 from backend.contract import Tensor
-from models.graph import IMAGE, ModelSpec, build_layers
+from models.graph import IMAGE, ModelSpec, plan_layers
 from models.heads.base import Head
 from models.initial_weights import draw_weights
 from utils.errors import UserError
@@ -33,9 +33,9 @@ class Detector(nn.Module):
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        layers = build_layers(spec)
+        layers = plan_layers(spec)
         self.spec = spec
-        self.model = nn.ModuleList([layer.module for layer in layers])
+        self.model = nn.ModuleList([layer.make() for layer in layers])
         self.head_name = f"model.{len(layers) - 1}."
         self._stride = max(layer.stride for layer in layers)
         self._kept = {source for layer in spec.layers for source in layer.sources}

@@ -1,8 +1,9 @@
-"""A model YAML -> a checked `ModelSpec` -> the layers that `detector.py` runs.
+"""A model document -> a checked `ModelSpec` -> plans of the layers that `detector.py` runs.
 
 The format is the public YOLOv5 one: nc, depth_multiple, width_multiple, what the head needs
 (anchors), and the lists backbone and head of [from, number, module, args]. Its strings are names
-to look up; nothing of it is evaluated.
+to look up; nothing of it is evaluated. It comes out of a YAML, or out of a weights file
+(`models/stored.py`): the same limits hold, before anything is made.
 """
 
 from __future__ import annotations
@@ -16,15 +17,22 @@ from typing import Any
 import models.blocks
 import models.heads  # noqa: F401  both register their blocks
 from models.heads.base import Head
-from models.registry import BuiltLayer, LayerRequest, find_block, names_of
-from utils.errors import UserError
+from models.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
+from utils.errors import UserError, brief
 from utils.files.yaml import find_yaml, read_yaml
+from utils.weights.plain import to_plain
 
 CHANNEL_MULTIPLE = 8
 IMAGE_CHANNELS = 3
 REQUIRED_KEYS = ("depth_multiple", "width_multiple", "backbone", "head")
 IMAGE = -1  # source index of the image itself
-MAX_MULTIPLE = 10  # far beyond any model; a typing error must not build for hours
+# Far beyond any model, so that neither a typing error nor a hostile file builds for hours or fills
+# the memory. yolov5x6 has 33 layers, 72 blocks, 141 million numbers, maps of 176 numbers a pixel.
+MAX_MULTIPLE = 10
+MAX_CLASSES = 10_000
+MAX_BLOCKS = 1_000
+MAX_NUMBERS = 2_000_000_000
+MAX_MAP_NUMBERS = 4_096  # of the maps of all layers, for each pixel of an image
 
 
 @dataclass(frozen=True)
@@ -64,15 +72,20 @@ def read_model_yaml(path: str | Path, num_classes: int | None = None) -> ModelSp
 
 def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
     """Check a model document; UserError names the key or layer that is wrong."""
-    if not isinstance(document, Mapping):
+    document = to_plain(document)
+    if not isinstance(document, dict):
         raise UserError("a model YAML is a mapping of nc, anchors, backbone, head, ...")
     missing = [key for key in REQUIRED_KEYS if key not in document]
     if missing:
         raise UserError(f"missing {', '.join(missing)}")
     classes = document.get("nc") if num_classes is None else num_classes
-    if not isinstance(classes, int) or classes < 1:
-        raise UserError(f"nc: {classes!r}; a number of classes from 1 up is needed")
+    if type(classes) is not int or not 1 <= classes <= MAX_CLASSES:
+        raise UserError(
+            f"nc: {brief(classes)}; a number of classes from 1 to {MAX_CLASSES:,} is needed"
+        )
     lines = [*_check_lines(document, "backbone"), *_check_lines(document, "head")]
+    if len(lines) > MAX_BLOCKS:
+        raise UserError(f"{len(lines):,} layers; at most {MAX_BLOCKS:,} are accepted")
     document = {**document, "nc": classes}
     layers = tuple(_parse_layer(index, line, document) for index, line in enumerate(lines))
     _check_head(layers, classes)
@@ -85,12 +98,17 @@ def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
     )
 
 
-def build_layers(spec: ModelSpec) -> list[BuiltLayer]:
-    """Construct the modules of a model in order; UserError names the layer that cannot be."""
-    image = BuiltLayer(None, IMAGE_CHANNELS, 1)
-    built: list[BuiltLayer] = []
+def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
+    """Plan the layers of a model in order, within limits on their sum; nothing is made yet.
+
+    Raises:
+        UserError: names the layer that cannot be made, or from which on it is too much.
+    """
+    image = LayerPlan(lambda: None, 0, IMAGE_CHANNELS, 1)
+    plans: list[LayerPlan] = []
+    total = _Total()
     for index, layer in enumerate(spec.layers):
-        sources = [image if source == IMAGE else built[source] for source in layer.sources]
+        sources = [image if source == IMAGE else plans[source] for source in layer.sources]
         request = LayerRequest(
             args=layer.args,
             repeats=scale_depth(layer.number, spec.depth_multiple),
@@ -99,10 +117,35 @@ def build_layers(spec: ModelSpec) -> list[BuiltLayer]:
             scale_width=lambda channels: scale_width(channels, spec.width_multiple),
         )
         try:
-            built.append(find_block(layer.block).kind.build(request))
+            plans.append(find_block(layer.block).kind.plan(request))
+            total.add(request, plans[-1])
         except UserError as error:
-            raise UserError(f"layer {index}, {layer.block} {list(layer.args)}: {error}") from error
-    return built
+            raise UserError(
+                f"layer {index}, {layer.block} {brief(list(layer.args))}: {error}"
+            ) from error
+    return plans
+
+
+class _Total:
+    """What the layers of a model take together."""
+
+    def __init__(self) -> None:
+        self.blocks = self.numbers = 0
+        self.map_numbers = 0.0
+
+    def add(self, request: LayerRequest, plan: LayerPlan) -> None:
+        """Add a layer; UserError if it takes too much, alone or with those before it."""
+        self.blocks += request.repeats
+        self.numbers += plan.numbers
+        self.map_numbers += plan.out_channels / plan.stride**2
+        for what, value, limit in (
+            ("channels", plan.out_channels, MAX_CHANNELS),
+            ("blocks up to here", self.blocks, MAX_BLOCKS),
+            ("numbers up to here", self.numbers, MAX_NUMBERS),
+            ("numbers a pixel in all maps up to here", self.map_numbers, MAX_MAP_NUMBERS),
+        ):
+            if value > limit:
+                raise UserError(f"{value:,.0f} {what}; at most {limit:,} are accepted")
 
 
 def scale_depth(number: int, multiple: float) -> int:
@@ -119,7 +162,9 @@ def _check_multiple(document: Mapping[str, Any], key: str) -> float:
     value = document[key]
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value <= MAX_MULTIPLE:
-        raise UserError(f"{key}: {value!r}; a number above 0, at most {MAX_MULTIPLE}, is needed")
+        raise UserError(
+            f"{key}: {brief(value)}; a number above 0, at most {MAX_MULTIPLE}, is needed"
+        )
     return float(value)
 
 
@@ -133,16 +178,23 @@ def _check_lines(document: Mapping[str, Any], key: str) -> list[Any]:
 def _parse_layer(index: int, line: Any, document: Mapping[str, Any]) -> LayerSpec:
     """Parse one [from, number, module, args]; strings in args are names, or stay strings."""
     if not isinstance(line, list) or len(line) != 4 or not isinstance(line[3], list):
-        raise UserError(f"layer {index}: {line!r}; [from, number, module, args] is needed")
+        raise UserError(f"layer {index}: {brief(line)}; [from, number, module, args] is needed")
     origin, number, block, args = line
-    if type(number) is not int or number < 1:
-        raise UserError(f"layer {index}: number {number!r}; a count from 1 up is needed")
-    kind = find_block(block)
+    if type(number) is not int or not 1 <= number <= MAX_BLOCKS:
+        raise UserError(
+            f"layer {index}: number {brief(number)}; a count from 1 to {MAX_BLOCKS:,} is needed"
+        )
+    try:
+        kind = find_block(block)
+    except UserError as error:
+        raise UserError(f"layer {index}: {error}") from error
     if number > 1 and not kind.repeats:
         raise UserError(f"layer {index}: number {number}; {block} is written once a layer")
     origins = origin if isinstance(origin, list) else [origin]
     if not origins or len(origins) > 1 and not kind.joins:
-        raise UserError(f"layer {index}: from {origin}; {block} takes one source")
+        raise UserError(f"layer {index}: from {brief(origin)}; {block} takes one source")
+    if len(origins) > MAX_BLOCKS:
+        raise UserError(f"layer {index}: {len(origins):,} sources; at most {MAX_BLOCKS:,}")
     sources = tuple(_resolve_source(index, value) for value in origins)
     names = {"nc": document["nc"], "None": None}
     if issubclass(kind.kind, Head):
@@ -159,18 +211,20 @@ def _check_head(layers: Sequence[LayerSpec], num_classes: int) -> None:
     heads = [index for index, layer in enumerate(layers) if layer.block in names]
     if heads != [len(layers) - 1]:
         wanted = " or ".join(names)
-        raise UserError(f"layers {heads} are {wanted}; the last layer, and no other, must be")
+        raise UserError(
+            f"layers {brief(heads)} are {wanted}; the last layer, and no other, must be"
+        )
     last = layers[-1]
     if last.args[:1] != (num_classes,):
         raise UserError(
-            f"{last.block} {list(last.args[:1])}: its first arg must be nc, {num_classes}"
+            f"{last.block} {brief(list(last.args[:1]))}: its first arg must be nc, {num_classes}"
         )
 
 
 def _resolve_source(index: int, origin: Any) -> int:
     """Return an absolute layer index from one counted from the start or, if negative, from here."""
-    if isinstance(origin, int):
+    if type(origin) is int:
         source = index + origin if origin < 0 else origin
         if IMAGE <= source < index:
             return source
-    raise UserError(f"layer {index}: from {origin!r}; only earlier layers can be sources")
+    raise UserError(f"layer {index}: from {brief(origin)}; only earlier layers can be sources")

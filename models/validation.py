@@ -16,8 +16,8 @@ import backend
 from backend.words import count
 from models.detector import Detector, require_image_size
 from models.evaluation import evaluate
-from models.graph import parse_model
 from models.heads.base import Head, Sink
+from models.stored import detector_of_weights
 from utils.cli.val_config import ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import read_coco_annotations
@@ -34,7 +34,6 @@ from utils.report.console import legacy_table
 from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint
 from utils.state.folder import create_run_folder
-from utils.weights.load import model_document
 
 log = logging.getLogger("val")
 
@@ -122,15 +121,7 @@ def load_detector(checkpoint: Checkpoint, device: str) -> Detector:
     Raises:
         UserError: weights without a model, or one that this project cannot build as it was.
     """
-    document = model_document(checkpoint)
-    try:
-        model = Detector(parse_model(document))
-        backend.nn.load_state_arrays(model, checkpoint.ema)
-    except ValueError as error:
-        raise UserError(f"--weights: their model cannot be built here: {error}") from error
-    strides = checkpoint.header.settings.get("strides") or model.head.strides
-    if tuple(strides) != model.head.strides:
-        raise UserError(f"--weights: strides {strides}, here {list(model.head.strides)}")
+    model = detector_of_weights(checkpoint)
     return backend.nn.frozen_copy(backend.nn.place(model, device, "float32"))
 
 

@@ -192,6 +192,8 @@ def small_model(file: TorchFile, arrays: Mapping[str, np.ndarray], **changes: An
     }
     for name in changes.get("without", ()):
         del conv[name]
+    method = changes.get("forward")  # of the instance, as folding leaves it
+    bound = {"forward": Call("builtins.getattr", ({}, method))} if method else {}
     outputs = module(f"{nn}.conv.Conv2d", tensors=under("model.1.m.0."))
     head = module(
         changes.get("head", "models.yolo.Detect"),
@@ -201,12 +203,12 @@ def small_model(file: TorchFile, arrays: Mapping[str, np.ndarray], **changes: An
         stride=file.tensor(np.array([2.0], np.float32)),
     )
     layers = module(
-        f"{nn}.container.Sequential", {"0": module("models.common.Conv", conv), "1": head}
+        f"{nn}.container.Sequential", {"0": module("models.common.Conv", conv, **bound), "1": head}
     )
     return module(
         changes.get("kind", "models.yolo.DetectionModel"),
         {"model": layers},
         yaml=changes.get("yaml", SMALL_DOCUMENT),
         names=changes.get("names", ["cat", "dog"]),
-        hyp={"lr0": 0.02, "box": 0.05, "anchors": None},
+        hyp=changes.get("hyp", {"lr0": 0.02, "box": 0.05, "anchors": None}),
     )

@@ -15,7 +15,7 @@ import numpy as np
 from backend import nn, ops
 from models import registry
 from models.heads.base import Head, LossTerms
-from models.registry import Block, BuiltLayer, LayerRequest
+from models.registry import Block, LayerPlan, LayerRequest
 
 YAML = """
 nc: 5
@@ -49,9 +49,14 @@ class PresenceHead(Head):
         self.conv = nn.Conv2d(in_channels, num_classes + 1, 1)
 
     @classmethod
-    def build(cls, request: LayerRequest) -> BuiltLayer:
-        head = cls(request.args[0], request.in_channels[0], request.in_strides[0])
-        return BuiltLayer(head, head.num_classes + 1, request.in_strides[0])
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        classes, channels, stride = request.args[0], request.in_channels[0], request.in_strides[0]
+        return LayerPlan(
+            lambda: cls(classes, channels, stride),
+            (classes + 1) * (channels + 1),
+            classes + 1,
+            stride,
+        )
 
     def forward(self, *maps: Any) -> tuple[Any, ...]:
         """(B, in, H, W) -> ((B, C + 1),): logits of the classes, the number of objects."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from backend import nn
 from backend.contract import Tensor
-from models.registry import BuiltLayer, LayerRequest
+from models.registry import LayerPlan, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets
@@ -97,8 +97,8 @@ class Head(nn.Module, ABC):
 
     @classmethod
     @abstractmethod
-    def build(cls, request: LayerRequest) -> BuiltLayer:
-        """Construct the layer; UserError for args that it does not take."""
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Return how the layer is made; UserError for args that it does not take."""
 
     @abstractmethod
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:

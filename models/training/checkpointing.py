@@ -21,7 +21,7 @@ from backend.processes import this_process
 from backend.words import count
 from models.detector import Detector
 from models.evaluation import nothing_done
-from models.graph import parse_model
+from models.stored import stored_spec
 from models.training.loss_scale import LossScale
 from models.training.state import TrainState
 from models.training.step_watch import StepWatch
@@ -158,10 +158,10 @@ def _require_evaluation(run: Run, state: TrainState, checkpoint: Checkpoint) -> 
         read_progress(checkpoint.evaluation, nothing, run.data["val"]["images"])
 
 
-def rebuild_model(document: Mapping[str, Any]) -> Detector:
+def rebuild_model(checkpoint: Checkpoint) -> Detector:
     """Build the model of a state; `restore` gives it its weights."""
     try:
-        return Detector(parse_model(document))
+        return Detector(stored_spec(checkpoint.header.model, checkpoint.model))
     except ValueError as error:
         raise UserError(f"--resume: the model cannot be built here: {error}") from error
 

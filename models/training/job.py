@@ -17,6 +17,7 @@ from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.host_memory import keep_freed_memory
+from utils.state.checkpoint import Checkpoint
 from utils.state.job import Job
 from utils.state.resume import load_state
 from utils.state.run import begin_run
@@ -25,8 +26,9 @@ from utils.state.run import begin_run
 def run_job(job: Job, train_loader: TrainLoader) -> None:
     """Train a new run, or the rest of one; with --replay run the one batch that it names."""
     config = job.config
+    checkpoint = load_state(job.point.path) if job.point is not None else None
     with watchdog.phase("building the model"):
-        state = build(job, len(train_loader))
+        state = build(job, checkpoint, len(train_loader))
     if config.replay:
         assert job.start is not None  # --replay needs --weights
         return replay(config, state, job.start, train_loader)
@@ -35,8 +37,9 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
         config, job.hyp, job.class_names, columns, job.point, job.stop, job.data, job.world
     )
     describe_run(run, state, job.train_samples)
-    if job.point is not None:
-        restore(run, state, load_state(job.point.path))
+    if checkpoint is not None:
+        restore(run, state, checkpoint)
+        del checkpoint  # its arrays
     with val_loader(job, state.model.stride) as loader:
         best = train(run, state, train_loader, loader, job.val_samples)
     conclude_run(run, state, best)
@@ -44,15 +47,15 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     write_work(run, state, len(job.train_samples), len(job.val_samples), cached)
 
 
-def build(job: Job, batches: int) -> TrainState:
+def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
     """Build the model and what a step reads and changes, for so many batches an epoch."""
     device = backend.device.resolve(job.config.device)
     if device == CPU:
         keep_freed_memory()
-    if job.point is None:
+    if checkpoint is None:
         model = build_model(job.config, job.start, job.class_names)
     else:
-        model = rebuild_model(job.point.header.model)
+        model = rebuild_model(checkpoint)
     return build_state(job.config, job.hyp, model, batches, device)
 
 

@@ -12,9 +12,9 @@ from backend import nn
 from backend.words import count
 from models.detector import Detector, require_image_size
 from models.graph import parse_model, read_model_yaml
+from models.stored import spec_of_weights
 from utils.cli.train_config import TrainConfig
 from utils.state.checkpoint import Checkpoint
-from utils.weights.load import model_document
 from utils.weights.transfer import match_classes, transfer_arrays
 
 DEFAULT_MODEL = "models/yolov5s.yaml"  # that of the public commands
@@ -31,7 +31,7 @@ def build_model(
             log.info("no --weights and no --cfg: %s from scratch", DEFAULT_MODEL)
         spec = read_model_yaml(config.cfg or DEFAULT_MODEL, len(class_names))
     else:
-        spec = parse_model(model_document(start), len(class_names))
+        spec = parse_model(spec_of_weights(start).document, len(class_names))
     model = Detector(spec)
     require_image_size(config.image_size, model.stride, trains=True)
     model.initialize(config.seed)
@@ -44,6 +44,11 @@ def transfer_weights(
     config: TrainConfig, model: Detector, start: Checkpoint, class_names: Sequence[str]
 ) -> None:
     """Take over the arrays that fit, with --remap-classes class by class, and say which did not."""
+    if start.header.settings.get("fused"):
+        log.warning(
+            "--weights: BatchNorm was folded into their convolutions, which training cannot undo: "
+            "it starts from worse weights; give the checkpoint from before fusing"
+        )
     head = f"model.{len(model.spec.layers) - 1}."
     classes = None
     known = start.header.class_names

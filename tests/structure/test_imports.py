@@ -76,9 +76,13 @@ def graph() -> Mapping[str, set[str]]:
 
 
 def layer_of(module: str) -> int:
-    """The place of a module's room among LAYERS; what lies in no room is a script."""
+    """The place of a module's room among LAYERS; what lies in no room is a script, as is what
+    is started by `python -m`.
+    """
     room = module.partition(".")[0]
-    return LAYERS.index(room if room in LAYERS else "scripts")
+    if room not in LAYERS or (room in ("utils", "models") and is_command(module)):
+        room = "scripts"
+    return LAYERS.index(room)
 
 
 def is_command(module: str) -> bool:

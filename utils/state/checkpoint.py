@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from utils.errors import UserError
+from utils.errors import UserError, brief
 from utils.files.json import complete, parse_json
 from utils.files.regular import pinned
 
@@ -30,6 +30,8 @@ VERSION = 1
 HEADER_KEY = "duet"  # of the safetensors metadata, which maps strings to strings
 CHECKSUM_KEY = "sha256"  # likewise; absent from older files
 MAX_WEIGHTS_BYTES = 1 << 35  # of a weights file of any kind
+DTYPES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U8", "BOOL")
+MAX_NAME = 300  # characters of an array's
 SECTIONS = ("model", "ema", "optimizer", "gradients", "evaluation")
 
 Arrays = Mapping[str, np.ndarray]
@@ -134,12 +136,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
     try:
         with pinned(path, MAX_WEIGHTS_BYTES) as name, safe_open(name, framework="numpy") as file:
             metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            header = _parse_header(path, metadata.get(HEADER_KEY))
+            arrays = {name: _read_array(path, file, name) for name in file.keys()}  # noqa: SIM118
     except OSError as error:
         raise UserError(f"--weights {path}: {error.strerror or error}") from error
     except SafetensorError as error:
-        raise UserError(f"--weights {path}: damaged or no safetensors file ({error})") from error
-    header = _parse_header(path, metadata.get(HEADER_KEY))
+        text = brief(str(error))
+        raise UserError(f"--weights {path}: damaged or no safetensors file ({text})") from error
     stored = metadata.get(CHECKSUM_KEY)
     must_have = stored is not None or header.progress
     if must_have and stored != _checksum(metadata[HEADER_KEY], arrays):
@@ -153,6 +156,20 @@ def read_checkpoint(path: Path) -> Checkpoint:
         for section in SECTIONS
     }
     return Checkpoint(header, **sections)
+
+
+def _read_array(path: Path, file: Any, name: str) -> np.ndarray:
+    dtype = file.get_slice(name).get_dtype()
+    if dtype not in DTYPES or len(name) > MAX_NAME:
+        raise UserError(
+            f"--weights {path}: it holds {brief(name)} as {dtype}; a file of train.py holds "
+            f"{', '.join(DTYPES)} and names of up to {MAX_NAME} characters; convert the file that "
+            "this one was made from"
+        )
+    try:
+        return file.get_tensor(name)
+    except ValueError as error:  # a shape that NumPy does not have
+        raise UserError(f"--weights {path}: damaged: {brief(name)}: {error}") from error
 
 
 def _parse_header(path: Path, text: str | None) -> Header:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import backend
 from backend.words import count
 from utils.cli.flags import new_parser
 from utils.errors import UserError
-from utils.files.yaml import read_yaml
 from utils.processes.command import run_command
 from utils.screen.text import printable, say
 from utils.state.checkpoint import FORMAT, Checkpoint, save_checkpoint
@@ -40,44 +40,60 @@ def describe(checkpoint: Checkpoint) -> str:
     """Return what a checkpoint holds, one line a subject."""
     header, arrays = checkpoint.header, checkpoint.ema
     dtypes = sorted({array.dtype.name for array in arrays.values()})
-    count = sum(array.size for array in arrays.values())
+    size = sum(array.size for array in arrays.values())
+    fused = "BatchNorm folded in; good for val.py, not to train from"
     lines = [
         f"format: {header.settings.get('converted_from', FORMAT)}",
-        f"stored as: {', '.join(header.settings.get('stored_dtypes', dtypes))}",
-        f"tensors: {len(arrays)} with {count:,} numbers",
+        f"stored as: {_joined(header.settings.get('stored_dtypes', dtypes), ', ')}",
+        *([f"fused: {fused}"] if header.settings.get("fused") else []),
+        f"tensors: {len(arrays)} with {size:,} numbers",
         f"optimizer tensors: {len(checkpoint.optimizer)}",
         f"finished epochs: {header.epoch}",
         f"stored epoch: {header.settings.get('stored_epoch', header.epoch)}",
         f"strides: {header.settings.get('strides', 'as the model gives')}",
         f"anchors in pixels: {header.model.get('anchors', 'unknown')}",
-        f"layers: {' '.join(_blocks(header.model)) or 'unknown: a plain state dict'}",
+        f"layers: {_joined(_blocks(header.model), ' ') or 'unknown: a plain state dict'}",
         f"classes: {len(header.class_names)} {list(header.class_names)}",
         f"hyper-parameters: {json.dumps(header.hyperparameters)}",
     ]
     return "\n".join(map(printable, lines))
 
 
-def _blocks(document: Mapping[str, Any]) -> list[str]:
-    return [str(line[2]) for key in ("backbone", "head") for line in document.get(key, ())]
+def _blocks(document: Mapping[str, Any]) -> list[Any]:
+    """Return the block of each layer of a model description, which nothing has checked yet."""
+    parts = [part for key in ("backbone", "head") if isinstance(part := document.get(key), list)]
+    return [line[2] for part in parts for line in part if isinstance(line, list) and line[2:]]
+
+
+def _joined(values: Any, between: str) -> str:
+    return between.join(map(str, values)) if isinstance(values, list) else str(values)
 
 
 def _convert(checkpoint: Checkpoint, out: Path, cfg: str) -> None:
     if out.suffix != ".safetensors":
         raise UserError(f"{out}: the name of the new file must end with .safetensors")
+    if cfg and checkpoint.header.model:
+        raise UserError(f"--cfg {cfg}: the weights describe their model themselves; leave it out")
+    if not cfg:
+        model_document(checkpoint)
+    backend.use()
+    from models.graph import read_model_yaml
+    from models.stored import detector_of_weights
+
     if cfg:
-        checkpoint = describe_state_dict(checkpoint, cfg)
-    model_document(checkpoint)
+        spec = read_model_yaml(cfg)
+        checkpoint = describe_state_dict(checkpoint, spec.document, len(spec.layers))
+    detector_of_weights(checkpoint)  # what cannot be built is not written
     out.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(out, checkpoint)
     say(f"wrote {out}: {count(len(checkpoint.ema), 'tensor')}")
 
 
-def describe_state_dict(checkpoint: Checkpoint, cfg: str) -> Checkpoint:
-    """Return a plain state dict's checkpoint with a YAML's model and numbered class names."""
-    if checkpoint.header.model:
-        raise UserError(f"--cfg {cfg}: the weights describe their model themselves; leave it out")
-    document = read_yaml("--cfg", cfg, "give the YAML of the weights' model")
-    document = complete_document(document, checkpoint.ema)
+def describe_state_dict(
+    checkpoint: Checkpoint, document: Mapping[str, Any], layers: int
+) -> Checkpoint:
+    """Return a plain state dict's checkpoint with a model YAML and numbered class names."""
+    document = complete_document(document, layers, checkpoint.ema)
     names = checkpoint.header.class_names or tuple(map(str, range(document["nc"])))
     header = dataclasses.replace(checkpoint.header, model=document, class_names=names)
     return dataclasses.replace(checkpoint, header=header)

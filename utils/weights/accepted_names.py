@@ -23,27 +23,47 @@ STORAGE_DTYPES = {  # torch storages -> the dtype of their bytes, little-endian
     "torch.ByteStorage": "|u1",
     "torch.BoolStorage": "|b1",
 }
+UNREAD_DTYPES = (
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "float4_e2m1fn_x2", "uint16", "uint32", "uint64",
+)  # fmt: skip
+UNTYPED_STORAGE = "torch.storage.UntypedStorage"  # of tensors whose dtype has none of the above
 
-_COMMON = _join("collections", "OrderedDict") | frozenset(("__builtin__.set", "builtins.set"))
+_DETECTION_ONLY = "this version builds detection models; give one (its last layer is Detect)"
+REFUSED_MODELS = {  # the beginning of a name -> what a file is that asks for it, and what to do
+    "models.yolo.Segment": f"a segmentation model; {_DETECTION_ONLY}",
+    "models.yolo.Classif": f"a classification model; {_DETECTION_ONLY}",
+    "models.common.Classify": f"a classification model; {_DETECTION_ONLY}",
+    "models.common.Proto": f"a segmentation model; {_DETECTION_ONLY}",
+    "models.common.AutoShape": "a model wrapped for inference; save the model in it (its .model)",
+    "models.common.DetectMultiBackend": "a model wrapped for inference; save the one in it",
+    "models.experimental.Ensemble": "an ensemble of models; give the file of one of them",
+    "ultralytics.": "a model of the ultralytics package; give one of the public YOLOv5",
+}
+
+_COMMON = (
+    _join("collections", "OrderedDict")
+    | _join("builtins", "set getattr")
+    | _join("__builtin__", "set getattr")
+)
 _SETTINGS = _join("pathlib", "Path PosixPath WindowsPath") | _join("argparse", "Namespace")
 _NUMPY = (
     _join("numpy.core.multiarray", "_reconstruct scalar")
     | _join("numpy._core.multiarray", "_reconstruct scalar")
+    | _join("numpy.core.numeric", "_frombuffer")
+    | _join("numpy._core.numeric", "_frombuffer")
     | _join("numpy", "ndarray dtype")
     | _join("_codecs", "encode")
 )
 _YOLO = (
-    _join(
-        "models.yolo",
-        "Model BaseModel DetectionModel SegmentationModel ClassificationModel Detect Segment",
-    )
+    _join("models.yolo", "Model BaseModel DetectionModel Detect")
     | _join(
         "models.common",
-        "AutoShape Bottleneck BottleneckCSP C3 C3Ghost C3SPP C3TR C3x Classify Concat Contract "
-        "Conv CrossConv DWConv DWConvTranspose2d Expand Focus GhostBottleneck GhostConv Proto "
-        "SPP SPPF TransformerBlock TransformerLayer",
+        "Bottleneck BottleneckCSP C3 C3Ghost C3SPP C3TR C3x Concat Contract Conv CrossConv DWConv "
+        "DWConvTranspose2d Expand Focus GhostBottleneck GhostConv SPP SPPF TransformerBlock "
+        "TransformerLayer",
     )
-    | _join("models.experimental", "CrossConv Ensemble MixConv2d Sum")
+    | _join("models.experimental", "CrossConv GhostBottleneck GhostConv MixConv2d Sum")
 )
 
 
@@ -55,7 +75,8 @@ def _layers(framework: str) -> frozenset[str]:
         | _join(f"{modules}.batchnorm", "BatchNorm2d")
         | _join(
             f"{modules}.activation",
-            "Hardswish LeakyReLU Mish MultiheadAttention ReLU ReLU6 SiLU Sigmoid",
+            "ELU GELU Hardswish LeakyReLU Mish MultiheadAttention PReLU ReLU ReLU6 SiLU Sigmoid "
+            "Softplus Tanh",
         )
         | _join(f"{modules}.pooling", "AdaptiveAvgPool2d AvgPool2d MaxPool2d")
         | _join(f"{modules}.upsampling", "Upsample")
@@ -74,7 +95,11 @@ TORCH_NAMES = (
     | _layers("torch")
     | frozenset(STORAGE_DTYPES)
     | _join("torch", "Size device float16 float32 float64 bfloat16 int32 int64 uint8 bool")
+    | _join("torch", f"{' '.join(UNREAD_DTYPES)}")
+    | frozenset((UNTYPED_STORAGE,))
+    | _join("torch.nn.parallel.data_parallel", "DataParallel")
     | _join("torch._utils", "_rebuild_parameter _rebuild_tensor _rebuild_tensor_v2")
+    | _join("torch._utils", "_rebuild_tensor_v3")
 )
 ONEFLOW_NAMES = (
     _COMMON

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from utils.weights.pickle_reader import Record
+from utils.weights.tensors import StoredArray
 
 TORCH_PARAMETER = "torch._utils._rebuild_parameter"
 TORCH_TENSORS = ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor")
+TORCH_UNTYPED_TENSOR = "torch._utils._rebuild_tensor_v3"
 ONEFLOW_TENSORS = ("oneflow.Tensor", "oneflow.nn.Parameter", "oneflow.nn.parameter.Parameter")
-TENSOR_KINDS = frozenset((TORCH_PARAMETER, *TORCH_TENSORS, *ONEFLOW_TENSORS))
+TENSOR_KINDS = frozenset((TORCH_PARAMETER, TORCH_UNTYPED_TENSOR, *TORCH_TENSORS, *ONEFLOW_TENSORS))
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Contents:
 
     file_format: str  # in words
     root: Any
-    read_tensor: Callable[[Record], np.ndarray]  # for records that `is_tensor` accepts
+    read_tensor: Callable[[Record], StoredArray]  # for records that `is_tensor` accepts
 
 
 def is_tensor(value: Any) -> bool:

@@ -29,6 +29,8 @@ def load_weights(path: str | Path) -> Checkpoint:
     path = Path(path)
     if not path.exists():
         raise UserError(f"--weights {path}: no such file")
+    if not path.is_file() and not path.is_dir():
+        raise UserError(f"--weights {path}: neither a file nor a folder")
     try:
         if path.suffix == ".safetensors" or _starts_as_safetensors(path):
             return read_checkpoint(path)
@@ -36,6 +38,8 @@ def load_weights(path: str | Path) -> Checkpoint:
             return _from_foreign(read_yolov5(contents))
     except OSError as error:
         raise UserError(f"--weights {path}: {error.strerror}") from error
+    except MemoryError as error:
+        raise UserError(f"--weights {path}: it does not fit into the memory") from error
     except UserError as error:
         text = str(error)
         raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
@@ -63,6 +67,7 @@ def _from_foreign(weights: ForeignWeights) -> Checkpoint:
             "converted_from": weights.file_format,
             "stored_dtypes": list(weights.stored_dtypes),
             "stored_epoch": weights.epoch,
+            "fused": weights.fused,
             "strides": list(weights.strides),
         },
         backend="",

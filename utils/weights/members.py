@@ -11,11 +11,11 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from backend.words import count
-from utils.errors import UserError
+from utils.errors import UserError, brief
 from utils.files.regular import open_regular, read_bytes
 from utils.state.checkpoint import MAX_WEIGHTS_BYTES
 
@@ -43,8 +43,8 @@ class Members(Protocol):
     def names(self) -> list[str]:
         """Return all names, in the order of the archive."""
 
-    def read(self, name: str) -> bytes:
-        """Return the bytes of a name; raise UserError if it is absent or damaged."""
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """Return the bytes of a name; raise UserError if it is absent, damaged or over `most`."""
 
 
 class ZipMembers:
@@ -68,23 +68,22 @@ class ZipMembers:
     def names(self) -> list[str]:
         return self.archive.namelist()
 
-    def read(self, name: str) -> bytes:
-        if name not in self.archive.NameToInfo:
-            raise UserError(f"the archive lacks {name!r:.80}")
+    def read(self, name: str, most: int | None = None) -> bytes:
+        entry = self.archive.NameToInfo.get(name)
+        if entry is None:
+            raise UserError(f"the archive lacks {brief(name)}")
+        _require_size(name, entry.file_size, most)
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise UserError(f"{brief(name)} is compressed in a way that is not read")
         try:
-            entry = self.archive.getinfo(name)
-            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise UserError(f"{name!r:.80} is compressed in a way that is not read")
             # A size is passed, since an unsized read would decompress without a bound.
             with self.archive.open(entry) as file:
                 data = file.read(entry.file_size)
                 extra = file.read(1)  # at the end the checksum is compared
-        except UserError:
-            raise
         except ZIP_ERRORS as error:
-            raise UserError(f"damaged zip archive, {name!r:.80}: {error}") from error
+            raise UserError(f"damaged zip archive, {brief(name)}: {brief(str(error))}") from error
         if len(data) != entry.file_size or extra:
-            raise UserError(f"damaged zip archive, {name!r:.80} has not the size it declares")
+            raise UserError(f"damaged zip archive, {brief(name)} has not the size it declares")
         return data
 
 
@@ -95,7 +94,7 @@ def open_zip(path: Path) -> Iterator[ZipMembers]:
         try:
             archive = zipfile.ZipFile(file)
         except ZIP_ERRORS as error:
-            raise UserError(f"damaged zip archive: {error}") from error
+            raise UserError(f"damaged zip archive: {brief(str(error))}") from error
         with archive:
             yield ZipMembers(archive, os.fstat(file.fileno()).st_size)
 
@@ -104,17 +103,24 @@ class FolderMembers:
     """The regular files of a folder and of the folders in it."""
 
     def __init__(self, folder: Path) -> None:
-        files = sorted(path for path in folder.glob("*/*") if path.is_file())
-        files += sorted(path for path in folder.glob("*") if path.is_file())
-        if len(files) > MAX_MEMBERS:
-            raise UserError(f"the folder holds over {count(MAX_MEMBERS, 'file')}")
+        entries = (path for depth in ("*/*", "*") for path in folder.glob(depth))
+        found = list(islice(entries, MAX_MEMBERS + 1))
+        if len(found) > MAX_MEMBERS:
+            raise UserError(f"the folder holds over {MAX_MEMBERS:,} entries")
+        files = sorted(path for path in found if path.is_file())
         self.paths = {path.relative_to(folder).as_posix(): path for path in files}
         self.size = sum(path.stat().st_size for path in files)
 
     def names(self) -> list[str]:
         return list(self.paths)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most: int | None = None) -> bytes:
         if name not in self.paths:
-            raise UserError(f"the folder lacks {name!r:.80}")
+            raise UserError(f"the folder lacks {brief(name)}")
+        _require_size(name, self.paths[name].stat().st_size, most)
         return read_bytes(self.paths[name], MAX_WEIGHTS_BYTES)
+
+
+def _require_size(name: str, size: int, most: int | None) -> None:
+    if most is not None and size > most:
+        raise UserError(f"{brief(name)} has {size:,} bytes; at most {most:,} are read")

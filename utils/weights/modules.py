@@ -9,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from utils.errors import UserError
-from utils.weights.contents import Contents, is_tensor
+from utils.errors import UserError, brief
+from utils.weights.contents import Contents, StoredArray, is_tensor
 from utils.weights.pickle_reader import Record
-from utils.weights.plain import printable
 
-MAX_DEPTH = 24
-MAX_MODULES = 20_000
-MAX_ENTRIES = 200_000  # of the dicts of all modules; one dict may be that of many
+MAX_NAME = 100  # characters of a dotted name; the public models have up to 40
 TENSOR_GROUPS = ("_parameters", "_buffers")
 HIDDEN_BUFFERS = "_non_persistent_buffers_set"
 BATCHNORM_EPS = 1e-3
@@ -40,56 +35,72 @@ def is_module(value: Any) -> bool:
 
 
 def walk_modules(module: Record) -> Iterator[tuple[str, Record]]:
-    """Yield (prefix, module) of a module and all inside it, in the order of state_dict()."""
-    waiting = [("", module, 0)]
-    seen = entries = 0
+    """Yield (prefix, module) of a module and all inside it, in the order of state_dict().
+
+    Raises:
+        UserError: a part with contents stands at two places, or a name is too long. So the walk
+            is as long as the file, though a file may name one part many times.
+    """
+    waiting = [iter([("", module)])]
+    seen: set[int] = set()
     while waiting:
-        prefix, current, depth = waiting.pop()
-        seen += 1
-        entries += _count_entries(current)
-        if seen > MAX_MODULES or entries > MAX_ENTRIES or depth > MAX_DEPTH:
-            raise UserError("the model has too many modules or is nested too deep")
-        yield prefix, current
-        children = [
-            (f"{prefix}{name}.", child, depth + 1)
-            for name, child in current.state["_modules"].items()
-            if is_module(child)
-        ]
-        waiting += reversed(children)
+        for prefix, current in waiting[-1]:
+            for contents in _contents(current):
+                if id(contents) in seen:
+                    raise UserError(f"a module stands at two places, {brief(prefix)} for one")
+                seen.add(id(contents))
+            yield prefix, current
+            waiting.append(_children(prefix, current))
+            break
+        else:
+            waiting.pop()
 
 
-def _count_entries(module: Record) -> int:
-    groups = [module.state.get(key) for key in ("_modules", *TENSOR_GROUPS, HIDDEN_BUFFERS)]
-    return sum(len(group) for group in groups if isinstance(group, (dict, list)))
+def _children(prefix: str, module: Record) -> Iterator[tuple[str, Record]]:
+    for name, child in module.state["_modules"].items():
+        if isinstance(name, str) and is_module(child):
+            yield dotted_name(prefix, name) + ".", child
 
 
-def module_arrays(module: Record, contents: Contents) -> dict[str, np.ndarray]:
+def dotted_name(prefix: str, name: str) -> str:
+    """Return the name of a part; UserError for a long one: each part in it would repeat it."""
+    if len(prefix) + len(name) > MAX_NAME:
+        raise UserError(f"a name of over {MAX_NAME} characters, {brief(prefix + name)}")
+    return prefix + name
+
+
+def _contents(module: Record) -> Iterator[dict | list]:
+    """Yield what a walk reads of a module and is not empty; an activation may stand anywhere."""
+    for key in ("_modules", *TENSOR_GROUPS, HIDDEN_BUFFERS):
+        group = module.state.get(key)
+        if isinstance(group, (dict, list)) and group:
+            yield group
+
+
+def module_arrays(module: Record, contents: Contents) -> dict[str, StoredArray]:
     """Return all parameters and persistent buffers of a module by dotted name, as stored."""
     arrays = {}
     for prefix, part in walk_modules(module):
         hidden = part.state.get(HIDDEN_BUFFERS)
+        names = {x for x in hidden if isinstance(x, str)} if isinstance(hidden, list) else set()
         for group in TENSOR_GROUPS:
             tensors = part.state.get(group)
             for name, value in tensors.items() if isinstance(tensors, dict) else ():
-                if is_tensor(value) and not (isinstance(hidden, list) and name in hidden):
-                    arrays[f"{prefix}{name}"] = contents.read_tensor(value)
+                if is_tensor(value) and isinstance(name, str) and name not in names:
+                    arrays[dotted_name(prefix, name)] = contents.read_tensor(value)
     return arrays
 
 
 def check_modules(module: Record) -> None:
     """Raise UserError for a module that would compute something else here."""
     for prefix, part in walk_modules(module):
-        name, where = class_name(part), printable(prefix.removesuffix("."))
+        where = brief(prefix.removesuffix("."))[1:-1]
         activation = class_name(part.state["_modules"].get("act"))
         if activation not in ("", ACTIVATION):
             raise UserError(
                 f"layer {where} uses the activation {activation}; only {ACTIVATION} is built here, "
-                "so the weights would give other outputs"
+                "so the weights would give other outputs; give a model with it, or train one"
             )
         eps = part.state.get("eps")
-        if name == "BatchNorm2d" and eps != BATCHNORM_EPS:
-            raise UserError(f"layer {where} has eps {eps!r:.20}; {BATCHNORM_EPS} is built here")
-        if name == "Conv" and "bn" not in part.state["_modules"]:
-            raise UserError(
-                f"layer {where} has its BatchNorm folded in; give the checkpoint before fusing"
-            )
+        if class_name(part) == "BatchNorm2d" and eps != BATCHNORM_EPS:
+            raise UserError(f"layer {where} has eps {brief(eps)}; {BATCHNORM_EPS} is built here")

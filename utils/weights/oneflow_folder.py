@@ -10,15 +10,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import numpy as np
-
 from backend.words import count
-from utils.errors import UserError
+from utils.errors import UserError, brief
 from utils.weights.accepted_names import ONEFLOW_NAMES
 from utils.weights.contents import Contents
 from utils.weights.members import Members
 from utils.weights.pickle_reader import Record, read_pickle
-from utils.weights.tensors import ByteBudget, contiguous_strides, strided_array
+from utils.weights.tensors import ByteBudget, StoredArray, contiguous_strides, strided_array
 
 PICKLE_NAME = "pickled_data"
 PROTOCOL_VERSION = 1
@@ -51,14 +49,14 @@ def read_oneflow(members: Members) -> Contents:
         raise UserError(f"it was not written by oneflow.save of protocol {PROTOCOL_VERSION}")
     budget = ByteBudget(members.size)
 
-    def read_tensor(record: Record) -> np.ndarray:
+    def read_tensor(record: Record) -> StoredArray:
         name = _tensor_name(record.state)
-        dtype, shape = _parse_meta(members.read(f"{prefix}{name}/meta"))
+        dtype, shape = _parse_meta(members.read(f"{prefix}{name}/meta", MAX_META_BYTES))
         data = members.read(f"{prefix}{name}/out")
-        array = strided_array(data, dtype, 0, shape, contiguous_strides(shape), budget)
-        if array.size * (2 if dtype == "bfloat16" else array.itemsize) != len(data):
+        stored = strided_array(data, dtype, 0, shape, contiguous_strides(shape), budget)
+        if stored.array.size * (2 if dtype == "bfloat16" else stored.array.itemsize) != len(data):
             raise UserError(f"tensor {name}: shape {list(shape)} and {len(data)} bytes do not fit")
-        return array
+        return stored
 
     return Contents("OneFlow directory", document.get("data"), read_tensor)
 
@@ -66,13 +64,13 @@ def read_oneflow(members: Members) -> Contents:
 def _tensor_name(state: Any) -> str:
     name = state.get("path") if isinstance(state, dict) else None
     if not isinstance(name, str) or not TENSOR_NAME.fullmatch(name) or set(name) == {"."}:
-        raise UserError(f"a tensor kept at {name!r:.80}; a plain name is needed")
+        raise UserError(f"a tensor kept at {brief(name)}; a plain name is needed")
     return name
 
 
 def _parse_meta(text: bytes) -> tuple[str, tuple[int, ...]]:
     """Return the dtype and shape of `shape { dim: 2 dim: 3 } data_type: kFloat`."""
-    found = META.fullmatch(text[:MAX_META_BYTES].decode("ascii", errors="replace"))
+    found = META.fullmatch(text.decode("ascii", errors="replace"))
     if found is None or found[2] not in DTYPES:
         raise UserError(f"a tensor described as {text[:80]!r}; accepted: {', '.join(DTYPES)}")
     return DTYPES[found[2]], tuple(int(size) for size in re.findall(r"\d+", found[1]))

@@ -15,26 +15,29 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from utils.errors import UserError
-from utils.weights.plain import printable
+from utils.errors import UserError, brief
+from utils.weights.accepted_names import REFUSED_MODELS
 
 MAX_OPCODES = 2_000_000  # yolov5n has 34 thousand
 MAX_NUMERIC_KEYS = 5_000  # unlike strings, numbers can be chosen to collide in a dict
 MAX_INTEGER_BYTES = 16
-LOWEST_PROTOCOL, HIGHEST_PROTOCOL = 2, 4
+MAX_NAME = 100  # characters of a module or an attribute; accepted ones have up to 40
+LOWEST_PROTOCOL, HIGHEST_PROTOCOL = 2, 5
 
 ORDERED_DICT = "collections.OrderedDict"
 SETS = ("__builtin__.set", "builtins.set")
+GETATTR = ("__builtin__.getattr", "builtins.getattr")
+FUSED_METHODS = ("forward_fuse", "fuseforward")  # the only attributes that a file may name so
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Name:
     """A global the pickle asked for, as text."""
 
     name: str  # module.attribute
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Record:
     """An object that the pickle asked for: its name, its arguments and its state.
 
@@ -58,7 +61,7 @@ def read_pickle(
     """Read the pickle that begins at `start`.
 
     Args:
-        data: protocol 2, 3 or 4.
+        data: protocol 2 to 5.
         accepted: the only globals, "module.attribute", that may be asked for.
         persistent_load: gives the value of a persistent id; without it there may be none.
 
@@ -125,9 +128,11 @@ class _Machine:
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
     def take_line(self) -> str:
-        line = bytearray()
-        while (byte := self.take(1)[0]) != ord("\n"):
-            line.append(byte)
+        end = self.position + MAX_NAME + 1
+        line, newline, _ = bytes(self.data[self.position : end]).partition(b"\n")
+        if not newline:
+            self.damaged(f"a name of over {MAX_NAME} characters, or without an end")
+        self.position += len(line) + 1
         return line.decode("utf-8")
 
     def pop_to_mark(self) -> list[Any]:
@@ -142,15 +147,24 @@ class _Machine:
         return value
 
     def name(self, module: object, attribute: object) -> Name:
-        name = f"{module}.{attribute}"
         if not isinstance(module, str) or not isinstance(attribute, str):
             self.damaged("a global without a name")
+        if max(len(module), len(attribute)) > MAX_NAME:
+            self.damaged(f"a name of over {MAX_NAME} characters")
+        name = f"{module}.{attribute}"
         if name not in self.accepted:
-            raise UserError(
-                f"asks for {printable(name)}, which is not among the names that a YOLOv5 file "
-                "needs; it was not run"
-            )
+            for beginning, what in REFUSED_MODELS.items():
+                if name.startswith(beginning):
+                    raise UserError(f"it holds {what}")
+            self.refuse(name)
         return Name(name)
+
+    def refuse(self, name: str) -> NoReturn:
+        printable = name.encode("unicode_escape").decode("ascii")
+        raise UserError(
+            f"asks for {printable}, which is not among the names that a YOLOv5 file needs; it was "
+            "not run"
+        )
 
     def record(self, callee: object, arguments: tuple[Any, ...]) -> Any:
         if not isinstance(callee, Name):
@@ -164,6 +178,8 @@ class _Machine:
             if len(arguments) != 1 or not isinstance(arguments[0], list):
                 self.damaged("a set made of something else than one list")
             return arguments[0]
+        if callee.name in GETATTR and arguments[1:] not in [(name,) for name in FUSED_METHODS]:
+            self.refuse(callee.name)
         return Record(callee.name, arguments)
 
     def set_pairs(self, target: Any, items: list[Any]) -> None:
@@ -173,7 +189,7 @@ class _Machine:
             if not isinstance(key, str):
                 self.numeric_keys += 1
                 if not isinstance(key, int) or self.numeric_keys > MAX_NUMERIC_KEYS:
-                    self.damaged("dict keys that no weights file needs")
+                    self.damaged(f"dict keys that no weights file needs, {brief(key)} for one")
             target[key] = value
 
     def extend(self, items: list[Any]) -> None:
@@ -296,6 +312,7 @@ _OPCODES: dict[int, Callable[[_Machine], None]] = {
     ord("C"): lambda machine: machine.push_bytes("<B"),
     ord("B"): lambda machine: machine.push_bytes("<I"),
     0x8E: lambda machine: machine.push_bytes("<Q"),
+    0x96: lambda machine: machine.push_bytes("<Q"),  # a bytearray
     ord("]"): lambda machine: machine.stack.append([]),
     ord("}"): lambda machine: machine.stack.append({}),
     ord(")"): lambda machine: machine.stack.append(()),

@@ -6,14 +6,22 @@ Before: `torch_archive.py` and `oneflow_folder.py` find the bytes. After: `yolov
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from utils.errors import UserError
+from utils.errors import UserError, brief
 
 MAX_DIMENSIONS = 8
+LARGEST_COUNT = 2**40
 BYTES_PER_FILE_BYTE = 2  # tensors may share a storage, but give no more than this
+
+
+class StoredArray(NamedTuple):
+    """A tensor of a file."""
+
+    array: np.ndarray  # bfloat16 widened to float32
+    dtype: str  # in which the file holds it
 
 
 class ByteBudget:
@@ -30,18 +38,23 @@ class ByteBudget:
 
 def strided_array(
     data: bytes | memoryview, dtype: str, offset: Any, shape: Any, strides: Any, budget: ByteBudget
-) -> np.ndarray:
+) -> StoredArray:
     """Return a copy of the elements that a tensor shows of its storage.
 
     Args:
         data: the whole storage.
-        dtype: a NumPy one, or bfloat16, which is returned as float32.
+        dtype: a NumPy one, or bfloat16.
         offset: in elements, like the strides; these three come from the file and are checked.
     """
     bfloat16 = dtype == "bfloat16"
     stored = np.dtype("<u2" if bfloat16 else dtype)
-    if not (_are_counts(shape) and _are_counts(strides) and _are_counts((offset,))):
-        raise UserError(f"a tensor of shape {shape!r:.80}, strides {strides!r:.80}")
+    # A side of 0 makes a tensor empty, yet NumPy multiplies the others.
+    if not (_are_counts(shape) and _are_counts(strides) and _are_counts((offset,))) or (
+        math.prod(size or 1 for size in shape) > LARGEST_COUNT
+    ):
+        raise UserError(
+            f"a tensor of shape {brief(shape)}, strides {brief(strides)}, offset {brief(offset)}"
+        )
     available = len(data) // stored.itemsize
     count = math.prod(shape)
     last = offset + sum((size - 1) * step for size, step in zip(shape, strides, strict=False))
@@ -57,7 +70,7 @@ def strided_array(
         steps = [step * stored.itemsize for step in strides]
         start = offset * stored.itemsize
         array = np.ndarray(shape, stored, data, start, steps).copy(order="C")
-    return _widen_bfloat16(array) if bfloat16 else array
+    return StoredArray(_widen(array), dtype) if bfloat16 else StoredArray(array, stored.name)
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -66,14 +79,14 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _are_counts(values: Any) -> bool:
-    """Return whether this is a short tuple of whole numbers from 0 to 2^40."""
+    """Return whether this is a short tuple of whole numbers from 0 to `LARGEST_COUNT`."""
     return (
         isinstance(values, tuple)
         and len(values) <= MAX_DIMENSIONS
-        and all(type(value) is int and 0 <= value < 2**40 for value in values)
+        and all(type(value) is int and 0 <= value <= LARGEST_COUNT for value in values)
     )
 
 
-def _widen_bfloat16(bits: np.ndarray) -> np.ndarray:
+def _widen(bits: np.ndarray) -> np.ndarray:
     """Return float32 numbers; a bfloat16 is the upper half of one."""
     return (bits.astype(np.uint32) << 16).view(np.float32)

@@ -14,19 +14,25 @@ from typing import Any
 import numpy as np
 
 from backend.words import count
-from utils.errors import UserError
-from utils.weights.accepted_names import STORAGE_DTYPES, TORCH_NAMES
-from utils.weights.contents import TORCH_PARAMETER, TORCH_TENSORS, Contents
+from utils.errors import UserError, brief
+from utils.weights.accepted_names import STORAGE_DTYPES, TORCH_NAMES, UNTYPED_STORAGE
+from utils.weights.contents import (
+    TORCH_PARAMETER,
+    TORCH_TENSORS,
+    TORCH_UNTYPED_TENSOR,
+    Contents,
+)
 from utils.weights.members import Members
 from utils.weights.pickle_reader import Name, Record, read_pickle
-from utils.weights.tensors import ByteBudget, strided_array
+from utils.weights.tensors import ByteBudget, StoredArray, strided_array
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 LEGACY_VERSION = 1001
 ITEM_SIZES = {
     name: 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
     for name, dtype in STORAGE_DTYPES.items()
-}
+} | {UNTYPED_STORAGE: 1}
+MAX_KEY = 100  # characters of a storage's name; they are numbers
 
 ReadStorage = Callable[[str], "bytes | memoryview"]  # by key
 
@@ -67,7 +73,7 @@ def read_torch_legacy(data: bytes) -> Contents:
     version, position = read_pickle(data, (), start=position)
     system, position = read_pickle(data, (), start=position)
     if version != LEGACY_VERSION or not isinstance(system, dict):
-        raise UserError(f"legacy version {version!r:.40}; {LEGACY_VERSION} is read")
+        raise UserError(f"legacy version {brief(version)}; {LEGACY_VERSION} is read")
     if system.get("little_endian") is not True:
         raise UserError("it was saved on a big-endian machine; only little-endian files are read")
     declared: dict[str, int] = {}
@@ -85,7 +91,7 @@ def read_torch_legacy(data: bytes) -> Contents:
 
     def read_storage(key: str) -> memoryview:
         if key not in places:
-            raise UserError(f"the file lacks storage {key!r:.40}")
+            raise UserError(f"the file lacks storage {brief(key)}")
         return places[key]
 
     return Contents(
@@ -96,7 +102,7 @@ def read_torch_legacy(data: bytes) -> Contents:
 def _legacy_class(identity: tuple[Any, ...]) -> Name:
     """Return a module's class; its source text, which legacy files hold too, is not read."""
     if len(identity) != 4 or not isinstance(identity[1], Name):
-        raise UserError(f"persistent id {identity[0]!r:.40} is not understood")
+        raise UserError(f"persistent id {brief(identity)} is not understood")
     return identity[1]
 
 
@@ -109,11 +115,11 @@ def _locate_storages(
     places = {}
     for key in keys:
         if key not in item_sizes or position + 8 > len(data):
-            raise UserError(f"damaged legacy file: storage {key!r:.40}")
+            raise UserError(f"damaged legacy file: storage {brief(key)}")
         (count,) = struct.unpack_from("<q", data, position)
         start, end = position + 8, position + 8 + count * item_sizes[key]
         if count < 0 or end > len(data):
-            raise UserError(f"damaged legacy file: it ends inside storage {key!r:.40}")
+            raise UserError(f"damaged legacy file: it ends inside storage {brief(key)}")
         places[key] = data[start:end]
         position = end
     return places
@@ -124,34 +130,51 @@ def _check_storage(identity: Any) -> Record:
     kind = identity[1] if isinstance(identity, tuple) and len(identity) in (5, 6) else None
     if (
         not isinstance(kind, Name)
-        or kind.name not in STORAGE_DTYPES
+        or kind.name not in ITEM_SIZES
         or identity[0] != "storage"
         or not isinstance(identity[2], str)
+        or len(identity[2]) > MAX_KEY
         or type(identity[4]) is not int
         or identity[5:] not in ((), (None,))
     ):
-        raise UserError("a persistent id that is no storage of a known type")
+        raise UserError(f"a persistent id that is no storage of a known type: {brief(identity)}")
     return Record("storage", (kind.name, identity[2], identity[4]))
 
 
-def _tensor_reader(read_storage: ReadStorage, budget: ByteBudget) -> Callable[[Record], np.ndarray]:
-    def read_tensor(record: Record) -> np.ndarray:
-        if record.kind == TORCH_PARAMETER and record.arguments:
-            record = record.arguments[0]
-        if not isinstance(record, Record) or record.kind not in TORCH_TENSORS:
-            raise UserError("a parameter that holds no tensor")
-        if len(record.arguments) < 4:
-            raise UserError("a tensor with too few arguments")
-        storage, offset, shape, strides = record.arguments[:4]
-        if not isinstance(storage, Record) or storage.kind != "storage":
-            raise UserError("a tensor without a storage")
+def _tensor_reader(
+    read_storage: ReadStorage, budget: ByteBudget
+) -> Callable[[Record], StoredArray]:
+    def read_tensor(record: Record) -> StoredArray:
+        storage, offset, shape, strides = _tensor_parts(record)
         kind, key, count = storage.arguments
+        if kind not in STORAGE_DTYPES:
+            raise UserError("a tensor without a dtype")
         data = read_storage(key)
         if len(data) != count * ITEM_SIZES[kind]:
             raise UserError(
-                f"storage {key!r:.40} declares {count} elements of {ITEM_SIZES[kind]} bytes "
-                f"and has {len(data)} bytes"
+                f"storage {brief(key)} declares {brief(count)} elements of {ITEM_SIZES[kind]} "
+                f"bytes and has {len(data)} bytes"
             )
         return strided_array(data, STORAGE_DTYPES[kind], offset, shape, strides, budget)
 
     return read_tensor
+
+
+def _tensor_parts(record: Record) -> tuple[Record, Any, Any, Any]:
+    """Return a tensor's storage, offset, shape and strides; UserError if it has none."""
+    if record.kind == TORCH_PARAMETER and record.arguments:
+        record = record.arguments[0]
+    if not isinstance(record, Record) or record.kind not in (*TORCH_TENSORS, TORCH_UNTYPED_TENSOR):
+        raise UserError("a parameter that holds no tensor")
+    if record.kind == TORCH_UNTYPED_TENSOR:
+        named = [part.name for part in record.arguments if isinstance(part, Name)]
+        raise UserError(
+            f"tensors of the type {', '.join(named)[:80] or 'unknown'}, which is not read; save "
+            "the weights as float16 or float32"
+        )
+    if len(record.arguments) < 4:
+        raise UserError("a tensor with too few arguments")
+    storage, offset, shape, strides = record.arguments[:4]
+    if not isinstance(storage, Record) or storage.kind != "storage":
+        raise UserError("a tensor without a storage")
+    return storage, offset, shape, strides

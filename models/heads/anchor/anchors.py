@@ -8,26 +8,39 @@ from typing import Any
 import numpy as np
 
 from backend.words import count
-from utils.errors import UserError
+from utils.errors import UserError, brief
 
 MAX_LEVELS = 5  # strides 8 to 128
+MAX_NUMBERS = 64  # of a level, two an anchor
+MAX_SIDE = 100_000  # pixels
 
 
 def check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...]:
     """Return anchors as (levels) of (width, height, width, height, ...) in pixels."""
     if not isinstance(anchors, Sequence) or isinstance(anchors, str) or not anchors:
-        raise UserError(f"anchors: {anchors!r}; a list per level of [w, h, w, h, ...] is needed")
+        raise UserError(
+            f"anchors: {brief(anchors)}; a list per level of [w, h, w, h, ...] is needed"
+        )
     if len(anchors) > MAX_LEVELS:
         raise UserError(
             f"anchors: {count(len(anchors), 'level')}; at most {MAX_LEVELS} are accepted"
         )
     for level in anchors:
-        numbers = isinstance(level, Sequence) and all(
-            isinstance(value, (int, float)) and value > 0 for value in level
-        )
-        if not numbers or not level or len(level) % 2 or len(level) != len(anchors[0]):
-            raise UserError(f"anchors: {level!r}; each level lists as many [w, h, ...] in pixels")
+        if not _is_level(level) or len(level) != len(anchors[0]):
+            raise UserError(
+                f"anchors: {brief(level)}; each level lists as many [w, h, ...] in pixels, "
+                f"{MAX_NUMBERS} at most"
+            )
     return tuple(tuple(float(value) for value in level) for level in anchors)
+
+
+def _is_level(level: Any) -> bool:
+    return (
+        isinstance(level, Sequence)
+        and 0 < len(level) <= MAX_NUMBERS
+        and len(level) % 2 == 0
+        and all(isinstance(value, (int, float)) and 0 < value <= MAX_SIDE for value in level)
+    )
 
 
 def anchors_in_cells(anchors: Sequence[Sequence[float]], strides: Sequence[int]) -> np.ndarray:

@@ -22,7 +22,7 @@ from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, grid_cells, 
 from models.heads.anchor.fused_iou import choose_box_iou
 from models.heads.anchor.loss import DetectionLoss, LossGains
 from models.heads.base import Head
-from models.registry import BuiltLayer, LayerRequest, register
+from models.registry import LayerPlan, LayerRequest, register
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
 from utils.detections import Detections
@@ -81,8 +81,8 @@ class AnchorHead(Head):
         return {"anchors": check_anchors(document["anchors"])}
 
     @classmethod
-    def build(cls, request: LayerRequest) -> BuiltLayer:
-        """Build from YAML args [nc, anchors]."""
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [nc, anchors]."""
         if len(request.args) != 2 or not isinstance(request.args[1], tuple):
             raise UserError("accepted args: [nc, anchors]")
         num_classes, anchors = request.args
@@ -91,8 +91,15 @@ class AnchorHead(Head):
                 f"{count(len(anchors), 'level')} of anchors, "
                 f"{count(len(request.in_channels), 'source')}"
             )
-        head = cls(num_classes, anchors, request.in_channels, request.in_strides)
-        return BuiltLayer(head, head.num_anchors * head.num_outputs, max(request.in_strides))
+        outputs = len(anchors[0]) // 2 * (BOX_CHANNELS + 1 + num_classes)
+        numbers = sum(map(len, anchors)) + sum(
+            outputs * (channels + 1) for channels in request.in_channels
+        )
+
+        def make() -> AnchorHead:
+            return cls(num_classes, anchors, request.in_channels, request.in_strides)
+
+        return LayerPlan(make, numbers, outputs, min(request.in_strides))
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, C_i, H_i, W_i) each to raw maps (B, A, H_i, W_i, 5 + C), all logits."""

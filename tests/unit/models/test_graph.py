@@ -2,6 +2,8 @@
 
 import copy
 import json
+import math
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,10 @@ import pytest
 import yaml
 
 from backend import nn
+from models import registry
 from models.detector import Detector
-from models.graph import parse_model, read_model_yaml, scale_depth, scale_width
+from models.graph import parse_model, plan_layers, read_model_yaml, scale_depth, scale_width
+from tests.shared_files import shared_path
 from utils.errors import UserError
 from utils.files.json import parse_json
 
@@ -155,3 +159,90 @@ def test_initial_biases_expect_eight_objects_an_image(document):
     assert np.abs(bias[:, 4] - np.log(8 / 400)).max() <= spread
     assert np.abs(bias[:, 5:] - np.log(0.6 / 2.00001)).max() <= spread
     assert np.abs(bias[:, :4]).max() <= spread
+
+
+def test_a_plan_counts_the_numbers_of_every_public_model():
+    with open(shared_path("golden/config_state_shapes.json"), encoding="utf-8") as file:
+        public = json.load(file)
+    for size in "nsmlx":
+        spec = read_model_yaml(f"models/yolov5{size}.yaml")
+        stored = [0] * len(spec.layers)
+        for name, shape in public[f"yolov5{size}.yaml"].items():
+            stored[int(name.split(".")[1])] += math.prod(shape) if shape else 0
+        assert [plan.numbers for plan in plan_layers(spec)] == stored
+
+
+def test_a_plan_counts_the_numbers_of_every_block_as_it_is_made():
+    spec = parse_model({
+        "nc": 3, "depth_multiple": 1.0, "width_multiple": 1.0, "anchors": [[1, 2, 3, 4]] * 2,
+        "backbone": [
+            [-1, 1, "Focus", [16, 3]], [-1, 1, "Conv", [24, 3, 2, 1, 8]], [-1, 2, "C3", [16]],
+            [-1, 1, "C3", [16, False]], [-1, 1, "SPP", [16, [3, 5]]], [-1, 1, "SPPF", [24, 3]],
+        ],
+        "head": [
+            [-1, 1, "nn.Upsample", [None, 2, "nearest"]], [[-1, 0], 1, "Concat", [1]],
+            [[2, -1], 1, "Detect", ["nc", "anchors"]],
+        ],
+    })  # fmt: skip
+    assert {layer.block for layer in spec.layers} == registry._BLOCKS.keys()
+    model = Detector(spec)
+    for index, plan in enumerate(plan_layers(spec)):
+        arrays = nn.state_arrays(model.model[index])
+        assert plan.numbers == sum(array.size for array in arrays.values() if array.ndim)
+
+
+LAYER = [-1, 1, "Conv", [64, 3, 2]]
+DOUBLING = [[]]
+for _ in range(40):
+    DOUBLING = [DOUBLING, DOUBLING]
+HOSTILE = {
+    "many layers": ({"backbone": [LAYER] * 2000}, "2,003 layers; at most 1,000"),
+    "many sources": ({"head": [[[0] * 2000, 1, "Concat", [1]]]}, "2,000 sources; at most 1,000"),
+    "many repeats": ({"backbone": [[-1, 10**9, "C3", [64]]]}, "a count from 1 to 1,000"),
+    "repeats in sum": ({"backbone": [[-1, 600, "C3", [8]]] * 2}, "1,200 blocks up to here"),
+    "deep": ({"depth_multiple": 10.0, "backbone": [[-1, 999, "C3", [8]]]}, "9,990 blocks"),
+    "a huge count": ({"backbone": [[-1, 10**30, "C3", [64]]]}, "a count from 1 to 1,000"),
+    "wide": ({"backbone": [[-1, 1, "Conv", [10**30, 3]]]}, "a whole number from 1 to 65536"),
+    "wide by multiple": ({"backbone": [[-1, 1, "Conv", [65_536, 3, 8]]], "width_multiple": 2.0},
+                         "131,072 channels; at most 65,536"),
+    "wide maps": ({"backbone": [[-1, 1, "Conv", [8_000]]]}, "8,000 numbers a pixel in all maps"),
+    "maps in sum": ({"backbone": [[-1, 1, "Conv", [3_000]]] * 2}, "6,000 numbers a pixel"),
+    "joined maps": ({"head": [[[0] * 999, 1, "Concat", [1]]]}, "numbers a pixel in all maps"),
+    "large": ({"backbone": [[-1, 1, "Conv", [60_000, 3, 8]], [-1, 1, "Conv", [60_000, 3]]]},
+              "32,402,100,000 numbers up to here"),
+    "a large kernel": ({"backbone": [[-1, 1, "Conv", [8, 10**6]]]}, "from 1 to 32 is needed"),
+    "a large stride": ({"backbone": [[-1, 1, "Conv", [8, 1, 10**6]]]}, "from 1 to 32 is needed"),
+    "padding": ({"backbone": [[-1, 1, "Conv", [8, 3, 1, 9]]]}, "at most half of kernel_size"),
+    "a large pool": ({"backbone": [[-1, 1, "SPP", [8, [10**9 + 1]]]]}, "odd numbers up to 32"),
+    "many pools": ({"backbone": [[-1, 1, "SPP", [8, [5] * 99]]]}, "kernel_sizes is"),
+    "many classes": ({"nc": 10**6}, "nc: 1000000; a number of classes from 1 to 10,000"),
+    "true classes": ({"nc": True}, "nc: True"),
+    "long anchors": ({"anchors": [[1.0] * 100] * 3}, "64 at most"),
+    "infinite anchors": ({"anchors": [[1, 10**30]] * 3}, "anchors: .1, 1000"),
+    "a long name": ({"backbone": [[-1, 1, "C" * 900, []]]}, "unknown block 'CCC"),
+    "a deep value": ({"nc": DOUBLING}, "nested too deep"),
+    "a deep value elsewhere": ({"unused": [DOUBLING]}, "nested too deep"),
+    "a deep key": ({"unused": {(1, 2): 3}}, "has the key .1, 2."),
+    "much that is unused": ({"unused": [[0] * 300] * 300}, "too deep or too long"),
+    "a long text many times": ({"unused": ["x" * 10**6] * 1000}, "more than text and finite"),
+    "a long number": ({"unused": 1 << 10**6}, "a number of 1000001 bits"),
+    "an object": ({"unused": object}, "more than text and finite"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_description_that_would_take_too_much_is_refused_before_it_takes_it(document, name):
+    changes, reason = HOSTILE[name]
+    small = {**document, "width_multiple": 1.0, "depth_multiple": 1.0, "backbone": [LAYER],
+             "head": [[[-1, -1, -1], 1, "Detect", ["nc", "anchors"]]]}  # fmt: skip
+    if "head" in changes:
+        changes = {"head": changes["head"] + small["head"]}
+    elif "backbone" in changes:
+        changes = {"head": [[-1, 1, "Conv", [8]]] * 2 + small["head"], **changes}
+    tracemalloc.start()
+    with pytest.raises(UserError, match=reason) as caught:
+        plan_layers(parse_model({**small, **changes}))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(str(caught.value)) < 600
+    assert peak < 8_000_000  # measured below 4 MB: a copy of 50,000 nodes

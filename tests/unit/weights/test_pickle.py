@@ -76,9 +76,21 @@ def test_a_global_that_is_not_accepted_is_named_and_not_run(tmp_path, name, acce
     attack = ATTACKS[name](f"touch {canary}")
     nested = {"model": Call("collections.OrderedDict"), "ema": [(attack,)]}
     for value in (attack, nested, Call("collections.OrderedDict", (), {"__setstate__": attack})):
-        with pytest.raises(UserError, match=f"asks for {name}"):
+        with pytest.raises(UserError, match=f"asks for ({name}|os.path)"):
             read_pickle(dump(value), accepted)
     assert not canary.exists()
+
+
+@pytest.mark.parametrize("accepted", [TORCH_NAMES, ONEFLOW_NAMES])
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("forward_fuse",), (Global("torch.Size"), "__class__"), ({}, "forward_fuse", None)],
+)
+def test_an_attribute_is_a_record_and_only_that_of_a_fused_model(accepted, arguments):
+    with pytest.raises(UserError, match="asks for builtins.getattr"):
+        read_pickle(dump(Call("builtins.getattr", arguments)), accepted | {"torch.Size"})
+    record, _ = read_pickle(dump(Call("builtins.getattr", ({}, "forward_fuse"))), accepted)
+    assert (record.kind, record.arguments) == ("builtins.getattr", ({}, "forward_fuse"))
 
 
 def test_the_name_is_refused_however_it_is_spelt():
@@ -137,7 +149,11 @@ def test_a_state_with_special_names_is_only_stored():
         (b"(", "does not end with one value"),
         (b"NN", "does not end with one value"),
         (b"", "does not end with one value"),
-        (b"\x80\x05N", "pickle protocol 5"),
+        (b"\x80\x06N", "pickle protocol 6"),
+        (b"\x97", "opcode"),  # a buffer that is not in the file
+        (b"\x96" + b"\xff" * 8, "ends too early"),
+        (b"c" + b"m" * 101 + b"\nSize\n", "a name of over 100 characters"),
+        (emit("m" * 101) + emit("Size") + b"\x93", "a name of over 100 characters"),
         (b"\x80\x00N", "pickle protocol 0"),
     ],
 )

@@ -1,0 +1,71 @@
+"""The model that a weights file describes, held against its arrays before it is made.
+
+Before: `utils/weights/load.py::load_weights`, or the state of a run. After: `detector.py`. A
+description of a few bytes could otherwise make a model that fills the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from backend import nn
+from models.detector import Detector
+from models.graph import ModelSpec, parse_model, plan_layers
+from utils.errors import UserError, brief
+from utils.state.checkpoint import Checkpoint
+from utils.weights.load import model_document
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def stored_spec(document: Mapping[str, Any], arrays: Arrays) -> ModelSpec:
+    """Return the checked model of a description whose layers take as many numbers as there are.
+
+    Raises:
+        UserError: a description that `models/graph.py` refuses, or one of another model than that
+            of the arrays; it names the layer.
+    """
+    spec = parse_model(document)
+    stored = _numbers_by_layer(arrays)
+    for index, (layer, plan) in enumerate(zip(spec.layers, plan_layers(spec), strict=True)):
+        found = stored.get(str(index), 0)
+        if plan.numbers != found:
+            raise UserError(
+                f"layer {index}, {layer.block} {brief(list(layer.args))}, takes {plan.numbers:,} "
+                f"numbers, and the file has {found:,} for it"
+            )
+    return spec
+
+
+def spec_of_weights(weights: Checkpoint) -> ModelSpec:
+    """Return the checked model of weights; UserError says why it cannot be built here."""
+    document = model_document(weights)
+    try:
+        return stored_spec(document, weights.ema)
+    except UserError as error:
+        raise UserError(f"--weights: their model cannot be built here: {error}") from error
+
+
+def detector_of_weights(weights: Checkpoint) -> Detector:
+    """Build the model of weights with its EMA; UserError says why it cannot be built here."""
+    model = Detector(spec_of_weights(weights))
+    try:
+        nn.load_state_arrays(model, weights.ema)
+    except ValueError as error:
+        raise UserError(f"--weights: their model cannot be built here: {error}") from error
+    strides = weights.header.settings.get("strides")
+    if strides and strides != list(model.head.strides):
+        raise UserError(f"--weights: strides {brief(strides)}, here {list(model.head.strides)}")
+    return model
+
+
+def _numbers_by_layer(arrays: Arrays) -> dict[str, int]:
+    """Count the numbers of the arrays called model.LAYER.REST, as `LayerPlan.numbers` does."""
+    found: dict[str, int] = {}
+    for name, array in arrays.items():
+        layer = name.removeprefix("model.").partition(".")[0]
+        found[layer] = found.get(layer, 0) + (array.size if array.ndim else 0)
+    return found

@@ -1,0 +1,359 @@
+"""Weights files of about a given size, made to take far more time or memory than that.
+
+`PICKLES` are values that any of the containers of `CONTAINERS` can hold; `FILES` need one of their
+own. A file of `size` bytes that is read in time linear in it is read in twice the time at twice the
+size.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.foreign_files import (
+    SMALL_DOCUMENT,
+    Call,
+    Raw,
+    TorchFile,
+    dump,
+    emit,
+    small_arrays,
+    small_model,
+    write_zip,
+)
+
+MODEL = "models.yolo.Model"
+FIRST, SECOND = Raw(b"h\x00"), Raw(b"h\x01")  # what `keep` put into the memo
+
+
+def keep(value: Any, entry: int) -> Raw:
+    """Return a value that is also put into the memo."""
+    return Raw(emit(value) + b"q" + bytes([entry]))
+
+
+def doubling(levels: int = 40) -> Raw:
+    """Return a list of two lists of two lists ...: a few bytes for 2^levels elements."""
+    return Raw(b"](" * levels + b"]" + b"q\x05h\x05e" * levels)
+
+
+def keys(count: int, start: int = 0) -> list[str]:
+    return [f"{index:x}" for index in range(start, start + count)]
+
+
+def module(**state: Any) -> Call:
+    groups = {"_parameters": {}, "_buffers": {}, "_modules": {}}
+    return Call(MODEL, (), {**groups, "yaml": {}, **state}, is_class=True)
+
+
+def parts(children: dict[str, Any]) -> Call:
+    return module(_modules=children)
+
+
+def nested(depth: int) -> Any:
+    """Return modules inside one another, written without recursion."""
+    opening = f"cmodels.yolo\nModel\n)\x81}}({_text('_modules')}}}{_text('a')}".encode("latin-1")
+    inner = emit(module())
+    return {"model": parts({"a": Raw(opening * depth + inner + b"sub" * depth)})}
+
+
+def _text(value: str) -> str:
+    return "X" + struct.pack("<I", len(value)).decode("latin-1") + value
+
+
+def many(value: Raw, count: int) -> list[Raw]:
+    return [value] * count
+
+
+def long_name_of_many(size: int) -> Any:
+    # 19,000 children of a name of 200 kB took 4 GB.
+    leaf = keep(module(), 0)
+    inside = {name: FIRST for name in keys(size // 20)}
+    return {"x": leaf, "model": parts({"n" * (size // 2): parts(inside)})}
+
+
+def shared_tree(size: int) -> Any:
+    """Return a module that holds one many times, which holds one many times, ..."""
+    level: Any = keep(parts({"x": module()}), 0)
+    entries = {name: FIRST for name in keys(size // 40)}
+    return {"x": [level, keep(parts(entries), 0), keep(parts(entries), 0)], "model": parts(entries)}
+
+
+def hidden_buffers(size: int) -> Any:
+    hidden = Call("builtins.set", ([*keys(size // 40), *keys(size // 40, 10**6), "first"],))
+    # Parameters without a tensor: what is hidden is not read.
+    empty = keep(Call("torch._utils._rebuild_parameter"), 1)
+    buffers = {"first": empty, **{name: SECOND for name in keys(size // 40, 10**6)}}
+    return {"model": module(_buffers=buffers, _non_persistent_buffers_set=hidden)}
+
+
+def hidden_buffers_of_many(size: int) -> Any:
+    hidden = keep(Call("builtins.set", (keys(size // 20),)), 0)
+    children = {
+        name: module(_non_persistent_buffers_set=FIRST, yaml=None) for name in keys(size // 300)
+    }
+    return {"x": hidden, "model": parts(children)}
+
+
+def colliding_keys(size: int) -> Raw:
+    numbers = range(size // 13)  # multiples of this prime have one hash
+    pairs = (
+        b"\x8a\x0a" + (index * (2**61 - 1)).to_bytes(10, "little", signed=True) + b"N"
+        for index in numbers
+    )
+    return Raw(b"}(" + b"".join(pairs) + b"u")
+
+
+PICKLES: dict[str, Callable[[int], Any]] = {
+    "a long name over many children": long_name_of_many,
+    "one module many times": shared_tree,
+    "modules inside one another": lambda size: nested(size // 40),
+    "one such list for many modules": hidden_buffers_of_many,
+    "keys of one hash": colliding_keys,
+    "a long line": lambda size: Raw(b"c" + b"m" * size),
+    "a long stacked name": lambda size: Raw(emit("m" * size) + emit("a") + b"\x93"),
+    "a long key of a dict": lambda size: {"k" * size: None},
+    "tuples as keys": lambda size: Raw(b"}" + b"N" + b"\x85" * size + b"Ns"),
+    "lists that double": lambda size: [doubling(), "x" * size],
+    "memo entries": lambda size: Raw(b"]" + b"\x94" * size),
+    "memo entries far apart": lambda size: Raw(
+        b"N" + b"".join(b"r" + struct.pack("<I", index << 15) for index in range(size // 5))
+    ),
+    "fetched entries": lambda size: Raw(b"]q\x00(" + b"h\x00" * (size // 2) + b"t"),
+    "marks": lambda size: Raw(b"(" * size),
+    "lists": lambda size: Raw(b"(" + b"]" * size + b"t"),
+    "dicts": lambda size: Raw(b"(" + b"}" * size + b"t"),
+    "nested tuples": lambda size: Raw(b")" + b"\x85" * size),
+    "doubling tuples": lambda size: Raw(b"N" + b"q\x00h\x00\x86" * (size // 5)),
+    "records": lambda size: Raw(b"cmodels.yolo\nModel\nq\x00(" + b"h\x00)R" * (size // 4) + b"t"),
+    "frames": lambda size: Raw(b"N" + (b"\x95" + bytes(8)) * (size // 9)),
+    "claimed text": lambda size: Raw(b"X" + b"\xff" * size),
+    "claimed bytes": lambda size: Raw(b"\x8e" + struct.pack("<Q", 2**62) + bytes(size)),
+    "a claimed bytearray": lambda size: Raw(b"\x96" + struct.pack("<Q", 2**40) + bytes(size)),
+}
+
+
+def write_torch_zip(path: Path, root: Any) -> None:
+    write_zip(path, dump(root, 4))
+
+
+def write_torch_legacy(path: Path, root: Any) -> None:
+    TorchFile().write_legacy(path, root)
+
+
+def write_oneflow_folder(path: Path, root: Any) -> None:
+    path.mkdir()
+    (path / "pickled_data").write_bytes(dump({"protocol_version": 1, "data": root}, 4))
+
+
+def write_oneflow_zip(path: Path, root: Any) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("pickled_data", dump({"protocol_version": 1, "data": root}, 4))
+
+
+CONTAINERS = (write_torch_zip, write_torch_legacy, write_oneflow_folder, write_oneflow_zip)
+
+
+def tensors(path: Path, size: int, array: np.ndarray, legacy: bool, **changes: Any) -> None:
+    """Write one tensor under as many names as fit."""
+    file = TorchFile()
+    tensor = keep(file.tensor(array, **changes), 0)
+    root = {"first": tensor, **{name: FIRST for name in keys(size // 12)}}
+    (file.write_legacy if legacy else file.write_zip)(path, root)
+
+
+def small_models(path: Path, kept: Any, **changes: Any) -> None:
+    """Write a small detection model whose changes may point at what is kept."""
+    file = TorchFile()
+    root = {"x": keep(kept, 0), "model": small_model(file, small_arrays(), **changes)}
+    file.write_zip(path, root)
+
+
+def described(path: Path, kept: Any, **changes: Any) -> None:
+    small_models(path, kept, yaml={**SMALL_DOCUMENT, **changes})
+
+
+def tiny_storages(path: Path, size: int) -> None:
+    file = TorchFile()
+    root = {name: file.tensor(np.ones(1, np.float32)) for name in keys(size // 400)}
+    file.write_zip(path, root)
+
+
+def claimed_storages(path: Path, size: int) -> None:
+    file = TorchFile()
+    huge = {"count": 2**39, "shape": (2**39,), "strides": (1,)}
+    root = {name: file.tensor(np.ones(1, np.float32), **huge) for name in keys(size // 400)}
+    file.write_zip(path, root)
+
+
+def repeated_keys(path: Path, size: int) -> None:
+    """Write a legacy file whose list of storages names one of them over and over."""
+    file = TorchFile()
+    root = {"w": file.tensor(np.ones(1, np.float32))}
+    system = {"little_endian": True}
+    listed = Raw(b"](" + emit("0") + b"q\x00" + b"h\x00" * (size // 4) + b"e")
+    sections = (0x1950A86A20F9469CFC6C, 1001, system, root, listed)
+    data = b"".join(dump(section, 4) for section in sections)
+    path.write_bytes(data + bytes(8) * (size // 16))
+
+
+def doubling_version(path: Path, size: int) -> None:
+    path.write_bytes(dump(0x1950A86A20F9469CFC6C) + dump(doubling()) + dump({}) + bytes(size))
+
+
+def doubling_shape(path: Path, size: int) -> None:
+    tensors(path, size, np.ones(4, np.float32), False, shape=doubling(), strides=doubling())
+
+
+def doubling_identity(path: Path, size: int) -> None:
+    identity = Raw(emit(("storage", doubling(), doubling(), "cpu", 1)) + b"Q")
+    write_zip(path, dump([identity, "x" * size], 4))
+
+
+def oneflow_tensors(path: Path, size: int, meta: bytes, out: bytes, kept_at: Any = "t") -> None:
+    """Write a OneFlow folder that keeps one tensor under many names."""
+    record = keep(Call("oneflow.Tensor", (), {"path": kept_at}, is_class=True), 0)
+    root = {"first": record, **{name: FIRST for name in keys(size // 24)}}
+    write_oneflow_folder(path, root)
+    (path / "t").mkdir()
+    (path / "t" / "meta").write_bytes(meta)
+    (path / "t" / "out").write_bytes(out)
+
+
+EMPTY_META = b"shape {\n  dim: 0\n}\ndata_type: kFloat\n"
+
+
+def zip_members(path: Path, count: int, data: bytes, **entry: Any) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("a/data.pkl", *keys(count)):
+            info = zipfile.ZipInfo(name)
+            info.extra, info.comment = entry.get("extra", b""), entry.get("comment", b"")
+            archive.writestr(info, data if name != "a/data.pkl" else dump({}))
+
+
+def overlapping_members(path: Path, size: int) -> None:
+    """Write an archive whose entries all point at one piece of data."""
+    stored = bytes(size // 2)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/data.pkl", dump({}))
+        archive.writestr("x", stored)
+        first = archive.getinfo("x")
+        for name in keys(size // 200):
+            entry = zipfile.ZipInfo(name)
+            for field in ("header_offset", "file_size", "compress_size", "CRC"):
+                setattr(entry, field, getattr(first, field))
+            archive.filelist.append(entry)
+            archive.NameToInfo[name] = entry
+
+
+def bomb(path: Path, size: int) -> None:
+    zip_bytes = bytes(size * 1000)
+    write_zip(path, dump({}), {"0": zip_bytes}, zipfile.ZIP_DEFLATED)
+
+
+def write_safetensors(
+    path: Path, header: dict[str, Any], arrays: dict[str, Any], data: bytes = b""
+) -> None:
+    """Write a file of ours with any header and any table of arrays."""
+    metadata = {"duet": header if isinstance(header, str) else json.dumps(header)}
+    text = json.dumps({"__metadata__": metadata, **arrays}).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+OWN_HEADER = {
+    "format": "duet-checkpoint", "version": 1, "model": {}, "class_names": [], "epoch": 0,
+    "batch_number": 0, "last_update": -1, "ema_updates": 0, "best_fitness": 0.0,
+    "hyperparameters": {}, "settings": {}, "backend": "",
+}  # fmt: skip
+
+
+def own_file(path: Path, arrays: dict[str, Any] | None = None, **changes: Any) -> None:
+    write_safetensors(path, {**OWN_HEADER, **changes}, arrays or {})
+
+
+def entry(dtype: str = "F32", shape: tuple[int, ...] = (0,), start: int = 0, end: int = 0) -> Any:
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
+
+
+def deep_json(path: Path, size: int) -> None:
+    write_safetensors(path, "[" * size, {})  # type: ignore[arg-type]
+
+
+FILES: dict[str, Callable[[Path, int], None]] = {
+    "a long list of hidden buffers": lambda path, size: write_torch_zip(path, hidden_buffers(size)),
+    "one small tensor under many names": lambda path, size: tensors(
+        path, size, np.ones(1, np.float32), False
+    ),
+    "the same in a legacy file": lambda path, size: tensors(
+        path, size, np.ones(1, np.float32), True
+    ),
+    "one large tensor under many names": lambda path, size: tensors(
+        path, size, np.ones(size // 4, np.float32), False
+    ),
+    "the same, large, in a legacy file": lambda path, size: tensors(
+        path, size, np.ones(size // 4, np.float32), True
+    ),
+    "expanded tensors": lambda path, size: tensors(
+        path, size, np.ones(1, np.float32), False, shape=(2**39,), strides=(0,)
+    ),
+    "empty tensors with huge sides": lambda path, size: tensors(
+        path, size, np.ones(1, np.float32), False, shape=(0, 2**39, 2**39), strides=(1, 1, 1)
+    ),
+    "many tiny storages": tiny_storages,
+    "one long class name many times": lambda path, size: small_models(
+        path, "n" * (size // 2), names=many(FIRST, size // 4)
+    ),
+    "many class names": lambda path, size: small_models(path, "n", names=many(FIRST, size // 2)),
+    "one long text many times in a description": lambda path, size: described(
+        path, "n" * (size // 2), unused=many(FIRST, size // 4)
+    ),
+    "a description that doubles": lambda path, size: described(path, "x" * size, x=doubling()),
+    "a line that doubles": lambda path, size: described(
+        path, "x" * size, backbone=[[-1, 1, doubling(), [doubling()]]]
+    ),
+    "a multiple that doubles": lambda path, size: described(
+        path, "x" * size, depth_multiple=doubling()
+    ),
+    "classes that double": lambda path, size: small_models(path, "x" * size, nc=doubling()),
+    "names that double": lambda path, size: small_models(path, "x" * size, names=doubling()),
+    "an eps that doubles": lambda path, size: small_models(path, "x" * size, eps=doubling()),
+    "an eps of a long text": lambda path, size: small_models(path, "x" * size, eps=FIRST),
+    "a long hyper-parameter": lambda path, size: small_models(path, {"k" * size: 1}, hyp=FIRST),
+    "storages of a claimed size": claimed_storages,
+    "one storage listed many times": repeated_keys,
+    "a version that doubles": doubling_version,
+    "a shape that doubles": doubling_shape,
+    "a persistent id that doubles": doubling_identity,
+    "one long description of a OneFlow tensor": lambda path, size: oneflow_tensors(
+        path, size // 2, EMPTY_META + b" " * (size // 2), b""
+    ),
+    "a large OneFlow tensor many times": lambda path, size: oneflow_tensors(
+        path,
+        size // 2,
+        b"shape {\n  dim: %d\n}\ndata_type: kInt8\n" % (size // 2),
+        bytes(size // 2),
+    ),
+    "a OneFlow path that doubles": lambda path, size: oneflow_tensors(
+        path, size, EMPTY_META, b"", doubling()
+    ),
+    "many members": lambda path, size: zip_members(path, size // 120, b""),
+    "members with long extra fields": lambda path, size: zip_members(
+        path, size // 60_000, b"", extra=b"\x00\x01\x00\x00" * 7_000
+    ),
+    "overlapping members": overlapping_members,
+    "a zip bomb": bomb,
+    "many arrays of ours": lambda path, size: own_file(
+        path, {f"ema/{name}": entry() for name in keys(size // 70)}
+    ),
+    "a deep header": deep_json,
+    "a long header": lambda path, size: own_file(path, settings={"a": [[]] * (size // 4)}),
+    "a long model of ours": lambda path, size: own_file(
+        path, model={"backbone": [[-1, 1, "Conv", [64]]] * (size // 30), "head": []}
+    ),
+    "many classes of ours": lambda path, size: own_file(path, class_names=["a"] * (size // 5)),
+}
