@@ -22,9 +22,10 @@ from utils.comparison.measured import (
 from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import run_process
 from utils.comparison.settings import External, Settings
-from utils.files.atomic import atomic_text_file
+from utils.files.atomic import atomic_text_file, remove_unfinished
 from utils.files.project import PROJECT
 from utils.files.yaml import find_yaml
+from utils.state.lock import RunLock
 
 RUNS = "runs"
 
@@ -45,8 +46,12 @@ def load_record(folder: Path, turn: Turn) -> Document | None:
 def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
     """Run a cell once, and write its record to disk before returning it."""
     run_folder = folder / RUNS / turn.name
-    shutil.rmtree(run_folder, ignore_errors=True)  # of an aborted attempt
+    if run_folder.exists():  # of an aborted attempt
+        with RunLock() as lock:
+            lock.take(run_folder)  # its process may not have ended yet
+            shutil.rmtree(run_folder, ignore_errors=True)
     run_folder.mkdir(parents=True)
+    remove_unfinished(run_folder.parent)
     if turn.cell.external:
         record = _run_external(settings, turn, run_folder)
     else:

@@ -26,7 +26,7 @@ class StateFiles:
 
     def newest_first(self) -> list[Path]:
         """Return the states, newest first, by the number of the next batch."""
-        return sorted(self.folder.glob(PATTERN), key=_number, reverse=True)
+        return sorted(self.folder.glob(PATTERN), key=number_of, reverse=True)
 
     def save(self, checkpoint: Checkpoint, is_best: bool) -> Path:
         """Write a state; it becomes `last` and, if it is the best, `best`.
@@ -65,12 +65,13 @@ class StateFiles:
     def _remove_others(self, number: int) -> None:
         """Remove states that are too old, and later ones that a run left before it went back."""
         states = self.newest_first()
-        left = [path for path in states if _number(path) > number]
+        left = [path for path in states if number_of(path) > number]
         for path in [*left, *states[len(left) :][self._keep :]]:
             path.unlink(missing_ok=True)
 
 
-def _number(path: Path) -> int:
+def number_of(path: Path) -> int:
+    """Return how many batches a state's file has in its name; -1 for another name."""
     digits = path.stem.removeprefix("state-")
     return int(digits) if digits.isdecimal() else -1
 

@@ -19,6 +19,7 @@ from utils.processes.world import World
 from utils.report.results import Results
 from utils.state.files import StateFiles
 from utils.state.folder import create_run_folder
+from utils.state.lock import RunLock
 from utils.state.resume import ResumePoint, begin_in
 from utils.state.work_record import WorkRecord
 
@@ -51,22 +52,26 @@ def begin_run(
     stop: StopRequests,
     data: Mapping[str, Any],
     world: World,
+    lock: RunLock,
 ) -> Run:
     """Return a run in a new folder, or in the folder of the run that goes on.
 
-    columns: of its results.csv.
+    Args:
+        columns: of its results.csv.
+        lock: kept while the run lasts.
     """
-    own = str(begin_folder(config, point)) if this_process().is_main else ""
+    own = str(begin_folder(config, point, lock)) if this_process().is_main else ""
     folder = Path(world.of_main(own))
     results = Results(columns)
     return Run(config, hyp, class_names, folder, results=results, stop=stop, data=data)
 
 
-def begin_folder(config: TrainConfig, point: ResumePoint | None) -> Path:
+def begin_folder(config: TrainConfig, point: ResumePoint | None, lock: RunLock) -> Path:
     """Make the folder of a new run, or clean up that of the run that goes on; return it."""
     if point is not None:
         folder = point.folder
     else:
         folder = create_run_folder(config.project, config.name, config.exist_ok)
+    lock.take(folder)
     begin_in(folder, config.keep, point)
     return folder
