@@ -7,11 +7,10 @@ removed only afterwards.
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 from utils.errors import UserError
+from utils.files.atomic import link_or_copy
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 
 PATTERN = "state-*.safetensors"
@@ -46,8 +45,8 @@ class StateFiles:
             kept = next(iter(self.newest_first()), None)
             remedy = f"; make room or give permission, then --resume {self.folder.parent}"
             raise UserError(
-                f"{self.folder}: the state after {number} batches could not be written "
-                f"({error.strerror}); "
+                f"{error.filename or path}: the state after {number} batches could not be "
+                f"written ({error.strerror}); "
                 + (f"{kept.name} is whole{remedy}" if kept else "there is no earlier one")
             ) from error
         return path
@@ -55,7 +54,7 @@ class StateFiles:
     def give_names(self, path: Path, is_best: bool) -> None:
         """Make a state `last` and, if it is the best, `best`."""
         for name in ("last", "best") if is_best else ("last",):
-            _give_name(path, self.folder / f"{name}.safetensors")
+            link_or_copy(path, self.folder / f"{name}.safetensors")
 
     def remove_all(self) -> None:
         """Remove the states of an earlier run in this folder; its last and best stay."""
@@ -74,21 +73,3 @@ def number_of(path: Path) -> int:
     """Return how many batches a state's file has in its name; -1 for another name."""
     digits = path.stem.removeprefix("state-")
     return int(digits) if digits.isdecimal() else -1
-
-
-def _give_name(path: Path, name: Path) -> None:
-    """Give a file a second name atomically; make a copy where there are no hard links."""
-    temporary = name.with_name(f".{name.name}.{os.getpid()}.tmp")
-    temporary.unlink(missing_ok=True)
-    try:
-        try:
-            os.link(path, temporary)
-        except OSError:
-            shutil.copyfile(path, temporary)
-            with open(temporary, "rb+") as file:
-                os.fsync(file.fileno())
-        os.replace(temporary, name)
-    finally:
-        temporary.unlink(
-            missing_ok=True
-        )  # renaming onto another name of the same file does nothing
