@@ -21,6 +21,7 @@ from utils.processes.exit_status import (
     EXIT_USER_ERROR,
     end_process,
     note_status,
+    require_status_file,
 )
 from utils.processes.process_family import end_as_orphan
 from utils.processes.suspend import Suspended
@@ -65,6 +66,7 @@ def _run(main: Callable[[], None]) -> int:
     """Return the exit code; a defect in a single process stays an exception."""
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # as `launch.py` starts ranks
+        require_status_file()
         main()
     except SystemExit as end:
         return _code_of(end)

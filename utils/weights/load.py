@@ -28,8 +28,10 @@ def load_weights(path: str | Path) -> Checkpoint:
     path = Path(path)
     if not path.exists():
         raise UserError(f"--weights {path}: no such file")
+    if not path.is_file() and not path.is_dir():
+        raise UserError(f"--weights {path}: a pipe or device; give a file or a directory")
     try:
-        if path.suffix == ".safetensors" or _starts_as_safetensors(path):
+        if path.is_file() and (path.suffix == ".safetensors" or _starts_as_safetensors(path)):
             return read_checkpoint(path)
         with open_foreign(path) as contents:
             return _from_foreign(read_yolov5(contents))
@@ -42,8 +44,6 @@ def load_weights(path: str | Path) -> Checkpoint:
 
 def _starts_as_safetensors(path: Path) -> bool:
     """Return whether JSON follows 8 bytes of length; no zip and no pickle has a brace there."""
-    if not path.is_file():
-        return False
     with open(path, "rb") as file:
         return file.read(9)[8:] == b"{"
 
