@@ -6,6 +6,11 @@ compare.json, compare.md, compare.html. docs/compare.md explains every figure.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import datetime
 import json
 import signal

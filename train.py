@@ -5,6 +5,11 @@ python train.py --data mydata.yaml --weights yolov5n.pt --img 640 --epochs 100
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import logging
 
 import backend

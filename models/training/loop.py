@@ -39,14 +39,15 @@ def train(
     write_results(run)
     state.timer = StageTimer(state.device, state.seconds_before)
     validation = None
-    while state.epoch < run.config.epochs:
-        with watchdog.phase("training"):
-            train_epoch(run, state, train_loader)
-        with watchdog.phase("validation"):
-            validation = validate(run, state, val_loader, val_samples)
-        end_epoch(run, state, validation)
-    # A run that was killed between its last state and its end is validated once more.
-    return validation or validate(run, state, val_loader, val_samples)
+    with run.stop.saving_at_interrupt():
+        while state.epoch < run.config.epochs:
+            with watchdog.phase("training"):
+                train_epoch(run, state, train_loader)
+            with watchdog.phase("validation"):
+                validation = validate(run, state, val_loader, val_samples)
+            end_epoch(run, state, validation)
+        # A run that was killed between its last state and its end is validated once more.
+        return validation or validate(run, state, val_loader, val_samples)
 
 
 def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
@@ -118,9 +119,12 @@ def between_batches(run: Run, state: TrainState) -> None:
 def suspended(run: Run, state: TrainState, cause: str | None) -> Suspended:
     """Save the state of a run that was asked to stop; return what then ends it."""
     save_state(run, state)
-    return Suspended(
-        f"suspended after {state.batch_number} batches: {cause}; go on with --resume {run.folder}"
-    )
+    number = state.batch_number
+    if run.stop.interrupted:
+        text = f"interrupted after {number} batches; go on with {run.line_to_go_on()}"
+        return Suspended(text, by_hand=True)
+    text = f"suspended after {number} batches: {cause}; go on with --resume {run.folder}"
+    return Suspended(text)
 
 
 def save_state(run: Run, state: TrainState, is_best: bool = False) -> None:

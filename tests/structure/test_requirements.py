@@ -18,6 +18,7 @@ from utils.setup.environments import ENVIRONMENTS, read_lock
 SETUP_FILES = [
     "errors",
     "files.project",
+    "processes.interrupt",
     "setup.environments",
     "setup.interpreters",
     "setup.suites",
@@ -94,12 +95,16 @@ def test_setup_files_import_the_standard_library_and_each_other_only(name):
     assert imported_modules(tree) - allowed == set()
 
 
-@pytest.mark.parametrize("name", ["__init__", "files.__init__", "setup.__init__", *SETUP_FILES])
+@pytest.mark.parametrize(
+    "name", ["__init__", "files.__init__", "processes.__init__", "setup.__init__", *SETUP_FILES]
+)
 def test_setup_files_parse_on_python_3_8(name):
     ast.parse(module_file(name).read_text(), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("name", ["__init__", "files.__init__", "setup.__init__"])
+@pytest.mark.parametrize(
+    "name", ["__init__", "files.__init__", "processes.__init__", "setup.__init__"]
+)
 def test_packages_of_setup_files_import_nothing(name):
     assert imported_modules(ast.parse(module_file(name).read_text())) == set()
 

@@ -23,8 +23,9 @@ from utils.processes.exit_status import (
     note_status,
     require_status_file,
 )
+from utils.processes.interrupt import raise_at_interrupt
 from utils.processes.process_family import end_as_orphan
-from utils.processes.suspend import Suspended
+from utils.processes.suspend import Suspended, ignore_requests
 
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after rank 0
@@ -51,6 +52,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
         code = _run(main)
         watchdog.leave(code)
         note_status(code)
+        ignore_requests()
         if code != EXIT_DONE:
             sys.exit(code)
         return
@@ -65,6 +67,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
 def _run(main: Callable[[], None]) -> int:
     """Return the exit code; a defect in a single process stays an exception."""
     try:
+        raise_at_interrupt()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # as `launch.py` starts ranks
         require_status_file()
         main()
@@ -80,7 +83,8 @@ def _run(main: Callable[[], None]) -> int:
     except Suspended as suspended:
         if this_process().is_main:
             print(suspended)
-        return EXIT_SUSPENDED
+        watchdog.leave(EXIT_SUSPENDED)  # as all ranks agreed; what follows is for who started them
+        return EXIT_INTERRUPTED if suspended.by_hand else EXIT_SUSPENDED
     except KeyboardInterrupt:
         if this_process().is_main:
             _say("interrupted")

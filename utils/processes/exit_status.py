@@ -9,12 +9,12 @@ from typing import NoReturn
 
 from backend.processes import this_process
 from utils.errors import UserError
+from utils.processes.interrupt import EXIT_INTERRUPTED
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
 EXIT_SUSPENDED = 75  # EX_TEMPFAIL of sysexits.h: it can go on later
-EXIT_INTERRUPTED = 130  # as shells say of Ctrl-C
 
 STATUS_FILE = "DUET_STATUS_FILE"  # of `launch.py`, which reads the job's exit code from it
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK

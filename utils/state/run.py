@@ -6,6 +6,9 @@ Before: the flags, and `utils/state/resume.py`. After: `train.py` trains;
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Any
 from backend.processes import this_process
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
-from utils.processes.suspend import StopRequests
+from utils.processes.suspend import FILE_VARIABLE, StopRequests
 from utils.processes.world import World
 from utils.report.results import Results
 from utils.state.files import StateFiles
@@ -41,6 +44,15 @@ class Run:
     def states(self) -> StateFiles:
         """The files of its states."""
         return StateFiles(self.folder, self.config.keep)
+
+    def line_to_go_on(self) -> str:
+        """Return the command line with which a user goes on; under a launcher its last part."""
+        number, resume = this_process().world_size, ["--resume", str(self.folder)]
+        if number == 1:
+            return shlex.join([sys.executable, *sys.argv[:1], *resume])
+        if FILE_VARIABLE in os.environ:  # train.py started the processes
+            return shlex.join([sys.executable, *sys.argv[:1], "--nproc", str(number), *resume])
+        return f"{shlex.join(resume)} under the same launcher"
 
 
 def begin_run(
