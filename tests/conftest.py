@@ -25,6 +25,7 @@ collect_ignore = [] if os.environ.get(ENVIRONMENT_VARIABLE) == "torch" else [*CO
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     name = os.environ.get(ENVIRONMENT_VARIABLE)
     if not name:
         raise pytest.UsageError(

@@ -48,12 +48,15 @@ class RunLock:
         """
         if self._descriptor is not None:
             return
-        descriptor = _open(folder / LOCK_FILE)
+        path = folder / LOCK_FILE
+        descriptor = _open(path)
         try:
             _lock(descriptor, folder)
             _sign(descriptor)
-        except BaseException:
+        except BaseException as error:
             os.close(descriptor)
+            if isinstance(error, OSError):
+                raise UserError(f"{path}: it cannot be written ({error.strerror})") from error
             raise
         self._descriptor = descriptor
         os.register_at_fork(after_in_child=self._close)  # a copy would keep the lock

@@ -112,6 +112,21 @@ def test_a_file_system_without_locks_is_told_in_one_line(tmp_path, monkeypatch, 
     assert f"{tmp_path}: no lock can be had here ({os.strerror(number)})" in record.message
 
 
+def test_a_lock_that_cannot_be_signed_names_its_file_and_is_free(tmp_path, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    with (
+        RunLock() as lock,
+        pytest.raises(UserError, match=f"{LOCK_FILE}: it cannot be written .No space left"),
+    ):
+        lock.take(tmp_path)
+    monkeypatch.undo()
+    with RunLock() as lock:
+        lock.take(tmp_path)
+
+
 MOUNTS = """\
 22 28 0:21 / /sys rw,nosuid - sysfs sysfs rw
 40 28 {device} / {folder} rw,relatime shared:1 - {kind} server:/runs rw,vers=3,{options},addr=1
