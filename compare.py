@@ -6,6 +6,11 @@ compare.json, compare.md, compare.html. docs/compare.md explains every figure.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import datetime
 import signal
 import sys
@@ -26,18 +31,23 @@ from utils.comparison.report import head
 from utils.comparison.report_files import read_document, write_reports
 from utils.comparison.settings import Settings, parse_flags
 from utils.comparison.terminal import Terminal
+from utils.files.atomic import remove_unfinished
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 from utils.state.folder import create_run_folder
+from utils.state.lock import RunLock
 
 
 def main() -> None:
     settings, resumed, wanted = parse_flags()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the run in progress too
     folder = resumed or create_run_folder(wanted.parent, wanted.name, exist_ok=False)
-    comparison = Comparison(settings, folder)
-    settings.save(folder)
-    sys.exit(comparison.run(Terminal(sys.stdout)))
+    with RunLock() as lock:
+        lock.take(folder)
+        remove_unfinished(folder)
+        comparison = Comparison(settings, folder)
+        settings.save(folder)
+        sys.exit(comparison.run(Terminal(sys.stdout)))
 
 
 class Comparison:

@@ -5,6 +5,11 @@ python train.py --data mydata.yaml --weights yolov5n.pt --img 640 --epochs 100
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import logging
 
 import backend
@@ -21,9 +26,11 @@ from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
 from utils.state.job import Job
+from utils.state.lock import RunLock
 from utils.state.resume import (
     ResumePoint,
     find_resume_point,
+    hold,
     require_equal_data,
     require_same_point,
     resumed_config,
@@ -36,7 +43,7 @@ log = logging.getLogger("train")
 def main() -> None:
     values, given = read_train_flags()
     with listening(values["suspend_file"], values["time_limit"]) as stop:
-        point = find_resume_point(values)
+        point = find_resume_point(values, given)
         if point is None:
             config = TrainConfig(**values)
             hyp = read_hyperparameters(config.hyp)
@@ -61,22 +68,25 @@ def run(
     stop: StopRequests,
     world: World = ALONE,
 ) -> None:
-    """Read the data, import the framework, and train."""
-    start = load_weights(config.weights) if config.weights and point is None else None
-    dataset = load_dataset(config.data)
-    train, val = (
-        load_split(dataset, split, world, config.max_pixels) for split in ("train", "val")
-    )
-    job = Job(config, hyp, dataset.class_names, train, val, start, point, stop, world)
-    if point is not None:
-        require_equal_data(point.header, job.class_names, job.data)
-    with train_loader(job) as loader:
-        loader.start()  # its processes start up while the framework is imported
-        backend.use(config.backend)
-        stop.take_signals()
-        from models.training.job import run_job
+    """Read the data, import the framework, and train; no other process may write the run."""
+    with RunLock() as lock:
+        if point is not None and world.process.is_main:
+            hold(point, lock)
+        start = load_weights(config.weights) if config.weights and point is None else None
+        dataset = load_dataset(config.data)
+        train, val = (
+            load_split(dataset, split, world, config.max_pixels) for split in ("train", "val")
+        )
+        job = Job(config, hyp, dataset.class_names, train, val, start, point, stop, lock, world)
+        if point is not None:
+            require_equal_data(point.header, job.class_names, job.data)
+        with train_loader(job) as loader:
+            loader.start()  # its processes start up while the framework is imported
+            backend.use(config.backend)
+            stop.take_signals()
+            from models.training.job import run_job
 
-        run_job(job, loader)
+            run_job(job, loader)
 
 
 def train_loader(job: Job) -> TrainLoader:

@@ -5,6 +5,11 @@ python val.py --weights runs/train/exp/weights/best.safetensors --data mydata.ya
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import logging
 
 import backend

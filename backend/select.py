@@ -10,10 +10,13 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NamedTuple
 
 from backend.backend_error import BackendError
@@ -174,7 +177,7 @@ def _import_backend(name: str) -> None:
     framework = FRAMEWORKS[name]
     captured: list[str] = []
     try:
-        with _stderr_captured(captured):
+        with _interrupted_later(), _stderr_captured(captured):
             importlib.import_module(f"backend.{name}")
     except Exception as error:
         raise BackendError(
@@ -185,6 +188,31 @@ def _import_backend(name: str) -> None:
     for line in captured:
         if not any(noise in line for noise in framework.startup_noise):
             sys.stderr.write(line)
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Have Ctrl-C wait for the end of the block; a second one does not.
+
+    A framework that is interrupted while it is imported prints errors of its own.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, before)
+        came.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        for number in came:
+            signal.raise_signal(number)
 
 
 @contextmanager

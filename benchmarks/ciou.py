@@ -9,6 +9,11 @@ the same values and gradients.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

@@ -11,6 +11,11 @@ All must give the same EMA.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

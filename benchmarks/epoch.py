@@ -12,6 +12,11 @@ has no figure. The others still run, and the exit code is 1.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import argparse
 import csv
 import json

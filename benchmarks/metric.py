@@ -9,6 +9,11 @@ of annotations that it takes. Its time includes reading and indexing them, as in
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import contextlib
 import gc
 import io

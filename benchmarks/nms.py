@@ -9,6 +9,11 @@ as many candidates. All of it is NumPy on the host, under either backend.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 from collections.abc import Mapping
 
 import numpy as np

@@ -8,6 +8,11 @@ the same weights.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace

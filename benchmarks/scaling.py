@@ -11,6 +11,11 @@ exchange. Each form then writes the tables into the page from the stored constan
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import json
 import tempfile
 from collections.abc import Mapping

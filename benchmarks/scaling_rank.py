@@ -9,6 +9,11 @@ loopback's counter says how many bytes the ranks exchange.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import argparse
 import json
 import os

@@ -10,6 +10,11 @@ is freed stays with the process, as in train.py.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -8,6 +8,11 @@ must give the same maps, and the same gradients to rounding. Channels lie first 
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple

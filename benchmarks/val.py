@@ -10,6 +10,11 @@ scores do not show how many rows trained weights would leave.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import argparse
 from dataclasses import dataclass
 

@@ -1,6 +1,8 @@
 """Binds the backend that the tests judge; one process judges one backend."""
 
 import os
+import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -23,6 +25,7 @@ collect_ignore = [] if os.environ.get(ENVIRONMENT_VARIABLE) == "torch" else [*CO
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     name = os.environ.get(ENVIRONMENT_VARIABLE)
     if not name:
         raise pytest.UsageError(
@@ -32,3 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
         backend.use(name)
     except backend.BackendError as error:
         raise pytest.UsageError(str(error)) from error
+
+
+@pytest.fixture(autouse=True)
+def signals_come_back() -> Iterator[None]:
+    """A command that a test runs in this process answers signals until it has ended."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)

@@ -15,6 +15,9 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         lines = completeness.missing(arguments[0])
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 130  # as shells say of Ctrl-C
     except select.BackendError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -6,6 +6,11 @@ numbers of workers and with `--cache ram`, and the training step alone.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import itertools
 import os
 import sys

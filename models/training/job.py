@@ -33,9 +33,8 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
         assert job.start is not None  # --replay needs --weights
         return replay(config, state, job.start, train_loader)
     columns = columns_of(state.model.head)
-    run = begin_run(
-        config, job.hyp, job.class_names, columns, job.point, job.stop, job.data, job.world
-    )
+    place = (job.point, job.stop, job.data, job.world, job.lock)
+    run = begin_run(config, job.hyp, job.class_names, columns, *place)
     describe_run(run, state, job.train_samples)
     if checkpoint is not None:
         restore(run, state, checkpoint)

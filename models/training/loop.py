@@ -48,15 +48,16 @@ def train(
     write_results(run)
     state.timer = StageTimer(state.device, state.seconds_before)
     best = None
-    while state.epoch < run.config.epochs:
-        with watchdog.phase("training"):
-            train_epoch(run, state, train_loader)
+    with run.stop.saving_at_interrupt():
+        while state.epoch < run.config.epochs:
+            with watchdog.phase("training"):
+                train_epoch(run, state, train_loader)
+            with watchdog.phase("validation"):
+                validation = validate(run, state, val_loader, val_samples)
+            if end_epoch(run, state, validation):
+                best = BestEpoch(state.epoch, validation.result)
         with watchdog.phase("validation"):
-            validation = validate(run, state, val_loader, val_samples)
-        if end_epoch(run, state, validation):
-            best = BestEpoch(state.epoch, validation.result)
-    with watchdog.phase("validation"):
-        return best or validate_best(run, state, val_loader, val_samples)
+            return best or validate_best(run, state, val_loader, val_samples)
 
 
 def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
@@ -152,6 +153,9 @@ def suspended(run: Run, state: TrainState, cause: str | None) -> Suspended:
     """Save the state of a run that was asked to stop; return what then ends it."""
     save_state(run, state)
     done = count(state.batch_number, "batch", "batches")
+    if run.stop.interrupted:
+        text = f"interrupted after {done}; go on with {run.line_to_go_on()}"
+        return Suspended(text, by_hand=True)
     return Suspended(f"suspended after {done}: {cause}; go on with --resume {run.folder}")
 
 

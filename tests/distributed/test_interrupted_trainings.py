@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -131,10 +132,15 @@ def test_what_goes_wrong_on_one_rank_is_seen_and_leaves_the_state_whole(runs, ho
     assert runs.states("cut") == before
 
 
-def test_control_c_ends_all_ranks(runs):
+def test_control_c_saves_the_state_and_ends_all_ranks(runs):
     training = runs.start("cut", how="interrupt_command", rank=1, phase="training", step=2)
     code, text = training.end()
     assert (code, text.count("interrupted")) == (EXIT_INTERRUPTED, 1), text
+    state = load_checkpoint(runs.folder / "cut" / "weights" / "last.safetensors")
+    line = f"{sys.executable} {SCRIPT} --nproc 2 --resume {runs.folder / 'cut'}\n"
+    assert f"interrupted after {state.header.batch_number} batches; go on with {line}" in text
+    assert state.header.batch_number > 10, text  # which the test before left
+    assert "Traceback" not in text and "the job ends" not in text
 
 
 def test_the_run_ends_where_an_uninterrupted_one_does(runs, whole):

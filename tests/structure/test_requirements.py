@@ -15,9 +15,14 @@ from utils.files.project import PROJECT
 from utils.setup.environments import ENVIRONMENTS, read_lock
 
 # Run on the user's own Python before anything is installed.
+SETUP_PACKAGES = [
+    "__init__",
+    *(f"{name}.__init__" for name in ("files", "processes", "screen", "setup")),
+]
 SETUP_FILES = [
     "errors",
     "files.project",
+    "processes.interrupt",
     "screen.words",
     "setup.environments",
     "setup.interpreters",
@@ -98,14 +103,23 @@ def test_setup_files_import_the_standard_library_and_each_other_only(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["__init__", "files.__init__", "screen.__init__", "setup.__init__", *SETUP_FILES]
+    "name",
+    [
+        "__init__",
+        "files.__init__",
+        "processes.__init__",
+        "screen.__init__",
+        "setup.__init__",
+        *SETUP_FILES,
+    ],
 )
 def test_setup_files_parse_on_python_3_8(name):
     ast.parse(module_file(name).read_text(), feature_version=(3, 8))
 
 
 @pytest.mark.parametrize(
-    "name", ["__init__", "files.__init__", "screen.__init__", "setup.__init__"]
+    "name",
+    ["__init__", "files.__init__", "processes.__init__", "screen.__init__", "setup.__init__"],
 )
 def test_packages_of_setup_files_import_nothing(name):
     assert imported_modules(ast.parse(module_file(name).read_text())) == set()

@@ -84,7 +84,7 @@ def interrupted(flags, folder, count):
 
 def resume(flags, folder):
     values, given = read_train_flags([*flags, "--project", str(folder), "--resume"])
-    point = find_resume_point(values)
+    point = find_resume_point(values, given)
     config, hyp = resumed_config(values, given, point.header)
     train.run(config, hyp, point, StopRequests())
 

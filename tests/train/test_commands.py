@@ -285,7 +285,7 @@ def test_weights_for_another_number_of_classes_do_not_validate(trained, inputs, 
     assert "they must be equal" in done.stderr
 
 
-def test_ctrl_c_ends_training_and_its_workers(inputs, tmp_path):
+def test_ctrl_c_saves_the_state_names_the_line_to_go_on_and_ends_the_workers(inputs, tmp_path):
     _, data, model = inputs
     command = [
         sys.executable, "train.py", "--data", str(data), "--cfg", str(model), "--epochs", "1000",
@@ -301,9 +301,13 @@ def test_ctrl_c_ends_training_and_its_workers(inputs, tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)  # as the terminal does
-    _, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert errors.strip() == "interrupted"
+    assert errors == "\nCtrl-C: the state is saved after this batch; once more ends at once\n"
+    state = load_checkpoint(tmp_path / "exp" / "weights" / "last.safetensors")
+    line = f"{sys.executable} train.py --resume {tmp_path / 'exp'}"
+    number = state.header.batch_number
+    assert printed.splitlines()[-1] == f"interrupted after {number} batches; go on with {line}"
     deadline = time.monotonic() + 20  # multiprocessing's own tracker ends a moment later
     while group_exists(process.pid):
         assert time.monotonic() < deadline, "a process of the run is left"

@@ -14,6 +14,7 @@ import compare
 from tests.stub_trainer import write_stub
 from utils.comparison.load import LoadWatch
 from utils.comparison.terminal import Terminal
+from utils.state.lock import LOCK_FILE, RunLock
 
 
 @pytest.fixture
@@ -227,6 +228,31 @@ def test_a_resumed_comparison_keeps_what_is_done_and_tries_failures_again(run, t
     kept = [line.split()[0] for line in printed.splitlines() if line.endswith("(kept)")]
     assert kept == ["torch-plain-b8-round1", "torch-plain-b8-round2"]
     assert document["pairs"][0]["ratio"]["count"] == 4
+
+
+def test_a_comparison_that_another_process_writes_is_refused_and_untouched(run, tmp_path):
+    stubs(tmp_path)
+    folder = tmp_path / "out" / "exp"
+    assert run()[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    with RunLock() as lock:
+        lock.take(folder)
+        before[folder / LOCK_FILE] = (folder / LOCK_FILE).stat().st_mtime_ns
+        code, printed, _ = run("--resume", folder)
+    assert code == 2 and f"error: {folder} is being written by process {os.getpid()} on" in printed
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_a_run_of_a_killed_comparison_that_has_not_ended_is_not_removed(run, tmp_path):
+    stubs(tmp_path, oneflow={"refuses": {"--backend": "out of memory"}})
+    assert run()[0] == 1
+    left = tmp_path / "out" / "exp" / "runs" / "oneflow-plain-b8-round1"
+    (left / "kept").touch()
+    with RunLock() as lock:
+        lock.take(left)
+        code, printed, _ = run("--resume", left.parents[1])
+    assert code == 2 and f"error: {left} is being written by process" in printed
+    assert (left / "kept").exists()
 
 
 def test_a_resumed_comparison_keeps_the_time_of_its_start(run, tmp_path):

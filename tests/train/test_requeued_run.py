@@ -73,6 +73,17 @@ def wait_for_new_state(process, folder):
         time.sleep(0.01)
 
 
+def assert_refused_untouched(run_here, command, process, folder):
+    """A second start is told of the first, and changes nothing of the run, here stopped."""
+    os.kill(process.pid, signal.SIGSTOP)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    code, _, errors = run_here(command)
+    assert code == 2
+    assert f"error: {folder} is being written by process {process.pid} on " in errors
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    os.kill(process.pid, signal.SIGCONT)
+
+
 @contextmanager
 def no_large_files():
     """As on a full disk: pictures of up to 72 kB fit, a state of 97 kB or more does not."""
@@ -99,7 +110,11 @@ def test_a_requeued_run_ends_as_one_that_was_never_interrupted(flags, run_here, 
     for number, workers in ((signal.SIGTERM, 1), (signal.SIGKILL, 1), (signal.SIGUSR1, 2)):
         process = start(flags(*job, "--workers", workers, "--save-steps", 2))
         wait_for_new_state(process, folder)
+        assert_refused_untouched(run_here, flags(*job), process, folder)
         os.killpg(process.pid, number)  # the workers too, as a cluster does
+        while number != signal.SIGKILL and process.poll() is None:  # again, to the very end
+            process.send_signal(number)
+            time.sleep(0.001)
         code, printed, errors = finish(process)
         assert code == (-9 if number == signal.SIGKILL else 75), errors
         if code == 75:
@@ -109,7 +124,7 @@ def test_a_requeued_run_ends_as_one_that_was_never_interrupted(flags, run_here, 
     with no_large_files():
         code, printed, errors = run_here(flags(*job, "--workers", 0, "--save-steps", 1))
     assert code == 2
-    assert "weights: the state after" in errors and "File too large" in errors
+    assert ".safetensors: the state after" in errors and "File too large" in errors
     assert {path: path.read_bytes() for path in states(folder)} == before
     code, _, errors = run_here(flags(*job, "--workers", 0))
     assert (code, errors) == (0, "")

@@ -102,7 +102,7 @@ def find_folder(flags, name):
 def start(arguments, stop=None):
     """What `train.main` does with these flags, but for the signals."""
     values, given = read_train_flags(arguments)
-    point = find_resume_point(values)
+    point = find_resume_point(values, given)
     if point is None:
         config = TrainConfig(**values)
         hyp = read_hyperparameters(config.hyp)

@@ -81,8 +81,8 @@ class TrainConfig(RunConfig):
         "the run's other flags")  # fmt: skip
     resume: str = flag("interruption", "--resume", default="", nargs="?", const=NEWEST,
         metavar="R",
-        help="go on with a run: the newest of --project and --name, a folder or a state's file; "
-        "auto: the newest, or a new run where there is none")  # fmt: skip
+        help="go on with a run: the newest unfinished of --project, a folder or a state's file; "
+        "auto: the newest of --name, or a new run where there is none")  # fmt: skip
     suspend_file: str = flag("interruption", "--suspend-file", default="", metavar="F",
         help="save the state and end once F is there")  # fmt: skip
     time_limit: float | None = flag("interruption", "--time-limit", default=None, type=float,

@@ -22,12 +22,13 @@ from utils.comparison.measured import (
 from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import run_process
 from utils.comparison.settings import External, Settings
-from utils.files.atomic import atomic_text_file
+from utils.files.atomic import atomic_text_file, remove_unfinished
 from utils.files.json import read_json
 from utils.files.project import PROJECT, from_here
 from utils.files.regular import read_bytes
 from utils.files.yaml import find_yaml
 from utils.state.checkpoint import MAX_WEIGHTS_BYTES
+from utils.state.lock import RunLock
 
 RUNS = "runs"
 
@@ -56,8 +57,12 @@ def carry_out(settings: Settings, turn: Turn, folder: Path, watch: Callable[[], 
         watch: called again and again while the cell runs.
     """
     run_folder = folder / RUNS / turn.name
-    shutil.rmtree(run_folder, ignore_errors=True)  # of an aborted attempt
+    if run_folder.exists():  # of an aborted attempt
+        with RunLock() as lock:
+            lock.take(run_folder)  # its process may not have ended yet
+            shutil.rmtree(run_folder, ignore_errors=True)
     run_folder.mkdir(parents=True)
+    remove_unfinished(run_folder.parent)
     load = LoadWatch()
     if turn.cell.external:
         record = _run_external(settings, turn, run_folder, watch)

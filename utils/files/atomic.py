@@ -2,28 +2,86 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, BinaryIO, TextIO
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file that replaces `path` when the block ends; it is removed if the block fails.
+
+    Raises:
+        OSError: it cannot be written; the error names `path`.
+    """
+    with _opened(path, "wb") as file:
+        yield file
 
 
 @contextmanager
 def atomic_text_file(path: Path) -> Iterator[TextIO]:
-    """Yield a UTF-8 file that replaces `path` when the block ends; it is removed if it fails."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Yield a UTF-8 file, else as `atomic_file`."""
+    with _opened(path, "w", encoding="utf-8") as file:
+        yield file
+
+
+def link_or_copy(source: Path, path: Path) -> None:
+    """Give a file a second name atomically; make a copy where there are no hard links."""
+    temporary = _temporary_name(path)
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        os.link(source, temporary)
+    except OSError:
+        with atomic_file(path) as copy, open(source, "rb") as file:
+            shutil.copyfileobj(file, copy)
+    else:
+        with _naming(path, temporary):
+            os.replace(temporary, path)
+            # Renaming onto another name of the same file does nothing.
+            temporary.unlink(missing_ok=True)
 
 
 def remove_unfinished(folder: Path) -> None:
     """Remove what killed writers left in a folder under temporary names."""
     for path in folder.glob(".*.tmp"):
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(IsADirectoryError):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _opened(path: Path, mode: str, **options: Any) -> Iterator[Any]:
+    """Yield a new file of another name, made in the folder of `path`, that takes its place."""
+    temporary = _temporary_name(path)
+    with _naming(path, temporary):
+        # A file or link that someone put there is not opened.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(temporary, flags, 0o666)
+        try:
+            with open(descriptor, mode, **options) as file:
+                yield file
+                file.flush()
+                os.fsync(descriptor)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _temporary_name(path: Path) -> Path:
+    """Return a name beside `path` that nobody can guess."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+@contextmanager
+def _naming(path: Path, temporary: Path) -> Iterator[None]:
+    """Have errors of the system name `path`, unless they name another file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(temporary)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise

@@ -23,9 +23,11 @@ from utils.processes.exit_status import (
     EXIT_USER_ERROR,
     end_process,
     note_status,
+    require_status_file,
 )
+from utils.processes.interrupt import raise_at_interrupt
 from utils.processes.process_family import end_as_orphan
-from utils.processes.suspend import Suspended
+from utils.processes.suspend import Suspended, ignore_requests
 from utils.screen.lines import begin_lines
 from utils.screen.text import as_message, say
 
@@ -53,6 +55,7 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
         code = _run(main)
         watchdog.leave(code)
         note_status(code)
+        ignore_requests()
         if code != EXIT_DONE:
             sys.exit(code)
         return
@@ -67,7 +70,9 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
 def _run(main: Callable[[], None]) -> int:
     """Return the exit code; a defect in a single process stays an exception."""
     try:
+        raise_at_interrupt()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # as `launch.py` starts ranks
+        require_status_file()
         main()
     except SystemExit as end:
         return _code_of(end)
@@ -81,7 +86,8 @@ def _run(main: Callable[[], None]) -> int:
     except Suspended as suspended:
         if this_process().is_main:
             say(str(suspended))
-        return EXIT_SUSPENDED
+        watchdog.leave(EXIT_SUSPENDED)  # as all ranks agreed; what follows is for who started them
+        return EXIT_INTERRUPTED if suspended.by_hand else EXIT_SUSPENDED
     except KeyboardInterrupt:
         if this_process().is_main:
             _say("interrupted")

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import NoReturn
 
 from backend.processes import this_process
+from utils.errors import UserError
+from utils.processes.interrupt import EXIT_INTERRUPTED
 from utils.screen.text import printable
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
 EXIT_SUSPENDED = 75  # EX_TEMPFAIL of sysexits.h: it can go on later
-EXIT_INTERRUPTED = 130  # as shells say of Ctrl-C
 
 STATUS_FILE = "DUET_STATUS_FILE"  # of `launch.py`, which reads the job's exit code from it
+FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
 ORDERLY_ENDS = (EXIT_SUSPENDED, EXIT_INTERRUPTED)
 AGREED_ENDS = (EXIT_DONE, EXIT_SUSPENDED)  # of one rank, while others may still be at work
 
@@ -36,6 +38,21 @@ def end_process(code: int, show_stack: int | None = None) -> NoReturn:
     os._exit(note_status(code))
 
 
+def require_status_file() -> None:
+    """Raise UserError if STATUS_FILE is set to what can be no file."""
+    name = os.environ.get(STATUS_FILE)
+    if name is None:
+        return
+    path = Path(name).resolve()
+    if not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        problem = "no file can be written there"
+    elif path.exists() and not path.is_file():
+        problem = "it is there and is no file"
+    else:
+        return
+    raise UserError(f"{STATUS_FILE}={name}: {problem}; name a file, or unset it")
+
+
 def note_status(code: int) -> int:
     """Write the job's exit code to STATUS_FILE, if that is set; return the code of this process.
 
@@ -46,5 +63,11 @@ def note_status(code: int) -> int:
     if path is None:
         return code
     if this_process().is_main or not Path(path).exists():
-        Path(path).write_text(str(code))
+        try:
+            # O_NONBLOCK: a pipe would wait for a reader.
+            with open(os.open(path, FLAGS, 0o666), "w") as file:
+                file.write(str(code))
+        except OSError as error:
+            say(f"{STATUS_FILE}={path}: exit code {code} cannot be written: {error.strerror}")
+            return code
     return 0 if code in ORDERLY_ENDS else code

@@ -7,6 +7,7 @@ line and checks it here. No framework is imported.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import socket
@@ -39,8 +40,6 @@ from utils.processes.process_family import (
     wait_for_descendants,
 )
 from utils.processes.suspend import FILE_VARIABLE, StopRequests, listening
-
-SECONDS_TO_END = 10
 
 log = logging.getLogger("launch")
 
@@ -188,10 +187,11 @@ def _wait(launcher: subprocess.Popen[bytes], stop: StopRequests, message: Path) 
         wait_for_descendants(ORPHAN_SECONDS)
         return launcher.returncode
     except KeyboardInterrupt:
-        # Not to the launcher: it would report a failure. A launcher without ranks is killed.
+        # Not to the launcher: it would report a failure. A launcher without ranks is killed, and
+        # so are ranks that save their state when Ctrl-C comes again.
         ranks = descendants(launcher.pid)
         send(ranks, signal.SIGINT)
-        wait_for_descendants(SECONDS_TO_END if ranks else 0)
+        wait_for_descendants(math.inf if ranks else 0)
         launcher.poll()
         return EXIT_INTERRUPTED
 

@@ -65,7 +65,7 @@ def _wait_before_abort(number: int) -> None:
 
 @contextlib.contextmanager
 def ending_after_sigterm(has_come: bool, seconds: float = STUCK_SECONDS) -> Iterator[None]:
-    """End this process some seconds after a SIGTERM in the block, unless the block ends before.
+    """End this process some seconds after SIGTERM or Ctrl-C, unless the block ends before.
 
     Launchers send SIGTERM when another rank has died. This rank may wait for it in a call that lets
     no Python thread run, as `import oneflow` does. So a second process counts the seconds. Python
@@ -101,7 +101,7 @@ def _kill_parent_after_sigterm(notices: int, seconds: float) -> NoReturn:
         parent = os.getppid()
         os.setsid()  # launchers send signals to groups of processes
         while number := os.read(notices, 1):
-            if number[0] == signal.SIGTERM and not _closes(notices, seconds):
+            if number[0] in (signal.SIGTERM, signal.SIGINT) and not _closes(notices, seconds):
                 os.kill(parent, signal.SIGKILL)
     finally:
         os._exit(0)

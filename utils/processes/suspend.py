@@ -14,16 +14,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from backend.processes import this_process
+from utils.processes.exit_status import EXIT_INTERRUPTED, end_process
+
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 FILE_VARIABLE = "DUET_SUSPEND_FILE"  # names a file in which `launch.py` writes the signal it got
 
 
 class Suspended(Exception):
-    """The run has saved its state and ends; its text says why, and how to go on."""
+    """The run has saved its state and ends; its text says why, and how to go on.
+
+    by_hand: Ctrl-C asked for it.
+    """
+
+    def __init__(self, text: str, by_hand: bool = False) -> None:
+        super().__init__(text)
+        self.by_hand = by_hand
 
 
 class StopRequests:
     """Collects the requests to stop.
+
+    Ctrl-C is one inside `saving_at_interrupt`; elsewhere it raises KeyboardInterrupt.
 
     Args:
         file: asks to stop when it exists.
@@ -45,6 +57,8 @@ class StopRequests:
         self._minutes = minutes
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self._signal = ""
+        self._saves_at_interrupt = False
+        self.interrupted = False  # by Ctrl-C, in any rank once `cause` returned
 
     @property
     def was_terminated(self) -> bool:
@@ -54,11 +68,26 @@ class StopRequests:
     def cause(self) -> str | None:
         """Return what asks for a stop, in words; None when no rank has a request."""
         found = self._own_cause()
-        if self.agree(found is not None):
-            return found or self._own_cause() or "asked for by another rank"
-        return None
+        if not self.agree(found is not None):
+            return None
+        self.interrupted = self.agree(self.interrupted)
+        return found or self._own_cause() or "asked for by another rank"
+
+    @contextmanager
+    def saving_at_interrupt(self) -> Iterator[None]:
+        """Have Ctrl-C ask for a stop in the block, where `cause` is called again and again.
+
+        A second one ends this process at once.
+        """
+        self._saves_at_interrupt = True
+        try:
+            yield
+        finally:
+            self._saves_at_interrupt = False
 
     def _own_cause(self) -> str | None:
+        if self.interrupted:
+            return "Ctrl-C"
         if self._signal:
             return self._signal
         # os.path.exists: a shared folder that cannot be reached for a moment must not end the run.
@@ -74,21 +103,42 @@ class StopRequests:
         """Handle the signals from now on; call it again after an import that installs handlers."""
         for number in SIGNALS:
             signal.signal(number, self._notice)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a shell's background
+            signal.signal(signal.SIGINT, self._notice_interrupt)
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
         self._signal = signal.Signals(number).name
 
+    def _notice_interrupt(self, number: int, frame: FrameType | None) -> None:
+        if not self._saves_at_interrupt:
+            raise KeyboardInterrupt
+        if self.interrupted:
+            end_process(EXIT_INTERRUPTED)
+        self.interrupted = True
+        if this_process().is_main:
+            os.write(2, b"\nCtrl-C: the state is saved after this batch; once more ends at once\n")
+
+
+def ignore_requests() -> None:
+    """Keep the exit code of a command that has ended from a signal that comes late."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 
 @contextmanager
 def listening(suspend_file: str, minutes: float | None) -> Iterator[StopRequests]:
-    """Collect the requests to this process in the block; afterwards signals act as before."""
+    """Collect the requests to this process in the block; afterwards signals act as before.
+
+    After an exception they are still collected: a second request must not change how a command
+    ends that has saved its state.
+    """
     names = (suspend_file, os.environ.get(FILE_VARIABLE, ""))
     file, message = (Path(name) if name else None for name in names)
     requests = StopRequests(file, message, minutes)
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGINT)}
     requests.take_signals()
-    try:
-        yield requests
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    yield requests
+    for number, handler in before.items():
+        signal.signal(number, handler)

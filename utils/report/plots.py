@@ -22,6 +22,7 @@ from utils.data.sources.labels import Sample
 from utils.errors import UserError
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.coco.precision import RECALL_GRID
+from utils.files.atomic import atomic_file
 from utils.files.regular import read_text
 
 # Seven colours told apart under the common kinds of colour blindness: Okabe and Ito 2008.
@@ -67,7 +68,8 @@ def plot_batch(
         mosaic[top : top + height, left : left + width] = tile
     mosaic[height::height] = mosaic[:, width::width] = 255
     _, encoded = cv2.imencode(".jpg", mosaic, (cv2.IMWRITE_JPEG_QUALITY, 90))
-    Path(path).write_bytes(encoded.tobytes())
+    with atomic_file(path) as file:
+        file.write(encoded.tobytes())
 
 
 def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
@@ -83,7 +85,7 @@ def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Pat
         _draw_density(figure, axes, boxes_cxcywh_norm[:, offset : offset + 2])
         axes.set(title=title, xlabel=names[0], ylabel=names[1])
     centres.invert_yaxis()  # as in the image, the top is above
-    figure.savefig(path)
+    _save(figure, path)
 
 
 def plot_results(csv_path: Path, plot_path: Path) -> None:
@@ -115,7 +117,7 @@ def plot_results(csv_path: Path, plot_path: Path) -> None:
         axes.set(title=title, xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(frameon=False)
-    figure.savefig(plot_path)
+    _save(figure, plot_path)
 
 
 def plot_precision_recall(result: EvaluationResult, path: Path) -> None:
@@ -144,7 +146,7 @@ def plot_precision_recall(result: EvaluationResult, path: Path) -> None:
         figure.legend(title="AP50", frameon=False, loc="outside right upper")
     axes.set(title="Precision over recall at IoU 0.50", xlabel="recall", ylabel="precision")
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
-    figure.savefig(path)
+    _save(figure, path)
 
 
 def _draw_boxes(
@@ -280,6 +282,12 @@ def _new_figure(rows: int, columns: int, width: float, height: float) -> tuple[A
         axes.grid(color="#E4E4E4", linewidth=0.8)
         axes.set_axisbelow(True)
     return figure, panels
+
+
+def _save(figure: Any, path: Path) -> None:
+    """Write a figure in the format that its file's name says."""
+    with atomic_file(path) as file:
+        figure.savefig(file, format=path.suffix[1:])
 
 
 def _plain_name(class_names: Sequence[str], index: int) -> str:

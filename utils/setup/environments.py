@@ -15,6 +15,11 @@ syntax newer than Python 3.8.
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt, raise_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import fcntl
 import hashlib
 import json
@@ -248,6 +253,7 @@ def _tail(log: Path) -> str:
 def end_with_message(work: Callable[[], None]) -> None:
     """Run a command; a user's mistake ends it with one message and exit code 2."""
     try:
+        raise_at_interrupt()
         work()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -12,6 +12,11 @@ Standard library only, and no syntax newer than Python 3.8: see `utils/setup/env
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import os
 import re
 import shlex

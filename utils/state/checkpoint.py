@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from utils.errors import UserError, brief
+from utils.files.atomic import atomic_file
 from utils.files.json import complete, parse_json
 from utils.files.regular import pinned
 
@@ -92,15 +93,8 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     }
     text = json.dumps(header)
     data = save(arrays, metadata={HEADER_KEY: text, CHECKSUM_KEY: _checksum(text, arrays)})
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_file(path) as file:
+        file.write(data)
     _sync_folder(path.parent)
 
 

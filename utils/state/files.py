@@ -7,12 +7,11 @@ removed only afterwards.
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 from backend.words import count
 from utils.errors import UserError
+from utils.files.atomic import link_or_copy
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 
 PATTERN = "state-*.safetensors"
@@ -32,7 +31,7 @@ class StateFiles:
 
     def newest_first(self) -> list[Path]:
         """Return the states, newest first, by the number of the next batch."""
-        return sorted(self.folder.glob(PATTERN), key=_number, reverse=True)
+        return sorted(self.folder.glob(PATTERN), key=number_of, reverse=True)
 
     def save(self, checkpoint: Checkpoint, is_best: bool) -> Path:
         """Write a state; it becomes `last` and, if it is the best, `best`.
@@ -52,8 +51,8 @@ class StateFiles:
             kept = next(iter(self.newest_first()), None)
             remedy = f"; make room or give permission, then --resume {self.folder.parent}"
             raise UserError(
-                f"{self.folder}: the state after {count(number, 'batch', 'batches')} could not "
-                f"be written ({error.strerror}); "
+                f"{error.filename or path}: the state after {count(number, 'batch', 'batches')} "
+                f"could not be written ({error.strerror}); "
                 + (f"{kept.name} is whole{remedy}" if kept else "there is no earlier one")
             ) from error
         return path
@@ -61,7 +60,7 @@ class StateFiles:
     def give_names(self, path: Path, is_best: bool) -> None:
         """Make a state `last` and, if it is the best, `best`."""
         for name in ("last", "best") if is_best else ("last",):
-            _give_name(path, self.folder / f"{name}.safetensors")
+            link_or_copy(path, self.folder / f"{name}.safetensors")
 
     def remove_all(self) -> None:
         """Remove the states of an earlier run in this folder; its last and best stay."""
@@ -71,29 +70,12 @@ class StateFiles:
     def _remove_others(self, number: int) -> None:
         """Remove states that are too old, and later ones that a run left before it went back."""
         states = self.newest_first()
-        left = [path for path in states if _number(path) > number]
+        left = [path for path in states if number_of(path) > number]
         for path in [*left, *states[len(left) :][self._keep :]]:
             path.unlink(missing_ok=True)
 
 
-def _number(path: Path) -> int:
+def number_of(path: Path) -> int:
+    """Return how many batches a state's file has in its name; -1 for another name."""
     digits = path.stem.removeprefix("state-")
     return int(digits) if digits.isdecimal() else -1
-
-
-def _give_name(path: Path, name: Path) -> None:
-    """Give a file a second name atomically; make a copy where there are no hard links."""
-    temporary = name.with_name(f".{name.name}.{os.getpid()}.tmp")
-    temporary.unlink(missing_ok=True)
-    try:
-        try:
-            os.link(path, temporary)
-        except OSError:
-            shutil.copyfile(path, temporary)
-            with open(temporary, "rb+") as file:
-                os.fsync(file.fileno())
-        os.replace(temporary, name)
-    finally:
-        temporary.unlink(
-            missing_ok=True
-        )  # renaming onto another name of the same file does nothing

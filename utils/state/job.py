@@ -16,6 +16,7 @@ from utils.data.sources.labels import Sample
 from utils.processes.suspend import StopRequests
 from utils.processes.world import ALONE, World
 from utils.state.checkpoint import Checkpoint
+from utils.state.lock import RunLock
 from utils.state.resume import ResumePoint, describe_samples
 
 
@@ -31,6 +32,7 @@ class Job:
     start: Checkpoint | None  # the weights to start with
     point: ResumePoint | None  # the state to go on from
     stop: StopRequests
+    lock: RunLock  # of the run's folder; rank 0 takes it
     world: World = ALONE
 
     @cached_property

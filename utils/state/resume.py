@@ -6,6 +6,7 @@ Before: the flags, and the states that `utils/state/files.py` keeps. After:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import logging
@@ -26,7 +27,8 @@ from utils.files.yaml import read_yaml
 from utils.processes.suspend import FILE_VARIABLE
 from utils.processes.world import World
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
-from utils.state.files import StateFiles
+from utils.state.files import StateFiles, number_of
+from utils.state.lock import RunLock
 from utils.state.progress import read_progress
 
 # Settings that may change in the middle of a run. `data` may move: `require_equal_data` compares
@@ -36,6 +38,7 @@ FREE = PROCESS_SETTINGS | {
     "save_steps", "bind_numa",
 }  # fmt: skip
 
+RECORD = "work.json"  # the last file that a run writes
 OTHER_VERSION = "go on with the version that wrote it, or start a new run from it with --weights"
 
 log = logging.getLogger("train")
@@ -47,56 +50,113 @@ class ResumePoint(NamedTuple):
     folder: Path
     path: Path
     header: Header
+    seen: tuple[Any, ...]  # the states that the run had when this one was looked for
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to do; work.json is the last file that a run writes."""
+        """Whether nothing is left to do."""
         epochs = self.header.settings["epochs"]
-        return self.header.epoch >= epochs and (self.folder / "work.json").exists()
+        return self.header.epoch >= epochs and (self.folder / RECORD).exists()
 
 
-def find_resume_point(config: Mapping[str, Any]) -> ResumePoint | None:
+def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> ResumePoint | None:
     """Find the state that --resume asks for; None for a new run.
 
     Args:
-        config: the flags' values by name.
+        values: of all flags, by name.
+        given: of the flags on the command line.
 
     Raises:
         UserError: nothing to resume (except for --resume auto); only damaged states; a state
             with settings that this version does not know.
     """
-    asked = config["resume"]
+    asked = values["resume"]
     if not asked:
         return None
-    if asked in (NEWEST, AUTO):
-        folder = newest_run(config["project"], config["name"])
-        if folder is None:
-            text = f"no run with a state in {config['project']} named {config['name']}"
-            if asked == AUTO:
-                _say(logging.INFO, f"--resume auto: {text}; starting anew")
-                return None
-            raise UserError(f"--resume: {text}; give its folder, or leave --resume out")
-        point = read_newest(folder)
-    elif Path(asked).is_dir():
-        point = read_newest(Path(asked))
+    if asked == AUTO:
+        point = _newest_or_none(values["project"], values["name"])
+    elif asked == NEWEST:
+        point = _newest_unfinished(values["project"], given.get("name"))
     else:
-        path = Path(asked).absolute()
-        header = load_state(path).header
-        if path.parent.name != "weights":
-            raise UserError(
-                f"--resume {path}: a state goes on in its run's folder, RUN/weights/{path.name}; "
-                "put it there, or start a new run from it with --weights"
-            )
-        point = ResumePoint(path.parent.parent, path, header)
+        point = _point_at(Path(asked))
+    if point is None:
+        return None
     point = point._replace(header=_with_all_settings(point.header))
     if point.is_finished and asked != AUTO:
         raise UserError(f"--resume: {point.folder} is finished, nothing is left to resume")
     return point
 
 
+def _newest_or_none(project: Path, name: str) -> ResumePoint | None:
+    """Find the newest run of a name, as --resume auto does."""
+    for folder in newest_runs(project, name):
+        return read_newest(folder)
+    text = f"no run with a state in {project} named {name}; starting anew"
+    _say(logging.INFO, f"--resume auto: {text}")
+    return None
+
+
+def _newest_unfinished(project: Path, name: str | None) -> ResumePoint:
+    """Find the newest run of a project that can go on, as --resume alone does."""
+    folders = newest_runs(project, name)
+    if not folders:
+        text = f"no run with a state in {project}" + (f" named {name}" if name else "")
+        raise UserError(f"--resume: {text}; give its folder, or leave --resume out")
+    for folder in folders:
+        if not (folder / RECORD).exists():
+            _say(logging.INFO, f"--resume: {folder} is the newest run that is not finished")
+            return read_newest(folder)
+    return read_newest(folders[0])
+
+
+def _point_at(path: Path) -> ResumePoint:
+    """Find the state of a run's folder, or that of a file; say what going back to it removes."""
+    if not path.exists():
+        raise UserError(
+            f"--resume {path}: there is no such folder or file; give a run's folder, a state in "
+            "its folder weights, or --resume alone for the newest run of --project"
+        )
+    if path.is_dir():
+        return read_newest(path)
+    path = path.absolute()
+    folder = path.parent.parent
+    seen = _look(folder)
+    point = ResumePoint(folder, path, load_state(path).header, seen)
+    if path.parent.name != "weights":
+        raise UserError(
+            f"--resume {path}: a state goes on in its run's folder, RUN/weights/{path.name}; "
+            "put it there, or start a new run from it with --weights"
+        )
+    later = [x for x in _states(folder) if number_of(x) > point.header.batch_number]
+    if later:
+        was = "is finished, but goes" if (folder / RECORD).exists() else "goes"
+        _say(
+            logging.WARNING,
+            f"--resume: {folder} {was} back to {path.name}: it trains again from there, and its "
+            f"later states, {', '.join(x.name for x in reversed(later))}, will be replaced",
+        )
+    return point
+
+
+def hold(point: ResumePoint, lock: RunLock) -> None:
+    """Lock the folder of a run that goes on.
+
+    Raises:
+        UserError: another process has the lock, or had it after the state was looked for.
+    """
+    lock.take(point.folder)
+    if _look(point.folder) != point.seen:
+        raise UserError(
+            f"--resume: another process wrote states into {point.folder} meanwhile; start again "
+            "to go on from the newest"
+        )
+
+
 def require_same_point(point: ResumePoint | None, world: World) -> None:
     """Raise UserError unless all ranks found the same state, or none."""
-    found = "none" if point is None else f"{point.path.name} {point.header.batch_number}"
+    found = "none"
+    if point is not None:
+        found = f"{point.folder.name} {point.path.name} {point.header.batch_number}"
     if not world.all_have(found):
         raise UserError(
             "--resume: the processes found different states; --project must be a folder that "
@@ -104,15 +164,23 @@ def require_same_point(point: ResumePoint | None, world: World) -> None:
         )
 
 
-def newest_run(project: Path, name: str) -> Path | None:
-    """Return the run with the latest state, of those called name, name2, name3, ..."""
+def newest_runs(project: Path, name: str | None) -> list[Path]:
+    """Return the runs with a state, that with the latest first.
+
+    name: of runs called name, name2, name3, ...; None for all.
+    """
     found = []
     for folder in project.glob("*"):
-        suffix = folder.name.removeprefix(name)
-        if folder.name.startswith(name) and (not suffix or suffix.isdecimal()):
-            times = [path.stat().st_mtime_ns for path in _states(folder)]
-            found += [(max(times), folder)] if times and _may_be_named(folder, name) else []
-    return max(found)[1] if found else None
+        times = [time for _, time, _ in _look(folder)]
+        if times and (name is None or _is_called(folder, name)):
+            found.append((max(times), folder))
+    return [folder for _, folder in sorted(found, reverse=True)]
+
+
+def _is_called(folder: Path, name: str) -> bool:
+    suffix = folder.name.removeprefix(name)
+    is_like = folder.name.startswith(name) and (not suffix or suffix.isdecimal())
+    return is_like and _may_be_named(folder, name)
 
 
 def _may_be_named(folder: Path, name: str) -> bool:
@@ -125,10 +193,10 @@ def _may_be_named(folder: Path, name: str) -> bool:
 
 def read_newest(folder: Path) -> ResumePoint:
     """Find the newest whole state of a run; log each newer one that is damaged."""
-    paths = _states(folder)
+    seen, paths = _look(folder), _states(folder)
     for path in paths:
         try:
-            return ResumePoint(folder, path, load_state(path).header)
+            return ResumePoint(folder, path, load_state(path).header, seen)
         except UserError as error:
             _say(logging.WARNING, f"{error}; trying the state before it")
     if paths:
@@ -256,7 +324,7 @@ def begin_in(folder: Path, keep: int, point: ResumePoint | None) -> None:
     states = StateFiles(folder, keep)
     for path in (folder, states.folder):
         remove_unfinished(path)
-    (folder / "work.json").unlink(missing_ok=True)
+    (folder / RECORD).unlink(missing_ok=True)
     if point is None:
         states.remove_all()
     else:  # a run that was killed may not have done it
@@ -291,3 +359,13 @@ def _states(folder: Path) -> list[Path]:
     states = StateFiles(folder, keep=1).newest_first()
     last = folder / "weights" / "last.safetensors"
     return states or ([last] if last.exists() else [])
+
+
+def _look(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return name, time of change and size of each state; () in a folder that cannot be read."""
+    found = []
+    with contextlib.suppress(OSError):  # another process may remove a state meanwhile
+        for path in _states(folder):
+            status = path.stat()
+            found.append((path.name, status.st_mtime_ns, status.st_size))
+    return tuple(found)

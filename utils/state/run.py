@@ -6,6 +6,9 @@ Before: the flags, and `utils/state/resume.py`. After: `train.py` trains;
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +17,12 @@ from typing import Any
 from backend.processes import this_process
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
-from utils.processes.suspend import StopRequests
+from utils.processes.suspend import FILE_VARIABLE, StopRequests
 from utils.processes.world import World
 from utils.report.results import Results
 from utils.state.files import StateFiles
 from utils.state.folder import create_run_folder
+from utils.state.lock import RunLock
 from utils.state.resume import ResumePoint, begin_in
 from utils.state.work_record import WorkRecord
 
@@ -41,6 +45,15 @@ class Run:
         """The files of its states."""
         return StateFiles(self.folder, self.config.keep)
 
+    def line_to_go_on(self) -> str:
+        """Return the command line with which a user goes on; under a launcher its last part."""
+        number, resume = this_process().world_size, ["--resume", str(self.folder)]
+        if number == 1:
+            return shlex.join([sys.executable, *sys.argv[:1], *resume])
+        if FILE_VARIABLE in os.environ:  # train.py started the processes
+            return shlex.join([sys.executable, *sys.argv[:1], "--nproc", str(number), *resume])
+        return f"{shlex.join(resume)} under the same launcher"
+
 
 def begin_run(
     config: TrainConfig,
@@ -51,22 +64,26 @@ def begin_run(
     stop: StopRequests,
     data: Mapping[str, Any],
     world: World,
+    lock: RunLock,
 ) -> Run:
     """Return a run in a new folder, or in the folder of the run that goes on.
 
-    columns: of its results.csv.
+    Args:
+        columns: of its results.csv.
+        lock: kept while the run lasts.
     """
-    own = str(begin_folder(config, point)) if this_process().is_main else ""
+    own = str(begin_folder(config, point, lock)) if this_process().is_main else ""
     folder = Path(world.of_main(own))
     results = Results(columns)
     return Run(config, hyp, class_names, folder, results=results, stop=stop, data=data)
 
 
-def begin_folder(config: TrainConfig, point: ResumePoint | None) -> Path:
+def begin_folder(config: TrainConfig, point: ResumePoint | None, lock: RunLock) -> Path:
     """Make the folder of a new run, or clean up that of the run that goes on; return it."""
     if point is not None:
         folder = point.folder
     else:
         folder = create_run_folder(config.project, config.name, config.exist_ok)
+    lock.take(folder)
     begin_in(folder, config.keep, point)
     return folder

@@ -30,9 +30,9 @@ def load_weights(path: str | Path) -> Checkpoint:
     if not path.exists():
         raise UserError(f"--weights {path}: no such file")
     if not path.is_file() and not path.is_dir():
-        raise UserError(f"--weights {path}: neither a file nor a folder")
+        raise UserError(f"--weights {path}: a pipe or device; give a file or a directory")
     try:
-        if path.suffix == ".safetensors" or _starts_as_safetensors(path):
+        if path.is_file() and (path.suffix == ".safetensors" or _starts_as_safetensors(path)):
             return read_checkpoint(path)
         with open_foreign(path) as contents:
             return _from_foreign(read_yolov5(contents))
@@ -47,8 +47,6 @@ def load_weights(path: str | Path) -> Checkpoint:
 
 def _starts_as_safetensors(path: Path) -> bool:
     """Return whether JSON follows 8 bytes of length; no zip and no pickle has a brace there."""
-    if path.is_dir():
-        return False
     with open_regular(path, MAX_WEIGHTS_BYTES) as file:
         return file.read(9)[8:] == b"{"
 

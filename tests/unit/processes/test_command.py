@@ -1,10 +1,19 @@
 """How a command ends: which errors are one message, and with which exit code."""
 
+import os
+
 import pytest
 
 from utils.errors import LoaderError, UserError
 from utils.processes.command import run_command
-from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USER_ERROR
+from utils.processes.exit_status import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_SUSPENDED,
+    EXIT_USER_ERROR,
+    STATUS_FILE,
+)
+from utils.processes.suspend import Suspended
 
 BUG = "a.jpg: ValueError: 3\nin a loader worker:\nTraceback (most recent call last):\n  there"
 
@@ -36,6 +45,46 @@ def test_what_is_no_defect_of_the_command_ends_it_with_a_message(error, code, me
         run_command(main)
     assert end.value.code == code != 0
     assert capsys.readouterr().err.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (os.mkdir, "it is there and is no file"),
+        (os.mkfifo, "it is there and is no file"),
+        (lambda path: path.symlink_to(path.parent / "gone" / "file"), "no file can be written"),
+        (lambda path: path.parent.rmdir(), "no file can be written"),
+    ],
+)
+def test_a_status_file_that_is_none_ends_the_command_before_its_work(
+    tmp_path, monkeypatch, capsys, make, told
+):
+    (tmp_path / "below").mkdir()
+    path = tmp_path / "below" / "status"
+    make(path)
+    monkeypatch.setenv(STATUS_FILE, str(path))
+    with pytest.raises(SystemExit) as end:
+        run_command(pytest.fail)
+    assert end.value.code == EXIT_USER_ERROR
+    assert f"error: {STATUS_FILE}={path}: {told}" in capsys.readouterr().err
+
+
+def test_a_status_file_that_goes_meanwhile_is_told_and_the_code_is_that_of_the_command(
+    tmp_path, monkeypatch, capfd
+):
+    path = tmp_path / "below" / "status"
+    path.parent.mkdir()
+    monkeypatch.setenv(STATUS_FILE, str(path))
+
+    def main():
+        path.parent.rmdir()
+        raise Suspended("suspended")
+
+    with pytest.raises(SystemExit) as end:
+        run_command(main)
+    assert end.value.code == EXIT_SUSPENDED
+    told = f"error: {STATUS_FILE}={path}: exit code 75 cannot be written: No such file or directory"
+    assert told in capfd.readouterr().err
 
 
 def test_a_defect_keeps_its_traceback():

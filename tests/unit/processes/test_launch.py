@@ -192,10 +192,11 @@ from utils.processes.command import run_command
 run_command(lambda: time.sleep(60), several=True)
 """
 COMMAND = """
-import signal, sys
+import sys
+from utils.processes.command import run_command
 from utils.processes.launch import run_launcher
-signal.signal(signal.SIGINT, signal.default_int_handler)  # else as pytest was started
-sys.exit(run_launcher([sys.executable, "-c", *sys.argv[1:]], {"RANK": "0", "LOCAL_RANK": "0"}))
+command = [sys.executable, "-c", *sys.argv[1:]]
+run_command(lambda: sys.exit(run_launcher(command, {"RANK": "0", "LOCAL_RANK": "0"})))
 """
 
 
@@ -226,6 +227,30 @@ def test_control_c_while_ranks_import_is_one_word(command):
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[1] == "interrupted\n"
     assert process.returncode == 130
+
+
+SAVING_RANK = """
+import os, signal, sys, time
+from pathlib import Path
+signal.signal(signal.SIGINT, lambda *_: Path(sys.argv[1]).with_name("saving").touch())
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+Path(sys.argv[1]).write_text(str(os.getpid()))
+time.sleep(60)
+"""
+
+
+def test_a_second_control_c_ends_ranks_that_save_their_state(command, tmp_path):
+    process = command(LAUNCHER, SAVING_RANK)
+    process.send_signal(signal.SIGINT)
+    while not (tmp_path / "saving").exists():
+        time.sleep(0.02)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.communicate(timeout=1)  # it waits for them
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=10)[1] == "interrupted\n"
+    assert process.returncode == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "started").read_text()), 0)
 
 
 SUSPENDING_RANK = """

@@ -2,9 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
+from utils.files.project import PROJECT
 from utils.processes import suspend
 from utils.processes.command import run_command
 from utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended, listening
@@ -19,6 +22,72 @@ def test_a_signal_asks_until_the_end_and_handlers_come_back(number):
         assert stop.cause() == number.name
         assert stop.cause() == number.name
     assert signal.getsignal(number) is before
+
+
+def test_after_an_exception_requests_are_still_collected_and_a_command_ends_with_its_code(capsys):
+    def main():
+        with listening("", None):
+            raise Suspended("suspended: the reason")
+
+    with pytest.raises(SystemExit) as end:
+        run_command(main)
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        os.kill(os.getpid(), number)
+    assert end.value.code == 75
+
+
+def test_control_c_asks_for_a_stop_where_the_state_can_be_saved_and_raises_elsewhere(capfd):
+    with listening("", None) as stop:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert stop.cause() is None and not stop.interrupted
+        with stop.saving_at_interrupt():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)  # as torchrun sends it a moment later
+            assert (stop.cause(), stop.interrupted) == ("Ctrl-C", True)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert capfd.readouterr().err.split("\n") == [
+        "", "Ctrl-C: the state is saved after this batch; once more ends at once", "",
+    ]  # fmt: skip
+
+
+def test_all_ranks_know_that_another_was_interrupted():
+    stop = StopRequests(agree=lambda own: True)
+    assert stop.cause() == "Ctrl-C" and stop.interrupted
+
+
+TWICE = """
+import os, signal, sys, time
+from utils.processes.command import run_command
+from utils.processes.suspend import listening
+
+def main():
+    with listening("", None) as stop, stop.saving_at_interrupt():
+        try:
+            for number in (1, 2):
+                os.kill(os.getpid(), signal.SIGINT)
+                print("held", number, flush=True)
+        finally:
+            print("not at once", flush=True)
+
+run_command(main)
+"""
+
+
+def test_a_second_control_c_ends_at_once():
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE], cwd=PROJECT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (130, "held 1\n")
+    assert "Traceback" not in done.stderr
+
+
+def test_control_c_that_is_ignored_stays_so():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell script
+    with listening("", None) as stop, stop.saving_at_interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.cause() is None
 
 
 def test_signals_are_taken_back_from_what_took_them():
@@ -64,13 +133,13 @@ def test_a_rank_stops_when_any_rank_is_asked_and_goes_on_when_they_have_not_agre
 
     def another_rank(own):
         asked.append(own)
-        return True
+        return len(asked) == 1  # it was no Ctrl-C
 
     assert StopRequests(agree=another_rank).cause() == "asked for by another rank"
     (tmp_path / "file").touch()
     not_yet = StopRequests(tmp_path / "file", agree=lambda own: asked.append(own))
     assert not_yet.cause() is None
-    assert asked == [False, True]
+    assert asked == [False, False, True]  # after an agreement, whether it was Ctrl-C
 
 
 def test_a_suspended_command_ends_with_code_75_and_says_why(capsys):
@@ -87,7 +156,8 @@ def test_a_file_that_another_rank_saw_first_is_named(tmp_path):
     file = tmp_path / "file"
 
     def another_rank(own):
+        first = not file.exists()
         file.touch()
-        return True
+        return first
 
     assert "file is there" in StopRequests(file, agree=another_rank).cause()

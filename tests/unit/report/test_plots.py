@@ -165,12 +165,12 @@ def test_precision_over_recall_is_drawn_for_any_number_of_classes(tmp_path, num_
 def test_importing_draws_in_no_drawing_package_and_drawing_leaves_pyplot_alone(tmp_path):
     program = f"""
 import sys
-import numpy as np
+from pathlib import Path
 import utils.report.plots
 assert not {{"matplotlib", "cv2"}} & set(sys.modules), "imported with utils.report.plots"
 from utils.evaluation.coco.metric import DetectionEvaluator
 result = DetectionEvaluator([]).result()
-utils.report.plots.plot_precision_recall(result, {str(tmp_path / "pr.png")!r})
+utils.report.plots.plot_precision_recall(result, Path({str(tmp_path / "pr.png")!r}))
 assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """
     done = subprocess.run(

@@ -8,7 +8,6 @@ import pytest
 
 from tests.unit.state.test_checkpoint import HEADER
 from utils.errors import UserError
-from utils.files.atomic import remove_unfinished
 from utils.state.checkpoint import Checkpoint, load_checkpoint
 from utils.state.files import StateFiles
 
@@ -80,18 +79,15 @@ def test_a_state_that_cannot_be_written_names_the_folder_and_the_whole_one(tmp_p
     def refuse(*arguments):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("utils.state.checkpoint.os.replace", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(UserError) as error:
         files.save(state(2), is_best=True)
-    for part in (str(files.folder), "Read-only file system", "state-00000001", "--resume"):
+    for part in (
+        str(files.folder / "state-00000002.safetensors"),
+        "Read-only file system",
+        "state-00000001",
+        "--resume",
+    ):
         assert part in str(error.value)
     monkeypatch.undo()
     assert numbers(tmp_path) == {"best": 1, "last": 1, "state-00000001": 1}
-
-
-def test_files_of_killed_writers_are_removed_and_no_others(tmp_path):
-    for name in (".last.safetensors.12.tmp", "last.safetensors", ".hidden", "a.tmp"):
-        (tmp_path / name).touch()
-    remove_unfinished(tmp_path)
-    remove_unfinished(tmp_path / "missing")
-    assert sorted(os.listdir(tmp_path)) == [".hidden", "a.tmp", "last.safetensors"]

@@ -21,7 +21,8 @@ from utils.processes.suspend import FILE_VARIABLE
 from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 from utils.state.files import StateFiles
-from utils.state.resume import begin_in, find_resume_point, load_state, resumed_config
+from utils.state.lock import RunLock
+from utils.state.resume import begin_in, find_resume_point, hold, load_state, resumed_config
 
 BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "--keep", "5"]
 
@@ -111,7 +112,7 @@ def test_a_state_named_from_inside_its_folder_belongs_to_its_run(tmp_path, monke
 
 def point(folder, asked, *flags):
     return find_resume_point(
-        read_train_flags(["--project", str(folder), "--resume", asked, *flags])[0]
+        *read_train_flags(["--project", str(folder), "--resume", asked, *flags])
     )
 
 
@@ -121,19 +122,85 @@ def batch_number(found):
 
 def test_without_the_flag_nothing_is_looked_for(tmp_path):
     write_run(tmp_path / "exp", 1)
-    assert find_resume_point(read_train_flags(["--project", str(tmp_path)])[0]) is None
+    assert find_resume_point(*read_train_flags(["--project", str(tmp_path)])) is None
 
 
-@pytest.mark.parametrize("asked", ["newest", "auto"])
-def test_the_newest_run_of_the_name_goes_on_from_its_newest_state(tmp_path, asked):
+def test_the_newest_run_of_the_name_goes_on_from_its_newest_state(tmp_path):
     write_run(tmp_path / "exp", 7, 8, time=1)
     write_run(tmp_path / "exp2", 3, 4, time=3)
     write_run(tmp_path / "exp10", 5, time=2)
     write_run(tmp_path / "experiment", 6, time=9)
     (tmp_path / "exp3").mkdir()  # ended before its first state
-    found = point(tmp_path, asked)
-    assert (found.folder, batch_number(found)) == (tmp_path / "exp2", 4)
-    assert batch_number(point(tmp_path, asked, "--name", "experiment")) == 6
+    for asked, name in (("auto", ()), ("newest", ("--name", "exp"))):
+        found = point(tmp_path, asked, *name)
+        assert (found.folder, batch_number(found)) == (tmp_path / "exp2", 4)
+        assert batch_number(point(tmp_path, asked, "--name", "experiment")) == 6
+
+
+def test_resume_alone_takes_the_newest_run_of_the_project_that_can_go_on(tmp_path, caplog):
+    write_run(tmp_path / "exp", 7, 8, time=1)
+    write_run(tmp_path / "night", 6, time=2)
+    write_run(tmp_path / "morning", 5, time=3)
+    (tmp_path / "morning" / "work.json").touch()
+    caplog.set_level("INFO")
+    assert point(tmp_path, "newest").folder == tmp_path / "night"
+    assert f"--resume: {tmp_path / 'night'} is the newest run that is not finished" in caplog.text
+
+
+def test_where_every_run_is_finished_resume_alone_names_the_newest(tmp_path):
+    for name, time in (("exp", 2), ("night", 1)):
+        write_run(tmp_path / name, 9, epoch=3, time=time)
+        (tmp_path / name / "work.json").touch()
+    with pytest.raises(UserError, match=f"{tmp_path / 'exp'} is finished, nothing is left"):
+        point(tmp_path, "newest")
+
+
+def test_a_state_that_goes_while_runs_are_compared_is_passed_over(tmp_path, monkeypatch):
+    write_run(tmp_path / "exp", 7, time=2)
+    write_run(tmp_path / "busy", 8, time=3)  # by another process, which removes old states
+    own = Path.stat
+
+    def stat(path, **options):
+        if path.name == "state-00000008.safetensors":
+            raise FileNotFoundError(path)
+        return own(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert point(tmp_path, "newest").folder == tmp_path / "exp"
+
+
+def test_a_run_that_another_process_wrote_meanwhile_does_not_go_on(tmp_path):
+    write_run(tmp_path / "exp", 7, 8)
+    found = point(tmp_path, "auto")
+    write_run(tmp_path / "exp", 9, time=1)
+    with RunLock() as lock, pytest.raises(UserError, match="another process wrote states into"):
+        hold(found, lock)
+    with RunLock() as lock:
+        hold(point(tmp_path, "auto"), lock)
+
+
+def test_going_back_to_an_older_state_says_what_it_replaces(tmp_path, caplog):
+    write_run(tmp_path / "exp", 7, 8, 9)
+    weights = tmp_path / "exp" / "weights"
+    assert batch_number(point(tmp_path, str(weights / "state-00000009.safetensors"))) == 9
+    assert not caplog.records
+    older = str(weights / "state-00000007.safetensors")
+    for was in ("goes", "is finished, but goes"):
+        caplog.clear()
+        assert batch_number(point(tmp_path, older)) == 7
+        (record,) = caplog.records
+        assert record.message == (
+            f"--resume: {tmp_path / 'exp'} {was} back to state-00000007.safetensors: it trains "
+            "again from there, and its later states, state-00000008.safetensors, "
+            "state-00000009.safetensors, will be replaced"
+        )
+        (tmp_path / "exp" / "work.json").touch()
+
+
+@pytest.mark.parametrize("asked", ["nowhere", "runs/exp/weights/state-9.safetensors", "newst"])
+def test_what_is_not_there_cannot_be_resumed(tmp_path, asked):
+    with pytest.raises(UserError, match=f"--resume {asked}: there is no such folder or file; give"):
+        point(tmp_path, asked)
 
 
 def test_a_folder_and_a_file_can_be_named(tmp_path):
@@ -151,11 +218,13 @@ def test_the_last_weights_serve_where_there_is_no_state(tmp_path):
 
 def test_where_there_is_nothing_auto_starts_anew_and_the_others_say_so(tmp_path):
     assert point(tmp_path / "missing", "auto") is None
-    with pytest.raises(UserError, match="no run with a state in .* named exp"):
+    with pytest.raises(UserError, match=f"no run with a state in {tmp_path}; give its folder"):
         point(tmp_path, "newest")
+    with pytest.raises(UserError, match="no run with a state in .* named night"):
+        point(tmp_path, "newest", "--name", "night")
     with pytest.raises(UserError, match="no states"):
         point(tmp_path, str(tmp_path))
-    with pytest.raises(UserError, match=r"--resume .*gone.safetensors: no such file"):
+    with pytest.raises(UserError, match=r"--resume .*gone.safetensors: there is no such"):
         point(tmp_path, str(tmp_path / "gone.safetensors"))
 
 

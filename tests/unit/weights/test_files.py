@@ -1,6 +1,7 @@
 """Weights files of other programs: stored ones, small ones made here, damaged and hostile ones."""
 
 import json
+import os
 import random
 import struct
 import time
@@ -126,6 +127,31 @@ def test_a_plain_state_dict_gives_arrays_and_asks_for_its_model(tmp_path, key):
     assert_equal_arrays(checkpoint.ema, small_arrays())
     with pytest.raises(UserError, match="convert FILE OUT.safetensors --cfg YAML"):
         load_detector(checkpoint, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("pipe.pt", os.mkfifo, "a pipe or device"),
+        ("pipe.safetensors", os.mkfifo, "a pipe or device"),
+        ("device.pt", lambda path: path.symlink_to("/dev/zero"), "a pipe or device"),
+        ("folder", os.mkdir, "0 files pickled_data"),
+        ("folder.safetensors", os.mkdir, "0 files pickled_data"),
+        ("empty.pt", b"", "no known format"),
+        ("empty.safetensors", b"", "damaged or no safetensors file"),
+        ("cut.pt", b"PK\x03\x04", "damaged zip"),
+        ("long.safetensors", struct.pack("<Q", 2**62) + b"{}", r"damaged or .*header too large"),
+        ("long.pt", struct.pack("<Q", 90_000_000) + b"{ }", "damaged or no safetensors file"),
+    ],
+)
+def test_show_says_what_an_odd_file_is(tmp_path, name, content, told):
+    path = tmp_path / name
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=f"{name}: {told}"):
+        main(["show", str(path)])
 
 
 def test_convert_gives_a_state_dict_its_model_and_show_prints_it(tmp_path, capsys):

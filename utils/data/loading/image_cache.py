@@ -25,6 +25,7 @@ from utils.processes.world import ALONE, World
 _ABSENT, _PRESENT = b"\0", b"\1"
 _PAGE = 4096
 _MEMORY_LIMITS = Path("/sys/fs/cgroup")
+_MEMORY = Path("/proc/meminfo")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 
 log = logging.getLogger("data")
@@ -211,10 +212,14 @@ def _free_disk() -> int:
 
 def free_memory() -> int:
     """Return the bytes of memory that this process may still take, within a container's limit."""
-    fields = dict(
-        line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if line
-    )
-    available = int(fields["MemAvailable"].split()[0]) * 1024
+    try:
+        lines = _MEMORY.read_text().splitlines()
+        (available,) = (int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))
+    except (OSError, ValueError) as error:
+        raise DatasetError(
+            f"--cache ram: {_MEMORY} does not tell how much memory is free ({error}); mount /proc, "
+            "take --cache disk, or leave --cache out"
+        ) from error
     return max(0, min([available, *_left_in_groups()]))
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import argparse
 import logging
 from pathlib import Path

@@ -116,6 +116,16 @@ def groups(monkeypatch, tmp_path):
 STATISTICS = "anon 1\ninactive_file 300000\nactive_file 20000"
 
 
+@pytest.mark.parametrize("content", [None, "", "MemTotal: 5 kB\n", "MemAvailable: much kB\n"])
+def test_without_proc_the_free_memory_is_not_known(tmp_path, monkeypatch, content):
+    path = tmp_path / "meminfo"
+    if content is not None:
+        path.write_text(content)
+    monkeypatch.setattr(image_cache, "_MEMORY", path)
+    with pytest.raises(DatasetError, match=r"--cache ram: .*meminfo does not tell.*--cache disk"):
+        create_cache("ram", [(3, 5)], 0.5, "training")
+
+
 @pytest.mark.parametrize("group", [".", "user", "user/job"])
 def test_the_free_memory_respects_the_limit_of_any_group_above(groups, group):
     assert free_memory() > 2**20

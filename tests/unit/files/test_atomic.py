@@ -1,0 +1,103 @@
+"""utils/files/atomic.py: a file is the old one or the new one, and errors name it."""
+
+import contextlib
+import os
+import resource
+import stat
+
+import pytest
+
+from utils.files import atomic
+from utils.files.atomic import atomic_file, atomic_text_file, link_or_copy, remove_unfinished
+
+
+@contextlib.contextmanager
+def full_disk(limit=1000):
+    """Let this process write files of so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [2000, 2_000_000])  # fails at flush or at write
+def test_a_write_that_fails_names_the_file_and_leaves_the_old_one(tmp_path, size):
+    path = tmp_path / "results.csv"
+    path.write_text("old")
+    with full_disk(), pytest.raises(OSError) as error, atomic_text_file(path) as file:
+        file.write("x" * size)
+    assert error.value.filename == str(path)
+    assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["results.csv"])
+
+
+def test_a_file_that_cannot_be_replaced_is_named(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError) as error, atomic_file(tmp_path / "folder") as file:
+        file.write(b"x")
+    assert error.value.filename == str(tmp_path / "folder")
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_an_error_about_another_file_keeps_its_name(tmp_path):
+    with pytest.raises(OSError) as error, atomic_file(tmp_path / "new"):
+        (tmp_path / "missing").read_bytes()
+    assert error.value.filename == str(tmp_path / "missing")
+
+
+def test_temporary_names_differ_each_time_and_are_never_opened_when_they_exist(
+    tmp_path, monkeypatch
+):
+    def names(path):
+        with atomic_file(path):
+            return [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+
+    path = tmp_path / "file"
+    (first,), (second,) = names(path), names(path)
+    assert first != second and str(os.getpid()) not in first.split(".")
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    monkeypatch.setattr(atomic.secrets, "token_hex", lambda count: "guessed")
+    planted = tmp_path / ".file.guessed.tmp"
+    for plant in (planted.symlink_to, planted.hardlink_to):
+        plant(victim)
+        with pytest.raises(FileExistsError), atomic_file(path) as file:
+            file.write(b"x")
+        assert planted.exists()  # another's: not ours to remove
+        assert victim.read_text() == "untouched"
+        planted.unlink()
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_a_new_file_has_the_permissions_that_the_user_chose(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        with atomic_file(tmp_path / "file"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o666 & ~mask
+
+
+def test_a_copy_that_fails_names_the_new_name(tmp_path, monkeypatch):
+    def refuse(*paths):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    (tmp_path / "state").write_bytes(bytes(5000))
+    with full_disk(), pytest.raises(OSError) as error:
+        link_or_copy(tmp_path / "state", tmp_path / "last")
+    assert error.value.filename == str(tmp_path / "last")
+    assert os.listdir(tmp_path) == ["state"]
+
+
+def test_files_of_killed_writers_are_removed_and_no_others(tmp_path):
+    for name in (".last.safetensors.12.tmp", "last.safetensors", ".hidden", "a.tmp"):
+        (tmp_path / name).touch()
+    (tmp_path / ".folder.tmp").mkdir()
+    (tmp_path / ".link.tmp").symlink_to("nowhere")
+    remove_unfinished(tmp_path)
+    remove_unfinished(tmp_path / "missing")
+    left = [".folder.tmp", ".hidden", "a.tmp", "last.safetensors"]
+    assert sorted(os.listdir(tmp_path)) == left
