@@ -6,6 +6,8 @@ compare.json, compare.md, compare.html. docs/compare.md explains every figure.
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import datetime
 import json
 import signal

@@ -5,6 +5,8 @@ python train.py --data mydata.yaml --weights yolov5n.pt --img 640 --epochs 100
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import logging
 
 import backend
@@ -28,6 +30,7 @@ from utils.state.resume import (
     require_same_point,
     resumed_config,
 )
+from utils.state.start_checks import check_training
 from utils.weights.load import load_weights
 
 log = logging.getLogger("train")
@@ -39,6 +42,7 @@ def main() -> None:
         point = find_resume_point(values)
         if point is None:
             config = TrainConfig(**values)
+            check_training(config)
             hyp = read_hyperparameters(config.hyp)
         else:
             config, hyp = resumed_config(values, given, point.header)

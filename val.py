@@ -5,6 +5,8 @@ python val.py --weights runs/train/exp/weights/best.safetensors --data mydata.ya
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import logging
 
 import backend
@@ -15,6 +17,7 @@ from utils.processes.command import run_command
 from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import joined
 from utils.processes.world import World
+from utils.state.start_checks import check_validation
 from utils.weights.load import load_weights
 
 log = logging.getLogger("val")
@@ -22,6 +25,7 @@ log = logging.getLogger("val")
 
 def main() -> None:
     config = parse_val_flags()
+    check_validation(config)
     if config.bind_numa:
         log.info(bind_numa(config.device))
     with joined(config) as world:

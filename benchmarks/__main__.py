@@ -11,6 +11,8 @@ the same.
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import argparse
 import os
 import subprocess
@@ -20,6 +22,7 @@ from pathlib import Path
 
 import backend
 from backend.select import FRAMEWORKS
+from utils.cli.flags import new_parser
 from utils.processes.command import run_command
 
 FOLDER = Path(__file__).parent
@@ -63,7 +66,7 @@ def run(line: Sequence[str], one_core: bool) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="All benchmarks.")
+    parser = new_parser("python -m benchmarks", "All benchmarks.")
     add = parser.add_argument
     add("--backend", choices=FRAMEWORKS)
     add("--device", default="cpu", help="cpu, 0, cuda:0")

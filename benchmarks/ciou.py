@@ -9,6 +9,8 @@ the same values and gradients.
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

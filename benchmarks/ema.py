@@ -11,6 +11,8 @@ All must give the same EMA.
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -12,6 +12,8 @@ has no figure. The others still run, and the exit code is 1.
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import argparse
 import csv
 import json
@@ -25,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
+from utils.cli.flags import count
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.errors import UserError
@@ -137,10 +140,10 @@ def main() -> None:
     parser = new_parser("epoch", "Milliseconds of a training epoch.", repeats=1)
     add = parser.add_argument
     add("--data", default="shapes", metavar="D")
-    add("--img", type=int, default=320, metavar="PX")
+    add("--img", type=count, default=320, metavar="PX")
     add("--models", nargs="+", metavar="M", help="n, s, m, l, x; default: n, with --table n s m")
-    add("--batch", nargs="+", type=int, metavar="N", help="default: 16, with --table 16 64")
-    add("--epochs", type=int, default=3, metavar="N", help="of each process, at least 2")
+    add("--batch", nargs="+", type=count, metavar="N", help="default: 16, with --table 16 64")
+    add("--epochs", type=count, default=3, metavar="N", help="of each process, at least 2")
     add("--workers", type=int, default=8, metavar="N")
     add("--fast", default=" ".join(FAST), metavar="FLAGS", help="of the fast candidate, one text")
     add("--table", action="store_true", help="precision and compilation instead of plain and fast")

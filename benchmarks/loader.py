@@ -10,6 +10,8 @@ training images of --data.
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import argparse
 import dataclasses
 import itertools
@@ -23,6 +25,7 @@ import numpy as np
 
 from benchmarks.paste_and_warp import plain_item
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from utils.cli.flags import count
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, fill_images
@@ -115,9 +118,9 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
 
 def main() -> None:
     parser = new_parser("loader", "Milliseconds for a batch of mosaics on one core.", repeats=20)
-    parser.add_argument("--img", type=int, default=640, help="side of the training images")
-    parser.add_argument("--batch", type=int, default=8, help="images a timed run")
-    parser.add_argument("--images", type=int, default=64, help="how many are drawn")
+    parser.add_argument("--img", type=count, default=640, help="side of the training images")
+    parser.add_argument("--batch", type=count, default=8, help="images a timed run")
+    parser.add_argument("--images", type=count, default=64, help="how many are drawn")
     parser.add_argument("--data", help="dataset YAML: its training images instead of drawn ones")
     flags = parser.parse_args()
     if flags.device not in ("", "cpu"):

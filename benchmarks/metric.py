@@ -9,6 +9,8 @@ of annotations that it takes. Its time includes reading and indexing them, as in
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import contextlib
 import gc
 import io
@@ -20,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from benchmarks.side_by_side import Timing, bare_parser, host, write_json
+from utils.cli.flags import count
 from utils.detections import Detections, GroundTruth
 from utils.evaluation.coco.metric import DetectionEvaluator
 from utils.processes.command import run_command
@@ -148,9 +151,9 @@ def to_timings(case: str, spent: Mapping[str, Sequence[float]]) -> list[Timing]:
 
 def main() -> None:
     parser = bare_parser("metric", "Seconds to evaluate a large set of detections.", repeats=5)
-    parser.add_argument("--images", type=int, default=5000)
-    parser.add_argument("--detections", type=int, default=300, help="of each image")
-    parser.add_argument("--classes", type=int, default=80)
+    parser.add_argument("--images", type=count, default=5000)
+    parser.add_argument("--detections", type=count, default=300, help="of each image")
+    parser.add_argument("--classes", type=count, default=80)
     parser.add_argument("--reference-repeats", type=int, default=1, help="0: no pycocotools")
     flags = parser.parse_args()
     images = draw_images(flags.images, flags.detections, flags.classes)

@@ -9,6 +9,8 @@ as many candidates. All of it is NumPy on the host, under either backend.
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from backend.checks import CPU
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.boxes import pairwise_iou
+from utils.cli.flags import count
 from utils.evaluation.greedy_nms import suppress_greedily
 from utils.evaluation.nms import non_max_suppression
 from utils.processes.command import run_command
@@ -102,8 +105,8 @@ SCENES = ((scattered, 1), (scattered, 80), (heaped, 1), (heaped, 80), (heaped_on
 
 def main() -> None:
     parser = new_parser("nms", "Milliseconds of NMS.", repeats=10)
-    parser.add_argument("--candidates", type=int, default=30000)
-    parser.add_argument("--max-det", type=int, default=300)
+    parser.add_argument("--candidates", type=count, default=30000)
+    parser.add_argument("--max-det", type=count, default=300)
     flags = parser.parse_args()
     if flags.device not in ("", CPU):
         parser.error(f"--device {flags.device}: NMS runs on the CPU alone")

@@ -8,6 +8,8 @@ the same weights.
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace

@@ -11,6 +11,8 @@ exchange. Each form then writes the tables into the page from the stored constan
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import json
 import tempfile
 from collections.abc import Mapping

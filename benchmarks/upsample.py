@@ -8,6 +8,8 @@ must give the same maps, and the same gradients to rounding. Channels lie first 
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,6 +20,7 @@ import backend
 from backend import autograd, ops
 from backend.select import FRAMEWORKS
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from utils.cli.flags import count
 from utils.processes.command import run_command
 
 TOLERANCE = 1e-5  # four float32 numbers up to 4, added in any order
@@ -82,9 +85,9 @@ def require_equal(reference: Doubling, other: Doubling) -> None:
 
 def main() -> None:
     parser = new_parser("upsample", "Milliseconds to double feature maps.", repeats=30)
-    parser.add_argument("--img", type=int, default=320, metavar="PIXELS")
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--channels", type=int, default=128, help="at stride 32; half at 16")
+    parser.add_argument("--img", type=count, default=320, metavar="PIXELS")
+    parser.add_argument("--batch", type=count, default=16)
+    parser.add_argument("--channels", type=count, default=128, help="at stride 32; half at 16")
     flags = parser.parse_args()
     device = choose_device(flags)
     random = np.random.Generator(np.random.Philox(0))

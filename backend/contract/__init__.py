@@ -25,6 +25,8 @@ Conventions
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 from backend.contract.dist import Dist, Stage
 from backend.contract.inference import CAPABILITIES, Tensor
 from backend.contract.optim import MultiTensor, Optim, Optimizer

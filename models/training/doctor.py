@@ -6,6 +6,8 @@ numbers of workers and with `--cache ram`, and the training step alone.
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import itertools
 import os
 import sys

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import backend.this_python  # noqa: F401
+
 import argparse
 import logging
 from pathlib import Path

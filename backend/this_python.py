@@ -1,0 +1,40 @@
+"""End a command whose Python lacks the packages, with one message instead of a traceback.
+
+Every command imports this module first, before any package. Standard library only, and no syntax
+newer than Python 3.8.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+OLDEST = (3, 10)
+PACKAGES = ("cv2", "matplotlib", "numpy", "PIL", "safetensors", "tqdm", "yaml")
+
+
+def problem() -> str | None:
+    """Return why this Python cannot run a command, with the next step; None if it can."""
+    if sys.version_info[:2] < OLDEST:
+        reason = "is Python {}.{}; 3.10 or newer is needed".format(*sys.version_info)
+    else:
+        missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+        if not missing:
+            return None
+        reason = f"has no {', '.join(missing)}"
+    # An environment has its stamp once it is complete: utils/setup/environments.py.
+    ready = sorted(PROJECT.glob(".venv/*/duet-environment.json"), reverse=True)
+    pythons = " or ".join(str(stamp.parent / "bin" / "python") for stamp in ready)
+    remedy = (
+        f"use {pythons} in its place"
+        if pythons
+        else f"run `make setup` in {PROJECT}, then use .venv/torch/bin/python in its place"
+    )
+    return f"{sys.executable} {reason}\n{remedy}"
+
+
+if found := problem():
+    sys.stderr.write(f"error: {found}\n")
+    sys.exit(2)
