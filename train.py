@@ -5,10 +5,10 @@ python train.py --data mydata.yaml --weights yolov5n.pt --img 640 --epochs 100
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 import logging
 
@@ -35,6 +35,7 @@ from utils.state.resume import (
     require_same_point,
     resumed_config,
 )
+from utils.state.start_checks import check_training
 from utils.weights.load import load_weights
 
 log = logging.getLogger("train")
@@ -46,6 +47,7 @@ def main() -> None:
         point = find_resume_point(values, given)
         if point is None:
             config = TrainConfig(**values)
+            check_training(config)
             hyp = read_hyperparameters(config.hyp)
         else:
             config, hyp = resumed_config(values, given, point.header)

@@ -5,10 +5,10 @@ python val.py --weights runs/train/exp/weights/best.safetensors --data mydata.ya
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 import logging
 
@@ -20,6 +20,7 @@ from utils.processes.command import run_command
 from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import joined
 from utils.processes.world import World
+from utils.state.start_checks import check_validation
 from utils.weights.load import load_weights
 
 log = logging.getLogger("val")
@@ -27,6 +28,7 @@ log = logging.getLogger("val")
 
 def main() -> None:
     config = parse_val_flags()
+    check_validation(config)
     if config.bind_numa:
         log.info(bind_numa(config.device))
     with joined(config) as world:

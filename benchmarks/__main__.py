@@ -11,10 +11,10 @@ the same.
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 import argparse
 import os
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import backend
 from backend.select import FRAMEWORKS
+from utils.cli.flags import new_parser
 from utils.processes.command import run_command
 
 FOLDER = Path(__file__).parent
@@ -69,7 +70,7 @@ def run(line: Sequence[str], one_core: bool) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="All benchmarks.")
+    parser = new_parser("python -m benchmarks", "All benchmarks.")
     add = parser.add_argument
     add("--backend", choices=FRAMEWORKS)
     add("--device", default="cpu", help="cpu, 0, cuda:0")

@@ -11,10 +11,10 @@ All must give the same EMA.
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 from collections.abc import Callable
 from pathlib import Path

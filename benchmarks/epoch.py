@@ -12,10 +12,10 @@ has no figure. The others still run, and the exit code is 1.
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 import argparse
 import csv
@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
+from utils.cli.flags import from_one
 from utils.comparison.load import LoadWatch
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
@@ -148,10 +149,10 @@ def main() -> None:
     parser = new_parser("epoch", "Milliseconds of a training epoch.", repeats=1)
     add = parser.add_argument
     add("--data", default="shapes", metavar="D")
-    add("--img", type=int, default=320, metavar="PX")
+    add("--img", type=from_one, default=320, metavar="PX")
     add("--models", nargs="+", metavar="M", help="n, s, m, l, x; default: n, with --table n s m")
-    add("--batch", nargs="+", type=int, metavar="N", help="default: 16, with --table 16 64")
-    add("--epochs", type=int, default=3, metavar="N", help="of each process, at least 2")
+    add("--batch", nargs="+", type=from_one, metavar="N", help="default: 16, with --table 16 64")
+    add("--epochs", type=from_one, default=3, metavar="N", help="of each process, at least 2")
     add("--workers", type=int, default=8, metavar="N")
     add("--fast", default=" ".join(FAST), metavar="FLAGS", help="of the fast candidate, one text")
     add("--table", action="store_true", help="precision and compilation instead of plain and fast")

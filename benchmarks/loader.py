@@ -10,10 +10,10 @@ training images of --data.
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 import argparse
 import dataclasses
@@ -29,6 +29,7 @@ import numpy as np
 from backend.words import count
 from benchmarks.paste_and_warp import plain_item
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from utils.cli.flags import from_one
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, fill_images
@@ -123,9 +124,9 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
 
 def main() -> None:
     parser = new_parser("loader", "Milliseconds for a batch of mosaics on one core.", repeats=20)
-    parser.add_argument("--img", type=int, default=640, help="side of the training images")
-    parser.add_argument("--batch", type=int, default=8, help="images a timed run")
-    parser.add_argument("--images", type=int, default=64, help="how many are drawn")
+    parser.add_argument("--img", type=from_one, default=640, help="side of the training images")
+    parser.add_argument("--batch", type=from_one, default=8, help="images a timed run")
+    parser.add_argument("--images", type=from_one, default=64, help="how many are drawn")
     parser.add_argument("--data", help="dataset YAML: its training images instead of drawn ones")
     flags = parser.parse_args()
     if flags.device not in ("", "cpu"):

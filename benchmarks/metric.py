@@ -9,10 +9,10 @@ of annotations that it takes. Its time includes reading and indexing them, as in
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 import contextlib
 import gc
@@ -26,6 +26,7 @@ import numpy as np
 
 from backend.words import count
 from benchmarks.side_by_side import Timing, bare_parser, host, write_json
+from utils.cli.flags import from_one
 from utils.detections import Detections, GroundTruth
 from utils.evaluation.coco.metric import DetectionEvaluator
 from utils.processes.command import run_command
@@ -154,9 +155,9 @@ def to_timings(case: str, spent: Mapping[str, Sequence[float]]) -> list[Timing]:
 
 def main() -> None:
     parser = bare_parser("metric", "Seconds to evaluate a large set of detections.", repeats=5)
-    parser.add_argument("--images", type=int, default=5000)
-    parser.add_argument("--detections", type=int, default=300, help="of each image")
-    parser.add_argument("--classes", type=int, default=80)
+    parser.add_argument("--images", type=from_one, default=5000)
+    parser.add_argument("--detections", type=from_one, default=300, help="of each image")
+    parser.add_argument("--classes", type=from_one, default=80)
     parser.add_argument("--reference-repeats", type=int, default=1, help="0: no pycocotools")
     flags = parser.parse_args()
     images = draw_images(flags.images, flags.detections, flags.classes)

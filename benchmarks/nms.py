@@ -9,10 +9,10 @@ as many candidates. All of it is NumPy on the host, under either backend.
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 from collections.abc import Mapping
 
@@ -22,6 +22,7 @@ from backend.checks import CPU
 from backend.words import count
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.boxes import pairwise_iou
+from utils.cli.flags import from_one
 from utils.evaluation.greedy_nms import suppress_greedily
 from utils.evaluation.nms import non_max_suppression
 from utils.processes.command import run_command
@@ -108,8 +109,8 @@ SCENES = ((scattered, 1), (scattered, 80), (heaped, 1), (heaped, 80), (heaped_on
 
 def main() -> None:
     parser = new_parser("nms", "Milliseconds of NMS.", repeats=10)
-    parser.add_argument("--candidates", type=int, default=30000)
-    parser.add_argument("--max-det", type=int, default=300)
+    parser.add_argument("--candidates", type=from_one, default=30000)
+    parser.add_argument("--max-det", type=from_one, default=300)
     flags = parser.parse_args()
     if flags.device not in ("", CPU):
         parser.error(f"--device {flags.device}: NMS runs on the CPU alone")

@@ -9,10 +9,10 @@ loopback's counter says how many bytes the ranks exchange.
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 import argparse
 import json
@@ -31,6 +31,7 @@ from backend import autograd, device, dist, nn, ops
 from backend.checks import CPU
 from backend.processes import this_process
 from backend.select import FRAMEWORKS
+from utils.cli.flags import from_one, new_parser
 from utils.files.atomic import atomic_text_file
 from utils.processes import watchdog
 from utils.processes.command import run_command
@@ -43,11 +44,11 @@ LIMIT_SECONDS = 600.0
 PORT = 29577
 
 
-def start_ranks(count: int) -> int:
+def start_ranks(number: int) -> int:
     """Run this command in so many processes; return the highest of their exit codes."""
     if ip := shutil.which("ip"):  # a new network's loopback is down
         subprocess.run([ip, "link", "set", "lo", "up"], check=False, capture_output=True)
-    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT)}
+    shared = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT)}
     command = [sys.executable, "-m", "benchmarks.scaling_rank", *sys.argv[1:]]
     ranks = [
         subprocess.Popen(
@@ -55,7 +56,7 @@ def start_ranks(count: int) -> int:
             env={**os.environ, **shared, "GLOO_SOCKET_IFNAME": "lo", "RANK": place,
                 "LOCAL_RANK": place},
         )
-        for place in map(str, range(count))
+        for place in map(str, range(number))
     ]  # fmt: skip
     try:
         return max(abs(rank.wait(LIMIT_SECONDS)) for rank in ranks)
@@ -133,14 +134,14 @@ def measure(flags: argparse.Namespace) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling_rank")
+    parser = new_parser("python -m benchmarks.scaling_rank", "One rank of benchmarks.scaling.")
     add = parser.add_argument
     add("--backend", choices=FRAMEWORKS)
-    add("--ranks", type=int, default=1, metavar="N")
+    add("--ranks", type=from_one, default=1, metavar="N")
     add("--cfg", type=Path, default=Path("models/yolov5n.yaml"))
-    add("--img", type=int, default=320, metavar="PX")
-    add("--images", type=int, default=4, metavar="N", help="of each rank, a step")
-    add("--steps", type=int, default=5, metavar="N")
+    add("--img", type=from_one, default=320, metavar="PX")
+    add("--images", type=from_one, default=4, metavar="N", help="of each rank, a step")
+    add("--steps", type=from_one, default=5, metavar="N")
     add("--json", type=Path, required=True, metavar="F")
     flags = parser.parse_args()
     if flags.ranks > 1 and this_process().world_size == 1:

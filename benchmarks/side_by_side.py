@@ -16,6 +16,7 @@ from pathlib import Path
 import backend
 from backend.select import FRAMEWORKS
 from backend.words import count
+from utils.cli import flags as cli
 from utils.comparison.load import LoadWatch
 from utils.comparison.machine import processor
 from utils.files.atomic import atomic_text_file
@@ -39,9 +40,9 @@ class Timing:
 
 def bare_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
     """Return a parser with the flags of a benchmark that needs no framework."""
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{module}", description=description)
+    parser = cli.new_parser(f"python -m benchmarks.{module}", description)
     add = parser.add_argument
-    add("--repeats", type=int, default=repeats, metavar="N", help="timed runs of each candidate")
+    add("--repeats", type=cli.from_one, default=repeats, metavar="N", help="runs of each candidate")
     add("--json", type=Path, metavar="F", help="write the table as JSON too")
     return parser
 

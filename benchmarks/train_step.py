@@ -10,10 +10,10 @@ is freed stays with the process, as in train.py.
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -26,6 +26,7 @@ import numpy as np
 from backend import amp, autograd, device, ops
 from backend.checks import CPU
 from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
+from utils.cli.flags import from_one
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch, Targets
@@ -172,8 +173,8 @@ def stepping(
 def main() -> None:
     parser = new_parser("train_step", "Milliseconds of a training step.", repeats=10)
     parser.add_argument("--cfg", type=Path, default=Path("models/yolov5n.yaml"))
-    parser.add_argument("--img", type=int, default=320, help="side of the images, pixels")
-    parser.add_argument("--batch", type=int, default=16, help="images a step")
+    parser.add_argument("--img", type=from_one, default=320, help="side of the images, pixels")
+    parser.add_argument("--batch", type=from_one, default=16, help="images a step")
     parser.add_argument("--warm-up", type=int, default=3, help="steps before the timed ones")
     parser.add_argument("--only", nargs="+", choices=CANDIDATES, metavar="NAME",
         default=list(CANDIDATES), help="beside the plain path")  # fmt: skip

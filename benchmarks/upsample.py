@@ -8,10 +8,10 @@ must give the same maps, and the same gradients to rounding. Channels lie first 
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 import importlib
 from collections.abc import Callable
@@ -23,6 +23,7 @@ import backend
 from backend import autograd, ops
 from backend.select import FRAMEWORKS
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
+from utils.cli.flags import from_one
 from utils.processes.command import run_command
 
 TOLERANCE = 1e-5  # four float32 numbers up to 4, added in any order
@@ -87,9 +88,9 @@ def require_equal(reference: Doubling, other: Doubling) -> None:
 
 def main() -> None:
     parser = new_parser("upsample", "Milliseconds to double feature maps.", repeats=30)
-    parser.add_argument("--img", type=int, default=320, metavar="PIXELS")
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--channels", type=int, default=128, help="at stride 32; half at 16")
+    parser.add_argument("--img", type=from_one, default=320, metavar="PIXELS")
+    parser.add_argument("--batch", type=from_one, default=16)
+    parser.add_argument("--channels", type=from_one, default=128, help="at stride 32; half at 16")
     flags = parser.parse_args()
     device = choose_device(flags)
     random = np.random.Generator(np.random.Philox(0))

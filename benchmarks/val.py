@@ -10,10 +10,10 @@ scores do not show how many rows trained weights would leave.
 
 from __future__ import annotations
 
-from utils.processes.interrupt import end_at_interrupt
+from utils.processes.start import start_command
 
 if __name__ == "__main__":
-    end_at_interrupt()  # while the others are imported
+    start_command()  # before what may be slow to import, or missing
 
 import argparse
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ import numpy as np
 from backend import autograd, nn, ops
 from backend.words import count
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
+from utils.cli.flags import from_one
 from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
@@ -100,10 +101,10 @@ def main() -> None:
     add("--weights", default="", metavar="F", help="default: untrained weights of --cfg")
     add("--cfg", default="models/yolov5n.yaml", metavar="F")
     add("--data", default="shapes", metavar="D", help="its split 'val'")
-    add("--img", type=int, default=320, metavar="PX")
-    add("--batch", type=int, default=32, metavar="N")
+    add("--img", type=from_one, default=320, metavar="PX")
+    add("--batch", type=from_one, default=32, metavar="N")
     add("--workers", type=int, default=2, metavar="N")
-    add("--images", type=int, metavar="N", help="only the first N")
+    add("--images", type=from_one, metavar="N", help="only the first N")
     flags = parser.parse_args()
     device = choose_device(flags)
     dataset = load_dataset(flags.data, splits=("val",))

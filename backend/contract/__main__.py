@@ -10,9 +10,11 @@ from backend import completeness, select
 
 def main(arguments: Sequence[str]) -> int:
     """Return 0 for a complete backend, 1 for an incomplete one, 2 for one that is not usable."""
-    if len(arguments) != 1:
-        sys.stderr.write(f"usage: python -m backend.contract {'|'.join(select.FRAMEWORKS)}\n")
-        return 2
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        asked = any(word in ("-h", "--help") for word in arguments)
+        stream = sys.stdout if asked else sys.stderr
+        stream.write(f"usage: python -m backend.contract {'|'.join(select.FRAMEWORKS)}\n")
+        return 0 if asked else 2
     try:
         lines = completeness.missing(arguments[0])
     except KeyboardInterrupt:

@@ -112,8 +112,14 @@ def test_the_contract_command_refuses_an_unknown_backend(
 ) -> None:
     assert contract_command.main(["jax"]) == 2
     assert "accepted: torch, oneflow" in capsys.readouterr().err
-    assert contract_command.main([]) == 2
-    assert "usage" in capsys.readouterr().err
+    for wrong in ([], ["--hlep"], ["torch", "oneflow"]):
+        assert contract_command.main(wrong) == 2
+        assert "usage" in capsys.readouterr().err
+
+
+def test_the_contract_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert contract_command.main(["--help"]) == 0
+    assert capsys.readouterr().out == "usage: python -m backend.contract torch|oneflow\n"
 
 
 def test_every_promised_module_is_a_namespace() -> None:

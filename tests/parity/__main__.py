@@ -9,6 +9,11 @@ from the public YOLOv5 are compared too where SHARED_DIR, by default ../shared, 
 
 from __future__ import annotations
 
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,6 +28,7 @@ from utils.cli.flags import new_parser, require_from
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
 from utils.processes.exit_status import EXIT_USER_ERROR
+from utils.state.start_checks import check_image_size, check_model_yaml
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     golden: Path | None = shared_folder() / "golden"
     try:
         require_from("--steps", flags.steps, 1)
+        require_from("--batch", flags.batch_size, 1)
+        check_image_size(flags.image_size)
+        check_model_yaml(flags.cfg)
         if not golden.exists():
             print(f"no outputs of the public YOLOv5 in {golden}: not compared (see SHARED_DIR)")
             golden = None

@@ -37,6 +37,7 @@ from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.evaluation.nms import non_max_suppression
+from utils.processes.command import run_command
 from utils.report.stage_timer import StageTimer
 
 SEED = 0
@@ -247,4 +248,4 @@ def statistics(state: Arrays) -> Iterator[tuple[str, np.ndarray]]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_command(lambda: main(*sys.argv[1:]))

@@ -162,3 +162,23 @@ def test_a_side_that_fails_ends_the_command_with_two(agreeing, tmp_path, monkeyp
         run_sides(settings, tmp_path, "torch")
     assert main(["--steps", "0"]) == 2
     assert "--steps 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--cfg", "absent.yaml"], "--cfg absent.yaml: No such file"),
+        (["--img", "33"], "--img 33"),
+        (["--batch", "0"], "--batch 0"),
+    ],
+)
+def test_a_wrong_flag_is_told_before_a_side_runs(flags, message, monkeypatch, capsys):
+    monkeypatch.setattr("tests.parity.__main__.run_sides", lambda *arguments: pytest.fail())
+    assert main(flags) == 2
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+def test_a_user_error_in_a_side_is_told_without_a_traceback(agreeing, tmp_path):
+    settings = dataclasses.replace(agreeing[1], cfg="absent.yaml")
+    with pytest.raises(UserError, match=r"the side of torch failed:\nerror: --cfg absent\.yaml"):
+        run_sides(settings, tmp_path, "torch")

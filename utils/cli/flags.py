@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from backend.processes import this_process
 from utils.errors import UserError
-from utils.screen.text import as_message, printable_lines
+from utils.files.project import PROJECT
+from utils.screen.text import printable, printable_lines
 
+NEAR = 0.7  # how alike a flag must be to be suggested, from 0 to 1
 GROUPS = (
     "data",
     "model",
@@ -143,22 +148,97 @@ def require_fraction(name: str, value: float) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that prints an error once, not once a process, and printable."""
+    """A parser that answers a mistake in two lines, and once a job, not once a process.
+
+    Attributes:
+        absent: what to do in place of a public flag that is not there, by its name.
+    """
+
+    absent: Mapping[str, str] = {}
 
     def _print_message(self, message: str, file: Any = None) -> None:
         super()._print_message(printable_lines(message), file)  # a word may be a file's name
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": _Help, "allow_abbrev": False, **options})
+        self.register("type", int, _whole_number)
+        self.register("type", float, _number)
+
     def error(self, message: str) -> NoReturn:
+        message += f"\n`{self.prog} --help` lists what is accepted"
         if this_process().is_main:
-            super().error(as_message(message))
+            self.exit(2, f"error: {message}\n")
         raise UserError(message)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            # A word that is no flag is the value of the flag before it, unless there is none.
+            named = [word for word in unknown if word.startswith("-")] or unknown
+            self.error("\n".join(map(self._answer, named)))
+        return found
 
-def new_parser(program: str, description: str) -> argparse.ArgumentParser:
-    """Return an argument parser that accepts no abbreviations and shows every default."""
-    return _Parser(
-        prog=program,
-        description=description,
-        allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    def _answer(self, word: str) -> str:
+        """Return what to do about a word of the command line that is no flag."""
+        name = printable(word.partition("=")[0])
+        if name.startswith("-") and (instead := self.absent.get(name.replace("_", "-"))):
+            return f"{name} is not in this version: {instead}"
+        near = difflib.get_close_matches(name, self._flags(), n=1, cutoff=NEAR)
+        return f"{name} is no flag of {self.prog}" + (f"; did you mean {near[0]}?" if near else "")
+
+    def _flags(self) -> set[str]:
+        """Return the names of all flags, those of subcommands too."""
+        choices = [getattr(action, "choices", None) for action in self._actions]
+        parsers = [x for found in choices if isinstance(found, dict) for x in found.values()]
+        return set(self._option_string_actions).union(*(parser._flags() for parser in parsers))
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}; a whole number is needed") from None
+
+
+def from_one(text: str) -> int:
+    """Return a number from 1 up, for a parser's `type`."""
+    if (number := _whole_number(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}; a whole number from 1 up is needed")
+    return number
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}; a number is needed") from None
+
+
+class _Help(argparse.HelpFormatter):
+    """Help with the defaults as a command line has them; an empty one is left out."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        default, text = action.default, action.help or ""
+        if default in (None, "", argparse.SUPPRESS) or default is False or not text:
+            return text
+        if isinstance(default, Path) and default.is_relative_to(PROJECT):
+            default = default.relative_to(PROJECT)
+        words = " ".join(map(str, default)) if isinstance(default, (tuple, list)) else str(default)
+        return f"{text} (default: {words.replace('%', '%%')})" if words else text
+
+
+def new_parser(
+    program: str, description: str, absent: Mapping[str, str] | None = None
+) -> argparse.ArgumentParser:
+    """Return an argument parser that accepts no abbreviations and shows the defaults.
+
+    Args:
+        program: the command as a user types it.
+        absent: what to do in place of a public flag that is not there, by its name with hyphens.
+    """
+    parser = _Parser(prog=program, description=description)
+    parser.absent = absent or {}
+    return parser

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from utils.cli.absent_flags import TRAINING
 from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from utils.cli.run_config import RunConfig
@@ -131,6 +132,6 @@ def read_train_flags(
 
 def train_parser(program: str) -> argparse.ArgumentParser:
     """Return the parser of train.py's flags."""
-    parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.")
+    parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.", absent=TRAINING)
     add_flags(parser, TrainConfig)
     return parser

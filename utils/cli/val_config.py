@@ -6,9 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils.cli.absent_flags import VALIDATION
 from utils.cli.flags import add_flags, flag, new_parser, read_flags, require_fraction, whole_from
 from utils.cli.run_config import RunConfig
 from utils.errors import UserError
+
+SPLITS = ("train", "val", "test")
+TIMINGS = ("speed", "study")  # of the public val.py
+
+
+def require_split(name: str, value: str) -> None:
+    """Raise UserError unless value is a split of a dataset."""
+    if value in TIMINGS:
+        raise UserError(f"{name} {value} is not in this version: python -m benchmarks.val times it")
+    if value not in SPLITS:
+        raise UserError(f"{name} {value}; {', '.join(SPLITS)} are accepted")
 
 
 @dataclass(frozen=True)
@@ -17,12 +29,12 @@ class ValConfig(RunConfig):
 
     batch_size: int = 32
     project: Path = Path("runs/val")
-    confidence_threshold: float = flag("detection", "--conf", default=0.001,
-        check=require_fraction, help="lowest score")  # fmt: skip
-    iou_threshold: float = flag("detection", "--iou", default=0.6, check=require_fraction,
-        help="of NMS")  # fmt: skip
-    task: str = flag("data", "--task", default="val", choices=("train", "val", "test"),
-        help="split of the dataset")  # fmt: skip
+    confidence_threshold: float = flag("detection", "--conf", "--conf-thres", default=0.001,
+        metavar="X", check=require_fraction, help="lowest score")  # fmt: skip
+    iou_threshold: float = flag("detection", "--iou", "--iou-thres", default=0.6, metavar="X",
+        check=require_fraction, help="of NMS")  # fmt: skip
+    task: str = flag("data", "--task", default="val", metavar="{train,val,test}",
+        check=require_split, help="split of the dataset")  # fmt: skip
     class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,
         help="a box removes boxes of all classes")  # fmt: skip
     classes: tuple[int, ...] | None = flag("detection", "--classes", default=None, type=int,
@@ -48,6 +60,7 @@ class ValConfig(RunConfig):
 
 def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
     """Parse val.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
-    parser = new_parser("val.py", "Validate a detector: P, R, mAP50 and mAP50-95 per class.")
+    about = "Validate a detector: P, R, mAP50 and mAP50-95 per class."
+    parser = new_parser("val.py", about, absent=VALIDATION)
     add_flags(parser, ValConfig)
     return ValConfig(**read_flags(parser, arguments)[0])

@@ -5,6 +5,7 @@ Before: the command line. After: `plan.py`.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shlex
@@ -17,13 +18,23 @@ from typing import Any
 from backend.select import FRAMEWORKS
 from backend.words import count
 from utils.cli.flags import new_parser
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.run_config import require_folder_name
 from utils.comparison.plan import ABLATION, PLAIN, VARIANTS, known_variant
+from utils.data.sources.dataset import BUILT_IN, load_dataset
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.json import complete, read_json
 from utils.files.project import PROJECT
 from utils.processes.launch import wanted_processes
 from utils.setup.environments import python_of
+from utils.state.start_checks import (
+    check_device,
+    check_file,
+    check_image_size,
+    check_model_yaml,
+    check_new_folder,
+)
 
 FILE = "settings.json"
 KINDS = {
@@ -141,17 +152,34 @@ def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path 
         The settings, the folder of --resume (None for a new comparison), and --project/--name.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    flags = _parser().parse_args(arguments)
+    flags = compare_parser().parse_args(arguments)
     if flags.resume is not None:
         if len(arguments) > (1 if arguments[0].startswith("--resume=") else 2):
             raise UserError(
                 "--resume takes every setting from the folder it names; leave out the other flags"
             )
         return load_settings(flags.resume), flags.resume, flags.resume
-    return _settings(flags), None, flags.project / flags.name
+    settings = _settings(flags)
+    check_before_runs(settings, flags.project, flags.name)
+    return settings, None, flags.project / flags.name
 
 
-def _parser() -> Any:
+def check_before_runs(settings: Settings, project: Path, name: str) -> None:
+    """Raise UserError for a flag on which every run would fail, before there is one."""
+    require_folder_name("--name", name)
+    check_new_folder(project, name)
+    check_device(settings.device)
+    check_image_size(settings.image_size)
+    check_model_yaml(settings.cfg)
+    check_file("--weights", settings.weights)
+    if settings.hyp:
+        read_hyperparameters(settings.hyp)
+    if settings.data != BUILT_IN:
+        load_dataset(settings.data)
+
+
+def compare_parser() -> argparse.ArgumentParser:
+    """Return the parser of compare.py's flags."""
     parser = new_parser("compare.py", "Compare the epoch times of OneFlow and PyTorch.")
     add = parser.add_argument
     add("--data", default="shapes", metavar="D", help="dataset YAML, or 'shapes', the built-in one")

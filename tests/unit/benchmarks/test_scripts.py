@@ -207,6 +207,15 @@ def told_on_exit_2(monkeypatch, capsys, name, *flags):
     return capsys.readouterr().err
 
 
+@pytest.mark.parametrize("number", ["0", "-1", "1.5"])
+@pytest.mark.parametrize("name", every.names())
+def test_a_number_of_runs_below_one_ends_with_two_lines(monkeypatch, capsys, name, number):
+    told = told_on_exit_2(monkeypatch, capsys, name, f"--repeats={number}")
+    first, second = told.splitlines()
+    assert first.startswith("error: argument --repeats: ") and number in first
+    assert second == f"`python -m benchmarks.{name} --help` lists what is accepted"
+
+
 @pytest.mark.parametrize("name", sorted(set(every.names()) - every.NUMPY_ALONE))
 def test_a_device_that_is_none_ends_with_one_message(monkeypatch, capsys, name):
     told = told_on_exit_2(monkeypatch, capsys, name, "--device", "toaster")

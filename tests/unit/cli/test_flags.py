@@ -16,9 +16,12 @@ from utils.cli.flags import (
     read_flags,
     whole_from,
 )
-from utils.cli.train_config import TrainConfig, parse_train_flags
+from utils.cli.train_config import TrainConfig, parse_train_flags, train_parser
 from utils.cli.val_config import ValConfig, parse_val_flags
+from utils.comparison.settings import compare_parser
 from utils.errors import UserError
+from utils.files.project import PROJECT
+from utils.weights.__main__ import main as convert_weights
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,60 @@ def test_help_shows_the_groups_in_their_order(capsys):
     assert text.index("\ndata:\n") < text.index("--cups") < text.index("\nmodel:\n")
     assert text.index("\nmodel:\n") < text.index("--sugar  ")
     assert "detection:" not in text  # empty
+
+
+def refusal(capsys, *arguments: str) -> list[str]:
+    """The lines that a wrong command line is answered with."""
+    with pytest.raises(SystemExit) as caught:
+        read(Cups, *arguments)
+    assert caught.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (["--cubs", "3"], "error: --cubs is no flag of cups; did you mean --cups?"),
+        (["-cups", "3"], "error: -cups is no flag of cups; did you mean --cups?"),
+        (["--sugra=yes"], "error: --sugra is no flag of cups; did you mean --sugar?"),
+        (["--xyz"], "error: --xyz is no flag of cups"),
+        (["green"], "error: green is no flag of cups"),
+        (["--cups", "two"], "error: argument --cups/--mugs: 'two'; a whole number is needed"),
+        (["--strength", "x"], "error: argument --strength: 'x'; a number is needed"),
+        (["--cups"], "error: argument --cups/--mugs: expected one argument"),
+    ],
+)
+def test_a_wrong_command_line_is_answered_in_two_lines(arguments, answer, capsys):
+    assert refusal(capsys, *arguments) == [answer, "`cups --help` lists what is accepted"]
+
+
+def test_several_unknown_flags_are_answered_together(capsys):
+    answers = refusal(capsys, "--cubs", "3", "--sugra")
+    assert [line.rpartition(" ")[2] for line in answers[:2]] == ["--cups?", "--sugar?"]
+
+
+def test_an_unknown_flag_of_a_subcommand_is_answered_with_the_nearest(capsys):
+    with pytest.raises(SystemExit):
+        convert_weights(["convert", "a.pt", "b.safetensors", "--cgf", "c.yaml"])
+    assert "did you mean --cfg?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("program", [train_parser("train.py"), compare_parser()])
+def test_help_fits_80_columns_and_shows_defaults_as_they_are_written(program, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = program.format_help()
+    assert max(map(len, text.splitlines())) <= 80
+    assert str(PROJECT) not in text and "('" not in text
+    assert "(default: )" not in text and "(default: False)" not in text
+    assert "%" not in text
+
+
+def test_help_shows_the_default_hyperparameters_within_the_project():
+    text = " ".join(train_parser("train.py").format_help().split())
+    assert "(default: data/hyps/hyp.scratch-low.yaml)" in text
+    assert "BatchNorm statistics go on (default: 0)" in text
 
 
 @pytest.mark.parametrize("settings", [TrainConfig, ValConfig])

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from utils.cli.absent_flags import TRAINING
+from utils.cli.flags import flags_of
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
-from utils.cli.train_config import parse_train_flags, read_train_flags
+from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from utils.errors import UserError
 
 MODEL = ["--cfg", "models/yolov5n.yaml"]
@@ -101,11 +103,29 @@ def test_values_out_of_range_are_refused(flags, message):
 @pytest.mark.parametrize(
     "flags", [["--evolve"], ["--epo", "3"], ["--img", "large"], ["--optimizer", "LION"]]
 )
-def test_unknown_and_malformed_flags_end_with_code_two(flags, capsys):
+def test_unknown_and_malformed_flags_end_with_code_two_in_two_lines(flags, capsys):
     with pytest.raises(SystemExit) as caught:
         parse_train_flags([*MODEL, *flags])
     assert caught.value.code == 2
-    assert flags[0] in capsys.readouterr().err
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: ") and flags[0] in first
+    assert second == "`train.py --help` lists what is accepted"
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_a_public_flag_that_is_not_there_is_answered_with_what_takes_its_place(name, capsys):
+    for written in (name, name.replace("-", "_").replace("__", "--", 1), f"{name}=3"):
+        with pytest.raises(SystemExit):
+            parse_train_flags([*MODEL, written])
+        first = capsys.readouterr().err.splitlines()[0]
+        assert f"is not in this version: {TRAINING[name]}" in first
+
+
+def test_a_flag_that_is_there_is_not_listed_as_absent():
+    there = {name for found in flags_of(TrainConfig).values() for name in found.names}
+    assert not TRAINING.keys() & there
+    words = {word.rstrip(",;") for text in TRAINING.values() for word in text.split()}
+    assert {word for word in words if word.startswith("--")} <= there  # what takes the place
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ import shlex
 
 import pytest
 
-from utils.cli.val_config import parse_val_flags
+from utils.cli.absent_flags import VALIDATION
+from utils.cli.flags import flags_of
+from utils.cli.val_config import ValConfig, parse_val_flags
 from utils.errors import UserError
 
 
@@ -17,6 +19,29 @@ def test_the_public_validation_flags_parse():
     default = parse_val_flags(["--weights", "W"])
     assert (default.iou_threshold, default.confidence_threshold) == (0.6, 0.001)
     assert (default.batch_size, default.task) == (32, "val")
+
+
+def test_the_public_spellings_of_thresholds_and_sizes_parse():
+    flags = "--weights W --conf-thres 0.25 --iou-thres 0.45 --imgsz 320 --batch-size 8"
+    config = parse_val_flags(shlex.split(flags))
+    assert (config.confidence_threshold, config.iou_threshold) == (0.25, 0.45)
+    assert (config.image_size, config.batch_size) == (320, 8)
+
+
+@pytest.mark.parametrize("name", VALIDATION)
+def test_a_public_flag_that_is_not_there_is_answered_with_what_takes_its_place(name, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse_val_flags(["--weights", "W", name])
+    assert caught.value.code == 2
+    text = f"error: {name} is not in this version: {VALIDATION[name]}"
+    assert capsys.readouterr().err.splitlines() == [text, "`val.py --help` lists what is accepted"]
+
+
+def test_a_flag_that_is_there_is_not_listed_as_absent():
+    there = {name for found in flags_of(ValConfig).values() for name in found.names}
+    assert not VALIDATION.keys() & there
+    words = {word.rstrip(",;") for text in VALIDATION.values() for word in text.split()}
+    assert {word for word in words if word.startswith("--")} <= there
 
 
 def test_the_public_flags_of_nms_parse():
@@ -43,6 +68,8 @@ def test_the_figures_of_old_logs_are_measured_only_when_asked():
         ([], "--weights is needed"),
         (["--weights", "W", "--conf", "2"], "--conf 2.0"),
         (["--weights", "W", "--max-det", "0"], "--max-det 0"),
+        (["--weights", "W", "--task", "speed"], "--task speed is not in this version: python -m"),
+        (["--weights", "W", "--task", "sped"], "--task sped; train, val, test are accepted"),
     ],
 )
 def test_validation_values_out_of_range_are_refused(flags, message):

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+import sys
 
 import pytest
 
@@ -20,8 +22,9 @@ from utils.errors import UserError
 
 
 @pytest.fixture
-def flags(tmp_path):
-    """Those that every comparison of this file has."""
+def flags(tmp_path, monkeypatch):
+    """Those that every comparison of this file has; a GPU's driver is there."""
+    monkeypatch.setattr("utils.state.start_checks.sees_driver", lambda: True)
     python = tmp_path / "python"
     python.touch()
     return ["--python", f"torch={python}", "--python", f"oneflow={python}"]
@@ -180,3 +183,24 @@ def test_an_environment_that_is_absent_is_named_with_the_remedy(monkeypatch, tmp
         parse_flags([])
     with pytest.raises(UserError, match="no comparison that was begun there"):
         parse_flags(["--resume", str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--data", "absent"], "--data absent: no dataset YAML"),
+        (["--img", "100"], "--img 100 is no multiple of 32; use 128"),
+        (["--cfg", "absent.yaml"], "--cfg absent.yaml: No such file"),
+        (["--hyp", "absent.yaml"], "--hyp absent.yaml: No such file"),
+        (["--weights", "absent.pt"], "--weights absent.pt: no such file"),
+        (["--device", "gpu"], "--device 'gpu'"),
+        (["--name", "../x"], "--name '../x'; the name of one folder"),
+        (["--name", ""], "--name ''"),
+        (["--project", "/proc/x"], "--project /proc/x"),
+    ],
+)
+def test_a_flag_that_would_fail_every_run_is_refused_before_the_first(flags, message, tmp_path):
+    pythons = [f"--python={name}={sys.executable}" for name in ("torch", "oneflow")]
+    with pytest.raises(UserError, match=re.escape(message)):
+        parse_flags([*pythons, "--project", str(tmp_path / "out"), *flags])
+    assert not (tmp_path / "out").exists()

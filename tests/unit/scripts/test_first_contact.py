@@ -1,0 +1,98 @@
+"""Commands run by a Python that lacks the packages, or is too old."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.structure.source_files import PYTHON_FILES
+from utils.files.project import PROJECT
+from utils.processes import start
+
+COMMANDS = ["train.py", "val.py", "compare.py", "-m models.training.doctor", "-m utils.weights",
+    "-m utils.data.records", "-m tests.parity", "-m benchmarks", "-m benchmarks.ciou"]  # fmt: skip
+# They run before anything is installed, or are started by a command that was.
+WITHOUT_GATE = ("utils/setup/", "tests/")
+# Read by Python before or while it reads the gate.
+READ_BEFORE = [
+    "utils/__init__.py", "utils/files/__init__.py", "utils/files/project.py",
+    "utils/processes/__init__.py", "utils/processes/interrupt.py", "utils/processes/start.py",
+    "models/__init__.py", "models/training/__init__.py", "utils/data/__init__.py",
+    "utils/data/records/__init__.py", "utils/weights/__init__.py",
+]  # fmt: skip
+
+
+def command_files() -> list[Path]:
+    """The files that run as commands, and have to begin with the gate."""
+    named = (path.relative_to(PROJECT).as_posix() for path in PYTHON_FILES)
+    return [
+        PROJECT / name
+        for name in named
+        if "\nif __name__ == " in (PROJECT / name).read_text()
+        and (not name.startswith(WITHOUT_GATE) or name == "tests/parity/__main__.py")
+        and name != "backend/contract/__main__.py"  # its package imports NumPy before it
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_python_without_packages_is_told_what_to_do_in_two_lines(command):
+    # -S leaves the folder of the packages out.
+    python = [str(Path(sys.base_prefix) / "bin" / "python3"), "-S"]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        [*python, *command.split()], cwd=PROJECT, env=environment, capture_output=True, text=True
+    )
+    first, second = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert first.startswith("error: ") and " has no cv2, matplotlib, numpy, " in first
+    assert "make setup" in second or ".venv/" in second
+
+
+@pytest.mark.parametrize("path", command_files(), ids=lambda path: path.stem)
+def test_every_command_looks_at_its_python_before_any_package(path):
+    statements = ast.parse(path.read_text()).body
+    first = [ast.unparse(node) for node in statements if not isinstance(node, ast.Expr)][:3]
+    assert first == [
+        "from __future__ import annotations",
+        "from utils.processes.start import start_command",
+        "if __name__ == '__main__':\n    start_command()",
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*command_files(), *(PROJECT / name for name in READ_BEFORE)],
+    ids=lambda path: path.relative_to(PROJECT).as_posix(),
+)
+def test_what_an_old_python_reads_has_no_newer_syntax(path):
+    ast.parse(path.read_text(), feature_version=(3, 8))
+
+
+def test_an_old_python_is_told_its_version(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 8, 18, "final", 0))
+    assert " is Python 3.8; 3.10 or newer is needed\n" in str(start.python_problem())
+
+
+def test_a_python_with_all_packages_has_no_problem():
+    assert start.python_problem() is None
+
+
+def test_environments_that_are_complete_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(start, "PROJECT", tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "cv2" else 1)
+    assert str(start.python_problem()).splitlines() == [
+        f"{sys.executable} has no cv2",
+        f"run `make setup` in {tmp_path}, then use .venv/torch/bin/python in its place",
+    ]
+    for name in ("torch", "half-made"):
+        (tmp_path / ".venv" / name).mkdir(parents=True)
+    (tmp_path / ".venv" / "torch" / "duet-environment.json").touch()
+    assert str(start.python_problem()).splitlines()[1] == (
+        f"use {tmp_path}/.venv/torch/bin/python in its place"
+    )

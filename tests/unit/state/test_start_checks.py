@@ -1,0 +1,99 @@
+"""What is refused before a framework is imported or a rank is started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.small import write_small_model
+from utils.errors import UserError
+from utils.files.project import PROJECT
+from utils.state import start_checks
+from utils.state.start_checks import check_device, check_new_folder
+
+# Both frameworks are there but fail as soon as one is imported.
+FAILING = "raise SystemExit('the framework was imported')\n"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a command whose framework must not be imported; return its standard error."""
+    for name in ("torch", "oneflow"):
+        (tmp_path / "first" / name).mkdir(parents=True)
+        (tmp_path / "first" / name / "__init__.py").write_text(FAILING)
+    path = os.pathsep.join((str(tmp_path / "first"), str(PROJECT)))
+
+    def run(*command):
+        done = subprocess.run(
+            [sys.executable, *map(str, command)], cwd=PROJECT, capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+        )  # fmt: skip
+        assert done.returncode == 2, done.stderr
+        return done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--img", "33"], "--img 33 is no multiple of 32; use 64"),
+        (["--project", "/proc/x"], "--project /proc/x --name exp: /proc: "),
+        (["--project", "/etc/passwd"], "--project /etc/passwd --name exp: /etc/passwd: Not a dir"),
+        (["--name", 300 * "x"], f"{PROJECT}: File name too long"),
+        (["--cfg", "absent.yaml"], "--cfg absent.yaml: No such file"),
+        (["--hyp", "absent.yaml"], "--hyp absent.yaml: No such file"),
+        (["--weights", "absent.pt"], "--weights absent.pt: no such file"),
+        (["--device", "gpu"], "--device 'gpu': cpu, a GPU's number such as 0"),
+        (["--backend", "jax"], "argument --backend: invalid choice: 'jax'"),
+    ],
+)
+def test_a_training_refuses_flags_before_a_framework_or_rank_starts(run, flags, message):
+    for several in ((), ("--nproc", "2")):
+        printed = run("train.py", "--device", "cpu", *several, *flags)
+        assert printed.startswith("error: ") and message in printed
+        assert len(printed.splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--annotations", "nothing.json"], "--annotations nothing.json: no such file"),
+        (["--weights", "absent.pt"], "--weights absent.pt: no such file"),
+        (["--project", "/proc/x"], "--project /proc/x --name exp: /proc: "),
+        (["--device", "gpu"], "--device 'gpu'"),
+    ],
+)
+def test_a_validation_refuses_flags_before_a_framework_starts(run, flags, message, tmp_path):
+    weights = write_small_model(tmp_path)  # is there, but is not read
+    assert message in run("val.py", "--weights", weights, "--device", "cpu", *flags)
+
+
+@pytest.mark.parametrize("device", ["0", "cuda:1", "0,1"])
+def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(device, monkeypatch):
+    monkeypatch.setattr(start_checks, "NVIDIA_DRIVER", "libabsent.so.1")
+    monkeypatch.setattr(start_checks, "AMD_DRIVER", Path("/absent"))
+    with pytest.raises(UserError, match=f"--device '{device}' is not there: this machine shows no"):
+        check_device(device)
+    for other in ("", "cpu"):
+        check_device(other)
+
+
+def test_a_gpu_passes_where_a_driver_is_installed(monkeypatch):
+    monkeypatch.setattr(start_checks, "NVIDIA_DRIVER", "libc.so.6")
+    check_device("0,1")
+
+
+@pytest.mark.parametrize("device", ["gpu", "0,,1", "cuda", "-1", "cuda:x", " "])
+def test_what_is_no_device_is_refused(device):
+    with pytest.raises(UserError, match="cpu, a GPU's number such as 0, or 0,1 is needed"):
+        check_device(device)
+
+
+def test_a_folder_that_can_be_made_is_tried_and_leaves_nothing(tmp_path):
+    check_new_folder(tmp_path / "a" / "b", "exp")
+    assert list(tmp_path.iterdir()) == []

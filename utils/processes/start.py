@@ -1,0 +1,46 @@
+"""The first lines of a command: what must come before its imports, which may be slow or missing.
+
+Before: a script. After: `command.py::run_command`. Standard library only, and no syntax newer than
+Python 3.8.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+from utils.files.project import PROJECT
+from utils.processes.interrupt import end_at_interrupt
+
+OLDEST = (3, 10)
+PACKAGES = ("cv2", "matplotlib", "numpy", "PIL", "safetensors", "tqdm", "yaml")
+EXIT_USER_ERROR = 2
+
+
+def start_command() -> None:
+    """End this process with one line at Ctrl-C, and if its Python cannot run a command."""
+    end_at_interrupt()
+    problem = python_problem()
+    if problem:
+        sys.stderr.write(f"error: {problem}\n")
+        sys.exit(EXIT_USER_ERROR)
+
+
+def python_problem() -> str | None:
+    """Return why this Python cannot run a command, with the next step; None if it can."""
+    if sys.version_info[:2] < OLDEST:
+        reason = "is Python {}.{}; 3.10 or newer is needed".format(*sys.version_info)
+    else:
+        missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+        if not missing:
+            return None
+        reason = f"has no {', '.join(missing)}"
+    # An environment has its stamp once it is complete: utils/setup/environments.py.
+    ready = sorted(PROJECT.glob(".venv/*/duet-environment.json"), reverse=True)
+    pythons = " or ".join(str(stamp.parent / "bin" / "python") for stamp in ready)
+    remedy = (
+        f"use {pythons} in its place"
+        if pythons
+        else f"run `make setup` in {PROJECT}, then use .venv/torch/bin/python in its place"
+    )
+    return f"{sys.executable} {reason}\n{remedy}"

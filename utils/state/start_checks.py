@@ -1,0 +1,101 @@
+"""What can be seen of flags without a framework: asked before it is imported or ranks are started.
+
+Before: the flags are parsed. After: `processes/launch.py`, then data and weights are read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import tempfile
+from pathlib import Path
+
+from backend import select
+from backend.checks import CPU
+from utils.cli.run_config import RunConfig
+from utils.cli.train_config import TrainConfig
+from utils.cli.val_config import ValConfig
+from utils.errors import UserError
+from utils.files.yaml import find_yaml, read_yaml
+
+SIDE_MULTIPLE = 32  # of the public models' strides; a model of a larger one asks for more
+DEVICE = re.compile(r"cpu|(cuda:)?\d+")
+# The driver's library, by which every framework reaches an NVIDIA GPU; and AMD's device.
+NVIDIA_DRIVER, AMD_DRIVER = "libcuda.so.1", Path("/dev/kfd")
+
+
+def check_training(config: TrainConfig) -> None:
+    """Raise UserError for a flag of a new training that cannot be honoured."""
+    check_image_size(config.image_size)
+    check_model_yaml(config.cfg)
+    _check_run(config)
+
+
+def check_validation(config: ValConfig) -> None:
+    """Raise UserError for a flag of a validation that cannot be honoured."""
+    check_file("--annotations", str(config.annotations or ""))
+    _check_run(config)
+
+
+def _check_run(config: RunConfig) -> None:
+    check_file("--weights", config.weights)
+    check_device(config.device)
+    check_new_folder(config.project, config.name)
+    select.choose(config.backend)
+
+
+def check_image_size(size: int) -> None:
+    if size % SIDE_MULTIPLE:
+        fitting = -(-size // SIDE_MULTIPLE) * SIDE_MULTIPLE
+        raise UserError(f"--img {size} is no multiple of {SIDE_MULTIPLE}; use {fitting}")
+
+
+def check_model_yaml(argument: str) -> None:
+    """Raise UserError unless --cfg is left out or names a YAML; its layers are checked later."""
+    if argument:
+        known = "public models: models/yolov5{n,s,m,l,x}.yaml"
+        read_yaml("--cfg", find_yaml(argument, "models"), known)
+
+
+def check_file(flag: str, path: str) -> None:
+    """Raise UserError for a flag that names what is not there; '' is a flag left out."""
+    if path and not Path(path).exists():
+        raise UserError(f"{flag} {path}: no such file")
+
+
+def check_device(name: str) -> None:
+    """Raise UserError for what is no device, or for a GPU where no driver is to be seen."""
+    devices = name.split(",")
+    if name and not all(map(DEVICE.fullmatch, devices)):
+        raise UserError(f"--device {name!r}: cpu, a GPU's number such as 0, or 0,1 is needed")
+    if set(devices) - {"", CPU} and not sees_driver():
+        raise UserError(
+            f"--device {name!r} is not there: this machine shows no GPU driver "
+            f"({NVIDIA_DRIVER}); use --device cpu, or install NVIDIA's driver"
+        )
+
+
+def sees_driver() -> bool:
+    """Return whether a driver of GPUs is installed; it may still serve none."""
+    try:
+        ctypes.CDLL(NVIDIA_DRIVER)
+    except OSError:
+        return AMD_DRIVER.exists()
+    return True
+
+
+def check_new_folder(project: Path, name: str) -> None:
+    """Raise UserError where a folder cannot be made inside a project; leave nothing behind.
+
+    Args:
+        project: a folder, or one that is still to be made.
+        name: of the folder inside it.
+    """
+    nearest = next(path for path in (project, *project.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryDirectory(prefix=".duet-", dir=nearest) as trial:
+            Path(trial, name).mkdir()
+    except OSError as error:
+        raise UserError(
+            f"--project {project} --name {name}: {nearest}: {error.strerror}"
+        ) from error
