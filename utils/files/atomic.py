@@ -40,9 +40,10 @@ def link_or_copy(source: Path, path: Path) -> None:
             shutil.copyfileobj(file, copy)
     else:
         with _naming(path, temporary):
-            os.replace(temporary, path)
-            # Renaming onto another name of the same file does nothing.
-            temporary.unlink(missing_ok=True)
+            try:
+                os.replace(temporary, path)
+            finally:  # also after success: onto another name of the same file it does nothing
+                temporary.unlink(missing_ok=True)
 
 
 def remove_unfinished(folder: Path) -> None:

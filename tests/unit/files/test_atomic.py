@@ -80,6 +80,15 @@ def test_a_new_file_has_the_permissions_that_the_user_chose(tmp_path, mask):
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o666 & ~mask
 
 
+def test_a_link_that_cannot_take_its_place_is_removed(tmp_path):
+    (tmp_path / "state").touch()
+    (tmp_path / "last").mkdir()
+    with pytest.raises(IsADirectoryError) as error:
+        link_or_copy(tmp_path / "state", tmp_path / "last")
+    assert error.value.filename == str(tmp_path / "last")
+    assert sorted(os.listdir(tmp_path)) == ["last", "state"]
+
+
 def test_a_copy_that_fails_names_the_new_name(tmp_path, monkeypatch):
     def refuse(*paths):
         raise PermissionError(1, "Operation not permitted")

@@ -26,8 +26,12 @@ from utils.state.lock import RunLock
 
 with RunLock() as lock:
     lock.take(Path(sys.argv[1]))
+    started, starting = os.pipe()
     others = [os.fork()]
-    if others[0]:
+    if not others[0]:
+        os.write(starting, b"1")
+    else:
+        os.read(started, 1)
         others.append(subprocess.Popen(["sleep", "60"]).pid)
         others.append(subprocess.Popen(["sleep", "60"], preexec_fn=os.getpid).pid)
         print(*others, flush=True)
