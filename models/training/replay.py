@@ -45,7 +45,8 @@ def replay(config: TrainConfig, state: TrainState, start: Checkpoint, loader: Tr
     epoch, step = config.replayed()
     epochs = start.header.settings.get("epochs", config.epochs)
     if epoch > epochs:
-        raise UserError(f"--replay {config.replay}: the run of these weights has {epochs} epochs")
+        has = count(epochs, "epoch")
+        raise UserError(f"--replay {config.replay}: the run of these weights has {has}")
     if step > len(loader):
         raise UserError(
             f"--replay {config.replay}: an epoch has {count(len(loader), 'step')} of "

@@ -33,6 +33,12 @@ ALLOWED = {
     ("utils/processes/process_family.py", "read_text"): "/proc",
     ("utils/processes/launch.py", "read_text"): "what its own processes have written",
     ("utils/processes/suspend.py", "read_text"): "what its own launcher has written",
+    ("utils/processes/exit_status.py", "open"): "to write, of a file that is open",
+    ("utils/files/atomic.py", "open"): "to write, and what it has written",
+    ("utils/state/lock.py", "open"): "to lock",
+    ("utils/state/lock.py", "read_text"): "/proc",
+    ("utils/setup/environments.py", "open"): "a log that it has written",
+    ("utils/setup/suites.py", "read_bytes"): "a log that it has written",
     ("utils/setup/environments.py", "read_text"): "the project's own files and logs",
     ("utils/setup/suites.py", "open"): "a log that it has written",
 }

@@ -106,7 +106,7 @@ class FolderMembers:
         entries = (path for depth in ("*/*", "*") for path in folder.glob(depth))
         found = list(islice(entries, MAX_MEMBERS + 1))
         if len(found) > MAX_MEMBERS:
-            raise UserError(f"the folder holds over {MAX_MEMBERS:,} entries")
+            raise UserError(f"the folder holds over {count(MAX_MEMBERS, 'entry', 'entries')}")
         files = sorted(path for path in found if path.is_file())
         self.paths = {path.relative_to(folder).as_posix(): path for path in files}
         self.size = sum(path.stat().st_size for path in files)

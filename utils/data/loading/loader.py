@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from backend.words import count
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, ValBatches
@@ -89,14 +90,14 @@ def require_memory(source: TrainBatches | ValBatches, workers: int) -> None:
         free = free_memory()
     except (OSError, UserError):  # the system does not tell
         return
-    count = 1 + SLOTS_PER_WORKER * workers
+    batches = 1 + SLOTS_PER_WORKER * workers
     shapes = (source.shape(batch_index) for batch_index in range(len(source)))
     images, channels, height, width = max(shapes, key=math.prod)
-    needed = count * images * channels * height * width
+    needed = batches * images * channels * height * width
     if needed > free:
         raise UserError(
-            f"{count} batches of {images} images of {width} x {height} px take "
-            f"{needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB of memory are free; use a "
+            f"{count(batches, 'batch', 'batches')} of {count(images, 'image')} of {width} x {height} "
+            f"px take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB of memory are free; use a "
             "smaller --img or --batch-size, or fewer --workers"
         )
 
