@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import backend
+from tests.distributed.ranks import launcher
 from utils.files.project import PROJECT
-from utils.processes.launch import launcher_command
 
 MARK = "JOB_MARK"
 FLAGS = ("--cfg", "models/yolov5n.yaml", "--device", "cpu", "--batch", "4")
@@ -31,7 +31,7 @@ class Job:
         script = str(PROJECT / "tests" / "distributed" / "job.py")
         command = [sys.executable, script, "--nproc", "2"]
         if raw:
-            command = [sys.executable, *launcher_command(backend.use(), 2), script]
+            command = [*launcher(backend.use(), 2), script]
         self.mark = uuid.uuid4().hex
         self.output = folder / "output.txt"
         environment = {

@@ -26,7 +26,7 @@ from utils.processes.process_family import end_as_orphan
 from utils.processes.suspend import Suspended
 
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
-PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after rank 0
+PATIENCE_SECONDS = 3  # longer than a launcher waits before it ends the others after rank 0
 
 
 def run_command(main: Callable[[], None], several: bool = False) -> None:
@@ -64,7 +64,9 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
 def _run(main: Callable[[], None]) -> int:
     """Return the exit code; a defect in a single process stays an exception."""
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # as `launch.py` starts ranks
+        signal.pthread_sigmask(
+            signal.SIG_UNBLOCK, [signal.SIGINT]
+        )  # as `local_ranks.py` starts ranks
         main()
     except SystemExit as end:
         return _code_of(end)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-FILE_VARIABLE = "DUET_SUSPEND_FILE"  # names a file in which `launch.py` writes the signal it got
+FILE_VARIABLE = "DUET_SUSPEND_FILE"  # names a file in which `local_ranks.py` writes a request
 
 
 class Suspended(Exception):
@@ -74,6 +74,7 @@ class StopRequests:
         """Handle the signals from now on; call it again after an import that installs handlers."""
         for number in SIGNALS:
             signal.signal(number, self._notice)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # as `local_ranks.py` starts ranks
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
         self._signal = signal.Signals(number).name
