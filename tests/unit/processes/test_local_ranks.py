@@ -64,7 +64,7 @@ class Command:
     def __init__(self, folder: Path, rank: str, *numbers: int) -> None:
         files = folder / "rank"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, rank, files, *map(str, numbers)],
+            [sys.executable, "-c", COMMAND, rank, files, *(str(int(number)) for number in numbers)],
             env={**os.environ, "YOLO_BACKEND": backend.use(), "PYTHONPATH": "."},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
