@@ -53,7 +53,7 @@ def main() -> None:
             config, hyp = resumed_config(values, given, point.header)
             if point.is_finished:
                 return log.info("%s is finished, nothing is left to do", point.folder)
-        launch(config)
+        launch(config, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))
         with joined(config, stop.was_terminated) as world:

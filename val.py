@@ -17,6 +17,7 @@ from utils.cli.val_config import ValConfig, parse_val_flags
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split, only_classes
 from utils.processes.command import run_command
+from utils.processes.launch import launch
 from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import joined
 from utils.processes.world import World
@@ -29,6 +30,7 @@ log = logging.getLogger("val")
 def main() -> None:
     config = parse_val_flags()
     check_validation(config)
+    launch(config)
     if config.bind_numa:
         log.info(bind_numa(config.device))
     with joined(config) as world:

@@ -1,40 +1,38 @@
-"""The program with which each framework starts several processes; imports no framework."""
+"""How each framework's ranks are started: by its own launcher, or by ours on one machine.
+
+Imports no framework.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Launcher(NamedTuple):
-    """What is needed to start a launcher, and to recognise its processes and reports."""
+    """What is known of a framework's ranks before it is imported."""
 
-    command: str  # as its users write it
-    module: str
-    options: tuple[str, ...]  # for processes on one machine only; {port}: a free port
-    binds_numa: bool  # knows --numa-binding
+    command: str  # its launcher, as users write it
     variables: frozenset[str]  # no other launcher sets all of them for its processes
-    # Its own report on a failed rank begins with a line that contains one of these.
-    failure_report: tuple[str, ...]
+    # For ranks of one machine: keeps what they open on the loopback; {port}: a free port.
+    local: Mapping[str, str]
+    needs_network: bool  # it listens on all interfaces, whatever is asked
 
 
 # By the name of its backend. A backend for inference only has none.
 LAUNCHERS: dict[str, Launcher] = {
     "torch": Launcher(
         command="torchrun",
-        module="torch.distributed.run",
-        options=("--standalone",),
-        binds_numa=True,
         variables=frozenset({"TORCHELASTIC_RUN_ID"}),
-        failure_report=("closing signal SIG", "failed (exitcode: "),
+        local={"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"},
+        needs_network=False,
     ),
     "oneflow": Launcher(
         command="python -m oneflow.distributed.launch",
-        module="oneflow.distributed.launch",
-        options=("--master_port", "{port}"),
-        binds_numa=False,
         variables=frozenset({"RANK", "WORLD_SIZE", "MASTER_ADDR", "GLOG_log_dir"}),
-        failure_report=("Killing subprocess ",),
+        local={"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "{port}", "NCCL_SOCKET_IFNAME": "lo"},
+        needs_network=True,
     ),
 }
 

@@ -1,6 +1,6 @@
 """Which of a job's processes this one is, as its launcher says, and which device is its own.
 
-Both launchers set the same variables: RANK, LOCAL_RANK and WORLD_SIZE. Imports no framework.
+All launchers set the same variables: RANK, LOCAL_RANK and WORLD_SIZE. Imports no framework.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ import numpy as np
 from backend.backend_error import BackendError
 from backend.checks import CPU
 from backend.words import count
+
+# Names a private folder in which the ranks of one machine may meet, instead of at MASTER_ADDR. Our
+# own `utils/processes/local_ranks.py` sets it.
+MEETING_FOLDER = "DUET_MEETING_FOLDER"
 
 _Items = TypeVar("_Items", np.ndarray, range, Sequence[Any])
 

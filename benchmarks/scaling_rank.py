@@ -2,9 +2,8 @@
 
     python -m benchmarks.scaling_rank --ranks 2 --cfg models/yolov5n.yaml --json F
 
-starts as many processes of itself and sets the variables that a launcher sets, so that both
-frameworks start alike. Rank 0 writes the figures. In a network of its own (`unshare --net`), the
-loopback's counter says how many bytes the ranks exchange.
+starts as many processes of itself, as train.py does. Rank 0 writes the figures. In a network of its
+own (`unshare --net`), the loopback's counter says how many bytes the ranks exchange.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ if __name__ == "__main__":
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -30,39 +28,26 @@ import backend
 from backend import autograd, device, dist, nn, ops
 from backend.checks import CPU
 from backend.processes import this_process
-from backend.select import FRAMEWORKS
+from backend.select import FRAMEWORKS, choose
 from utils.cli.flags import from_one, new_parser
 from utils.files.atomic import atomic_text_file
 from utils.processes import watchdog
 from utils.processes.command import run_command
 from utils.processes.host_memory import keep_freed_memory
+from utils.processes.local_ranks import run_ranks
 from utils.report.stage_timer import StageTimer
 
 SUM_BYTES = (2**12, 2**18, 2**22, 2**25)
 SUM_REPEATS, WARM_UP = 17, 2
 LIMIT_SECONDS = 600.0
-PORT = 29577
 
 
-def start_ranks(number: int) -> int:
-    """Run this command in so many processes; return the highest of their exit codes."""
+def start_ranks(count: int, name: str | None) -> int:
+    """Run this command in so many processes; return the exit code of all."""
     if ip := shutil.which("ip"):  # a new network's loopback is down
         subprocess.run([ip, "link", "set", "lo", "up"], check=False, capture_output=True)
-    shared = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT)}
     command = [sys.executable, "-m", "benchmarks.scaling_rank", *sys.argv[1:]]
-    ranks = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **shared, "GLOO_SOCKET_IFNAME": "lo", "RANK": place,
-                "LOCAL_RANK": place},
-        )
-        for place in map(str, range(number))
-    ]  # fmt: skip
-    try:
-        return max(abs(rank.wait(LIMIT_SECONDS)) for rank in ranks)
-    finally:
-        for rank in ranks:
-            rank.kill()
+    return run_ranks(command, choose(name), {"WORLD_SIZE": str(count)})
 
 
 def new_step(flags: argparse.Namespace) -> Callable[[], object]:
@@ -145,7 +130,7 @@ def main() -> None:
     add("--json", type=Path, required=True, metavar="F")
     flags = parser.parse_args()
     if flags.ranks > 1 and this_process().world_size == 1:
-        sys.exit(start_ranks(flags.ranks))
+        sys.exit(start_ranks(flags.ranks, flags.backend))
     backend.use(flags.backend)
     keep_freed_memory()
     dist.start(CPU, LIMIT_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from backend import collectives, row_exchange
 from backend.checks import CPU
 from backend.contract import Stage
-from backend.processes import this_process
+from backend.processes import MEETING_FOLDER, this_process
 from backend.torch import ops
 
 
@@ -25,7 +26,22 @@ def start(device: str, timeout_s: float) -> None:
     engines = "gloo" if device == CPU else "cpu:gloo,cuda:nccl"
     if device != CPU:
         torch.cuda.set_device(device)
-    distributed.init_process_group(engines, timeout=timedelta(seconds=timeout_s))
+    distributed.init_process_group(
+        engines,
+        store=_private_store(),
+        rank=this_process().rank,
+        world_size=this_process().world_size,
+        timeout=timedelta(seconds=timeout_s),
+    )
+
+
+def _private_store() -> distributed.Store | None:
+    """Return the store of ranks that `local_ranks.py` started; None for that at MASTER_ADDR.
+
+    A store at an address would listen on all interfaces and has no password.
+    """
+    folder = os.environ.get(MEETING_FOLDER)
+    return distributed.FileStore(f"{folder}/store", this_process().world_size) if folder else None
 
 
 def stop() -> None:

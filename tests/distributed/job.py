@@ -30,7 +30,7 @@ FAILING_STEP = 3
 def main() -> None:
     config = parse_train_flags()
     with listening("", None) as stop:
-        launch(config)
+        launch(config, stop)
         plan = json.loads(os.environ["JOB"])
         if begins("joining", plan):
             go_wrong(plan["how"])

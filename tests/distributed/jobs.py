@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import backend
+from tests.distributed.ranks import launcher
 from utils.files.project import PROJECT
-from utils.processes.launch import launcher_command
 
 MARK = "JOB_MARK"
 FLAGS = ("--cfg", "models/yolov5n.yaml", "--device", "cpu", "--batch", "4")
@@ -22,16 +22,29 @@ SECONDS_TO_END = 25  # less than the 30 for which torchrun waits for what ignore
 
 
 class Job:
-    """A job of two ranks; a mark in the environment of its processes identifies them."""
+    """A job of two ranks; a mark in the environment of its processes identifies them.
+
+    Args:
+        folder: for what it writes.
+        raw: under a plain launcher, rather than by --nproc.
+        plan: what goes wrong, as `job.py` reads it.
+        flags: of the command.
+        within: the command that runs the job's.
+    """
 
     def __init__(
-        self, folder: Path, raw: bool, plan: dict[str, object], flags: Sequence[str] = FLAGS
+        self,
+        folder: Path,
+        raw: bool,
+        plan: dict[str, object],
+        flags: Sequence[str] = FLAGS,
+        within: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         script = str(PROJECT / "tests" / "distributed" / "job.py")
         command = [sys.executable, script, "--nproc", "2"]
         if raw:
-            command = [sys.executable, *launcher_command(backend.use(), 2), script]
+            command = [*launcher(backend.use(), 2), script]
         self.mark = uuid.uuid4().hex
         self.output = folder / "output.txt"
         environment = {
@@ -46,7 +59,7 @@ class Job:
         }
         with self.output.open("wb") as stream:
             self.process = subprocess.Popen(
-                [*command, *flags],
+                [*within, *command, *flags],
                 cwd=PROJECT,
                 env=environment,
                 stdin=subprocess.DEVNULL,

@@ -1,8 +1,10 @@
-"""val.py under the backends' own launchers finds and writes what it does alone."""
+"""val.py in two ranks finds and writes what it does alone."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from tests.distributed.val_worker import digest_training
 from tests.small import write_small_dataset, write_small_model
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
+from utils.files.project import PROJECT
 from utils.processes.world import ALONE
 from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
 
@@ -77,3 +80,12 @@ def test_two_ranks_print_and_write_what_one_process_does(folder, monkeypatch, ca
     for rank in range(2):
         assert (folder / f"rank{rank}.txt").read_text().split() == batches
     assert sum("training images in memory" in line for line in printed) == 1
+
+
+def test_val_py_starts_its_ranks_itself(folder):
+    command = [sys.executable, "val.py", *flags(folder, "own"), "--nproc", "2"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "starting 2 processes" in done.stdout and done.stdout.count("results in") == 1
+    keys, _, _ = predictions(folder, "own")
+    assert len(keys) > 6

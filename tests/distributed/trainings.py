@@ -11,8 +11,8 @@ from pathlib import Path
 
 import backend
 from tests.distributed.jobs import MARK, Job
+from tests.distributed.ranks import launcher
 from utils.files.project import PROJECT
-from utils.processes.launch import launcher_command
 
 TRAIN = PROJECT / "train.py"
 FLAGS = ("--img", "64", "--batch", "2", "--device", "cpu", "--workers", "1")
@@ -42,7 +42,7 @@ class Training(Job):
         self.folder, self.mark = folder, uuid.uuid4().hex
         command = [sys.executable, str(script)]
         if raw:
-            command = [sys.executable, *launcher_command(backend.use(), ranks), str(script)]
+            command = [*launcher(backend.use(), ranks), str(script)]
         elif ranks > 1:
             command += ["--nproc", str(ranks)]
         self.output = folder / f"output-{self.mark}.txt"

@@ -40,7 +40,6 @@ ALLOWED = {
     ("utils/setup/environments.py", "open"): "a log that it has written",
     ("utils/setup/suites.py", "read_bytes"): "a log that it has written",
     ("utils/setup/environments.py", "read_text"): "the project's own files and logs",
-    ("utils/setup/suites.py", "open"): "a log that it has written",
 }
 
 

@@ -52,6 +52,8 @@ class RunConfig:
         help="folder of this run inside the project")  # fmt: skip
     exist_ok: bool = flag("output", "--exist-ok", default=False,
         help="write into the folder when it exists already")  # fmt: skip
+    nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
+        help="processes that work together; 0: one for each of --device")  # fmt: skip
     bind_numa: bool = flag("several processes", "--bind-numa", default=False,
         help="keep each process, its loader and memory on the NUMA node of its "
         "device")  # fmt: skip
@@ -61,3 +63,6 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_flags(self)
+
+    def check_processes(self, number: int) -> None:
+        """Raise UserError for settings that so many processes cannot honour."""

@@ -42,8 +42,6 @@ class TrainConfig(RunConfig):
 
     cfg: str = flag("model", "--cfg", default="", type=str.strip, metavar="F",
         help="model YAML, to start from scratch; yolov5s without --weights")  # fmt: skip
-    nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
-        help="processes that train together; 0: one for each of --device")  # fmt: skip
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
         help="hyper-parameter YAML")  # fmt: skip
     epochs: int = flag("recipe", "--epochs", "--epoch", default=100, metavar="N",
@@ -105,6 +103,22 @@ class TrainConfig(RunConfig):
             self.replayed()
             if not self.weights:
                 raise UserError("--replay needs --weights with a checkpoint of that run")
+
+    def check_processes(self, number: int) -> None:
+        if self.batch_size % number:
+            lower = self.batch_size // number * number
+            fitting = [str(size) for size in (lower, lower + number) if size]
+            raise UserError(
+                f"--batch-size {self.batch_size} is the number of images of all {number} processes "
+                f"together and must be divisible by it; use {' or '.join(fitting)}"
+            )
+        if self.compile and self.sync_bn and number > 1:
+            raise UserError(
+                "--compile with --sync-bn: BatchNorm over several processes is not compiled; leave "
+                "one of them out"
+            )
+        if self.replay and number > 1:
+            raise UserError(f"--replay runs in one process, not in {number}; name one device")
 
     def replayed(self) -> tuple[int, int]:
         """Return epoch and step of --replay, counted from 1; raise UserError for anything else."""

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.launchers import LAUNCHERS
 from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import Outcome
 from utils.files.json import read_json
@@ -82,7 +81,7 @@ def describe_run(
 ) -> Document:
     """Return what is known of any run, also of an external trainer's."""
     failure = failure_of(outcome)
-    tail = log_tail(log, turn.cell.side) if failure else []
+    tail = log_tail(log) if failure else []
     # The output of a run that was ended explains nothing.
     words = [] if outcome.timed_out else reason(tail)
     return {
@@ -169,12 +168,9 @@ def notes(variant: str, log: Path) -> list[str]:
     return list(dict.fromkeys(found))[:MAX_NOTES]
 
 
-def log_tail(log: Path, side: str) -> list[str]:
-    """Return the last lines that a run printed, before the report of a backend's launcher."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    marks = LAUNCHERS[side].failure_report if side in LAUNCHERS else ()
-    reports = (i for i, line in enumerate(lines) if any(mark in line for mark in marks))
-    return lines[: next(reports, None)][-LOG_LINES:]
+def log_tail(log: Path) -> list[str]:
+    """Return the last lines that a run printed."""
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
 
 
 def reason(tail: Sequence[str]) -> list[str]:

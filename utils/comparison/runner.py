@@ -118,7 +118,7 @@ def _ask_to_end(process: subprocess.Popen[bytes], number: signal.Signals) -> Non
 class Family:
     """All processes that this process starts after the family was made, directly or not.
 
-    A launcher starts ranks in their own sessions: the end of its group does not end them.
+    Ranks are in sessions of their own: the end of their command's group does not end them.
     """
 
     def __init__(self) -> None:

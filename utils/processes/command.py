@@ -33,7 +33,7 @@ from utils.screen.text import as_message, say
 
 STDERR = 2  # sys.stderr may be replaced by something without a descriptor
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
-PATIENCE_SECONDS = 3  # longer than a launcher needs to end the others after rank 0
+PATIENCE_SECONDS = 3  # longer than a launcher waits before it ends the others after rank 0
 
 
 def run_command(main: Callable[[], None], several: bool = False) -> None:
@@ -71,7 +71,9 @@ def _run(main: Callable[[], None]) -> int:
     """Return the exit code; a defect in a single process stays an exception."""
     try:
         raise_at_interrupt()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # as `launch.py` starts ranks
+        signal.pthread_sigmask(
+            signal.SIG_UNBLOCK, [signal.SIGINT]
+        )  # as `local_ranks.py` starts ranks
         require_status_file()
         main()
     except SystemExit as end:

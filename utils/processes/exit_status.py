@@ -1,4 +1,4 @@
-"""How a process of a job ends, and how `launch.py` learns it: launchers turn codes into 1."""
+"""How a process ends, and how a cluster learns it under launchers, which turn codes into 1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
 EXIT_SUSPENDED = 75  # EX_TEMPFAIL of sysexits.h: it can go on later
 
-STATUS_FILE = "DUET_STATUS_FILE"  # of `launch.py`, which reads the job's exit code from it
+STATUS_FILE = "DUET_STATUS_FILE"  # names the file that gets the exit code of the job
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
 ORDERLY_ENDS = (EXIT_SUSPENDED, EXIT_INTERRUPTED)
 AGREED_ENDS = (EXIT_DONE, EXIT_SUSPENDED)  # of one rank, while others may still be at work

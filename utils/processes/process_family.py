@@ -1,6 +1,6 @@
 """Processes that must not outlive the process that started them; Linux only.
 
-Before: `launch.py` starts a launcher, and the launcher the ranks. After: none of them is left.
+Before: `local_ranks.py` or a launcher starts the ranks. After: none of them is left.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import backend
-from backend.processes import this_process
+from backend.processes import MEETING_FOLDER, this_process
 from utils.cli.run_config import RunConfig
 from utils.errors import UserError
 from utils.processes import watchdog
@@ -38,7 +38,7 @@ def joined(config: RunConfig, was_terminated: bool = False) -> Iterator[World]:
         yield ALONE
         return
     for name in ("MASTER_ADDR", "MASTER_PORT"):
-        if not os.environ.get(name):
+        if not os.environ.get(name) and MEETING_FOLDER not in os.environ:
             raise UserError(
                 f"RANK and WORLD_SIZE={process.world_size} are set, but {name} is not; set it to "
                 "where rank 0 listens, or unset them and use --nproc"

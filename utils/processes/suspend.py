@@ -18,7 +18,7 @@ from backend.processes import this_process
 from utils.processes.exit_status import EXIT_INTERRUPTED, end_process
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-FILE_VARIABLE = "DUET_SUSPEND_FILE"  # names a file in which `launch.py` writes the signal it got
+FILE_VARIABLE = "DUET_SUSPEND_FILE"  # names a file in which `local_ranks.py` writes a request
 
 
 class Suspended(Exception):
@@ -105,6 +105,7 @@ class StopRequests:
             signal.signal(number, self._notice)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a shell's background
             signal.signal(signal.SIGINT, self._notice_interrupt)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # as `local_ranks.py` starts ranks
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
         self._signal = signal.Signals(number).name

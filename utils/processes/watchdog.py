@@ -23,7 +23,7 @@ from backend.processes import this_process
 from utils.processes.activity import Activity
 from utils.processes.process_family import delay_abort
 from utils.processes.watchdog_hub import Hub
-from utils.processes.watchdog_link import connect, listening_host
+from utils.processes.watchdog_link import connect, listening_host, rank_name
 from utils.processes.watchdog_member import Member
 
 AllGather = Callable[[np.ndarray], list[np.ndarray]]
@@ -82,15 +82,13 @@ def leave(code: int) -> None:
 
 def _start_hub(timeout_s: float, machines: int, all_gather: AllGather) -> Hub:
     hub = Hub(listening_host(machines), _activity, timeout_s)
-    invitation = json.dumps({"port": hub.server_address[1], "token": hub.token}).encode()
-    all_gather(np.frombuffer(invitation, np.uint8))
+    all_gather(np.frombuffer(json.dumps(hub.invitation).encode(), np.uint8))
     hub.wait_for_members()
     return hub
 
 
 def _start_member(timeout_s: float, machines: int, all_gather: AllGather) -> Member:
     invitation = json.loads(all_gather(np.zeros(0, np.uint8))[0].tobytes())
-    link = connect(machines, invitation["port"])
-    link.send_line(invitation["token"].encode())
-    link.send(rank=this_process().rank, host=socket.gethostname())
-    return Member(link, _activity, timeout_s)
+    rank, host = this_process().rank, socket.gethostname()
+    link = connect(machines, invitation["port"], invitation["token"], rank=rank, host=host)
+    return Member(link, _activity, timeout_s, rank_name(0, invitation["host"]))

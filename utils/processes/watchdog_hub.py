@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hmac
 import secrets
 import socket
-import socketserver
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from utils.processes.exit_status import (
     end_process,
     say,
 )
+from utils.processes.watchdog_door import Door
 from utils.processes.watchdog_link import (
     BEAT_SECONDS,
     LINGER_SECONDS,
@@ -30,8 +29,7 @@ from utils.processes.watchdog_link import (
 )
 
 JOIN_SECONDS = 60.0
-HELLO_SECONDS = 10.0  # in which a new connection must name the token
-MOST_STRANGERS = 64  # connected at once
+HELLO_SECONDS = 10.0  # in which one that has named the token must say which rank it is
 
 
 @dataclass
@@ -54,40 +52,46 @@ class _Known:
         return self.goodbye in AGREED_ENDS
 
 
-class Hub(socketserver.ThreadingTCPServer):
-    """Rank 0's server for the others: a thread per connection keeps the last report.
+class Hub:
+    """Rank 0's end of the connections: a thread of each keeps the last report.
 
-    The thread of the server judges the reports. The end of a connection is judged at once, because
-    a launcher ends rank 0 a tenth of a second after another rank has died.
+    Another thread judges the reports. The end of a connection is judged at once, because a launcher
+    ends rank 0 a tenth of a second after another rank has died.
+
+    Args:
+        host: the address to which the others connect.
     """
 
-    daemon_threads = True
-    request_queue_size = 1024
-
     def __init__(self, host: str, activity: Activity, timeout_s: float) -> None:
-        super().__init__((host, 0), socketserver.BaseRequestHandler)
         self.timeout_s = timeout_s
-        self.token = secrets.token_hex(16)
+        token = secrets.token_hex(16)
+        self._door = Door(host, token)
+        self.invitation = {"port": self._door.port, "token": token, "host": socket.gethostname()}
         self._activity = activity
         self._members: list[_Known] = []
-        self._slots = threading.BoundedSemaphore(this_process().world_size + MOST_STRANGERS)
+        self._missing = set(range(1, this_process().world_size))
         self._told = activity.seconds
-        self._leaves = self._is_over = False
+        self._leaves = False
+        self._is_over = threading.Event()
         self._judging = threading.Lock()  # the thread that ends the job keeps it
-        threading.Thread(
-            target=self.serve_forever, args=(POLL_SECONDS,), daemon=True, name="watchdog"
-        ).start()
+        threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
 
     def __str__(self) -> str:
         return rank_name(0, socket.gethostname())
 
     def wait_for_members(self) -> None:
-        """Wait until all ranks are connected; RuntimeError when one is not in time."""
-        if not _wait_until(
-            lambda: len(self._members) == this_process().world_size - 1, JOIN_SECONDS
-        ):
-            missing = set(range(1, this_process().world_size)) - {m.rank for m in self._members}
-            raise RuntimeError(f"ranks {sorted(missing)} do not answer the watchdog of rank 0")
+        """Let the other ranks in until all are here; RuntimeError when one does not come in time.
+
+        Afterwards nobody can connect.
+        """
+        deadline = time.monotonic() + JOIN_SECONDS
+        while len(self._members) < this_process().world_size - 1:
+            if time.monotonic() > deadline:
+                ranks = sorted(self._missing)
+                raise RuntimeError(f"ranks {ranks} do not answer the watchdog of rank 0")
+            for connection in self._door.admit(POLL_SECONDS):
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        self._door.close()
 
     def tell(self) -> None:
         """Tell all members what this rank is doing."""
@@ -104,43 +108,35 @@ class Hub(socketserver.ThreadingTCPServer):
         else:
             text = f"{self} ended with exit code {code} {self._activity.report()}; the job ends"
             self._say_last(end=text, code=code)
-        self.shutdown()
-        self.server_close()
 
-    # socketserver calls the next four.
-
-    def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return whether there is room for one more connection."""
-        return self._slots.acquire(blocking=False)
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """Read one connection to its end, in its own thread."""
-        try:
-            request.settimeout(HELLO_SECONDS)
-            member = self._admit(Link(request))
-            request.settimeout(None)
-            self._listen(member)
-            self._judge()
-        finally:
-            self._slots.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Send no answer to a stranger."""
-
-    def service_actions(self) -> None:
+    def _watch(self) -> None:
         """Report to the others and judge them, several times a second."""
-        self._activity.tick()
-        if self._activity.seconds - self._told > BEAT_SECONDS:
-            self.tell()
+        while not self._is_over.wait(POLL_SECONDS):
+            self._activity.tick()
+            if self._activity.seconds - self._told > BEAT_SECONDS:
+                self.tell()
+            self._judge()
+
+    def _serve(self, connection: socket.socket) -> None:
+        """Read the connection of one that knows the token to its end."""
+        with connection:
+            link = Link(connection)
+            try:
+                member = self._welcome(link)
+            except (OSError, EOFError, LookupError, TypeError, ValueError, OverflowError):
+                return  # it is none of the ranks that are missing
+            self._listen(member)
         self._judge()
 
-    def _admit(self, link: Link) -> _Known:
-        """Make a connection a member's if it names the token; before that nothing is parsed."""
-        if not hmac.compare_digest(link.read_line(), self.token.encode()):
-            raise ValueError("another token")
+    def _welcome(self, link: Link) -> _Known:
+        """Make the sender of the first message a member, and answer."""
+        link.socket.settimeout(HELLO_SECONDS)
         hello = link.read()
+        link.socket.settimeout(None)
         report, now = self._activity.report(), self._activity.seconds
         member = _Known(int(hello["rank"]), str(hello["host"]), link, report, now)
+        self._missing.remove(member.rank)
+        link.send(doing=str(report))
         self._members.append(member)
         return member
 
@@ -160,7 +156,7 @@ class Hub(socketserver.ThreadingTCPServer):
 
     def _judge(self) -> None:
         with self._judging:
-            if not self._is_over:
+            if not self._is_over.is_set():
                 self._look_for_ended()
                 self._look_for_standstill()
 
@@ -201,7 +197,7 @@ class Hub(socketserver.ThreadingTCPServer):
 
     def _say_last(self, **message: Any) -> None:
         """Send a last message; return when all have received it, or after LINGER_SECONDS."""
-        self._is_over = True
+        self._is_over.set()
         self._tell_all(**message)
         for member in self._members:
             member.link.finish()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from typing import Any
 
 BEAT_SECONDS = 1.0
@@ -15,6 +16,7 @@ POLL_SECONDS = 0.2
 LINGER_SECONDS = 2.0  # in which the others learn why the job ends
 GONE_SECONDS = 30  # without an answer from the other machine
 MAX_LINE_BYTES = 4096
+ATTEMPTS, PAUSE_SECONDS = 300, 0.1
 
 
 class Link:
@@ -96,10 +98,28 @@ def listening_host(machines: int) -> str:
     return "" if address.startswith("127.") else address  # some machines give themselves 127.*
 
 
-def connect(machines: int, port: int) -> Link:
-    """Connect to rank 0, from any machine of the job."""
+def connect(machines: int, port: int, token: str, **hello: Any) -> Link:
+    """Connect to rank 0, from any machine of the job; return when it has answered.
+
+    Rank 0 turns the oldest of many strangers away, and one that has not yet named the token is a
+    stranger: a rank that meets a flood of them tries again.
+
+    Raises:
+        OSError: rank 0 cannot be reached.
+        ConnectionError: rank 0 does not let this rank in.
+    """
     host = "127.0.0.1" if machines == 1 else os.environ["MASTER_ADDR"]
-    return Link(socket.create_connection((host, port), timeout=GONE_SECONDS))
+    for _ in range(ATTEMPTS):
+        link = Link(socket.create_connection((host, port), timeout=GONE_SECONDS))
+        link.send_line(token.encode())
+        link.send(**hello)
+        try:
+            link.read()
+            return link
+        except EOFError:
+            link.socket.close()
+            time.sleep(PAUSE_SECONDS)
+    raise ConnectionError(f"rank 0 lets this rank not in at {host}:{port}")
 
 
 def rank_name(rank: int, host: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
 from backend.processes import this_process
@@ -13,16 +12,19 @@ from utils.processes.watchdog_link import (
     LINGER_SECONDS,
     POLL_SECONDS,
     Link,
-    rank_name,
 )
 
 
 class Member:
-    """A rank that reports to rank 0, from a thread of its own."""
+    """A rank that reports to rank 0, from a thread of its own.
 
-    def __init__(self, link: Link, activity: Activity, timeout_s: float) -> None:
+    Args:
+        main: the name of rank 0.
+    """
+
+    def __init__(self, link: Link, activity: Activity, timeout_s: float, main: str) -> None:
         self.timeout_s = timeout_s
-        self._link, self._activity = link, activity
+        self._link, self._activity, self._main = link, activity, main
         self._told = self._heard = activity.seconds
         self._doing = "in setup"  # rank 0
         self._fails = False  # on its own
@@ -84,6 +86,5 @@ class Member:
             return
         if this_process().rank == 1 or this_process().local_rank == 0:
             told = f"told {self._activity.seconds - self._heard:.1f} s before"
-            rank_0 = rank_name(0, os.environ["MASTER_ADDR"])
-            say(f"{rank_0} {what} {self._doing} ({told}); the job ends")
+            say(f"{self._main} {what} {self._doing} ({told}); the job ends")
         end_process(EXIT_FAILED)

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
+from backend.words import count
 from utils.errors import UserError, brief
 from utils.files.regular import open_regular, read_bytes
 from utils.state.checkpoint import MAX_WEIGHTS_BYTES

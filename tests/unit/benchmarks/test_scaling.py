@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
+import backend
 from benchmarks import scaling, scaling_measure, scaling_rank
 from benchmarks import scaling_model as scale
 from benchmarks.scaling_model import Constants, Link, Network
@@ -136,23 +138,11 @@ def test_a_rank_is_measured(tmp_path, monkeypatch):
     assert found["sums"] == []
 
 
-def test_several_ranks_are_started_as_a_launcher_starts_them(monkeypatch):
-    started, ended = [], []
-
-    class Rank:
-        def __init__(self, command, env):
-            started.append((command[1:], env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"]))
-
-        def wait(self, seconds):
-            return len(started) - 1
-
-        def kill(self):
-            ended.append(self)
-
+def test_several_ranks_run_the_same_command_line(monkeypatch):
+    started = []
     monkeypatch.setattr(scaling_rank.sys, "argv", ["scaling_rank", "--ranks", "2"])
-    monkeypatch.setattr(scaling_rank.subprocess, "Popen", Rank)
+    monkeypatch.setattr(scaling_rank, "run_ranks", lambda *call: started.append(call) or 1)
     monkeypatch.setattr(scaling_rank.shutil, "which", lambda name: None)
-    assert scaling_rank.start_ranks(2) == 1
-    command = ["-m", "benchmarks.scaling_rank", "--ranks", "2"]
-    assert started == [(command, rank, rank, "2") for rank in ("0", "1")]
-    assert len(ended) == 2
+    assert scaling_rank.start_ranks(2, None) == 1
+    command = [sys.executable, "-m", "benchmarks.scaling_rank", "--ranks", "2"]
+    assert started == [(command, backend.use(), {"WORLD_SIZE": "2"})]

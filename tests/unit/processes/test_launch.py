@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
-import time
 
 import pytest
 
 import backend
 from backend.processes import own_device
 from utils.cli.train_config import parse_train_flags
+from utils.cli.val_config import parse_val_flags
 from utils.errors import UserError
 from utils.processes import launch
 from utils.processes.ranks import joined
+from utils.processes.suspend import StopRequests
 
 LAUNCHERS = {
     "torch": {"TORCHELASTIC_RUN_ID": "1"},
@@ -39,7 +38,7 @@ def rank(monkeypatch):
 def started(monkeypatch):
     """The commands that would be run."""
     commands = []
-    monkeypatch.setattr(launch, "run_launcher", lambda *call: commands.append(call) or 75)
+    monkeypatch.setattr(launch, "run_ranks", lambda *call: commands.append(call) or 75)
     monkeypatch.setattr(sys, "argv", ["train.py", "--nproc", "2", "--device", "cpu", "--nproc=2"])
     return commands
 
@@ -71,35 +70,36 @@ def test_one_process_is_not_started_anew(started):
     assert started == []
 
 
-def test_several_are_started_by_the_backends_own_launcher(started, monkeypatch, caplog):
+def test_several_run_the_same_command_line_and_share_the_cores(started, monkeypatch, caplog):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     caplog.set_level("INFO")
+    stop = StopRequests()
     with pytest.raises(SystemExit) as end:
-        launch.launch(parse_train_flags(["--nproc", "2", "--device", "cpu"]))
+        launch.launch(parse_train_flags(["--nproc", "2", "--device", "cpu"]), stop)
     assert end.value.code == 75
-    (command, environment), *_ = started
-    module = {"torch": "torch.distributed.run", "oneflow": "oneflow.distributed.launch"}
-    assert command[:3] == [sys.executable, "-m", module[backend.use()]]
-    assert command[-5:] == ["--nproc_per_node", "2", "train.py", "--device", "cpu"]
-    assert environment == {"OMP_NUM_THREADS": "3"}
-    assert "starting 2 processes with" in caplog.text and "DataParallel" not in caplog.text
+    command = [sys.executable, "-u", *sys.argv]
+    environment = {"WORLD_SIZE": "2", "OMP_NUM_THREADS": "3"}
+    assert started == [(command, backend.use(), environment, stop)]
+    assert "starting 2 processes" in caplog.text and "DataParallel" not in caplog.text
 
 
 def test_a_process_is_started_for_each_device(started, caplog):
     caplog.set_level("INFO")
     with pytest.raises(SystemExit):
-        launch.launch(parse_train_flags(["--device", "0,1", "--batch", "16"]))
-    assert "2" in started[0][0]
+        launch.launch(parse_train_flags(["--device", "0,1", "--batch", "16"]), StopRequests())
+    assert started[0][2]["WORLD_SIZE"] == "2"
     assert "one a device, in place of DataParallel" in caplog.text
 
 
-def test_torchrun_is_asked_to_bind_where_it_can(started, monkeypatch):
-    asked = []
-    monkeypatch.setattr(launch, "torchrun_arguments", lambda *given: asked.append(given) or ["-x"])
+def test_a_validation_in_several_processes_may_have_any_batch_and_ends_at_sigterm(
+    started, monkeypatch
+):
+    handlers = []
+    monkeypatch.setattr(signal, "signal", lambda *call: handlers.append(call))
     with pytest.raises(SystemExit):
-        launch.launch(parse_train_flags(["--device", "0,1", "--batch", "16", "--bind-numa"]))
-    assert asked == ([("0,1", 2)] if backend.use() == "torch" else [])
-    assert ("-x" in started[0][0]) == bool(asked)
+        launch.launch(parse_val_flags(["--weights", "W", "--nproc", "3", "--batch", "5"]))
+    assert started[0][2]["WORLD_SIZE"] == "3"
+    assert handlers == [(signal.SIGTERM, signal.default_int_handler)]
 
 
 @pytest.mark.parametrize(
@@ -176,97 +176,3 @@ def test_oneflow_refuses_a_device_that_its_collectives_do_not_reach(rank):
     backend.dist.start("cuda:1", 10.0)
     with pytest.raises(backend.select.BackendError, match="cuda:3.*local rank 1.*CUDA_VISIBLE_DEV"):
         backend.dist.start("cuda:3", 10.0)
-
-
-# A launcher whose one rank needs a while to import what it needs.
-LAUNCHER = """
-import subprocess, sys
-sys.exit(subprocess.call([sys.executable, "-c", sys.argv[1], sys.argv[2]]))
-"""
-RANK = """
-import sys, time
-from pathlib import Path
-Path(sys.argv[1]).touch()
-time.sleep(1)
-from utils.processes.command import run_command
-run_command(lambda: time.sleep(60), several=True)
-"""
-COMMAND = """
-import sys
-from utils.processes.command import run_command
-from utils.processes.launch import run_launcher
-command = [sys.executable, "-c", *sys.argv[1:]]
-run_command(lambda: sys.exit(run_launcher(command, {"RANK": "0", "LOCAL_RANK": "0"})))
-"""
-
-
-@pytest.fixture
-def command(tmp_path):
-    """Start a command that runs a launcher; its rank first makes the file `started`."""
-
-    def start(launcher, rank):
-        started = tmp_path / "started"
-        process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, launcher, rank, started],
-            env={**os.environ, "WORLD_SIZE": "2", "PYTHONPATH": "."},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        deadline = time.monotonic() + 60
-        while not started.exists():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
-        return process
-
-    return start
-
-
-def test_control_c_while_ranks_import_is_one_word(command):
-    process = command(LAUNCHER, RANK)
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[1] == "interrupted\n"
-    assert process.returncode == 130
-
-
-SAVING_RANK = """
-import os, signal, sys, time
-from pathlib import Path
-signal.signal(signal.SIGINT, lambda *_: Path(sys.argv[1]).with_name("saving").touch())
-signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-Path(sys.argv[1]).write_text(str(os.getpid()))
-time.sleep(60)
-"""
-
-
-def test_a_second_control_c_ends_ranks_that_save_their_state(command, tmp_path):
-    process = command(LAUNCHER, SAVING_RANK)
-    process.send_signal(signal.SIGINT)
-    while not (tmp_path / "saving").exists():
-        time.sleep(0.02)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.communicate(timeout=1)  # it waits for them
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=10)[1] == "interrupted\n"
-    assert process.returncode == 130
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "started").read_text()), 0)
-
-
-SUSPENDING_RANK = """
-import os, sys, time
-from pathlib import Path
-Path(sys.argv[1]).touch()
-while not os.path.exists(os.environ["DUET_SUSPEND_FILE"]):
-    time.sleep(0.01)
-print(Path(os.environ["DUET_SUSPEND_FILE"]).read_text())
-Path(os.environ["DUET_STATUS_FILE"]).write_text("75")
-"""
-
-
-def test_signals_are_one_request_to_the_ranks_however_many_come(command):
-    process = command(LAUNCHER, SUSPENDING_RANK)
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM):
-        process.send_signal(number)
-    assert process.communicate(timeout=60)[0] in ("SIGTERM\n", "SIGUSR1\n")
-    assert process.returncode == 75

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import socket
 import threading
+import time
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from backend import collectives
 from utils.processes import activity as activity_module
-from utils.processes import watchdog, watchdog_hub
+from utils.processes import watchdog, watchdog_link
 from utils.processes.activity import Activity, Report, furthest_behind
 from utils.processes.watchdog_link import MAX_LINE_BYTES, Link
+
+SECONDS = 20  # a limit against hanging
 
 
 def test_a_phase_inside_another_counts_its_own_steps():
@@ -112,68 +118,187 @@ def invited(monkeypatch):
         monkeypatch.setenv(name, value)
 
     def start(connect):
+        threads = []
+
         def all_gather(array):
             if array.dtype != "uint8":
                 return [array, array + 1]
-            threading.Thread(target=connect, args=(json.loads(array.tobytes()),)).start()
+            threads.append(threading.Thread(target=connect, args=(json.loads(array.tobytes()),)))
+            threads[0].start()
             return [array]
 
         watchdog.start(60, all_gather)
         watchdog.leave(0)  # returns once rank 1 has said goodbye
+        threads[0].join(SECONDS)
 
     return start
 
 
-def end_well(invitation):
+GOODBYE = json.dumps({"goodbye": 0, **still(0)._asdict()}).encode() + b"\n"
+
+
+def hello(invitation: dict[str, Any]) -> bytes:
+    """Return what rank 1 sends first."""
+    return f'{invitation["token"]}\n{{"rank": 1, "host": "h"}}\n'.encode()
+
+
+def end_well(invitation: dict[str, Any]) -> Any:
     """Join as rank 1, say goodbye; return the last message of rank 0."""
     with socket.create_connection(("127.0.0.1", invitation["port"])) as member:
-        hello, goodbye = {"rank": 1, "host": "h"}, {"goodbye": 0, **still(0)._asdict()}
-        lines = invitation["token"], json.dumps(hello), json.dumps(goodbye)
-        member.sendall("".join(f"{line}\n" for line in lines).encode())
+        member.sendall(hello(invitation) + GOODBYE)
         with member.makefile() as answers:
             return json.loads(answers.readlines()[-1])
 
 
-def test_rank_0_admits_only_those_who_know_the_token(invited):
-    heard = []
-
-    def connect(invitation):
-        address = "127.0.0.1", invitation["port"]
-        token = invitation["token"].encode()
-        for hello in (b"GET / HTTP/1.1\r\n", b"0" * len(token) + b"\n{}\n", token + b"\n[]\n"):
-            with socket.create_connection(address) as stranger:
-                stranger.sendall(hello)
-                heard.append(stranger.recv(1))
-        heard.append(end_well(invitation))
-
-    invited(connect)
-    assert heard == [b"", b"", b"", {"goodbye": 0}]  # strangers are left without an answer
+def heard(stranger: socket.socket) -> bytes:
+    """Return what rank 0 sent a stranger before it hung up."""
+    stranger.settimeout(SECONDS)
+    with suppress(ConnectionResetError):
+        return b"".join(iter(lambda: stranger.recv(100), b""))
+    return b""
 
 
-def test_nothing_of_a_stranger_is_parsed_and_no_more_of_them_are_heard_than_there_are_places(
-    invited, monkeypatch
-):
-    monkeypatch.setattr(watchdog_hub, "MOST_STRANGERS", 0)
-    monkeypatch.setattr(watchdog_hub, "HELLO_SECONDS", 0.5)
+ATTACKS = {
+    "nothing": lambda token: b"",
+    "another protocol": lambda token: b"GET / HTTP/1.1\r\n\r\n",
+    "brackets without an end": lambda token: b"[" * 200_000,
+    "another token": lambda token: b"0" * len(token) + b"\n{}\n",
+    "part of the token": lambda token: token[:-1],
+    "a longer token": lambda token: token + b"0\n",
+    "a null byte": lambda token: token + b"\0\n",
+}
+
+
+def test_of_strangers_nothing_is_parsed_and_none_gets_an_answer(invited, monkeypatch):
+    """Each of them is there before rank 1, which can join all the same."""
     parsed, loads = [], json.loads
     monkeypatch.setattr(json, "loads", lambda line: parsed.append(line) or loads(line))
-    heard = []
+    found = {}
 
     def connect(invitation):
-        address = "127.0.0.1", invitation["port"]
         parsed.clear()
-        strangers = [socket.create_connection(address) for _ in range(3)]
-        strangers[0].sendall(b'{"token": "0"}\n')
-        heard.append(strangers[0].recv(1))
-        heard.append(strangers[2].recv(1))  # no free slot, or no hello in time
-        heard.append(strangers[1].recv(1))
-        assert parsed == []
-        heard.append(end_well(invitation))
-        for stranger in strangers:
+        address, token = ("127.0.0.1", invitation["port"]), invitation["token"].encode()
+        strangers = {name: socket.create_connection(address) for name in ATTACKS}
+        threads = threading.active_count()
+        for name, stranger in strangers.items():
+            with suppress(OSError):  # rank 0 has hung up
+                stranger.sendall(ATTACKS[name](token))
+        time.sleep(0.5)
+        found["parsed"], found["threads"] = parsed[:], threading.active_count() - threads
+        found["end"] = end_well(invitation)
+        found["heard"] = {name: heard(stranger) for name, stranger in strangers.items()}
+        for stranger in strangers.values():
             stranger.close()
 
     invited(connect)
-    assert heard == [b"", b"", b"", {"goodbye": 0}]
+    assert found.pop("heard") == dict.fromkeys(ATTACKS, b"")
+    assert found == {"parsed": [], "threads": 0, "end": {"goodbye": 0}}
+
+
+HELLOS = [
+    b"[]",
+    b"{}",
+    b"[" * 4000,
+    b'{"rank": 0, "host": "h"}',
+    b'{"rank": 2, "host": "h"}',
+    b'{"rank": 1e999, "host": "h"}',
+    b'{"rank": ' + b"1" * 4300 + b"}",
+    b"x" * 100_000,
+]
+
+
+def test_who_knows_the_token_but_is_no_missing_rank_is_turned_away(invited):
+    found = []
+
+    def connect(invitation):
+        for hello in HELLOS:
+            with socket.create_connection(("127.0.0.1", invitation["port"])) as stranger:
+                with suppress(OSError):
+                    stranger.sendall(invitation["token"].encode() + b"\n" + hello + b"\n")
+                found.append(heard(stranger))
+        found.append(end_well(invitation))
+
+    invited(connect)
+    assert found == [*[b""] * len(HELLOS), {"goodbye": 0}]
+
+
+def test_a_second_rank_1_is_turned_away(invited):
+    found = []
+
+    def connect(invitation):
+        address = "127.0.0.1", invitation["port"]
+        with socket.create_connection(address) as second, socket.create_connection(address) as rank:
+            rank.sendall(hello(invitation))
+            assert rank.recv(1) == b"{"
+            with suppress(OSError):
+                second.sendall(hello(invitation))
+            found.append(heard(second))
+            rank.sendall(GOODBYE)
+            with rank.makefile() as answers:
+                found.append(json.loads(answers.readlines()[-1]))
+
+    invited(connect)
+    assert found == [b"", {"goodbye": 0}]
+
+
+def test_when_all_ranks_are_there_nobody_can_connect(invited):
+    found = []
+
+    def connect(invitation):
+        address = "127.0.0.1", invitation["port"]
+        with socket.create_connection(address) as member:
+            member.sendall(hello(invitation))
+            assert member.recv(1) == b"{"
+            deadline = time.monotonic() + SECONDS
+            with pytest.raises(ConnectionRefusedError):
+                while time.monotonic() < deadline:
+                    socket.create_connection(address).close()
+            member.sendall(GOODBYE)
+            with member.makefile() as answers:
+                found.append(json.loads(answers.readlines()[-1]))
+
+    invited(connect)
+    assert found == [{"goodbye": 0}]
+
+
+def test_a_rank_joins_in_a_flood_of_connections_when_files_are_short(invited):
+    """The flood goes on until the rank has joined; rank 0 may open few more files than it has."""
+    found, over = [], threading.Event()
+
+    def flood(address):
+        open_ones = []
+        while not over.is_set():
+            with suppress(OSError):
+                open_ones.append(socket.create_connection(address, timeout=1))
+            while len(open_ones) > 100:
+                open_ones.pop(0).close()
+        for stranger in open_ones:
+            stranger.close()
+
+    def connect(invitation):
+        flooding = threading.Thread(target=flood, args=(("127.0.0.1", invitation["port"]),))
+        flooding.start()
+        time.sleep(0.5)
+        try:
+            link = watchdog_link.connect(
+                1, invitation["port"], invitation["token"], rank=1, host="h"
+            )
+        finally:
+            over.set()
+            flooding.join()
+        link.send_line(GOODBYE.strip())
+        with link.socket.makefile() as answers:
+            found.append(json.loads(answers.readlines()[-1]))
+        link.socket.close()
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 30, hard))
+    try:
+        invited(connect)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found == [{"goodbye": 0}]
 
 
 def test_the_time_for_which_a_job_is_stopped_does_not_count(monkeypatch):

@@ -96,9 +96,9 @@ def require_memory(source: TrainBatches | ValBatches, workers: int) -> None:
     needed = batches * images * channels * height * width
     if needed > free:
         raise UserError(
-            f"{count(batches, 'batch', 'batches')} of {count(images, 'image')} of {width} x {height} "
-            f"px take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB of memory are free; use a "
-            "smaller --img or --batch-size, or fewer --workers"
+            f"{count(batches, 'batch', 'batches')} of {count(images, 'image')} "
+            f"of {width} x {height} px take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB "
+            "of memory are free; use a smaller --img or --batch-size, or fewer --workers"
         )
 
 

@@ -7,7 +7,6 @@ the process starts later inherits both.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -39,31 +38,6 @@ def bind_numa(device: str, system: Path = SYSTEM) -> str:
         return rank + _bind(device, process, system)
     except (UnknownNode, OSError, ValueError) as error:
         return f"{rank}--bind-numa binds nothing: {error}"
-
-
-def torchrun_arguments(device: str, ranks: int, system: Path = SYSTEM) -> list[str]:
-    """Return the arguments with which torchrun binds the ranks at their start; [] if it cannot.
-
-    torchrun binds only cores, takes GPU i for local rank i, and fails where `numactl` is not
-    installed or a GPU's node is not known. --bind-numa then adds the memory; where torchrun did not
-    bind, it binds all.
-
-    Args:
-        device: --device of the launched command, for all its ranks.
-        ranks: processes on this machine.
-    """
-    in_order = device in ("", ",".join(map(str, range(ranks))))
-    if not in_order or shutil.which("numactl") is None:
-        return []
-    try:
-        nodes = read_nodes(system)
-        if len(nodes) < 2:
-            return []
-        for index in range(ranks):
-            _usable_cores(_node_of_gpu(index, nodes, system))
-    except (UnknownNode, OSError, ValueError):
-        return []
-    return ["--numa-binding=node"]
 
 
 def _bind(device: str, process: Process, system: Path) -> str:

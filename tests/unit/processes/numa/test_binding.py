@@ -15,7 +15,7 @@ from tests.small import write_small_dataset
 from tests.unit.processes.numa.fake_numa import FakeDriver, write_gpu, write_nodes
 from utils.errors import UserError
 from utils.processes.numa import binding
-from utils.processes.numa.binding import bind_numa, torchrun_arguments
+from utils.processes.numa.binding import bind_numa
 from utils.processes.numa.memory import prefer_node
 
 FOUR_NODES = {0: "0-1", 1: "2-3", 2: "4-5", 3: "6-7"}
@@ -224,29 +224,6 @@ def test_the_system_call_gets_a_mask_with_the_nodes_bit(monkeypatch, machine_nam
     assert prefer_node(70) == ""
     [(called, mode, mask, bits)] = calls
     assert (called, mode, list(mask), bits) == (number, 1, [0, 1 << 6], 129)
-
-
-def test_torchrun_binds_where_it_can(tmp_path, machine, monkeypatch):
-    write_nodes(tmp_path, FOUR_NODES)
-    add_gpus(monkeypatch, tmp_path, 0, 2, -1)
-    monkeypatch.setattr(binding.shutil, "which", lambda name: f"/usr/bin/{name}")
-    assert torchrun_arguments("", 2, tmp_path) == ["--numa-binding=node"]
-    assert torchrun_arguments("0,1", 2, tmp_path) == ["--numa-binding=node"]
-    assert torchrun_arguments("1,0", 2, tmp_path) == []  # it takes GPU i for local rank i
-    assert torchrun_arguments("cpu", 2, tmp_path) == []
-    assert torchrun_arguments("", 3, tmp_path) == []  # it would give up: a node is not known
-    machine.allowed = {0, 1}
-    assert torchrun_arguments("", 2, tmp_path) == []  # it would give up: no core of node 2
-    machine.allowed = {0, 1, 4}
-    monkeypatch.setattr(binding.shutil, "which", lambda name: None)
-    assert torchrun_arguments("", 2, tmp_path) == []  # it would give up: numactl is missing
-
-
-def test_torchrun_binds_nothing_on_one_node(tmp_path, machine, monkeypatch):
-    write_nodes(tmp_path, {0: "0-7"})
-    add_gpus(monkeypatch, tmp_path, 0)
-    monkeypatch.setattr(binding.shutil, "which", lambda name: f"/usr/bin/{name}")
-    assert torchrun_arguments("", 1, tmp_path) == []
 
 
 # In another process, because a binding cannot be undone.

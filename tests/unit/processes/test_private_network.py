@@ -1,0 +1,173 @@
+"""A network of their own for ranks: what is in it, who may make one, and what is said without."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from backend.launchers import LAUNCHERS
+from utils.processes import local_ranks, private_network
+
+PR_SET_DUMPABLE = 4  # linux/prctl.h
+NOBODY = 65534
+
+
+def reason_against() -> str:
+    """Return why this system refuses a private network; empty if it allows one."""
+    try:
+        with private_network.private_network():
+            return ""
+    except OSError as error:
+        return str(error)
+
+
+needs_namespaces = pytest.mark.skipif(
+    bool(reason_against()) and os.environ.get("REQUIRE_NETNS") != "1",
+    reason=f"network namespaces: {reason_against()}",
+)
+
+
+def as_nobody() -> None:
+    """Give up root, in this process; it may still read its own files in /proc."""
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1)
+
+
+def in_child(work: Callable[[], bool]) -> bool:
+    """Return what a function returns in a forked process; False if it raises."""
+    child = os.fork()
+    if child == 0:
+        done = False
+        try:
+            done = work()
+        finally:
+            os._exit(0 if done else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def is_alone_with_a_loopback() -> bool:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
+        client.connect(server.getsockname())
+    return [name for _, name in socket.if_nameindex()] == ["lo"]
+
+
+def enters_and_is_alone() -> bool:
+    before = os.getuid(), os.getgid()
+    with private_network.private_network() as namespaces:
+        private_network.enter(namespaces)
+        return is_alone_with_a_loopback() and (os.getuid(), os.getgid()) == before
+
+
+@needs_namespaces
+def test_a_private_network_has_a_loopback_only_and_leaves_this_process_outside():
+    before, files = socket.if_nameindex(), os.listdir("/proc/self/fd")
+    assert in_child(enters_and_is_alone)
+    with private_network.private_network():
+        assert socket.if_nameindex() == before
+    assert os.listdir("/proc/self/fd") == files
+
+
+@needs_namespaces
+@pytest.mark.skipif(os.geteuid() != 0, reason="every other test runs without root already")
+def test_who_is_not_root_stays_the_same_user():
+    assert in_child(lambda: as_nobody() is None and enters_and_is_alone())
+
+
+@needs_namespaces
+def test_processes_in_one_network_reach_each_other_and_from_outside_nobody_reaches_them():
+    here, there = socket.socketpair()
+    with private_network.private_network() as namespaces:
+
+        def listens() -> bool:
+            private_network.enter(namespaces)
+            with socket.create_server(("", 0)) as server:
+                there.send(server.getsockname()[1].to_bytes(2, "big"))
+                return bool(server.accept()) and bool(there.recv(1))
+
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if listens() else 1)
+        address = "127.0.0.1", int.from_bytes(here.recv(2), "big")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+        assert in_child(
+            lambda: (
+                private_network.enter(namespaces) is None
+                and socket.create_connection(address) is not None
+            )
+        )
+        here.send(b"x")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    here.close()
+    there.close()
+
+
+PARENT = """
+import os, signal, subprocess, sys
+from utils.processes.private_network import enter, private_network
+from utils.processes.process_family import ask_for_signal_when_parent_ends
+def prepare():
+    enter(namespaces)
+    ask_for_signal_when_parent_ends(signal.SIGKILL)
+with private_network() as namespaces:
+    child = subprocess.Popen(["sleep", "100"], preexec_fn=prepare)
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+@needs_namespaces
+def test_a_process_in_it_still_ends_with_its_parent():
+    """Entering a user namespace takes the kernel's request back, so it comes afterwards."""
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{child}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("moment", ["_leave_network", "_raise_loopback"])
+def test_what_the_system_refuses_is_an_error_before_any_rank_starts(monkeypatch, moment):
+    def refuse() -> None:
+        raise OSError(errno.EPERM, "no")
+
+    monkeypatch.setattr(private_network, "_leave_network", lambda: None)
+    monkeypatch.setattr(private_network, moment, refuse)
+    with pytest.raises(PermissionError), private_network.private_network():
+        pass
+
+
+def test_a_maker_that_is_interrupted_has_made_nothing(monkeypatch):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(private_network, "_leave_network", interrupt)
+    with pytest.raises(InterruptedError), private_network.private_network():
+        pass
+
+
+@pytest.mark.parametrize("backend", LAUNCHERS)
+def test_ranks_that_listen_everywhere_without_it_say_so(backend, monkeypatch, caplog):
+    def refuse() -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(private_network, "_leave_network", refuse)
+    command = [sys.executable, "-c", "pass"]
+    assert local_ranks.run_ranks(command, backend, {"WORLD_SIZE": "1"}) == 0
+    line = "the ranks listen on all interfaces: oneflow makes them, and the system refuses"
+    assert (line in caplog.text) is LAUNCHERS[backend].needs_network

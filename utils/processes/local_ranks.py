@@ -1,0 +1,182 @@
+"""Start the ranks of one machine, pass requests to stop on to them, and return their exit code.
+
+Before: `launch.py` chose their number. After: each rank runs the same command line and joins the
+others in `ranks.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from backend.launchers import LAUNCHERS
+from backend.processes import MEETING_FOLDER
+from utils.files.atomic import atomic_text_file
+from utils.processes.exit_status import (
+    AGREED_ENDS,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    STATUS_FILE,
+)
+from utils.processes.private_network import enter, private_network
+from utils.processes.process_family import (
+    ORPHAN_SECONDS,
+    POLL_SECONDS,
+    adopt_orphans,
+    ask_for_signal_when_parent_ends,
+    kill_descendants,
+)
+from utils.processes.suspend import FILE_VARIABLE, SIGNALS, StopRequests
+
+CAUSE_SECONDS = 1  # in which the watchdog of rank 0 says why another rank has ended
+Rank = subprocess.Popen[bytes]
+
+log = logging.getLogger("launch")
+
+
+def run_ranks(
+    command: Sequence[str],
+    backend: str,
+    environment: Mapping[str, str],
+    stop: StopRequests | None = None,
+) -> int:
+    """Run a command as several ranks of this machine to their end; return the job's exit code.
+
+    Another machine reaches nothing that they open. However this ends, no process is left.
+
+    Args:
+        command: what each rank runs.
+        backend: its framework.
+        environment: of all ranks; WORLD_SIZE is their number.
+        stop: its requests are passed on to the ranks, which collect them too; None for a command
+            that cannot suspend.
+    """
+    adopt_orphans()
+    ranks: list[Rank] = []
+    with tempfile.TemporaryDirectory(prefix="duet-") as folder:
+        message = Path(folder, "suspend")
+        shared = {**os.environ, **_local_variables(backend), **environment}
+        shared |= {MEETING_FOLDER: folder, FILE_VARIABLE: str(message)}
+        shared.pop(STATUS_FILE, None)  # this process writes it
+        try:
+            with _blocked_signals(stop is not None), _network(backend) as prepare:
+                for place in map(str, range(int(environment["WORLD_SIZE"]))):
+                    ranks.append(_start(place, command, shared, prepare))
+            _wait(ranks, stop, message)
+        except KeyboardInterrupt:
+            # They may save their state; a second Ctrl-C ends this wait, and so the ranks.
+            _end(ranks, signal.SIGINT, math.inf)
+            return EXIT_INTERRUPTED
+        finally:
+            kill_descendants()
+    return job_code([rank.returncode for rank in ranks])
+
+
+def job_code(codes: Sequence[int | None]) -> int:
+    """Return the exit code of a job: that of the first rank that says why it failed.
+
+    Args:
+        codes: of the ranks in their order; negative for a signal, None for a rank that did not end.
+    """
+    if EXIT_INTERRUPTED in codes:
+        return EXIT_INTERRUPTED
+    if all(code == EXIT_DONE for code in codes):
+        return EXIT_DONE
+    return next((code for code in codes if code is not None and code > 0), EXIT_FAILED)
+
+
+def _local_variables(backend: str) -> dict[str, str]:
+    """Return the variables that keep what a framework opens on the loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    return {name: text.format(port=port) for name, text in LAUNCHERS[backend].local.items()}
+
+
+@contextmanager
+def _blocked_signals(suspends: bool) -> Iterator[None]:
+    """Answer signals after the block only. Ranks started in it keep them until they are ready."""
+    numbers = {signal.SIGINT, *SIGNALS} if suspends else {signal.SIGINT}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _network(backend: str) -> Iterator[Callable[[], None]]:
+    """Yield what a rank does first; a framework that needs it gets a network of its own."""
+    namespaces: Sequence[int] = ()
+    parent = os.getpid()
+    with ExitStack() as stack:
+        if LAUNCHERS[backend].needs_network:
+            try:
+                namespaces = stack.enter_context(private_network())
+            except OSError as error:
+                log.warning(EXPOSED, backend, error.strerror)
+        yield lambda: _prepare(namespaces, parent)
+
+
+EXPOSED = (
+    "until they end, the ranks listen on all interfaces: %s makes them, and the system refuses a "
+    "network of their own (%s); docs/distributed.md says how to fence them"
+)
+
+
+def _prepare(namespaces: Sequence[int], parent: int) -> None:
+    enter(namespaces)  # first, because it takes the next request back
+    ask_for_signal_when_parent_ends(signal.SIGKILL)  # until `command.py` asks for SIGTERM
+    if os.getppid() != parent:  # it ended before the request
+        os._exit(EXIT_FAILED)
+
+
+def _start(
+    place: str, command: Sequence[str], shared: Mapping[str, str], prepare: Callable[[], None]
+) -> Rank:
+    own = {"RANK": place, "LOCAL_RANK": place, "LOCAL_WORLD_SIZE": shared["WORLD_SIZE"]}
+    return subprocess.Popen(
+        command,
+        env={**shared, **own},
+        start_new_session=True,  # Ctrl-C is answered here
+        preexec_fn=prepare,
+    )
+
+
+def _wait(ranks: Sequence[Rank], stop: StopRequests | None, message: Path) -> None:
+    """Wait until all ranks have ended; soon after one has failed, ask the others to end.
+
+    A request to stop is passed on in the file `message`.
+    """
+    deadline = math.inf
+    while _are_alive(ranks) and time.monotonic() < deadline:
+        if stop is not None and not message.exists() and (cause := stop.cause()):
+            with atomic_text_file(message) as file:
+                file.write(cause)
+        if any(rank.returncode not in (None, *AGREED_ENDS, EXIT_INTERRUPTED) for rank in ranks):
+            deadline = min(deadline, time.monotonic() + CAUSE_SECONDS)
+        time.sleep(POLL_SECONDS)
+    _end(ranks, signal.SIGTERM)
+
+
+def _end(ranks: Sequence[Rank], number: signal.Signals, seconds: float = ORPHAN_SECONDS) -> None:
+    """Send the ranks that are left a signal, and give them time to answer it."""
+    for rank in ranks:
+        rank.send_signal(number)  # nothing for one that has ended
+    deadline = time.monotonic() + seconds
+    while _are_alive(ranks) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+
+
+def _are_alive(ranks: Sequence[Rank]) -> bool:
+    """Return whether a rank is left; note the exit codes of the others."""
+    return any([rank.poll() is None for rank in ranks])
