@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from backend.words import count
 from utils.cli.absent_flags import TRAINING
 from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
@@ -109,8 +110,8 @@ class TrainConfig(RunConfig):
             lower = self.batch_size // number * number
             fitting = [str(size) for size in (lower, lower + number) if size]
             raise UserError(
-                f"--batch-size {self.batch_size} is the number of images of all {number} processes "
-                f"together and must be divisible by it; use {' or '.join(fitting)}"
+                f"--batch-size {self.batch_size} is the number of images of all "
+                f"{count(number, 'process', 'processes')} together and must be divisible by it; use {' or '.join(fitting)}"
             )
         if self.compile and self.sync_bn and number > 1:
             raise UserError(
