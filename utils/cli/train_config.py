@@ -111,7 +111,8 @@ class TrainConfig(RunConfig):
             fitting = [str(size) for size in (lower, lower + number) if size]
             raise UserError(
                 f"--batch-size {self.batch_size} is the number of images of all "
-                f"{count(number, 'process', 'processes')} together and must be divisible by it; use {' or '.join(fitting)}"
+                f"{count(number, 'process', 'processes')} together and must be divisible by it; "
+                f"use {' or '.join(fitting)}"
             )
         if self.compile and self.sync_bn and number > 1:
             raise UserError(

@@ -18,7 +18,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS, MIN_SIDE
+from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from utils.data.image.png import BrokenPngError, check_png
 from utils.files.regular import open_regular
 
@@ -84,6 +84,10 @@ def check_size(size: tuple[int, int], max_pixels: int) -> None:
     height, width = size
     if min(size) < MIN_SIDE:
         raise BrokenImageError(f"{width}x{height} px, at least {MIN_SIDE} px a side are needed")
+    if max(size) > MAX_SIDE or height * width > MOST_PIXELS:
+        raise BrokenImageError(
+            f"{width}x{height} px; at most {MAX_SIDE:,} a side and {MOST_PIXELS:,} are decoded"
+        )
     if height * width > max_pixels:
         raise BrokenImageError(
             f"{width}x{height} px are {height * width:,}, over the limit of {max_pixels:,}; "

@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from backend.words import count
-from utils.data.image.limits import MIN_SIDE
+from utils.data.image.limits import MAX_SIDE, MIN_SIDE
 
 MAGIC = b"duet-img"
 VERSION = 1
 MAX_INDEX_BYTES = 1 << 27
 MAX_LABEL_BYTES = 1 << 22  # of one image; as numbers in memory they are many times as large
 MAX_NAME_BYTES = 1024
-MAX_SIDE = 1 << 20  # pixels; OpenCV decodes no larger image
 NO_LABELS = -1
 _START = struct.Struct("<8sII")
 _ENTRY = struct.Struct("<IIiH")

@@ -11,7 +11,7 @@ from PIL import Image
 
 from utils.data.image import header
 from utils.data.image.decoding import OtherSizeError, decode_bytes
-from utils.data.image.header import BrokenImageError, read_header, read_image_size
+from utils.data.image.header import BrokenImageError, check_size, read_header, read_image_size
 from utils.data.records.index import ImageEntry
 from utils.data.records.layout import RecordPlace
 from utils.data.sources.record_images import RecordImage
@@ -69,6 +69,13 @@ def test_an_image_over_the_limit_is_refused_by_its_header(decoder_is_not_called,
     assert read_image_size(path, max_pixels=1200) == (30, 40)
     with pytest.raises(BrokenImageError, match="40x30 px are 1,200, over the limit of 1,199"):
         read_image_size(path, max_pixels=1199)
+
+
+@pytest.mark.parametrize("size", [(30, (1 << 20) + 1), (1 << 16, (1 << 14) + 1)])
+def test_what_opencv_does_not_decode_is_refused_whatever_the_limit(size):
+    with pytest.raises(BrokenImageError, match="at most 1,048,576 a side and 1,073,741,824 are"):
+        check_size(size, max_pixels=1 << 40)
+    check_size((1 << 16, 1 << 14), max_pixels=1 << 40)
 
 
 def test_an_image_over_the_limit_in_a_record_file_is_refused(tmp_path):

@@ -173,9 +173,14 @@ from utils.data.sources.labels import scan_samples
 from utils.processes.command import run_command
 import numpy as np, pathlib, signal
 from utils.data.sources import labels
+read_image_size = labels.read_image_size
+def crash_or_read(path, max_pixels):
+    if path.stem == "00003":
+        signal.raise_signal(signal.SIGSEGV)
+    return read_image_size(path, max_pixels)
 def main():
     if sys.argv[2] == "scan":
-        labels.read_image_size = lambda path, max_pixels: signal.raise_signal(11)
+        labels.read_image_size = crash_or_read
     samples = scan_samples(list_images([pathlib.Path(sys.argv[1])]), num_classes=5).samples
     backend.use(None)
     print(samples[CRASHING_INDEX].image_path, flush=True)
@@ -194,8 +199,8 @@ def test_a_process_without_workers_that_crashes_names_the_image_that_it_read(dat
         cwd=PROJECT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert ended.returncode == -signal.SIGSEGV
-    path = ended.stdout.strip() if work == "decode" else f"{folder}/"
-    assert f"<image {path}" in ended.stderr.partition("Current thread")[2]
+    path = ended.stdout.strip() if work == "decode" else f"{folder}/00003.jpg"
+    assert f"<image {path}>" in ended.stderr.partition("Current thread")[2]
 
 
 def test_the_name_of_an_image_may_be_any_that_the_system_has(tmp_path):
