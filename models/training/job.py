@@ -27,6 +27,8 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     config = job.config
     with watchdog.phase("building the model"):
         state = build(job, len(train_loader))
+        if state.device == CPU:
+            state.model.require_memory(train_loader.largest_shape, trains=True)
     if config.replay:
         assert job.start is not None  # --replay needs --weights
         return replay(config, state, job.start, train_loader)
