@@ -6,7 +6,7 @@ decoding takes what it returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from backend.contract import Tensor
 from models.graph import IMAGE, ModelSpec, plan_layers
 from models.heads.base import Head
 from models.initial_weights import draw_weights
+from utils.data.loading.memory import require_memory
 from utils.errors import UserError
 
 
@@ -38,6 +39,7 @@ class Detector(nn.Module):
         self.model = nn.ModuleList([layer.make() for layer in layers])
         self.head_name = f"model.{len(layers) - 1}."
         self._stride = max(layer.stride for layer in layers)
+        self._densities = [layer.out_channels / layer.stride**2 for layer in layers]
         self._kept = {source for layer in spec.layers for source in layer.sources}
 
     @property
@@ -48,6 +50,19 @@ class Detector(nn.Module):
     def stride(self) -> int:
         """Pixels that image sides must be a multiple of: that of the coarsest map."""
         return self._stride
+
+    def require_memory(self, shape: Sequence[int], trains: bool) -> None:
+        """Raise UserError if this machine's memory cannot hold the maps of images (B, 3, H, W).
+
+        Counted are float32 maps: in training, which keeps them for the backward pass, those of all
+        layers, else the largest one. A step takes some times more.
+        """
+        images, _, height, width = shape
+        density = sum(self._densities) if trains else max(self._densities)
+        require_memory(
+            int(4 * density * images * height * width),
+            f"the model's maps of {images} images of {width} x {height} px",
+        )
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Map (B, 3, H, W) RGB in [0, 1], sides multiples of `stride`, to raw maps per level."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import backend
+from backend.checks import CPU
 from backend.words import count
 from models.detector import Detector, require_image_size
 from models.evaluation import evaluate
@@ -65,6 +66,8 @@ def run_validation(
     asked = ((coco_results, config.save_json), (legacy, config.legacy_metric))
     sinks: list[Sink] = [sink for sink, wanted in asked if wanted]
     with val_loader(config, samples, model.stride, world) as loader, watchdog.phase("validation"):
+        if device == CPU:
+            model.require_memory(loader.largest_shape, trains=False)
         validation = evaluate(
             model,
             loader,

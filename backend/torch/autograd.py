@@ -123,12 +123,12 @@ def _own_warnings_ignored() -> Iterator[None]:
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
-    clipped = [x for x in parameters if x.grad is not None]
-    gradients = [x.grad for x in clipped]
+    parameters = list(parameters)
+    gradients = [x.grad for x in parameters if x.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     if not norm.isfinite():  # the squares of finite gradients may overflow float32
         whole = torch.nn.utils.get_total_norm([gradient.double() for gradient in gradients])
-        torch.nn.utils.clip_grads_with_norm_(clipped, max_norm, whole)
+        torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, whole)
         return whole.to(norm.dtype)
-    torch.nn.utils.clip_grads_with_norm_(clipped, max_norm, norm)
+    torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
     return norm

@@ -29,6 +29,8 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     checkpoint = load_state(job.point.path) if job.point is not None else None
     with watchdog.phase("building the model"):
         state = build(job, checkpoint, len(train_loader))
+        if state.device == CPU:
+            state.model.require_memory(train_loader.largest_shape, trains=True)
     if config.replay:
         assert job.start is not None  # --replay needs --weights
         return replay(config, state, job.start, train_loader)

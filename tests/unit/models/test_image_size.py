@@ -2,7 +2,8 @@
 
 import pytest
 
-from models.detector import require_image_size
+from models.detector import Detector, require_image_size
+from models.graph import read_model_yaml
 from utils.errors import UserError
 
 
@@ -27,3 +28,30 @@ def test_a_single_cell_is_too_few_to_train_on_and_enough_to_validate(stride):
         require_image_size(stride, stride, trains=True)
     require_image_size(stride, stride, trains=False)
     require_image_size(2 * stride, stride, trains=True)
+
+
+def test_maps_that_cannot_fit_into_memory_are_refused(monkeypatch):
+    """YOLOv5n's first map is its largest: 16 channels, half as high and wide as the image."""
+    model = Detector(read_model_yaml("models/yolov5n.yaml", 3))
+    largest = 4 * 2 * 16 * 32 * 48  # bytes, of two images
+    for free, trains, refused in (
+        (largest, False, False),
+        (largest - 1, False, True),
+        (2 * largest, True, True),
+        (10 * largest, True, False),
+    ):
+        monkeypatch.setattr("utils.data.loading.memory.free_memory", lambda free=free: free)
+        if not refused:
+            model.require_memory((2, 3, 64, 96), trains)
+            continue
+        with pytest.raises(UserError, match="maps of 2 images of 96 x 64 px .* smaller --img"):
+            model.require_memory((2, 3, 64, 96), trains)
+
+
+def test_a_system_that_does_not_tell_its_memory_refuses_nothing(monkeypatch):
+    def unknown():
+        raise FileNotFoundError("/proc/meminfo")
+
+    monkeypatch.setattr("utils.data.loading.memory.free_memory", unknown)
+    model = Detector(read_model_yaml("models/yolov5n.yaml", 3))
+    model.require_memory((10**6, 3, 640, 640), trains=True)

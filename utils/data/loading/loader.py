@@ -13,16 +13,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from backend.words import count
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, ValBatches
-from utils.data.loading.image_cache import create_cache, free_memory
+from utils.data.loading.image_cache import create_cache
+from utils.data.loading.memory import require_memory
 from utils.data.loading.sample_table import SampleTable
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER
 from utils.data.loading.workers import WorkerPool
 from utils.data.sources.labels import Sample
-from utils.errors import UserError
 from utils.processes.world import ALONE, World
 
 # Fractions of what is free at the start; both caches, the model and the workers must fit.
@@ -34,12 +33,20 @@ class _Loader:
 
     Attributes:
         cached: how many of its images a cache takes: "all", "part" or "none".
+        largest_shape: (B, 3, H, W) of this rank's shard of the largest batch.
         world: the ranks, each of which gets a shard of every batch.
     """
 
     def __init__(self, source: TrainBatches | ValBatches, workers: int, world: World):
         assert workers >= 0
-        require_memory(source, workers)
+        shapes = (source.shape(batch_index) for batch_index in range(len(source)))
+        self.largest_shape = max(shapes, key=math.prod)
+        images, _, height, width = self.largest_shape
+        count = 1 + SLOTS_PER_WORKER * workers
+        require_memory(
+            count * math.prod(self.largest_shape),
+            f"batches of {images} images of {width} x {height} px, {count} at a time,",
+        )
         self.cached = source.cache.extent if source.cache else "none"
         self.world = world
         self._source = source
@@ -82,24 +89,6 @@ class _Loader:
     def _build(self, epoch: int, batch_index: int) -> Batch:
         images = np.empty(self._source.shape(batch_index), np.uint8)
         return self._source.build(epoch, batch_index, images)
-
-
-def require_memory(source: TrainBatches | ValBatches, workers: int) -> None:
-    """Raise UserError if the batches that are there at a time do not fit into what is free."""
-    try:
-        free = free_memory()
-    except (OSError, UserError):  # the system does not tell
-        return
-    batches = 1 + SLOTS_PER_WORKER * workers
-    shapes = (source.shape(batch_index) for batch_index in range(len(source)))
-    images, channels, height, width = max(shapes, key=math.prod)
-    needed = batches * images * channels * height * width
-    if needed > free:
-        raise UserError(
-            f"{count(batches, 'batch', 'batches')} of {count(images, 'image')} "
-            f"of {width} x {height} px take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB "
-            "of memory are free; use a smaller --img or --batch-size, or fewer --workers"
-        )
 
 
 _Source = TypeVar("_Source", TrainBatches, ValBatches)

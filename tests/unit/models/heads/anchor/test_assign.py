@@ -41,6 +41,26 @@ def test_an_anchor_exactly_at_the_limit_does_not_match(size, anchors):
     assert found.anchor_index.tolist() == anchors
 
 
+@pytest.mark.parametrize(
+    ("x", "columns"),
+    [
+        (5.5, [5]),
+        (5.25, [5, 4]),
+        (5.75, [5, 6]),
+        (5.0, [5, 4, 5]),  # on a line: near both neighbours, the right one of which is its own cell
+        (0.25, [0]),  # no neighbour outside the grid
+        (1.0, [1, 1]),  # nor the first cell from exactly its edge
+        (31.0, [31, 30]),
+        (31.75, [31]),
+    ],
+)
+def test_the_cell_and_the_neighbours_in_whose_half_the_centre_lies_are_used(x, columns):
+    found = assign([(x, 6.5, 2.0, 4.0)])
+    assert found.column.tolist() == columns
+    assert found.row.tolist() == [6] * len(columns)
+    np.testing.assert_array_equal(found.boxes_cxcywh[:, 0], x - np.array(columns))
+
+
 def test_the_limit_is_that_of_the_public_anchor_check():
     """Of BCCD's boxes some are exactly 4 or 8 times an anchor; its stored count has none of them.
 

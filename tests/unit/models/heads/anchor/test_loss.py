@@ -110,6 +110,11 @@ def test_one_class_has_no_classification_loss():
     assert float(ops.to_numpy(terms.by_name["box"])) > 0
 
 
+def test_two_classes_have_a_classification_loss():
+    targets = ONE_TARGET._replace(class_index=np.array([1]))
+    assert float(ops.to_numpy(make_loss(2)(raw_maps(2), targets).by_name["classification"])) > 0
+
+
 def test_total_is_the_sum_of_the_terms_times_the_batch_size():
     terms = make_loss(3)(raw_maps(3), ONE_TARGET)
     parts = [float(ops.to_numpy(term)) for term in terms.by_name.values()]

@@ -1,0 +1,27 @@
+"""Whether the batches, and what a model makes of them, fit into this machine's memory.
+
+Before: flags and samples. After: `loader.py` makes the batches, `models/detector.py` their maps.
+"""
+
+from __future__ import annotations
+
+from utils.data.loading.image_cache import free_memory
+from utils.errors import UserError
+
+
+def require_memory(needed: int, what: str) -> None:
+    """Raise UserError if so many bytes are not free.
+
+    Args:
+        needed: bytes.
+        what: begins the message: what they are for.
+    """
+    try:
+        free = free_memory()
+    except (OSError, UserError):  # the system does not tell
+        return
+    if needed > free:
+        raise UserError(
+            f"{what} take at least {needed / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are "
+            "free; use a smaller --img or --batch-size, or fewer --workers"
+        )
