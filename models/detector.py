@@ -15,6 +15,7 @@ import backend
 from backend import nn, ops
 from backend.checks import CPU
 from backend.contract import Tensor
+from backend.words import count
 from models.graph import IMAGE, ModelSpec, plan_layers
 from models.heads.base import Head
 from models.initial_weights import draw_weights
@@ -61,7 +62,7 @@ class Detector(nn.Module):
         density = sum(self._densities) if trains else max(self._densities)
         require_memory(
             int(4 * density * images * height * width),
-            f"the model's maps of {images} images of {width} x {height} px",
+            f"the model's maps of {count(images, 'image')} of {width} x {height} px",
         )
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:

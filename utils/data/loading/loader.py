@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from backend.words import count
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, ValBatches
@@ -42,10 +43,10 @@ class _Loader:
         shapes = (source.shape(batch_index) for batch_index in range(len(source)))
         self.largest_shape = max(shapes, key=math.prod)
         images, _, height, width = self.largest_shape
-        count = 1 + SLOTS_PER_WORKER * workers
+        batches = 1 + SLOTS_PER_WORKER * workers
         require_memory(
-            count * math.prod(self.largest_shape),
-            f"batches of {images} images of {width} x {height} px, {count} at a time,",
+            batches * math.prod(self.largest_shape),
+            f"batches of {count(images, 'image')} of {width} x {height} px, {batches} at a time,",
         )
         self.cached = source.cache.extent if source.cache else "none"
         self.world = world
