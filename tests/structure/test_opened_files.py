@@ -38,6 +38,7 @@ ALLOWED = {
     ("utils/state/lock.py", "open"): "to lock",
     ("utils/state/lock.py", "read_text"): "/proc",
     ("utils/setup/environments.py", "open"): "a log that it has written",
+    ("utils/setup/lock.py", "read_text"): "the project's own files",
     ("utils/setup/suites.py", "read_bytes"): "a log that it has written",
     ("utils/setup/environments.py", "read_text"): "the project's own files and logs",
 }

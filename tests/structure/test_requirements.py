@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from utils.files.project import PROJECT
-from utils.setup.environments import ENVIRONMENTS, read_lock
+from utils.setup.environments import CUDA, ENVIRONMENTS, read_lock
 
 # Run on the user's own Python before anything is installed.
 SETUP_PACKAGES = [
@@ -24,14 +24,18 @@ SETUP_FILES = [
     "files.project",
     "processes.interrupt",
     "screen.words",
+    "setup.driver",
     "setup.environments",
     "setup.interpreters",
     "setup.pip_output",
     "setup.state_line",
     "setup.suites",
 ]
-# pip comes with Python; the CUDA build of torch adds the rest, pinned by its own metadata.
-UNPINNED = re.compile(r"pip|nvidia-.*|cuda-.*")
+REQUIREMENTS = PROJECT / "requirements"
+LOCKS = ("torch", "torch-cpu", "torch-cuda", "oneflow")
+PIN = re.compile(r"([\w.-]+)===?([\w.+]+)( ; .*)? \\")
+HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}( \\)?")
+UNPINNED = {"pip"}  # it comes with Python
 
 
 def canonical(name: str) -> str:
@@ -39,11 +43,23 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def pins(backend: str) -> dict[str, str]:
-    """Version by package name; a marker is left out of it."""
-    lines = read_lock(PROJECT / "requirements" / f"{backend}.txt")
-    named = (line.partition(";")[0].partition("==") for line in lines)
-    return {canonical(name.strip()): version.strip() for name, _, version in named}
+def pins(*locks: str) -> dict[str, str]:
+    """Version by package name, without a marker and without the local part of "2.13.0+cpu"."""
+    lines = [line for lock in locks for line in read_lock(REQUIREMENTS / f"{lock}.txt")]
+    found = [match.groups() for match in map(PIN.fullmatch, lines) if match]
+    return {canonical(name): version.partition("+")[0] for name, version, _ in found}
+
+
+def sources(backend: str) -> dict[str, str]:
+    """Version by package name in a .in file and those that it includes."""
+    found = {}
+    for line in read_lock(REQUIREMENTS / f"{backend}.in"):
+        if line.startswith(("-r ", "-c ")):
+            found |= sources(line[3:].removesuffix(".in"))
+        else:
+            name, _, version = line.partition(";")[0].partition("==")
+            found[canonical(name.strip())] = version.strip()
+    return found
 
 
 def installed() -> dict[str, str]:
@@ -66,16 +82,46 @@ def imported_modules(tree: ast.Module) -> set[str]:
     return {name if name.startswith("utils.") else name.partition(".")[0] for name in modules}
 
 
-@pytest.mark.parametrize("backend", ENVIRONMENTS)
-def test_every_requirement_is_pinned_exactly(backend):
-    exact = re.compile(r'[\w.-]+==[\w.]+(; python_version < "3\.11")?')
-    lines = read_lock(PROJECT / "requirements" / f"{backend}.txt")
-    assert [line for line in lines if not exact.fullmatch(line)] == []
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_requirement_is_pinned_exactly_and_has_hashes(lock):
+    pinned = None
+    for line in read_lock(REQUIREMENTS / f"{lock}.txt"):
+        kind = "pin" if PIN.fullmatch(line) else "hash" if HASH.fullmatch(line) else line
+        assert kind in ("pin", "hash")
+        assert not (kind == "pin" and pinned == "open"), f"no hash above {line}"
+        assert not (kind == "hash" and pinned is None), f"a hash without a pin: {line}"
+        pinned = "open" if line.endswith("\\") else None
+    assert pinned is None
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_no_package_is_pinned_twice_and_no_hash_stands_twice(lock):
+    lines = read_lock(REQUIREMENTS / f"{lock}.txt")
+    names = [match[1] for match in map(PIN.fullmatch, lines) if match]
+    hashes = [line.removesuffix(" \\") for line in lines if HASH.fullmatch(line)]
+    assert len(set(names)) == len(names) and len(set(hashes)) == len(hashes)
 
 
 @pytest.mark.parametrize("backend", ENVIRONMENTS)
-def test_no_package_is_pinned_twice(backend):
-    assert len(pins(backend)) == len(read_lock(PROJECT / "requirements" / f"{backend}.txt"))
+def test_the_locks_hold_what_their_sources_pin(backend):
+    locks = ("torch", "torch-cuda") if backend == "torch" else (backend,)
+    pinned = pins(*locks)
+    assert {name: pinned.get(name) for name in sources(backend)} == sources(backend)
+    # All others come with the CUDA build of torch, at versions that its metadata names.
+    others = pinned.keys() - sources(backend)
+    assert {name for name in others if not name.startswith(("nvidia-", "cuda-"))} == set()
+
+
+def test_both_builds_of_torch_are_of_one_version():
+    assert pins("torch-cpu") == {"torch": sources("torch")["torch"]}
+    assert pins("torch-cuda")["torch"] == sources("torch")["torch"]
+    major, minor, *_ = pins("torch-cuda")["cuda-toolkit"].split(".")
+    assert (int(major), int(minor)) == CUDA
+
+
+def test_locks_name_no_host():
+    for path in REQUIREMENTS.iterdir():
+        assert "://" not in path.read_text()
 
 
 def test_the_backends_differ_in_no_version_but_that_of_numpy():
@@ -86,12 +132,12 @@ def test_the_backends_differ_in_no_version_but_that_of_numpy():
 def test_this_environment_holds_what_the_lock_says():
     present = installed()
     (backend,) = ENVIRONMENTS.keys() & present
-    pinned = pins(backend)
-    extra = {name for name in present if name not in pinned and UNPINNED.fullmatch(name)}
+    build = "torch-cuda" if "cuda-toolkit" in present else "torch-cpu"
+    pinned = pins(backend, *([build] if backend == "torch" else []))
     assert {
         name: (version, "pinned", pinned.get(name))
         for name, version in present.items()
-        if name not in extra and pinned.get(name) != version
+        if name not in UNPINNED and pinned.get(name) != version
     } == {}
 
 

@@ -7,7 +7,8 @@ cannot be installed, unless REQUIRE_BACKENDS names it. With DUET_ENVIRONMENT_CAC
 environments are in that folder and .venv holds links to them.
 
 It uses venv and pip, not uv: pip's configuration chooses the CUDA build or the CPU build of torch
-and names the mirrors, and uv does not read it.
+and names the mirrors, and uv does not read it. TORCH=cuda or TORCH=cpu asks for one of the two.
+Every wheel must have one of the hashes in the locks, which `lock.py` writes.
 
 It runs before anything is installed, on any `python3` of the machine: standard library only, and no
 syntax newer than Python 3.8.
@@ -36,6 +37,7 @@ from typing import NamedTuple
 from utils.errors import UserError
 from utils.files.project import PROJECT
 from utils.screen.words import clock
+from utils.setup.driver import newest_cuda
 from utils.setup.interpreters import (
     NoPythonError,
     Python,
@@ -47,6 +49,8 @@ from utils.setup.pip_output import PipOutput
 from utils.setup.state_line import StateLine
 
 STAMP = "duet-environment.json"
+BUILDS = ("cpu", "cuda")  # of torch
+CUDA = (13, 0)  # of the CUDA build
 LOG_TAIL_LINES = 15
 POLL_SECONDS = 0.2
 
@@ -107,15 +111,20 @@ def prepare(backend: str, root: Path, environ: Mapping[str, str]) -> Path:
     Args:
         backend: whose requirements/<backend>.txt is installed.
         root: folder that holds requirements/ and .venv/.
-        environ: DUET_ENVIRONMENT_CACHE, and what the search for a Python reads.
+        environ: DUET_ENVIRONMENT_CACHE, TORCH, and what the search for a Python reads.
 
     Raises:
         NoPythonError: this machine cannot have the environment.
-        UserError: installing failed.
+        UserError: installing failed, or TORCH names no build.
     """
     needs, folder = ENVIRONMENTS[backend], root / ".venv" / backend
     lock = root / "requirements" / f"{backend}.txt"
-    if is_ready(backend, lock, folder):
+    build = environ.get("TORCH", "") if backend == "torch" else ""
+    if build not in ("", *BUILDS):
+        raise UserError(f"TORCH={build}; {' or '.join(BUILDS)} is accepted")
+    if build == "cuda" and not sysconfig.get_platform().startswith("linux"):
+        raise UserError("TORCH=cuda; torch has a CUDA build for Linux only: leave TORCH out")
+    if is_ready(backend, lock, folder, build):
         return python_of(folder)
     if needs.platform not in (None, sysconfig.get_platform()):
         raise NoPythonError(
@@ -124,10 +133,11 @@ def prepare(backend: str, root: Path, environ: Mapping[str, str]) -> Path:
     python = find_python(needs.minor_versions, environ)
     cache = environ.get("DUET_ENVIRONMENT_CACHE")
     if not cache:
-        _install_once(backend, lock, python, folder)
+        _install_once(backend, lock, python, folder, build)
         return python_of(folder)
-    kept = Path(cache).resolve() / f"{backend}-{python.version}-{lock_digest(lock)[:16]}"
-    _install_once(backend, lock, python, kept)
+    name = f"{backend}{build}-{python.version}-{lock_digest(lock)[:16]}"
+    kept = Path(cache).resolve() / name
+    _install_once(backend, lock, python, kept, build)
     remove(folder)
     folder.parent.mkdir(exist_ok=True)
     folder.symlink_to(kept, target_is_directory=True)
@@ -140,37 +150,34 @@ def python_of(folder: Path) -> Path:
 
 
 def read_lock(path: Path) -> list[str]:
-    """Return the requirement lines of a lock file and of those it includes, without comments.
-
-    Args:
-        path: of a pip requirements file; lines "-r F" and "-c F" are followed.
-    """
-    lines: list[str] = []
-    for line in path.read_text().splitlines():
-        content = line.partition("#")[0].strip()
-        if content.startswith(("-r ", "-c ")):
-            lines += read_lock(path.parent / content[3:])
-        elif content:
-            lines.append(content)
-    return lines
+    """Return the lines of a lock file without comments."""
+    lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
+    return [line for line in lines if line]
 
 
 def lock_digest(lock: Path) -> str:
-    """Return a hexadecimal digest that changes with any requirement, not with comments."""
-    return hashlib.sha256("\n".join(read_lock(lock)).encode()).hexdigest()
+    """Return a hexadecimal digest of a backend's locks that does not change with comments."""
+    paths = [lock, *sorted(lock.parent.glob(f"{lock.stem}-*.txt"))]
+    lines = [line for path in paths for line in read_lock(path)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def is_ready(backend: str, lock: Path, folder: Path) -> bool:
-    """Return whether an environment is complete, made from this lock, and its Python runs."""
+def is_ready(backend: str, lock: Path, folder: Path, build: str = "") -> bool:
+    """Return whether an environment is complete, made from this lock, and its Python runs.
+
+    Args:
+        build: of torch that it must have; "" for any.
+    """
     try:
         python = probe(str(python_of(folder)), ENVIRONMENTS[backend].minor_versions)
-        return (folder / STAMP).read_text() == _stamp(lock, python)
+        stamp = (folder / STAMP).read_text()
     except (OSError, UnfitPythonError):
         return False
+    return stamp in [_stamp(lock, python, held) for held in ([build] if build else ["", *BUILDS])]
 
 
-def _stamp(lock: Path, python: Python) -> str:
-    return json.dumps({"lock": lock_digest(lock), "python": python.version})
+def _stamp(lock: Path, python: Python, build: str) -> str:
+    return json.dumps({"lock": lock_digest(lock), "python": python.version, "build": build})
 
 
 def remove(folder: Path) -> None:
@@ -182,7 +189,7 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _install_once(backend: str, lock: Path, python: Python, folder: Path) -> None:
+def _install_once(backend: str, lock: Path, python: Python, folder: Path, build: str) -> None:
     """Install into a folder, unless another command has done it or is doing it now."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(folder.name + ".lock").open("w") as stream:
@@ -191,34 +198,49 @@ def _install_once(backend: str, lock: Path, python: Python, folder: Path) -> Non
         except BlockingIOError:
             print(f"{backend}: waiting for another command that is installing it", flush=True)
             fcntl.flock(stream, fcntl.LOCK_EX)
-        if not is_ready(backend, lock, folder):
-            _install(backend, lock, python, folder)
-            (folder / STAMP).write_text(_stamp(lock, python))  # last: now it is complete
+        if not is_ready(backend, lock, folder, build):
+            build = _install(backend, lock, python, folder, build)
+            (folder / STAMP).write_text(_stamp(lock, python, build))  # last: now it is complete
 
 
-def _install(backend: str, lock: Path, python: Python, folder: Path) -> None:
-    """Make an environment with every package of a lock file, replacing what the folder holds."""
+def _install(backend: str, lock: Path, python: Python, folder: Path, build: str) -> str:
+    """Make an environment with every package of the locks; return the build that it has."""
     log, inside = folder.with_name(folder.name + ".log"), str(python_of(folder))
     details = f"Python {python.version}, output in the .log file beside it"
     print(f"{backend}: installing into {folder} ({details})", flush=True)
     remove(folder)
-    pip = [inside, "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
-    output = PipOutput()
     log.write_text("")
-    with StateLine() as line:
+    output, start = PipOutput(), time.monotonic()
 
-        def show(text: str) -> None:
-            output.read(text)
-            line.tell(f"{backend}: {output.now}; {output.fetched()}; {clock(line.seconds())}")
+    def run(now: str, *command: str) -> None:
+        output.now = now
+        with StateLine() as line:
 
-        for output.now, command in (
-            ("making an empty environment", [python.path, "-m", "venv", str(folder)]),
-            ("asking for the packages", [*pip, "-r", str(lock)]),
-            # pip reports success even if a shared library is missing.
-            (f"trying to import {backend}", [inside, "-c", f"import {backend}"]),
-        ):
+            def show(text: str) -> None:
+                output.read(text)
+                passed = clock(time.monotonic() - start)
+                line.tell(f"{backend}: {output.now}; {output.fetched()}; {passed}")
+
             _run(command, log, show)
-    print(f"{backend}: ready after {clock(line.seconds())}; {output.fetched()}", flush=True)
+
+    run("making an empty environment", python.path, "-m", "venv", str(folder))
+    locks = [lock]
+    if backend == "torch":
+        build = build or _build_of_index(inside, lock)
+        locks.append(lock.with_name(f"{lock.stem}-{build}.txt"))
+        _tell_build(build)
+    # The locks name all that is needed. Only what has a hash there comes in, and no package is
+    # built, which would run its code.
+    options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--no-input"]
+    files = [word for path in locks for word in ("-r", str(path))]
+    pip = [inside, "-m", "pip"]
+    run("asking for the packages", *pip, "install", "--progress-bar", "off", *options, *files)
+    run("checking that they fit together", *pip, "check")
+    # pip reports success even if a shared library is missing.
+    run(f"trying to import {backend}", inside, "-c", f"import {backend}")
+    passed = clock(time.monotonic() - start)
+    print(f"{backend}: ready after {passed}; {output.fetched()}", flush=True)
+    return build
 
 
 def _run(command: Sequence[str], log: Path, show: Callable[[str], None]) -> None:
@@ -244,6 +266,28 @@ def _run(command: Sequence[str], log: Path, show: Callable[[str], None]) -> None
             f"The end of {log}:\n{_tail(log)}\n"
             f"Fix that and run the same command again: it starts from the beginning."
         )
+
+
+def _build_of_index(inside: str, lock: Path) -> str:
+    """Return "cpu" where pip's configuration finds the CPU build of torch, else "cuda"."""
+    pinned = read_lock(lock.with_name(f"{lock.stem}-cpu.txt"))[0].split()[0]  # torch==2.13.0+cpu
+    name, _, version = pinned.partition("==")
+    command = [inside, "-m", "pip", "index", "versions", name]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return "cpu" if version in found.replace(",", " ").split() else "cuda"
+
+
+def _tell_build(build: str) -> None:
+    """Print which build of torch is installed, and whether this machine can run that for CUDA."""
+    found, needed = newest_cuda(), "CUDA {}.{}".format(*CUDA)
+    if build == "cpu":
+        print("torch: the CPU build", flush=True)
+    elif found is not None and found >= CUDA:
+        print(f"torch: the build for {needed}, which this machine's driver serves", flush=True)
+    elif sys.platform == "linux":
+        has = "no NVIDIA driver" if found is None else "a driver for CUDA {}.{}".format(*found)
+        print(f"torch: the build for {needed}, 2.8 GB to download; this machine shows {has}, so it "
+              "computes on the CPU until driver 580 or newer is installed", flush=True)  # fmt: skip
 
 
 def _tail(log: Path) -> str:

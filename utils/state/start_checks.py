@@ -5,7 +5,6 @@ Before: the flags are parsed. After: `processes/launch.py`, then data and weight
 
 from __future__ import annotations
 
-import ctypes
 import re
 import tempfile
 from pathlib import Path
@@ -17,11 +16,10 @@ from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.errors import UserError
 from utils.files.yaml import find_yaml, read_yaml
+from utils.setup.driver import NVIDIA_DRIVER, sees_driver
 
 SIDE_MULTIPLE = 32  # of the public models' strides; a model of a larger one asks for more
 DEVICE = re.compile(r"cpu|(cuda:)?\d+")
-# The driver's library, by which every framework reaches an NVIDIA GPU; and AMD's device.
-NVIDIA_DRIVER, AMD_DRIVER = "libcuda.so.1", Path("/dev/kfd")
 
 
 def check_training(config: TrainConfig) -> None:
@@ -73,15 +71,6 @@ def check_device(name: str) -> None:
             f"--device {name!r} is not there: this machine shows no GPU driver "
             f"({NVIDIA_DRIVER}); use --device cpu, or install NVIDIA's driver"
         )
-
-
-def sees_driver() -> bool:
-    """Return whether a driver of GPUs is installed; it may still serve none."""
-    try:
-        ctypes.CDLL(NVIDIA_DRIVER)
-    except OSError:
-        return AMD_DRIVER.exists()
-    return True
 
 
 def check_new_folder(project: Path, name: str) -> None:

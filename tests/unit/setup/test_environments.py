@@ -20,8 +20,12 @@ from utils.setup.environments import prepare_all
 FAKE_PYTHON = """#!/bin/sh
 case "$1 $2 $#" in
   "-m venv 3") mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo venv >> "{journal}";;
-  "-m pip "*) echo pip >> "{journal}"; echo "  Downloading torch-2.whl (190.5 MB)"
-    echo "Using cached numpy-1.whl (18 MB)"; echo "collecting packages"; exit {pip_exit_code};;
+  "-m pip "*) case "$3" in
+      index) echo "Available versions: {versions}";;
+      check) ;;
+      *) echo "pip $@" >> "{journal}"; echo "  Downloading torch-2.whl (190.5 MB)"
+        echo "Using cached numpy-1.whl (18 MB)"; echo "collecting packages"; exit {pip_exit_code};;
+    esac;;
   "-c import torch 2") ;;
   "-c import oneflow 2") echo "no libcudnn.so.8"; exit {import_exit_code};;
   "-c "*) echo {version}; echo "$0";;
@@ -39,7 +43,9 @@ class Checkout:
         self.environ = {"PATH": str(self.bin), "HOME": str(folder)}
         (self.root / "requirements").mkdir(parents=True)
         self.bin.mkdir(exist_ok=True)
-        self.write_lock("torch", "torch==2.13.0\n")
+        self.write_lock("torch", "tqdm==4.70.1\n")
+        self.write_lock("torch-cpu", "torch==2.13.0+cpu \\\n")
+        self.write_lock("torch-cuda", "torch===2.13.0 \\\n")
         self.write_lock("oneflow", "oneflow==0.9.0\n")
         self.write_python("python3", "3.11.7")
         self.write_python("python3.10", "3.10.13")
@@ -48,9 +54,15 @@ class Checkout:
         (self.root / "requirements" / f"{backend}.txt").write_text(text)
 
     def write_python(
-        self, name: str, version: str, pip_exit_code: int = 0, import_exit_code: int = 0
+        self,
+        name: str,
+        version: str,
+        pip_exit_code: int = 0,
+        import_exit_code: int = 0,
+        versions: str = "2.13.0+cpu, 2.13.0",
     ) -> None:
         script = FAKE_PYTHON.format(
+            versions=versions,
             version=version,
             journal=self.journal,
             pip_exit_code=pip_exit_code,
@@ -63,7 +75,12 @@ class Checkout:
         return prepare_all(names, self.root, {**self.environ, **environ})
 
     def count_of_installs(self) -> int:
-        return self.journal.read_text().count("pip") if self.journal.exists() else 0
+        return len(self.installs())
+
+    def installs(self) -> list[str]:
+        """What pip was asked to install, a line each."""
+        lines = self.journal.read_text().splitlines() if self.journal.exists() else []
+        return [line for line in lines if line.startswith("pip ")]
 
 
 @pytest.fixture
@@ -82,10 +99,11 @@ def test_both_environments_are_made_and_announced(checkout, capsys):
     assert all(python.exists() for python in ready.values())
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("torch: installing") and "Python 3.11.7" in lines[0]
-    assert lines[2].startswith("oneflow: installing") and "Python 3.10.13" in lines[2]
+    assert lines[1] == "torch: the CPU build"
+    assert lines[3].startswith("oneflow: installing") and "Python 3.10.13" in lines[3]
     ready_line = r"ready after 0:0\d; packages: 2, downloaded: 190 MB"
-    assert re.fullmatch(f"torch: {ready_line}", lines[1])
-    assert re.fullmatch(f"oneflow: {ready_line}", lines[3])
+    assert re.fullmatch(f"torch: {ready_line}", lines[2])
+    assert re.fullmatch(f"oneflow: {ready_line}", lines[4])
 
 
 def test_second_run_installs_nothing_and_prints_nothing(checkout, capsys):
@@ -103,18 +121,77 @@ def test_second_run_needs_no_python_but_the_environments(checkout):
     assert checkout.count_of_installs() == 1
 
 
-@pytest.mark.parametrize("text", ["torch==2.13.0\nnumpy==2.2.6\n", "torch==2.13.0\n-r more.txt\n"])
-def test_changed_lock_installs_again(checkout, text):
-    (checkout.root / "requirements" / "more.txt").write_text("tqdm==4.70.1\n")
+@pytest.mark.parametrize("name", ["torch", "torch-cpu", "torch-cuda"])
+def test_changed_lock_installs_again(checkout, name):
     checkout.prepare("torch")
-    checkout.write_lock("torch", text)
+    checkout.write_lock(name, "torch==2.13.1+cpu \\\n")
     checkout.prepare("torch")
     assert checkout.count_of_installs() == 2
 
 
+def test_only_packages_with_a_hash_are_installed_and_none_is_built(checkout):
+    checkout.prepare()
+    for line in checkout.installs():
+        assert "--require-hashes --no-deps --only-binary :all:" in line
+
+
+@pytest.mark.parametrize(
+    ("versions", "asked", "installed"),
+    [
+        ("2.14.0, 2.13.0+cpu, 2.13.0", "", "cpu"),
+        ("2.14.0, 2.13.0", "", "cuda"),
+        ("2.14.0+cpu, 2.13.0+cpu.x, 12.13.0+cpu", "", "cuda"),
+        ("2.13.0+cpu, 2.13.0", "cuda", "cuda"),
+        ("2.13.0", "cpu", "cpu"),
+    ],
+)
+def test_the_build_of_torch_is_that_of_the_index_unless_it_is_named(
+    checkout, versions, asked, installed, capsys, monkeypatch
+):
+    monkeypatch.setattr("utils.setup.environments.newest_cuda", lambda: None)
+    checkout.write_python("python3", "3.11.7", versions=versions)
+    checkout.prepare("torch", TORCH=asked)
+    (line,) = checkout.installs()
+    assert line.count(" -r ") == 2 and f"torch-{installed}.txt" in line
+    assert ("no NVIDIA driver" in capsys.readouterr().out) is (installed == "cuda")
+
+
+def test_an_environment_with_the_build_that_is_named_stays(checkout):
+    checkout.prepare("torch")
+    checkout.prepare("torch", TORCH="cpu")
+    assert checkout.count_of_installs() == 1
+    checkout.prepare("torch", TORCH="cuda")
+    assert checkout.count_of_installs() == 2
+    checkout.prepare("torch")  # without a name any build will do
+    assert checkout.count_of_installs() == 2
+
+
+def test_a_build_that_is_none_is_refused_for_torch_alone(checkout):
+    with pytest.raises(UserError, match="TORCH=rocm; cpu or cuda is accepted"):
+        checkout.prepare("torch", TORCH="rocm")
+    checkout.prepare("oneflow", TORCH="rocm")
+
+
+def test_a_cuda_build_is_refused_where_there_is_none(checkout, monkeypatch):
+    monkeypatch.setattr(sysconfig, "get_platform", lambda: "macosx-14.0-arm64")
+    with pytest.raises(UserError, match="TORCH=cuda; torch has a CUDA build for Linux only"):
+        checkout.prepare("torch", TORCH="cuda")
+
+
+@pytest.mark.parametrize(
+    ("driver", "told"),
+    [((12, 8), "shows a driver for CUDA 12.8"), ((13, 0), "which this machine's driver serves"),
+     ((13, 2), "which this machine's driver serves"), (None, "shows no NVIDIA driver")],
+)  # fmt: skip
+def test_the_driver_is_told_beside_a_cuda_build(checkout, capsys, monkeypatch, driver, told):
+    monkeypatch.setattr("utils.setup.environments.newest_cuda", lambda: driver)
+    checkout.prepare("torch", TORCH="cuda")
+    assert told in capsys.readouterr().out
+
+
 def test_comment_in_a_lock_installs_nothing(checkout):
     checkout.prepare("torch")
-    checkout.write_lock("torch", "# the framework\ntorch==2.13.0  # pinned\n\n")
+    checkout.write_lock("torch", "# the framework\ntqdm==4.70.1  # pinned\n\n")
     checkout.prepare("torch")
     assert checkout.count_of_installs() == 1
 
