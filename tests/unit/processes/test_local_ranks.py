@@ -120,11 +120,7 @@ def test_a_signal_to_ranks_that_import_is_kept_until_they_listen(tmp_path):
 def test_a_killed_command_takes_its_ranks_along(tmp_path):
     command = Command(tmp_path, WAITING)
     command.process.kill()
-    command.process.communicate(timeout=SECONDS)
-    deadline = time.monotonic() + SECONDS
-    while any(Path(f"/proc/{rank}").exists() for rank in command.ranks):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    command.end()  # returns when nobody can write to it any more
 
 
 @pytest.mark.parametrize(
