@@ -11,6 +11,7 @@ from utils.data.augment.strengths import AugmentConfig
 from utils.errors import UserError
 from utils.files.project import PROJECT
 from utils.files.yaml import find_yaml, read_yaml
+from utils.output import shown
 
 DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
 
@@ -54,7 +55,7 @@ class Hyperparameters:
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise UserError(f"{name}: {value!r} is not a number; write 0.01 or 1.0e-2")
+                raise UserError(f"{name}: {shown(value)} is not a number; write 0.01 or 1.0e-2")
             if not math.isfinite(value) or value < 0:
                 raise UserError(f"{name}: {value}; a finite number from 0 up is needed")
         if self.anchor_t <= 1:
@@ -81,7 +82,8 @@ def read_hyperparameters(path: str | Path) -> Hyperparameters:
     unknown, missing = sorted(set(document) - known, key=str), sorted(known - set(document))
     if unknown or missing:
         raise UserError(
-            f"--hyp {path}: unknown {unknown}, missing {missing}; see {DEFAULT_HYPERPARAMETERS}"
+            f"--hyp {path}: unknown {shown(unknown)}, missing {missing}; "
+            f"see {DEFAULT_HYPERPARAMETERS}"
         )
     try:
         return Hyperparameters(**document)

@@ -23,11 +23,13 @@ from safetensors.numpy import save
 
 from utils.errors import UserError
 from utils.files.json import complete
+from utils.files.regular import pinned
 
 FORMAT = "duet-checkpoint"
 VERSION = 1
 HEADER_KEY = "duet"  # of the safetensors metadata, which maps strings to strings
 CHECKSUM_KEY = "sha256"  # likewise; absent from older files
+MAX_WEIGHTS_BYTES = 1 << 35  # of a weights file of any kind
 SECTIONS = ("model", "ema", "optimizer", "gradients", "evaluation")
 
 Arrays = Mapping[str, np.ndarray]
@@ -130,10 +132,12 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint of any file name; UserError if it is damaged or not ours."""
     try:
-        with safe_open(path, framework="numpy") as file:
+        with pinned(path, MAX_WEIGHTS_BYTES) as name, safe_open(name, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except OSError as error:
+        raise UserError(f"--weights {path}: {error.strerror or error}") from error
+    except SafetensorError as error:
         raise UserError(f"--weights {path}: damaged or no safetensors file ({error})") from error
     header = _parse_header(path, metadata.get(HEADER_KEY))
     stored = metadata.get(CHECKSUM_KEY)

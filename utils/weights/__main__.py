@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from utils.cli.flags import new_parser
 from utils.errors import UserError
+from utils.files.yaml import read_yaml
 from utils.processes.command import run_command
 from utils.state.checkpoint import FORMAT, Checkpoint, save_checkpoint
 from utils.weights.load import load_weights, model_document
@@ -75,10 +74,7 @@ def describe_state_dict(checkpoint: Checkpoint, cfg: str) -> Checkpoint:
     """Return a plain state dict's checkpoint with a YAML's model and numbered class names."""
     if checkpoint.header.model:
         raise UserError(f"--cfg {cfg}: the weights describe their model themselves; leave it out")
-    try:
-        document = yaml.safe_load(Path(cfg).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"--cfg {cfg}: {error}") from error
+    document = read_yaml("--cfg", cfg, "give the YAML of the weights' model")
     document = complete_document(document, checkpoint.ema)
     names = checkpoint.header.class_names or tuple(map(str, range(document["nc"])))
     header = dataclasses.replace(checkpoint.header, model=document, class_names=names)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from utils.errors import UserError
-from utils.state.checkpoint import Checkpoint, Header, read_checkpoint
+from utils.files.regular import open_regular
+from utils.state.checkpoint import MAX_WEIGHTS_BYTES, Checkpoint, Header, read_checkpoint
 from utils.weights.reader import open_foreign
 from utils.weights.yolov5 import ForeignWeights, read_yolov5
 
@@ -42,9 +43,9 @@ def load_weights(path: str | Path) -> Checkpoint:
 
 def _starts_as_safetensors(path: Path) -> bool:
     """Return whether JSON follows 8 bytes of length; no zip and no pickle has a brace there."""
-    if not path.is_file():
+    if path.is_dir():
         return False
-    with open(path, "rb") as file:
+    with open_regular(path, MAX_WEIGHTS_BYTES) as file:
         return file.read(9)[8:] == b"{"
 
 

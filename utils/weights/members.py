@@ -5,6 +5,7 @@ Before: `reader.py` decides by the first bytes. After: `torch_archive.py`, `onef
 
 from __future__ import annotations
 
+import os
 import struct
 import zipfile
 import zlib
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from utils.errors import UserError
+from utils.files.regular import open_regular, read_bytes
+from utils.state.checkpoint import MAX_WEIGHTS_BYTES
 
 MAX_EXPANSION = 4  # uncompressed bytes for each byte of an archive; weights hardly compress
 MAX_MEMBERS = 100_000
@@ -87,12 +90,13 @@ class ZipMembers:
 @contextmanager
 def open_zip(path: Path) -> Iterator[ZipMembers]:
     """Yield the members of a zip file while it is open."""
-    try:
-        archive = zipfile.ZipFile(path)
-    except ZIP_ERRORS as error:
-        raise UserError(f"damaged zip archive: {error}") from error
-    with archive:
-        yield ZipMembers(archive, path.stat().st_size)
+    with open_regular(path, MAX_WEIGHTS_BYTES) as file:
+        try:
+            archive = zipfile.ZipFile(file)
+        except ZIP_ERRORS as error:
+            raise UserError(f"damaged zip archive: {error}") from error
+        with archive:
+            yield ZipMembers(archive, os.fstat(file.fileno()).st_size)
 
 
 class FolderMembers:
@@ -112,4 +116,4 @@ class FolderMembers:
     def read(self, name: str) -> bytes:
         if name not in self.paths:
             raise UserError(f"the folder lacks {name!r:.80}")
-        return self.paths[name].read_bytes()
+        return read_bytes(self.paths[name], MAX_WEIGHTS_BYTES)

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from utils.errors import UserError
+from utils.files.regular import open_regular, read_bytes
+from utils.state.checkpoint import MAX_WEIGHTS_BYTES
 from utils.weights.contents import Contents
 from utils.weights.members import FolderMembers, Members, open_zip
 from utils.weights.oneflow_folder import PICKLE_NAME, read_oneflow
@@ -29,13 +31,13 @@ def open_foreign(path: Path) -> Iterator[Contents]:
     if path.is_dir():
         yield read_oneflow(FolderMembers(path))
         return
-    with open(path, "rb") as file:
+    with open_regular(path, MAX_WEIGHTS_BYTES) as file:
         start = file.read(len(ZIP_START))
     if start == ZIP_START:
         with open_zip(path) as members:
             yield _read_zip(members)
     elif start.startswith(PICKLE_START):
-        yield read_torch_legacy(path.read_bytes())
+        yield read_torch_legacy(read_bytes(path, MAX_WEIGHTS_BYTES))
     else:
         raise UserError(
             "no known format; accepted: .safetensors of a training run, .pt of the public "

@@ -1,5 +1,6 @@
 """Hyper-parameter YAMLs: what reads, and what is refused how."""
 
+import datetime
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,11 @@ def test_the_default_hyperparameters_are_the_public_ones():
     ("change", "message"),
     [
         ({"lr0": "fast"}, "lr0: 'fast' is not a number"),
-        ({"lr0": float("nan")}, "lr0: nan"),
+        ({"lr0": float("nan")}, "lr0: '.nan' is no finite number"),
+        ({"lr0": 10**400}, r"line 14, lr0: '1000.*000' is too long a number"),
+        ({"lr0": datetime.date(2024, 1, 1)}, "lr0: '2024-01-01' is a date"),
+        ({"lr0": "x" * 10_000}, r"lr0: 'x{1,200}\.\.\.x{1,200}' is not a number"),
+        ({f"a{i}": 0 for i in range(60_000)}, r"unknown \['a0', .{,100}\.\.\.\], missing \[\];"),
         ({"anchor_t": 1.0}, "anchor_t: 1.0"),
         ({"mosaic": 1.5}, "mosaic: 1.5"),
         ({"fl_gamma": 1.5}, "fl_gamma: 1.5 is not available"),

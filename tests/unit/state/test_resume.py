@@ -76,6 +76,20 @@ def test_a_run_whose_name_goes_on_with_digits_is_another(tmp_path):
     assert point(tmp_path, "auto", "--name", "duet-72") is None
 
 
+@pytest.mark.parametrize(
+    "content", [b"[" * 3000, b"name: 2024-01-01", b"name: caf\xe9", b"\x1b", b"name: [duet]", b""]
+)
+def test_a_broken_record_of_settings_beside_it_does_not_hinder_a_run(tmp_path, content):
+    write_run(tmp_path / "duet", 1, time=1)
+    write_run(tmp_path / "duet2", 2, time=2)
+    for folder in ("duet", "duet2"):
+        (tmp_path / folder / "opt.yaml").write_bytes(content)
+    other = content == b"name: [duet]"  # a name, though an odd one
+    assert (point(tmp_path, "auto", "--name", "duet") is None) == other
+    (tmp_path / "duet" / "opt.yaml").write_text("name: duet")
+    assert point(tmp_path, "auto", "--name", "duet").folder.name == ("duet" if other else "duet2")
+
+
 def test_a_run_keeps_the_name_by_which_it_is_found():
     config, _ = resumed("--name", "other")
     assert config.name == "exp"

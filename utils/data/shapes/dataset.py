@@ -14,12 +14,13 @@ from tempfile import TemporaryDirectory
 
 import cv2
 import numpy as np
-import yaml
 
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import OUTLINES, Scene, draw_scene
-from utils.errors import DatasetError
+from utils.errors import DatasetError, UserError
+from utils.files.yaml import read_yaml, write_yaml
+from utils.output import shown
 
 YAML_NAME = "shapes.yaml"
 _VERSION = 1  # of the drawing; a set drawn by another version is not mixed with this one's
@@ -77,12 +78,13 @@ def _recipe(config: ShapesConfig) -> dict[str, int]:
 
 
 def _check_recipe(folder: Path, config: ShapesConfig) -> None:
-    path = folder / YAML_NAME
-    document = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
-    found = document.get("drawn") if isinstance(document, dict) else None
+    try:
+        found = read_yaml("--data", folder / YAML_NAME, "").get("drawn")
+    except UserError:
+        found = None
     if found != _recipe(config):
         raise DatasetError(
-            f"{folder} is in the way of the built-in dataset: it was drawn as {found}, "
+            f"{folder} is in the way of the built-in dataset: it was drawn as {shown(found)}, "
             f"needed is {_recipe(config)}; move it away, and it is drawn again"
         )
 
@@ -102,8 +104,7 @@ def _draw(folder: Path, config: ShapesConfig) -> None:
         "names": dict(enumerate(OUTLINES)),
         "drawn": _recipe(config),
     }
-    text = yaml.safe_dump(document, sort_keys=False)
-    (folder / YAML_NAME).write_text(text, encoding="utf-8")
+    write_yaml(folder / YAML_NAME, document)
 
 
 def _draw_one(folder: Path, config: ShapesConfig, index: int, split: str) -> None:

@@ -6,6 +6,7 @@ Before: `dataset.py` finds the file. After: `image_files.py`.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from utils.data.sources.image_files import has_images, no_images_text
 from utils.errors import DatasetError
 from utils.files.yaml import read_yaml
+from utils.output import shown
 
 SPLITS = ("train", "val", "test")
 
@@ -63,7 +65,9 @@ class _DatasetYaml:
         """Return the roots of relative entries: `path` from the YAML's folder, then from here."""
         value = self.document.get("path") or "."
         if not isinstance(value, str):
-            raise self._error("path", f"has the value {value!r}; the path of a folder is needed")
+            raise self._error(
+                "path", f"has the value {shown(value)}; the path of a folder is needed"
+            )
         candidates = [self.path.parent / value, Path(value)]
         roots = [root for root in candidates if self._exists("path", value, root) and root.is_dir()]
         if not roots:
@@ -80,7 +84,8 @@ class _DatasetYaml:
             reason = error.strerror if isinstance(error, OSError) else error
             raise self._error(
                 key,
-                f"has the value {value!r}, which cannot be looked up: {reason}; correct the path",
+                f"has the value {shown(value)}, which cannot be looked up: {reason}; "
+                "correct the path",
             ) from error
         return True
 
@@ -90,7 +95,8 @@ class _DatasetYaml:
         if "download" in self.document:
             next_step += " by hand: the 'download' entry is not run, nothing is downloaded here"
         return self._error(
-            key, f"has the value {value!r}, but there is no {' and no '.join(places)}; {next_step}"
+            key,
+            f"has the value {shown(value)}, but there is no {' and no '.join(places)}; {next_step}",
         )
 
     def _entries(self, roots: Sequence[Path], key: str, required: bool) -> tuple[Path, ...]:
@@ -100,7 +106,9 @@ class _DatasetYaml:
 
     def _entry(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> Path:
         if not isinstance(value, str):
-            raise self._error(key, f"has the value {value!r}; a path or a list of paths is needed")
+            raise self._error(
+                key, f"has the value {shown(value)}; a path or a list of paths is needed"
+            )
         candidates = [root / value for root in roots]
         existing = [path for path in candidates if self._exists(key, value, path)]
         if not required:
@@ -109,18 +117,21 @@ class _DatasetYaml:
             raise self._not_found(key, value, candidates)
         if not has_images(existing[0]):
             text = no_images_text(existing[0].resolve())
-            raise self._error(key, f"has the value {value!r}, but {text}")
+            raise self._error(key, f"has the value {shown(value)}, but {text}")
         return existing[0]
 
     def _class_names(self) -> tuple[str, ...]:
         names = self.document.get("names")
         if not names or not isinstance(names, (list, Mapping)):
-            raise self._error("names", f"has the value {names!r}; a list of class names is needed")
+            raise self._error(
+                "names", f"has the value {shown(names)}; a list of class names is needed"
+            )
         by_index = names if isinstance(names, Mapping) else dict(enumerate(names))
         if set(by_index) != set(range(len(by_index))):
             raise self._error(
                 "names",
-                f"has the class numbers {list(by_index)}; 0 to {len(by_index) - 1} are needed",
+                f"has the class numbers {shown(list(by_index))}; "
+                f"0 to {len(by_index) - 1} are needed",
             )
         ordered = [by_index[index] for index in range(len(by_index))]
         self._check_names(ordered)
@@ -131,17 +142,18 @@ class _DatasetYaml:
         for name in names:
             # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing.
             if isinstance(name, bool) or not isinstance(name, (str, int, float)):
-                raise self._error("names", f"holds {name!r}, which is not text; put it in quotes")
-        texts = [str(name) for name in names]
-        repeated = sorted({text for text in texts if texts.count(text) > 1})
-        if repeated:
-            raise self._error("names", f"holds {repeated} more than once; each must differ")
+                raise self._error(
+                    "names", f"holds {shown(name)}, which is not text; put it in quotes"
+                )
+        counts = Counter(map(str, names))
+        if repeated := sorted(text for text, count in counts.items() if count > 1):
+            raise self._error("names", f"holds {shown(repeated)} more than once; each must differ")
 
     def _check_count(self, num_names: int) -> None:
         num_classes = self.document.get("nc", num_names)
         if num_classes != num_names:
             raise self._error(
                 "nc",
-                f"has the value {num_classes!r}, but 'names' has {num_names} entries; "
+                f"has the value {shown(num_classes)}, but 'names' has {num_names} entries; "
                 "correct one of them, or leave 'nc' out",
             )

@@ -5,13 +5,17 @@ Before: `dataset_yaml.py`. After: `labels.py`.
 
 from __future__ import annotations
 
+import codecs
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from utils.data.records.layout import SUFFIX as RECORD_SUFFIX
 from utils.data.sources.record_images import RecordImage, find_record_files, read_record_images
 from utils.errors import DatasetError
+from utils.files.regular import read_bytes
 
+MAX_LIST_BYTES = 1 << 30
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 
 
@@ -72,10 +76,18 @@ def _search(folder: Path) -> Iterator[Path]:
 
 def _read_list(path: Path) -> list[Path]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_bytes(path, MAX_LIST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()
+        return [_listed(path.parent, line.strip()) for line in lines if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(
             f"{path}: a folder of images, a text file that lists them, or a record file that ends "
             f"in {RECORD_SUFFIX}, is needed: {error}"
         ) from error
-    return [path.parent / line.strip() for line in lines if line.strip()]
+
+
+def _listed(folder: Path, line: bytes) -> Path:
+    """Return the path on a line, which need not be UTF-8 if there is such a file."""
+    path = folder / os.fsdecode(line)
+    if not path.exists():
+        line.decode()
+    return path

@@ -1,5 +1,7 @@
 """Dataset YAMLs: where images are looked for, and what a mistake is answered with."""
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,7 @@ def test_an_image_given_as_list_is_an_error(tmp_path):
         ({"names": {0: "a", 2: "b"}}, "class numbers [0, 2]; 0 to 1 are needed"),
         ({"names": {-1: "a", 0: "b"}}, "class numbers [-1, 0]"),
         ({"names": {"0": "a"}}, "class numbers ['0']"),
+        ({"names": {0: "a", 1.0: "b"}}, "line 3, names: the key 1.0 is not text"),
         ({"names": ["a", False]}, "holds False, which is not text"),
         ({"names": "cell"}, "has the value 'cell'"),
         ({"nc": 3}, "has the value 3, but 'names' has 2 entries"),
@@ -171,11 +174,12 @@ def test_a_path_that_cannot_be_looked_up_is_named(dataset, key, value, reason):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("train: [a", "not valid YAML"),
+        ("train: [a", "line 2: no valid YAML"),
         ("- a\n- b\n", "has the keys path, train, val and names"),
         ("names:\n  0: a\n  0: b\n", "the key 0 appears twice"),
         ("train: a\ntrain: b\n", "the key 'train' appears twice"),
-        ("!!python/object/apply:os.getcwd []", "not valid YAML"),
+        ("!!python/object/apply:os.getcwd []", "line 1: the tag 'tag:yaml.org,2002:python/"),
+        ("names: [a, 2024-01-01]", "line 1, names.1: '2024-01-01' is a date; put it in quotes"),
     ],
 )
 def test_broken_yaml_is_reported_with_its_name(tmp_path, text, part):
@@ -184,6 +188,46 @@ def test_broken_yaml_is_reported_with_its_name(tmp_path, text, part):
     found = error_of(path)
     assert str(path) in found
     assert part in found
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"names": [*(f"name {i}" for i in range(60_000)), "name 1"]},
+        {"names": ["a", "a"] * 30_000},
+        {"names": {i + 1: "a" for i in range(60_000)}},
+        {"names": ["x" * 100_000] * 2},
+        {"names": ["a", ["b"] * 60_000]},
+        {"nc": ["b"] * 60_000},
+        {"path": ["b"] * 60_000},
+        {"train": [["b"] * 60_000]},
+        {"train": {f"key {i}": 1 for i in range(60_000)}},
+        {"path": "../" * 100_000},
+    ],
+    ids=range(10),
+)
+def test_an_error_is_short_and_soon_there_however_large_the_value(dataset, keys):
+    path = write_yaml(dataset / "cells.yaml", **keys)
+    start = time.process_time()
+    text = error_of(path)
+    assert time.process_time() - start < 10  # about 1 on an idle machine, most of it for PyYAML
+    assert len(text) < 1000
+
+
+def test_sixty_thousand_classes_are_read_in_seconds(dataset):
+    names = [f"name {i}" for i in range(60_000)]
+    path = write_yaml(dataset / "cells.yaml", names=names)
+    start = time.process_time()
+    assert load_dataset(path).class_names == tuple(names)
+    assert time.process_time() - start < 10
+
+
+def test_a_list_file_may_name_files_that_are_not_utf_8(dataset):
+    name = b"images/val/caf\xe9\xc2\x85.jpg"
+    Path(os.fsdecode(os.fsencode(dataset) + b"/" + name)).touch()
+    (dataset / "some.txt").write_bytes(b"\xef\xbb\xbf./" + name + b"\r\nimages/val/c.jpeg\n\n")
+    found = list_images(load_dataset(write_yaml(dataset / "cells.yaml", val="some.txt")).val)
+    assert [path.is_file() for path in found] == [True, True]
 
 
 def test_an_unknown_argument_lists_the_known_ones(tmp_path, monkeypatch):

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import yaml
-
 from utils.errors import DatasetError
+from utils.files.yaml import yaml_text
 
 
 def refuse_existing(path: Path) -> None:
@@ -48,4 +47,4 @@ def new_folder(path: Path) -> Iterator[Path]:
 def dataset_yaml_text(entries: Mapping[str, str], class_names: Sequence[str]) -> str:
     """Return a dataset YAML that names an entry of its own folder for each split."""
     document = {"path": ".", **entries, "names": dict(enumerate(class_names))}
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return yaml_text(document)

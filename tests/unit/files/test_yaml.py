@@ -1,0 +1,218 @@
+"""utils/files/yaml.py: YAML from anyone is plain data within bounds, or one clear error."""
+
+from __future__ import annotations
+
+import resource
+import time
+
+import pytest
+import yaml
+
+from utils.errors import UserError
+from utils.files import yaml as our_yaml
+from utils.files.project import PROJECT
+from utils.files.yaml import MAX_BYTES, MAX_DEPTH, MAX_NODES, read_yaml, write_yaml, yaml_text
+
+SECONDS = 10  # for the largest file that is accepted; it takes about 2 on an idle machine
+MIB = 300  # likewise: it takes about 100
+
+
+def laughs(start: str, link: str, levels: int = 12) -> str:
+    """Nine times nine times ... the same value, by aliases."""
+    lines = [f"a0: &a0 {start}"]
+    for level in range(1, levels):
+        lines.append(f"a{level}: &a{level} " + link.format(f"*a{level - 1}"))
+    return "\n".join([*lines, f"names: *a{levels - 1}"])
+
+
+HOSTILE = {
+    "lists in lists": laughs("[x, x]", "[{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}]"),
+    "mappings in mappings": laughs("{x: y}", "{{p: {0}, q: {0}, r: {0}, s: {0}, t: {0}}}"),
+    "merges of merges": laughs(
+        "{" + ", ".join(f"k{i}: 1" for i in range(50)) + "}",
+        "{{<<: [" + ", ".join(["{0}"] * 20) + "]}}",
+    ),
+    "an alias in what it stands for": "names: &a [*a]",
+    "an alias of nothing": "names: *a",
+    "a merge with itself": "names: &a {<<: *a}",
+    "a merge with a text": "names: {<<: text}",
+    "brackets": "names: " + "[" * 100_000,
+    "braces": "names: " + "{a: " * 3_000 + "}" * 3_000,
+    "dashes": "names: \n" + "- " * 3_000,
+    "questions": "? " * 3_000,
+    "indents": "\n".join(" " * level + "a:" for level in range(2_000)),
+    "many nodes": "names:\n" + "- a\n" * (MAX_NODES + 1),
+    "many directives": "".join(f"%TAG !a{i}! b\n" for i in range(200_000)) + "---\nnames: []",
+    "many documents": "---\n" * 1_000_000,
+    "two documents": "names: [a]\n---\nnames: [b]",
+    "digits": "nc: " + "7" * 5_000,
+    "hexadecimal digits": "nc: 0x" + "f" * 400,
+    "a number of 400 digits": "nc: " + "7" * 400,
+    "a number beyond 64 bits": f"nc: {2**63}",
+    "minutes": "nc: 1" + ":1" * 5_000,
+    "infinity": "lr0: .inf",
+    "not a number": "lr0: .nan",
+    "beyond floats": "lr0: 1.0e+999",
+    "a number without digits": "nc: 0x_",
+    "a tag that is not met": "nc: !!int abc",
+    "an empty float": 'nc: !!float ""',
+    "a date": "nc: 2024-01-01",
+    "a time": "nc: 2024-01-01 10:00:00",
+    "a date by its tag": "nc: !!timestamp 2024-01-01",
+    "bytes": "nc: !!binary aGVsbG8=",
+    "a set": "nc: !!set {a, b}",
+    "pairs": "nc: !!pairs [a: b]",
+    "code": "nc: !!python/object/apply:os.system [id]",
+    "an own tag": "nc: !mine 3",
+    "a list's own tag": "nc: !mine [3]",
+    "the value sign": "nc: =",
+    "a key twice": "nc: 1\nnc: 2",
+    "a key twice, as text and number": 'nc: {1: a, "1": b}',
+    "a list as a key": "nc: {[a]: b}",
+    "a mapping as a key": "nc: {{a: b}: c}",
+    "no key": "nc: {~: b}",
+    "yes as a key": "nc: {yes: b}",
+    "a broken number as a key": "nc: {1.5: b}",
+    "a surrogate": 'nc: "\\ud800"',
+    "a control character": "nc: \x1b[31m",
+    "a null byte": "nc: a\0b",
+    "no end": "nc: [1, 2",
+    "a tab": "nc:\n\t- 1",
+}
+
+
+def read(tmp_path, content: str | bytes):
+    path = tmp_path / "hostile.yaml"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return read_yaml("--data", path, "see the shipped ones")
+
+
+@pytest.mark.parametrize("loader", ["CSafeLoader", "SafeLoader"])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_is_not_plain_data_is_one_short_error_at_once(kind, loader, tmp_path, monkeypatch):
+    monkeypatch.setattr(our_yaml, "_LOADER", getattr(yaml, loader))
+    if loader == "SafeLoader":  # several times slower
+        monkeypatch.setattr(our_yaml, "MAX_NODES", 10_000)
+    start = time.process_time()
+    with pytest.raises(UserError) as caught:
+        read(tmp_path, HOSTILE[kind])
+    assert time.process_time() - start < SECONDS
+    text = str(caught.value)
+    assert text.startswith(f"--data {tmp_path}") and len(text) < 600 + len(str(tmp_path))
+    assert text.isprintable() and "line" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        ("a: 1\nnames:\n  - b\n  - 2024-01-01\n", "line 4, names.1: "),
+        ("a: 1\nb: {c: {d: !x 1}}\n", "line 2, b.c.d: "),
+        ("a: 1\nb:\n  c: 1\n  c: 2\n", "line 4, b: "),
+        ("a: [1\n", "line 2: "),
+        (b"a: 1\nb: caf\xe9\n", "line 2: "),
+        (b"a: 1\nb: \x1b\n", "line 2: "),
+        ("a: " + "x" * 500 + "\nb: {" + "k" * 500 + ": .nan}", "line 2, b." + "k" * 37 + "...: "),
+    ],
+)
+def test_an_error_names_line_and_key(content, place, tmp_path):
+    with pytest.raises(UserError) as caught:
+        read(tmp_path, content)
+    assert str(caught.value).startswith(f"--data {tmp_path / 'hostile.yaml'}: {place}")
+
+
+def test_plain_yaml_is_what_pyyaml_makes_of_it(tmp_path):
+    content = """
+        texts: [plain, "double \\x1b \\u202e", 'single', 1e-3, "2024-01-01", !!str 5, ! x]
+        numbers: [0, -1, 0x1f, 0b11, 017, 1_000, 1:30, 3.5, 1.0e-3, -.5, 9223372036854775807,
+                  !!int "3", !!float 3]
+        others: [yes, no, ~, null, , true]
+        1: a whole number as a key
+        block: |
+          import os
+            os.system()
+        folded: >-
+          a
+          b
+        base: &base {lr: 0.1, other: &list [1, 2]}
+        own: {<<: *base, lr: 0.2}
+        first: {<<: [{a: 1}, {a: 2, b: 3}], c: *list}
+        twice: {<<: {a: 1}, <<: {a: 2}}
+        names: *list
+    """.replace("null, ,", "null,")
+    found = read(tmp_path, content)
+    assert found == yaml.safe_load(content)
+    assert list(found["own"]) == ["lr", "other"] and found["own"]["lr"] == 0.2
+
+
+@pytest.mark.parametrize("path", sorted(PROJECT.glob("*/**/*.yaml")), ids=lambda path: path.name)
+def test_every_shipped_file_is_read_as_pyyaml_reads_it(path):
+    if not any(part.startswith(".") for part in path.relative_to(PROJECT).parts):
+        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        if len(documents) == 1:
+            assert read_yaml("--data", path, "") == documents[0]
+
+
+def test_a_mark_of_the_byte_order_and_ends_of_lines_of_windows_are_accepted(tmp_path):
+    assert read(tmp_path, b"\xef\xbb\xbfa: 1\r\nb: [x,\r\n  y]\r\n") == {"a": 1, "b": ["x", "y"]}
+
+
+@pytest.mark.parametrize("content", ["", "# nothing", "[1]", "text", "3"])
+def test_what_is_no_mapping_is_refused(content, tmp_path):
+    with pytest.raises(UserError, match="a mapping of names to values is needed; see the shipped"):
+        read(tmp_path, content)
+
+
+def test_depth_up_to_the_limit_is_read(tmp_path):
+    inside = MAX_DEPTH - 1  # the mapping itself is one level
+    found = read(tmp_path, "a: " + "[" * inside + "]" * inside)["a"]
+    for _ in range(inside - 1):
+        (found,) = found
+    with pytest.raises(UserError, match="line 1, a.*nested deeper than 32"):
+        read(tmp_path, "a: " + "[" * (inside + 1) + "]" * (inside + 1))
+
+
+LARGE = {
+    "60,000 names": lambda: "names:\n" + "".join(f"  {i}: name {i}\n" for i in range(60_000)),
+    "60,000 keys": lambda: "".join(f"key{i}: {i}\n" for i in range(60_000)),
+    "60,000 in a row": lambda: "names: [" + ", ".join(f"name{i}" for i in range(60_000)) + "]",
+    "aliases": lambda: "a: &a [x]\nnames:\n" + "- *a\n" * 60_000,
+    "one text": lambda: "a: " + "x" * (MAX_BYTES - 4),
+    "one comment": lambda: "a: 1 #" + "x" * (MAX_BYTES - 7),
+    "spaces": lambda: "a: b" + " " * (MAX_BYTES - 6) + "\n",
+    "empty lines": lambda: "a: b" + "\n" * (MAX_BYTES - 6) + "\n",
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_large_file_takes_little_time_and_memory(kind, tmp_path):
+    content = LARGE[kind]()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    read(tmp_path, content)
+    assert time.process_time() - start < SECONDS
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MIB << 10
+
+
+def test_a_file_beyond_the_limit_is_not_read(tmp_path):
+    with pytest.raises(UserError, match="bytes; at most"):
+        read(tmp_path, b"a" * (MAX_BYTES + 1))
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    texts = [chr(code) for code in (*range(1, 0x300), 0x2028, 0x202E, 0xFEFF, 0xFFFD, 0x1F600)]
+    document = {
+        "texts": ["".join(texts), *texts, *(f"a{x}b" for x in texts), "yes", "1e3", "=", "<<", "~"],
+        "numbers": [0.1, 1e-300, 1e300, -3],
+        "others": [None, True, {0: "a"}],
+    }
+    path = tmp_path / "written.yaml"
+    write_yaml(path, document)
+    assert read_yaml("--hyp", path, "") == document
+    assert path.read_text(encoding="utf-8") == yaml_text(document)
+
+
+def test_a_path_that_is_not_utf_8_is_written_too(tmp_path):
+    write_yaml(tmp_path / "opt.yaml", {"project": "caf\udce9", "name": "exp"})
+    assert (tmp_path / "opt.yaml").read_text(encoding="utf-8") == (
+        'project: "caf\\uDCE9"\nname: exp\n'
+    )

@@ -1,0 +1,108 @@
+"""Files opened for reading: regular ones only, never waited for, never larger than said.
+
+A FIFO makes its reader wait for ever, a device may never end, and a file of holes takes no disk
+space but all memory. Every file that comes from outside is opened here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+# A FIFO is opened without a writer, and a terminal does not become ours.
+_WITHOUT_WAITING = os.O_NONBLOCK | os.O_NOCTTY
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(path: str | Path, max_bytes: int) -> BinaryIO:
+    """Open a regular file, or a link to one, to read its bytes.
+
+    Raises:
+        OSError: it cannot be opened, is no regular file, or is larger; `strerror` says which.
+    """
+
+    def open_and_check(name: str, flags: int) -> int:
+        descriptor = _open(name, flags | _WITHOUT_WAITING)
+        try:
+            # Of what was opened: another file may have the name by now.
+            _check(os.fstat(descriptor), name, max_bytes)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    try:
+        return open(path, "rb", opener=open_and_check)
+    except ValueError as error:  # a null byte, or a character that no file name can have
+        raise OSError(errno.EINVAL, f"no file can have this name: {error}", str(path)) from error
+
+
+def _open(name: str, flags: int) -> int:
+    try:
+        return os.open(name, flags)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise _irregular("a socket, or a device without a driver", name) from error
+
+
+def _check(status: os.stat_result, name: str, max_bytes: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _irregular(_KINDS.get(stat.S_IFMT(status.st_mode), "no file"), name)
+    if status.st_size > max_bytes:
+        text = f"has {status.st_size:,} bytes; at most {max_bytes:,} are read"
+        raise OSError(errno.EFBIG, text, name)
+
+
+def _irregular(kind: str, name: str) -> OSError:
+    return OSError(errno.EINVAL, f"is {kind}; a regular file is needed", name)
+
+
+def read_bytes(path: str | Path, max_bytes: int) -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        OSError: as `open_regular`; or the file has more or fewer bytes than the system says, as
+            one that is being written or one of /proc.
+    """
+    with open_regular(path, max_bytes) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(size + 1) or b""  # None where a file of /proc would have waited
+    if len(content) != size:
+        found = f"{len(content):,}" if len(content) < size else f"over {size:,}"
+        text = f"gives {found} bytes where the system says {size:,}; a finished file is needed"
+        raise OSError(errno.EIO, text, str(path))
+    return content
+
+
+def read_text(path: str | Path, max_bytes: int) -> str:
+    """Return the content of a regular file in UTF-8.
+
+    Raises:
+        OSError: as `read_bytes`.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    return read_bytes(path, max_bytes).decode("utf-8")
+
+
+@contextmanager
+def pinned(path: str | Path, max_bytes: int) -> Iterator[Path]:
+    """Yield a name of the open file, for a library that opens files by name alone.
+
+    Raises:
+        OSError: as `open_regular`.
+    """
+    with open_regular(path, max_bytes) as file:
+        name = Path(f"/proc/self/fd/{file.fileno()}")
+        yield name if name.exists() else Path(path)  # a container may have no /proc
