@@ -64,7 +64,9 @@ def run(
     """Read the data, import the framework, and train."""
     start = load_weights(config.weights) if config.weights and point is None else None
     dataset = load_dataset(config.data)
-    train, val = (load_split(dataset, split, world) for split in ("train", "val"))
+    train, val = (
+        load_split(dataset, split, world, config.max_pixels) for split in ("train", "val")
+    )
     job = Job(config, hyp, dataset.class_names, train, val, start, point, stop, world)
     if point is not None:
         require_equal_data(point.header, job.class_names, job.data)

@@ -31,7 +31,7 @@ def main() -> None:
 def run(config: ValConfig, world: World) -> None:
     """Read data and weights, import the framework, and validate."""
     dataset = load_dataset(config.data, splits=(config.task,))
-    samples = load_split(dataset, config.task, world)
+    samples = load_split(dataset, config.task, world, config.max_pixels)
     samples = only_classes(samples, config.classes, len(dataset.class_names))
     checkpoint = load_weights(config.weights)
     backend.use(config.backend)

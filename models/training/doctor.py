@@ -61,7 +61,7 @@ def main() -> None:
         print(bind_numa(config.device))
     start = load_weights(config.weights) if config.weights else None
     dataset = load_dataset(config.data, splits=("train",))
-    samples = load_split(dataset, "train")
+    samples = load_split(dataset, "train", max_pixels=config.max_pixels)
     backend.use(config.backend)
     from models.training.step_speed import measure_steps
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from backend.select import FRAMEWORKS
 from utils.cli.flags import check_flags, flag, whole_from
+from utils.data.image.limits import MAX_PIXELS
 from utils.errors import UserError
 
 
@@ -34,6 +35,8 @@ class RunConfig:
         help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip
     image_size: int = flag("data", "--img", "--imgsz", "--img-size", default=640, metavar="PX",
         check=whole_from(32), help="long side of the images")  # fmt: skip
+    max_pixels: int = flag("data", "--max-pixels", default=MAX_PIXELS, metavar="N",
+        check=whole_from(1), help="leave out images of more pixels")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
         check=whole_from(1), help="images a batch, of all processes together")  # fmt: skip
     device: str = flag("backend and device", "--device", default="",

@@ -6,22 +6,36 @@ Before: the bytes that `utils/data/loading/reading.py` reads. After:
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 
-from utils.data.image.header import is_upright_jpeg
+from utils.data.image.header import BrokenImageError, read_header
 from utils.data.image.letterbox import Letterbox
+from utils.data.image.png import BrokenPngError, without_animation
 from utils.data.image.resizing import letterbox
 
+# A progressive JPEG has 10 scans or so. Each takes a few bytes and, here, 1.2 ns a pixel.
+MIN_SCANS, MAX_SCANNED_PIXELS = 20, 4_000_000_000
+_SCAN_START = re.compile(rb"\xff\xda")
 REDUCTIONS = {
     1: cv2.IMREAD_COLOR,
     2: cv2.IMREAD_REDUCED_COLOR_2,
     4: cv2.IMREAD_REDUCED_COLOR_4,
     8: cv2.IMREAD_REDUCED_COLOR_8,
 }
+
+
+class OtherSizeError(Exception):
+    """The size (height, width) of an image where another is expected."""
+
+    def __init__(self, size: tuple[int, int]):
+        super().__init__(size)
+        self.size = size
 
 
 def reduced_size(size: tuple[int, int], reduction: int) -> tuple[int, int]:
@@ -36,21 +50,47 @@ def choose_reduction(size: tuple[int, int], long_side: int) -> int:
     )
 
 
-def decode_bytes(content: np.ndarray, reduction: int = 1) -> np.ndarray | None:
-    """Decode an image file, (H, W, 3) uint8 BGR; None if it cannot be.
+def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1) -> np.ndarray:
+    """Decode an image file, (H, W, 3) uint8 BGR.
 
     Args:
         content: (N,) uint8, of the whole file.
+        size: (height, width) that the file must have; no other is decoded.
         reduction: 1, 2, 4 or 8: so many times smaller, each pixel an average. JPEGs are decoded
             at that size, which takes less time.
+
+    Raises:
+        OtherSizeError: the header tells another size.
+        BrokenImageError: it cannot be decoded, or not to the size that its header tells.
     """
+    header = read_header(io.BytesIO(content.data))
+    if header.size != size:
+        raise OtherSizeError(header.size)
+    if header.may_repeat_scans:
+        _check_scans(content, size)
     # In a turned image the squares that a decoder averages need not start at the left and top.
-    if reduction > 1 and not is_upright_jpeg(content):
-        image = decode_bytes(content)
-        return None if image is None else average_squares(image, reduction)
+    averaged_later = reduction > 1 and not (header.kind == "JPEG" and header.is_upright)
+    image = _decode(content, header.kind, 1 if averaged_later else reduction)
+    if image is not None and averaged_later:
+        image = average_squares(image, reduction)
+    if image is None or image.shape[:2] != reduced_size(size, reduction):
+        raise BrokenImageError("damaged behind its header")
+    return image
+
+
+def _check_scans(content: np.ndarray, size: tuple[int, int]) -> None:
+    """Raise BrokenImageError for a JPEG that goes over its pixels more often than any encoder."""
+    num_scans = len(_SCAN_START.findall(content.data))
+    if num_scans > max(MIN_SCANS, MAX_SCANNED_PIXELS // (size[0] * size[1])):
+        raise BrokenImageError(f"{num_scans} scans over {size[1]}x{size[0]} px")
+
+
+def _decode(content: np.ndarray, kind: str, reduction: int) -> np.ndarray | None:
     try:
+        if kind == "PNG":
+            content = without_animation(content)
         return cv2.imdecode(content, REDUCTIONS[reduction])
-    except cv2.error:  # an empty file, or more pixels than OpenCV accepts
+    except (BrokenPngError, cv2.error):  # also more pixels than OpenCV accepts
         return None
 
 

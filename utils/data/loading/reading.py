@@ -8,10 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.image.decoding import LabelledImage, decode_bytes, reduced_size
+from utils.data.image.decoding import LabelledImage, OtherSizeError, decode_bytes
+from utils.data.image.header import BrokenImageError
+from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.reading import read_record
 from utils.data.sources.labels import Sample
 from utils.errors import DatasetError
+from utils.files.regular import read_bytes
 
 
 def read_image_bytes(sample: Sample) -> np.ndarray:
@@ -23,8 +26,7 @@ def read_image_bytes(sample: Sample) -> np.ndarray:
     if sample.record is not None:
         return read_record(sample.record)
     try:
-        # Through NumPy: OpenCV ends the process for a file name that is not UTF-8.
-        return np.fromfile(sample.image_path, np.uint8)
+        return np.frombuffer(read_bytes(sample.image_path, MAX_IMAGE_BYTES), np.uint8)
     except OSError as error:
         raise DatasetError(f"{sample.image_path}: cannot be read: {error.strerror}") from error
 
@@ -51,17 +53,17 @@ def decode(sample: Sample, reduction: int = 1) -> np.ndarray:
         DatasetError: the file cannot be decoded, or no longer has the size of the scan.
     """
     content = read_image_bytes(sample)
-    image = decode_bytes(content, reduction)
-    size = sample.height, sample.width
-    if image is not None and image.shape[:2] == reduced_size(size, reduction):
-        return image
-    whole = decode_bytes(content)
-    if whole is None:
-        raise DatasetError(f"{sample.image_path}: the image cannot be decoded; repair or remove it")
-    was_read, next_step = "scanned", "start again"
-    if sample.record is not None:
-        was_read, next_step = "packed", "pack the dataset again"
-    raise DatasetError(
-        f"{sample.image_path}: the image is {whole.shape[1]}x{whole.shape[0]} px, but was "
-        f"{sample.width}x{sample.height} px when the dataset was {was_read}; {next_step}"
-    )
+    try:
+        return decode_bytes(content, (sample.height, sample.width), reduction)
+    except BrokenImageError as error:
+        raise DatasetError(
+            f"{sample.image_path}: the image cannot be decoded: {error}; repair or remove it"
+        ) from error
+    except OtherSizeError as error:
+        was_read, next_step = "scanned", "start again"
+        if sample.record is not None:
+            was_read, next_step = "packed", "pack the dataset again"
+        raise DatasetError(
+            f"{sample.image_path}: the image is {error.size[1]}x{error.size[0]} px, but was "
+            f"{sample.width}x{sample.height} px when the dataset was {was_read}; {next_step}"
+        ) from error

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 from utils.cli.flags import new_parser
+from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.command.folders import refuse_existing
 from utils.data.records.command.inspection import describe_file, find_damages, find_files
 from utils.data.records.command.packing import pack_samples
@@ -53,6 +54,13 @@ def parse_flags() -> argparse.Namespace:
     pack_parser.add_argument(
         "--file-mib", type=int, default=1024, metavar="MIB", help="size at which a new file begins"
     )
+    pack_parser.add_argument(
+        "--max-pixels",
+        type=int,
+        default=MAX_PIXELS,
+        metavar="N",
+        help="leave out images of more pixels",
+    )
     for name, run, description in (
         ("verify", verify, "check every checksum"),
         ("list", list_records, "print what record files hold"),
@@ -69,7 +77,7 @@ def pack(arguments: argparse.Namespace) -> None:
         raise DatasetError(f"--file-mib {arguments.file_mib}: at least 1 is needed")
     refuse_existing(arguments.out)
     dataset, splits = load_splits(arguments)
-    samples = {split: usable_samples(dataset, split) for split in splits}
+    samples = {split: usable_samples(dataset, split, arguments.max_pixels) for split in splits}
     yaml_path = arguments.out / f"{dataset.name}.yaml"
     pack_samples(samples, dataset.class_names, yaml_path, arguments.file_mib * MIB)
     for split, packed in samples.items():
@@ -77,14 +85,14 @@ def pack(arguments: argparse.Namespace) -> None:
     print(f"train with --data {yaml_path}")
 
 
-def usable_samples(dataset: DatasetSpec, split: str) -> list[Sample]:
+def usable_samples(dataset: DatasetSpec, split: str, max_pixels: int) -> list[Sample]:
     """Return the samples of a split that training would use; name and leave out the others."""
     images = list_images(getattr(dataset, split))
     if any(isinstance(image, RecordImage) for image in images):
         raise DatasetError(
             f"'{split}' of {dataset.name} is packed already; copy its files, or unpack it first"
         )
-    report = scan_images(images, len(dataset.class_names))
+    report = scan_images(images, len(dataset.class_names), max_pixels=max_pixels)
     for problem in report.problems:
         log.warning("%s", problem)
     if num_left_out := len(images) - len(report.samples):

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from utils.data.image.header import MIN_SIDE
+from utils.data.image.limits import MIN_SIDE
 
 MAGIC = b"duet-img"
 VERSION = 1

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.data.image.header import BrokenImageError, read_image_size
+from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.layout import RecordPlace
 from utils.data.sources.label_file import (
     BrokenLabelError,
@@ -51,9 +52,9 @@ class ImageFile:
     def label_path(self) -> Path:
         return label_path(self.path)
 
-    def read_size(self) -> tuple[int, int]:
+    def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels, or raise BrokenImageError."""
-        return read_image_size(self.path)
+        return read_image_size(self.path, max_pixels)
 
     def read_labels(self) -> bytes | None:
         """Return the label file's content, None without a file, or raise BrokenLabelError."""
@@ -78,16 +79,18 @@ def scan_samples(
     images: Sequence[Path | RecordImage],
     num_classes: int,
     progress: Callable[[], None] = unwatched,
+    max_pixels: int = MAX_PIXELS,
 ) -> ScanReport:
     """Scan images to train on or to validate with.
 
     Args:
         progress: called before each image, from several threads.
+        max_pixels: of an image; a larger one is left out.
 
     Raises:
         DatasetError: no image is usable, or none of them has any object.
     """
-    return require_labels(scan_images(images, num_classes, progress))
+    return require_labels(scan_images(images, num_classes, progress, max_pixels))
 
 
 def require_labels(report: ScanReport) -> ScanReport:
@@ -106,6 +109,7 @@ def scan_images(
     images: Sequence[Path | RecordImage],
     num_classes: int,
     progress: Callable[[], None] = unwatched,
+    max_pixels: int = MAX_PIXELS,
 ) -> ScanReport:
     """Read the header and the labels of every image.
 
@@ -116,17 +120,20 @@ def scan_images(
     Raises:
         DatasetError: no image is usable.
     """
-    return report_usable(images, scan_each(images, num_classes, progress))
+    return report_usable(images, scan_each(images, num_classes, progress, max_pixels))
 
 
 def scan_each(
-    images: Sequence[Path | RecordImage], num_classes: int, progress: Callable[[], None]
+    images: Sequence[Path | RecordImage],
+    num_classes: int,
+    progress: Callable[[], None],
+    max_pixels: int,
 ) -> list[ScanResult]:
     """Return the result of every image; there may be none."""
 
     def scan(image: Path | RecordImage) -> ScanResult:
         progress()
-        return _scan_one(image_of(image), num_classes)
+        return _scan_one(image_of(image), num_classes, max_pixels)
 
     with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
         return list(pool.map(scan, images))
@@ -150,9 +157,9 @@ def image_of(source: Path | RecordImage) -> ImageFile | RecordImage:
     return source if isinstance(source, RecordImage) else ImageFile(source)
 
 
-def _scan_one(image: ImageFile | RecordImage, num_classes: int) -> ScanResult:
+def _scan_one(image: ImageFile | RecordImage, num_classes: int, max_pixels: int) -> ScanResult:
     try:
-        height, width = image.read_size()
+        height, width = image.read_size(max_pixels)
         class_index, boxes, num_repeated = parse_labels(image.read_labels(), num_classes)
     except BrokenImageError as error:
         return None, f"{image.path}: left out: {error}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils.data.image.header import check_size
 from utils.data.records.index import (
     MAGIC,
     MAX_INDEX_BYTES,
@@ -37,9 +38,14 @@ class RecordImage:
     def label_path(self) -> Path:
         return self.place.path / label_path(Path(self.entry.name))
 
-    def read_size(self) -> tuple[int, int]:
-        """Return (height, width) in pixels; `pack` has checked that the image is complete."""
-        return self.entry.height, self.entry.width
+    def read_size(self, max_pixels: int) -> tuple[int, int]:
+        """Return (height, width) in pixels, or raise BrokenImageError.
+
+        `pack` has checked that the image is complete.
+        """
+        size = self.entry.height, self.entry.width
+        check_size(size, max_pixels)
+        return size
 
     def read_labels(self) -> bytes | None:
         return self.entry.labels

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.labels import (
     Sample,
     ScanReport,
@@ -44,20 +45,23 @@ def scan_shared(
     num_classes: int,
     world: World,
     progress: Callable[[], None],
+    max_pixels: int = MAX_PIXELS,
 ) -> ScanReport:
     """Scan a shard on each rank; return, or raise, on all ranks what `labels.scan_samples` does.
 
     Args:
         images: the same ones on all ranks, in the same order.
         progress: called before each image, from several threads.
+        max_pixels: of an image; a larger one is left out.
 
     Raises:
         DatasetError: also where the ranks have different images.
     """
     if world.process.world_size == 1:
-        return scan_samples(images, num_classes, progress)
+        return scan_samples(images, num_classes, progress, max_pixels)
     _check_same_images(images, world)
-    arrays = _to_arrays(scan_each(world.process.shard(images), num_classes, progress))
+    mine = scan_each(world.process.shard(images), num_classes, progress, max_pixels)
+    arrays = _to_arrays(mine)
     of_ranks = zip(*(world.all_gather(array) for array in arrays), strict=True)
     results = []
     for rank, found in enumerate(of_ranks):

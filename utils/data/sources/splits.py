@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample
@@ -22,7 +23,9 @@ from utils.processes.world import ALONE, World
 log = logging.getLogger("data")
 
 
-def load_split(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Sample]:
+def load_split(
+    dataset: DatasetSpec, split: str, world: World = ALONE, max_pixels: int = MAX_PIXELS
+) -> list[Sample]:
     """Return the usable samples of a split; list and count on screen what is left out.
 
     Each rank reads its shard, and all of them return the same; the first one speaks for all.
@@ -30,7 +33,7 @@ def load_split(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[S
     paths = list_images(getattr(dataset, split))
     with watchdog.phase(f"reading the labels of {split}"):
         num_classes = len(dataset.class_names)
-        report = scan_shared(paths, num_classes, world, watchdog.progress)
+        report = scan_shared(paths, num_classes, world, watchdog.progress, max_pixels)
     if not world.process.is_main or not report.problems:
         return report.samples
     for problem in report.problems:

@@ -1,5 +1,6 @@
 """Decoding a sample: whole, and at a fraction of the size."""
 
+import io
 import zlib
 
 import cv2
@@ -8,7 +9,7 @@ import pytest
 from PIL import Image
 
 from utils.data.image.decoding import average_squares, choose_reduction
-from utils.data.image.header import is_upright_jpeg, read_image_size
+from utils.data.image.header import BrokenImageError, read_header, read_image_size
 from utils.data.loading.reading import decode
 from utils.data.records.layout import RecordPlace
 from utils.data.sources.labels import Sample
@@ -83,10 +84,24 @@ def test_a_reduced_image_is_the_average_of_the_whole(sample, reduction):
     assert np.abs(np.diff(expected.astype(int), axis=1)).mean() > 7
 
 
-def test_bytes_that_are_no_jpeg_or_broken_are_no_upright_jpeg(tmp_path):
-    png = write(tmp_path / "a.png").image_path.read_bytes()
-    for content in (b"", b"\xff\xd8\xff", b"\xff\xd8\xff\xc0\0\x11\x08", bytes(100), png):
-        assert not is_upright_jpeg(np.frombuffer(content, np.uint8))
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not an image"),
+        (bytes(100), "not an image"),
+        (b"\xff\xd8\xff", "broken JPEG header"),
+        (b"\xff\xd8\xff\xc0\0\x11\x08", "broken JPEG header"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(50), "broken PNG header"),
+        (b"RIFF\x64\0\0\0WEBPVP8X" + bytes(100), "broken WEBP header"),
+        (b"II*\0\x08\0\0\0" + bytes(100), "broken TIFF header"),
+        (b"BM" + bytes(100), "broken BMP header"),
+        (b"GIF89a" + bytes(100), "GIF is not decoded; accepted: BMP, JPEG, PNG, TIFF, WEBP"),
+        (b"\x76\x2f\x31\x01" + bytes(100), "not an image"),  # OpenEXR, which OpenCV decodes
+    ],
+)
+def test_a_broken_header_or_that_of_another_kind_is_refused(content, reason):
+    with pytest.raises(BrokenImageError, match=f"^{reason}"):
+        read_header(io.BytesIO(content))
 
 
 @pytest.mark.parametrize("orientations", [(6, 1), (1, 6), (6, 6), (1, 1)])
@@ -100,7 +115,7 @@ def test_of_two_exif_segments_the_first_turns_the_image(tmp_path, orientations):
         segments += b"\xff\xe1" + (len(content) + 2).to_bytes(2, "big") + content
     plain = write(path).image_path.read_bytes()
     path.write_bytes(plain[:2] + segments + plain[2:])
-    assert is_upright_jpeg(np.fromfile(path, np.uint8)) == (orientations[0] == 1)
+    assert read_header(io.BytesIO(path.read_bytes())).is_upright == (orientations[0] == 1)
     height, width = cv2.imread(str(path)).shape[:2]
     sample = Sample(path, height, width, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
     assert decode(sample, 2).shape == (-(-height // 2), -(-width // 2), 3)

@@ -134,8 +134,11 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
     Image.new("L", (32, 32)).save(gif, "GIF")
     contents = {
         "truncated.jpg": (whole[:-100], "truncated: the JPEG file"),
-        "truncated.png": (png[:-100], "Truncated File Read"),
-        "damaged.png": (png[:-30] + bytes(10) + png[-20:], "broken PNG file"),
+        "truncated.png": (png[:-100], "truncated: the PNG file"),
+        "damaged.png": (
+            png[:-30] + bytes(10) + png[-20:],
+            "the checksum of its chunk b'IDAT' is wrong",
+        ),
         "gif.jpg": (gif.getvalue(), "GIF is not decoded; accepted: BMP, JPEG"),
         "text.jpg": (b"hello", "not an image"),
         "empty.jpg": (b"", "not an image"),

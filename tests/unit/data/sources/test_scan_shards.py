@@ -60,9 +60,9 @@ def test_every_rank_has_the_report_of_a_single_process(images, world_size):
 def test_each_image_is_read_by_one_rank_alone(images, monkeypatch):
     read, read_image_size = [], labels.read_image_size
 
-    def counting(path):
+    def counting(path, max_pixels):
         read.append(path)
-        return read_image_size(path)
+        return read_image_size(path, max_pixels)
 
     def scan(world):
         return scan_shared(images, 3, world, lambda: progress.append(world.process.rank))

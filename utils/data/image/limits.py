@@ -1,0 +1,10 @@
+"""How large an image may be.
+
+Before: nothing. After: `header.py`, which compares; the flag --max-pixels; `records/index.py`.
+"""
+
+from __future__ import annotations
+
+MIN_SIDE = 10
+MAX_PIXELS = 200_000_000  # unless the flag says otherwise: 600 MB decoded
+MAX_IMAGE_BYTES = 1 << 30  # of an image file, which is read into memory at once
