@@ -7,6 +7,8 @@ DEMO_common := --data shapes --cfg models/yolov5n.yaml --weights '' --name demo
 COMPARE := --data shapes --cfg models/yolov5n.yaml --img 96 --batch 8,16 --epochs 2 \
 	--variants plain,fused
 COMPARE_ARGS ?=
+# `--seed N` tries other mutants, `--reader labels` one reader, `--mutants N` as many of each.
+FUZZ_ARGS ?=
 
 # Any Python from 3.8 on; it only makes the environments in which the backends run.
 PYTHON ?= python3
@@ -24,13 +26,14 @@ CHECK_SECOND := tests/unit $(addprefix --ignore=,tests/unit/benchmarks $(CHECK_F
 CHECK = YOLO_BACKEND=$(DEMO_BACKEND) OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 	.venv/$(DEMO_BACKEND)/bin/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
 
-.PHONY: help setup demo compare check check-first check-second test lint bench bench-gpu clean
+.PHONY: help setup demo compare check check-first check-second test fuzz lint bench bench-gpu clean
 
 help:
 	@echo 'make demo [BACKEND=oneflow]    train and validate YOLOv5n on the built-in dataset'
 	@echo 'make compare [COMPARE_ARGS=...]  time both backends on equal work; a table and a page'
 	@echo 'make check [BACKEND=oneflow]   linters and the tests that need no training, below 2 minutes'
 	@echo 'make test [PYTEST_ARGS=...]    run the tests on both backends'
+	@echo 'make fuzz [FUZZ_ARGS=...]     read damaged files of every kind, about 10 minutes'
 	@echo 'make lint                      run ruff and mypy'
 	@echo 'make bench [BACKEND=oneflow]   time every fast path and its plain path, about 10 minutes'
 	@echo 'make bench-gpu [BACKEND=...]   the same on the first GPU, and epochs by model and precision'
@@ -62,6 +65,10 @@ check-second:
 
 test:
 	@$(PYTHON) -m utils.setup.suites
+
+fuzz:
+	@$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND)
+	@YOLO_BACKEND=$(DEMO_BACKEND) .venv/$(DEMO_BACKEND)/bin/python -m tests.fuzz $(FUZZ_ARGS)
 
 lint:
 	@$(PYTHON) -m utils.setup.environments torch

@@ -5,19 +5,19 @@ Before: `runner.py` ran it. After: `document.py` puts the runs of all cells toge
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from utils.comparison.plan import VARIANTS, Turn
 from utils.comparison.runner import Outcome
+from utils.errors import UserError
 from utils.files.json import read_json
-from utils.files.regular import MAX_BYTES, open_regular, read_text
+from utils.files.regular import MAX_BYTES, open_regular
+from utils.report.results import read_results
 
 LOG_LINES = 15
 SPEAKER = re.compile(r"(rank \d+: )?")  # the start of a line, if several processes print
@@ -112,8 +112,8 @@ def add_what_train_wrote(run: Document, turn: Turn, folder: Path, warm_up: int, 
     try:
         run["epochs"] = read_epochs(folder / "results.csv", warm_up)
         written = read_json(folder / "work.json")
-    except (OSError, KeyError, ValueError) as error:
-        run["failure"] = f"its files cannot be read: {error!r}"
+    except (OSError, ValueError) as error:
+        run["failure"] = f"its files cannot be read: {error}"
         return
     for name in ("framework", "device", "work", "means", "losses"):
         run[name] = written[name]
@@ -125,24 +125,24 @@ def add_what_train_wrote(run: Document, turn: Turn, folder: Path, warm_up: int, 
 
 def read_epochs(path: Path, warm_up: int) -> list[Document]:
     """Read the rows of results.csv: seconds, their split, losses and metrics."""
-    rows = [
-        {name.strip(): _finite(float(text)) for name, text in row.items()}
-        for row in csv.DictReader(io.StringIO(read_text(path), newline=""))
-    ]
-    return [
-        {
-            "epoch": number,
-            "counted": number >= warm_up,
-            "seconds": row["seconds/epoch"],
-            "stages": {
-                name: seconds for name, seconds in _part(row, "seconds").items() if name != "epoch"
-            },
-            "train": _part(row, "train"),
-            "val": _part(row, "val"),
-            "metrics": _part(row, "metrics"),
-        }
-        for number, row in enumerate(rows)
-    ]
+    names, rows = read_results(path)
+    if "seconds/epoch" not in names:
+        raise UserError(f"{path} has no column seconds/epoch, by which a run is timed")
+    return [_epoch(number, row, warm_up) for number, row in enumerate(rows)]
+
+
+def _epoch(number: int, row: Mapping[str, float], warm_up: int) -> Document:
+    found = {name: _finite(value) for name, value in row.items()}
+    seconds = _part(found, "seconds")
+    return {
+        "epoch": number,
+        "counted": number >= warm_up,
+        "seconds": seconds.pop("epoch"),
+        "stages": seconds,
+        "train": _part(found, "train"),
+        "val": _part(found, "val"),
+        "metrics": _part(found, "metrics"),
+    }
 
 
 def _finite(value: float) -> float | None:

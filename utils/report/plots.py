@@ -6,8 +6,6 @@ matplotlib or OpenCV where it needs them, and leaves their global state alone.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +21,7 @@ from utils.errors import UserError
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.coco.precision import RECALL_GRID
 from utils.files.atomic import atomic_file
-from utils.files.regular import read_text
+from utils.report.results import read_results
 
 # Seven colours told apart under the common kinds of colour blindness: Okabe and Ito 2008.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
@@ -96,10 +94,7 @@ def plot_results(csv_path: Path, plot_path: Path) -> None:
     """
     from matplotlib.ticker import MaxNLocator
 
-    names, rows = _read_csv(csv_path)
-    panels = _result_panels(names)
-    columns = ["epoch", *(column for lines in panels.values() for column in lines.values())]
-    results = _read_columns(csv_path, names, rows, columns)
+    panels, results = _read_columns(csv_path)
     num_rows = -(-len(panels) // PANELS_A_ROW)
     figure, places = _new_figure(num_rows, PANELS_A_ROW, width=14, height=3.75 * num_rows)
     for axes in places.flat[len(panels) :]:
@@ -251,24 +246,16 @@ def _as_title(name: str) -> str:
     return name.capitalize() if name.islower() else name
 
 
-def _read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Return the columns' names, and the cells of all rows."""
-    header, *rows = csv.reader(io.StringIO(read_text(path), newline=""))
-    return [name.strip() for name in header], rows
-
-
-def _read_columns(
-    csv_path: Path, names: Sequence[str], rows: Sequence[Sequence[str]], wanted: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """Return the wanted columns by name; what a row lacks is NaN."""
+def _read_columns(csv_path: Path) -> tuple[dict[str, dict[str, str]], dict[str, np.ndarray]]:
+    """Return the panels of results.csv, and their columns by name with the epochs'."""
+    names, rows = read_results(csv_path)
+    panels = _result_panels(names)
+    wanted = ["epoch", *(column for lines in panels.values() for column in lines.values())]
     missing = [name for name in wanted if name not in names]
     if missing or not rows:
         what = f"no column {', '.join(missing)}" if missing else "no epochs"
         raise UserError(f"{csv_path} has {what}; it should be the results.csv of a training run")
-    epochs = [dict(zip(names, row, strict=False)) for row in rows]
-    return {
-        name: np.array([float(epoch.get(name) or "nan") for epoch in epochs]) for name in wanted
-    }
+    return panels, {name: np.array([row[name] for row in rows]) for name in wanted}
 
 
 def _new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:

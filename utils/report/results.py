@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
+from utils.files.regular import read_text
 from utils.report.stage_timer import STAGES, StageTimer
+
+MAX_BYTES = 2**24  # 100,000 epochs have fewer
 
 
 def result_columns(losses: Iterable[str], figures: Iterable[str]) -> list[str]:
@@ -69,3 +75,30 @@ class Results:
         """Write the columns' names and all rows."""
         with atomic_text_file(path) as file:
             csv.writer(file).writerows([self.columns, *self.rows])
+
+
+def read_results(path: Path) -> tuple[list[str], list[dict[str, float]]]:
+    """Read results.csv of this project or of a trainer that writes the same form.
+
+    Returns:
+        The columns' names, and for each row numbers by name; NaN where a row has no value.
+
+    Raises:
+        UserError: the file cannot be read, or a cell is no number.
+    """
+    try:
+        header, *rows = csv.reader(io.StringIO(read_text(path, MAX_BYTES), newline=""))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except (ValueError, csv.Error) as error:  # no line at all, not UTF-8, an endless cell
+        raise UserError(f"{path} is no CSV with a line of names: {error!s:.200}") from error
+    names = [name.strip() for name in header]
+    return names, [_numbers(path, number, names, row) for number, row in enumerate(rows, start=2)]
+
+
+def _numbers(path: Path, line: int, names: Sequence[str], row: Sequence[str]) -> dict[str, float]:
+    cells = dict(zip(names, row, strict=False))
+    try:
+        return {name: float(cells.get(name) or math.nan) for name in names}
+    except ValueError as error:
+        raise UserError(f"{path}, line {line}: {error!s:.200}; numbers are needed") from error

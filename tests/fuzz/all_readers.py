@@ -1,0 +1,7 @@
+"""Every reader that the fuzzer tries, by name."""
+
+from tests.fuzz.image_readers import IMAGE_READERS
+from tests.fuzz.text_readers import TEXT_READERS
+from tests.fuzz.weights_readers import WEIGHTS_READERS
+
+READERS = {**TEXT_READERS, **IMAGE_READERS, **WEIGHTS_READERS}

@@ -1,0 +1,137 @@
+"""Image files of each kind, and packed ones."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from tests.fuzz.reader import MIB, Reader
+from tests.unit.data.records.record_files import index_entry, index_record, record_file
+from utils.data.loading.reading import read_image
+from utils.data.records.command.inspection import describe_file, find_damages
+from utils.data.records.reading import read_record
+from utils.data.sources.labels import scan_samples
+from utils.data.sources.record_images import read_record_images
+
+# Decoding may cost what the largest accepted image needs; its size is read from the header.
+DECODED_BYTES = 1024 * MIB
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+PNG_TOKENS = (
+    b"IHDR", b"PLTE", b"IDAT", b"IEND", b"acTL", b"fcTL", b"fdAT", b"eXIf", b"iCCP", b"tRNS",
+    b"zTXt", b"\x00\x00\x00\x0d",
+)  # fmt: skip
+JPEG_TOKENS = (
+    b"\xff\xd8", b"\xff\xd9", b"\xff\xda", b"\xff\xc0\x00\x11\x08", b"\xff\xc2", b"\xff\xc4",
+    b"\xff\xdb", b"\xff\xe1\x00\x20Exif\x00\x00", b"\xff\xdd\x00\x04\x00\x01", b"\xff\xee",
+)  # fmt: skip
+
+
+def read_one(path: Path) -> object:
+    """Scan an image and, if it is usable, decode it."""
+    path.with_suffix(".txt").write_bytes(b"0 0.5 0.5 0.25 0.25\n")
+    report = scan_samples([path], num_classes=3)
+    return [read_image(sample) for sample in report.samples]
+
+
+def read_records(path: Path) -> object:
+    list(describe_file(path))
+    find_damages(path)
+    images = read_record_images(path)
+    for image in images:
+        read_record(image.place)
+    return scan_samples(images, num_classes=2)
+
+
+def encoded(suffix: str) -> Callable[[], list[bytes]]:
+    """Return a function that returns two images of a kind, noise and grey."""
+
+    def make() -> list[bytes]:
+        noise = np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8)
+        images = (noise, np.full((40, 16), 128, np.uint8))
+        return [cv2.imencode(suffix, image)[1].tobytes() for image in images]
+
+    return make
+
+
+def animated_png() -> list[bytes]:
+    """Return an animated PNG of two frames beside the plain ones."""
+    raw = b"".join(b"\x00" + bytes(range(48)) for _ in range(16))
+    frame = struct.pack(">IIIIHHBB", 16, 16, 0, 0, 1, 10, 0, 0)
+    chunks = [
+        (b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 2, 0, 0, 0)),
+        (b"acTL", struct.pack(">II", 2, 0)),
+        (b"fcTL", struct.pack(">I", 0) + frame),
+        (b"IDAT", zlib.compress(raw)),
+        (b"fcTL", struct.pack(">I", 1) + frame),
+        (b"fdAT", struct.pack(">I", 2) + zlib.compress(raw)),
+        (b"IEND", b""),
+    ]
+    return [*encoded(".png")(), PNG_SIGNATURE + b"".join(png_chunk(*chunk) for chunk in chunks)]
+
+
+def png_chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def with_png_checksums(content: bytes) -> bytes:
+    """Put the checksum of each chunk right, as far as the chunks can be followed."""
+    sealed, at = bytearray(content), len(PNG_SIGNATURE)
+    while at + 12 <= len(content):
+        (length,) = struct.unpack_from(">I", content, at)
+        end = at + 8 + length
+        if end + 4 > len(content):
+            break
+        struct.pack_into(">I", sealed, end, zlib.crc32(content[at + 4 : end]))
+        at = end + 4
+    return bytes(sealed)
+
+
+ENTRIES = [
+    index_entry(b"images/a.jpg", labels=b"0 0.5 0.5 0.25 0.25\n"),
+    index_entry("images/größe.png".encode(), num_labels=-1),
+]
+
+
+def record_seeds() -> list[bytes]:
+    image = encoded(".jpg")()[0]
+    return [record_file([image, image, index_record(ENTRIES)])]
+
+
+def with_record_checksums(content: bytes) -> bytes:
+    """Put the checksums of header and records right, as far as they can be followed."""
+    if len(content) < 12:
+        return content
+    sealed = bytearray(content)
+    (number,) = struct.unpack_from("<q", content, 4)
+    if not 0 <= number <= 99 or 12 + 12 * number > len(content):
+        return content
+    bounds = [*struct.unpack_from(f"<{number}q", content, 12 + 4 * number), len(content)]
+    for index, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        if 0 <= start <= end <= len(content):
+            struct.pack_into("<I", sealed, 12 + 4 * index, zlib.crc32(content[start:end]))
+    struct.pack_into("<I", sealed, 0, zlib.crc32(sealed[4 : 12 + 12 * number]))
+    return bytes(sealed)
+
+
+def image_reader(suffix: str, tokens: tuple[bytes, ...] = ()) -> Reader:
+    return Reader(read_one, encoded(suffix), f"mutant{suffix}", tokens, memory_bytes=DECODED_BYTES)
+
+
+IMAGE_READERS = {
+    "jpeg": image_reader(".jpg", JPEG_TOKENS),
+    "png": Reader(
+        read_one, animated_png, "mutant.png", PNG_TOKENS, with_png_checksums, DECODED_BYTES
+    ),
+    "bmp": image_reader(".bmp", (b"BM", b"\x28\x00\x00\x00", b"\x01\x00\x20\x00")),
+    "webp": image_reader(".webp", (b"RIFF", b"VP8 ", b"VP8L", b"VP8X", b"ANIM", b"ALPH", b"EXIF")),
+    "tiff": image_reader(".tiff", (b"II*\x00", b"MM\x00*", b"\x00\x01\x03\x00\x01\x00\x00\x00")),
+    "records": Reader(
+        read_records, record_seeds, "mutant.ffr", (b"duet-img", b"\xff\xd8"), with_record_checksums,
+        memory_bytes=DECODED_BYTES,
+    ),
+}  # fmt: skip

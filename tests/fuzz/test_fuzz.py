@@ -1,0 +1,105 @@
+"""Mutants of files of every kind give results or clear errors, within stated time and memory."""
+
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tests.fuzz.all_readers import READERS
+from tests.fuzz.campaign import read_mutants
+from tests.fuzz.child import judge
+from tests.fuzz.mutate import MAX_BYTES, mutate
+from tests.fuzz.reader import MIB, Reader
+from utils.errors import UserError
+
+MUTANTS = 60  # of each reader; `make fuzz` reads more
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return read_mutants(0, dict.fromkeys(READERS, range(MUTANTS)))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_mutants_are_read_or_refused(outcomes, name):
+    assert not outcomes[name].faults, "\n\n".join(map(str, outcomes[name].faults))
+    assert outcomes[name].kinds.total() == MUTANTS
+    assert outcomes[name].kinds["refused"] + outcomes[name].kinds["read"] == MUTANTS
+
+
+# The fuzzer itself.
+
+
+def wait(path):
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        pass
+
+
+def refuse(path):
+    raise UserError("no " + path.read_text())
+
+
+def fail(path):
+    raise KeyError("x")
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "kind", "what"),
+    [
+        (lambda path: None, "a", "read", ""),
+        (refuse, "a", "refused", "no a"),
+        (refuse, "a" * 6000, "fault", "a message of 6003 characters"),
+        (fail, "a", "fault", "KeyError: 'x'"),
+        (wait, "a", "fault", "at most 0.1 s allowed"),
+        (lambda path: np.ones(2**23), "a", "fault", "at most 16 MiB allowed"),
+    ],
+)
+def test_each_kind_of_fault_is_seen(tmp_path, read, text, kind, what, monkeypatch):
+    monkeypatch.setattr("tests.fuzz.child._end_after", lambda seconds: None)  # not this process
+    path = tmp_path / "a"
+    path.write_text(text)
+    found = judge(Reader(read, list, "a", memory_bytes=16 * MIB, seconds=0.1), path, size=1)
+    assert found["kind"] == kind
+    assert what in found["what"]
+
+
+DIES = """
+import json, os, sys, time
+name, first, last = sys.argv[2].split(":")
+print(json.dumps({"reader": name, "index": int(first) - 1}), flush=True)
+for index in range(int(first), int(last)):
+    if index == 3:
+        os.abort() if name == "dies" else time.sleep(99)
+    row = {"kind": "read", "what": "", "seconds": 0.5, "memory": 7}
+    print(json.dumps({"reader": name, "index": index, **row}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("name", "how"), [("dies", "SIGABRT"), ("hangs", "SIGKILL")])
+def test_the_mutant_that_ends_a_process_is_named_and_the_next_ones_are_read(name, how, monkeypatch):
+    monkeypatch.setattr("tests.fuzz.campaign.SILENT_SECONDS", 1.0)
+    outcome = read_mutants(0, {name: range(6)}, (sys.executable, "-c", DIES))[name]
+    assert [fault.index for fault in outcome.faults] == [3]
+    assert how in str(outcome.faults[0])
+    assert (outcome.kinds["read"], outcome.seconds, outcome.memory) == (5, 0.5, 7)
+
+
+def test_a_reader_that_refuses_its_seeds_is_an_error():
+    with pytest.raises(RuntimeError, match="own seeds"):
+        read_mutants(0, {"a": range(6)}, (sys.executable, "-c", "raise SystemExit(1)"))
+
+
+def test_a_mutant_is_a_function_of_its_generator_and_differs_from_the_seeds():
+    seeds = [b"one: 1\n", b"[1, 2.5]"]
+
+    def mutants(key):
+        generator = np.random.Generator(np.random.Philox(key=key))
+        return [mutate(seeds, [b"token"], generator) for _ in range(200)]
+
+    made = mutants(1)
+    assert made == mutants(1) and made != mutants(2)
+    assert sum(mutant in seeds for mutant in made) < 40
+    assert any(b"token" in mutant for mutant in made)
+    assert max(map(len, made)) <= MAX_BYTES

@@ -1,0 +1,170 @@
+"""YAML, JSON, CSV and plain text from outside."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from models.graph import build_layers, read_model_yaml
+from tests.fuzz.reader import MIB, Reader, as_text
+from tests.small import RESULT_COLUMNS, TINY
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.comparison.settings import FILE as COMPARISON
+from utils.comparison.settings import load_settings, parse_flags
+from utils.data.sources.coco_annotations import read_coco_annotations
+from utils.data.sources.dataset_yaml import read_dataset_yaml
+from utils.data.sources.image_files import list_images
+from utils.data.sources.label_file import parse_labels, read_label_bytes
+from utils.data.sources.labels import Sample
+from utils.files.project import PROJECT
+from utils.report.plots import plot_results
+from utils.state.resume import newest_run
+
+YAML_TOKENS = (
+    b"&a ", b"*a", b"<<: *a\n", b"[*a, *a, *a]", b"&a [x, x, x, x, x, x, x, x]\n", b"- ", b"? ",
+    b": ", b"[", b"{", b"]", b"}", b"|\n", b">\n", b"!!python/object/apply:os.system ['true']",
+    b"!!binary ", b"!!timestamp 2001-01-01", b"2001-01-01", b"!!set {a, b}", b"!!omap [a: 1]",
+    b"!!float .inf", b"%YAML 1.2\n", b"---\n", b"...\n", b"\t", b"'", b'"', b"#", b"12:30:45",
+    b"0o17", b"~", b"nc: ", b"names: ", b"path: ", b"train: ", b"yes", b"1e3", b".nan",
+)  # fmt: skip
+JSON_TOKENS = (
+    b"[", b"]", b"{", b"}", b",", b":", b'"', b"\\u0000", b"\\ud800", b"null", b"true", b"NaN",
+    b"Infinity", b"1e999", b'{"a":', b'"image_id": ', b'"bbox": ', b'"id": ', b"[[[[[[[[",
+)  # fmt: skip
+
+DATASET = b"""path: .
+train: images
+val: [images, list.txt]
+nc: 2
+names: {0: cat, 1: dog}
+download: https://example.com/a.zip
+"""
+ALIASES = b"names: &n [cat, dog]\nother: *n\ntrain: images\nval: images\nnc: 2\n"
+
+COCO = {
+    "images": [{"id": 7, "file_name": "a.jpg", "width": 48, "height": 32}],
+    "annotations": [
+        {"id": 1, "image_id": 7, "category_id": 3, "bbox": [1.0, 2, 10, 10], "area": 90.5,
+         "iscrowd": 0, "segmentation": [[1, 2, 11, 2, 11, 12]]},
+        {"id": 2, "image_id": 7, "category_id": 9, "bbox": [0, 0, 48, 32], "area": 1536,
+         "iscrowd": 1, "segmentation": {"counts": [1, 2], "size": [32, 48]}},
+    ],
+    "categories": [{"id": 3, "name": "cat"}, {"id": 9, "name": "dog"}],
+}  # fmt: skip
+
+NAMES = [name for name in RESULT_COLUMNS if not name.startswith("seconds/")]
+RESULTS = [
+    "\n".join([",".join(NAMES), *(f"{row}" + ",0.25" * (len(NAMES) - 1) for row in rows), ""])
+    for rows in (range(1), range(3))
+]
+
+
+def sample(path: Path) -> Sample:
+    """Return the image of `COCO` without objects."""
+    return Sample(
+        path.with_name("a.jpg"), 32, 48, np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    )
+
+
+def read_dataset(path: Path) -> object:
+    (path.parent / "images").mkdir(exist_ok=True)
+    (path.parent / "images" / "a.jpg").touch()
+    (path.parent / "list.txt").write_text("images/a.jpg\n")
+    return read_dataset_yaml(path, ("train", "val"))
+
+
+def read_model(path: Path) -> object:
+    return build_layers(read_model_yaml(path, num_classes=2))
+
+
+def read_neighbour(path: Path) -> object:
+    """Look for the newest run where a neighbour's opt.yaml is the mutant."""
+    weights = path.parent / "weights"
+    weights.mkdir(exist_ok=True)
+    (weights / "last.safetensors").touch()
+    return newest_run(path.parent.parent, path.parent.name)
+
+
+def read_labels(path: Path) -> object:
+    return parse_labels(read_label_bytes(path), num_classes=3)
+
+
+def comparison_settings() -> list[bytes]:
+    """Return what compare.py writes for --resume."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings, _, _ = parse_flags(["--backends", "torch", "--project", folder])
+        settings.save(Path(folder))
+        return [Path(folder, COMPARISON).read_bytes()]
+
+
+_READERS = {
+    "dataset-yaml": Reader(read_dataset, lambda: [DATASET, ALIASES], "data.yaml", YAML_TOKENS),
+    "hyperparameters": Reader(
+        read_hyperparameters,
+        lambda: [path.read_bytes() for path in sorted((PROJECT / "data/hyps").glob("*.yaml"))],
+        "hyp.yaml",
+        YAML_TOKENS,
+    ),
+    "model-yaml": Reader(
+        read_model,
+        lambda: [TINY.encode(), yaml.safe_dump(yaml.safe_load(TINY)).encode()],
+        "model.yaml",
+        (
+            *YAML_TOKENS,
+            b"Conv",
+            b"C3",
+            b"SPPF",
+            b"Concat",
+            b"Detect",
+            b"nn.Upsample",
+            b"nc",
+            b"anchors",
+        ),
+        memory_bytes=1024 * MIB,
+    ),
+    "run-options": Reader(
+        read_neighbour, lambda: [b"name: exp\nepochs: 3\nhyp: a.yaml\n"], "opt.yaml", YAML_TOKENS
+    ),
+    "image-list": Reader(
+        lambda path: list_images([path]),
+        lambda: [b"images/a.jpg\n./b.png\n\n/c/d.jpeg\n", b"one.jpg"],
+        "list.txt",
+    ),
+    "labels": Reader(
+        read_labels,
+        lambda: [b"0 0.5 0.5 0.25 0.25\n2 0.1 0.1 0.3 0.1 0.2 0.4\n", b"1 .5 .5 1 1", b""],
+        "a.txt",
+        (
+            b" ",
+            b"\t",
+            b"\x85",
+            b"\xe2\x80\xa8",
+            b"0 0.5 0.5 0.25 0.25\n",
+            b"1e-320 ",
+            b"\xef\xbb\xbf",
+        ),
+    ),
+    "coco-annotations": Reader(
+        lambda path: read_coco_annotations(path, [sample(path)], ["cat", "dog"]),
+        lambda: [json.dumps(COCO).encode(), json.dumps(COCO, indent=1).encode()],
+        "instances.json",
+        JSON_TOKENS,
+    ),
+    "comparison": Reader(
+        lambda path: load_settings(path.parent), comparison_settings, COMPARISON, JSON_TOKENS
+    ),
+    "results-csv": Reader(
+        lambda path: plot_results(path, path.with_name("results.png")),
+        lambda: [text.encode() for text in RESULTS],
+        "results.csv",
+        seconds=5.0,
+        tokens=(b",", b'"', b"\r", b"metrics/", b"train/", b"1e400"),
+    ),
+}
+
+TEXT_READERS = {name: replace(reader, seal=as_text) for name, reader in _READERS.items()}

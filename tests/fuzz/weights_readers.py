@@ -1,0 +1,155 @@
+"""Weights files and states: of other programs, and our own."""
+
+from __future__ import annotations
+
+import json
+import struct
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from models.graph import build_layers, parse_model
+from tests.foreign_files import (
+    TorchFile,
+    dump,
+    small_arrays,
+    small_model,
+    write_zip,
+)
+from tests.fuzz.reader import MIB, Reader
+from tests.fuzz.text_readers import JSON_TOKENS
+from tests.small import TINY
+from utils.state.checkpoint import CHECKSUM_KEY, HEADER_KEY, SECTIONS, _checksum
+from utils.state.resume import load_state
+from utils.weights.__main__ import describe
+from utils.weights.load import load_weights, model_document
+
+STATES = Path("tests/train/states")
+PICKLE_TOKENS = (
+    b"cos\nsystem\n", b"c__builtin__\neval\n", b"cbuiltins\ngetattr\n",
+    b"ccollections\nOrderedDict\n", b"ctorch._utils\n_rebuild_tensor_v2\n",
+    b"ctorch\nFloatStorage\n", b"(", b")", b"]", b"}", b"t", b"l", b"d", b"R", b"b", b"Q",
+    b"\x81", b"\x82\x01", b"\x85", b"\x86", b"\x87", b"a", b"e", b"s", b"u", b"0", b"1", b"2",
+    b"h\x00", b"q\x00", b"j\xff\xff\xff\x7f", b"r\xff\xff\xff\x7f", b"\x94",
+    b"]q\x00(h\x00h\x00e", b"\x8b\xff\xff\xff\x7f", b"\x8a\xff", b"X\xff\xff\xff\x7f",
+    b"\x8d\xff\xff\xff\xff\xff\xff\xff\x7f", b"\x95\xff\xff\xff\xff\xff\xff\xff\x7f",
+    b"I99999999999\n", b"L1L\n", b"F1e999\n", b"P0\n", b"i__main__\nx\n", b"\x93", b"\x8f",
+    b"\x90", b"\x91", b".",
+)  # fmt: skip
+
+
+def use_weights(path: Path) -> object:
+    """Read weights, describe them, and lay out the layers of their model."""
+    checkpoint = load_weights(path)
+    describe(checkpoint)
+    return build_layers(parse_model(model_document(checkpoint)))
+
+
+def small_root(file: TorchFile) -> dict[str, Any]:
+    return {"epoch": 4, "model": None, "ema": small_model(file, small_arrays())}
+
+
+def zip_seeds() -> list[bytes]:
+    file = TorchFile()
+    return [_written(lambda path: file.write_zip(path, small_root(file)))]
+
+
+def legacy_seeds() -> list[bytes]:
+    file = TorchFile()
+    return [_written(lambda path: file.write_legacy(path, small_root(file)))]
+
+
+def _written(write: Callable[[Path], Path]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return write(Path(folder, "a.pt")).read_bytes()
+
+
+def pickle_seeds() -> list[bytes]:
+    return [dump(small_root(TorchFile()))]
+
+
+def in_zip(content: bytes) -> bytes:
+    """Return a zip as torch.save writes it, with this pickle and the small model's storages."""
+    file = TorchFile()
+    small_root(file)
+    return _written(lambda path: write_zip(path, content, file.storages))
+
+
+# Our own files. The mutants are of the JSON; the arrays and the checksum belong to it.
+
+
+def own_headers() -> list[bytes]:
+    return [_metadata(path).encode() for path in sorted(STATES.rglob("*.safetensors"))]
+
+
+def _metadata(path: Path) -> str:
+    with safe_open(path, framework="numpy") as file:
+        return file.metadata()[HEADER_KEY]
+
+
+def with_arrays(content: bytes) -> bytes:
+    """Return a checkpoint with this header, the arrays of a state and a right checksum."""
+    text = content.decode("utf-8", errors="replace")
+    arrays = _some_arrays()
+    checksum = _checksum(text, arrays)
+    return save(arrays, metadata={HEADER_KEY: text, CHECKSUM_KEY: checksum})
+
+
+def _some_arrays() -> dict[str, np.ndarray]:
+    return {f"{section}/a": np.ones((2, 3), np.float32) for section in SECTIONS[:3]}
+
+
+def tiny_header() -> list[bytes]:
+    header = json.loads(own_headers()[0])
+    return [json.dumps({**header, "model": yaml.safe_load(TINY)}).encode(), *own_headers()]
+
+
+def safetensors_seeds() -> list[bytes]:
+    return [with_arrays(header) for header in tiny_header()]
+
+
+def safetensors_json() -> list[bytes]:
+    """Return the JSON at the start of the file: names, types, places and our own header."""
+    whole = safetensors_seeds()[0]
+    return [whole[8 : 8 + int.from_bytes(whole[:8], "little")]]
+
+
+def with_data(content: bytes) -> bytes:
+    """Return a file with this JSON, its length before it and the seed's arrays behind it."""
+    (seed,) = safetensors_json()
+    return struct.pack("<Q", len(content)) + content + safetensors_seeds()[0][8 + len(seed) :]
+
+
+MODEL_TOKENS = (
+    b'"backbone": ', b'"head": ', b'"anchors": ', b'"Conv"', b'"C3"', b'"Detect"', b'"nc"',
+    b'[-1, 1, "Conv", [8, 3, 2]], ', b'[-1, 1000000000, "C3", [8]], ', b'"width_multiple": 10, ',
+    b'"progress": ', b'"settings": ',
+)  # fmt: skip
+
+# The arrays and a copy in each section, and the small models that fit into a small file.
+WEIGHTS_BYTES = 256 * MIB
+ZIP_TOKENS = (b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06")
+PLACE_TOKENS = (*JSON_TOKENS, b'"data_offsets":', b'"F32"', b'"BF16"', b'"__metadata__":')
+
+WEIGHTS_READERS = {
+    "torch-zip": Reader(use_weights, zip_seeds, "a.pt", ZIP_TOKENS),
+    "torch-legacy": Reader(use_weights, legacy_seeds, "a.pt", PICKLE_TOKENS),
+    "pickle": Reader(use_weights, pickle_seeds, "a.pt", PICKLE_TOKENS, in_zip),
+    "safetensors": Reader(use_weights, safetensors_seeds, "a.safetensors", PLACE_TOKENS),
+    "safetensors-json": Reader(
+        use_weights, safetensors_json, "a.safetensors", PLACE_TOKENS, with_data
+    ),
+    "own-weights": Reader(
+        use_weights, tiny_header, "a.safetensors", (*JSON_TOKENS, *MODEL_TOKENS), with_arrays,
+        memory_bytes=WEIGHTS_BYTES,
+    ),
+    "own-state": Reader(
+        load_state, own_headers, "a.safetensors", (*JSON_TOKENS, *MODEL_TOKENS), with_arrays
+    ),
+}  # fmt: skip
