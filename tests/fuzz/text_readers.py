@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from models.graph import build_layers, read_model_yaml
+from models.detector import Detector
+from models.graph import read_model_yaml
 from tests.fuzz.reader import MIB, Reader, as_text
 from tests.small import RESULT_COLUMNS, TINY
 from utils.cli.hyperparameters import read_hyperparameters
@@ -23,7 +24,7 @@ from utils.data.sources.label_file import parse_labels, read_label_bytes
 from utils.data.sources.labels import Sample
 from utils.files.project import PROJECT
 from utils.report.plots import plot_results
-from utils.state.resume import newest_run
+from utils.state.resume import newest_runs
 
 YAML_TOKENS = (
     b"&a ", b"*a", b"<<: *a\n", b"[*a, *a, *a]", b"&a [x, x, x, x, x, x, x, x]\n", b"- ", b"? ",
@@ -79,7 +80,7 @@ def read_dataset(path: Path) -> object:
 
 
 def read_model(path: Path) -> object:
-    return build_layers(read_model_yaml(path, num_classes=2))
+    return Detector(read_model_yaml(path, num_classes=2))
 
 
 def read_neighbour(path: Path) -> object:
@@ -87,7 +88,7 @@ def read_neighbour(path: Path) -> object:
     weights = path.parent / "weights"
     weights.mkdir(exist_ok=True)
     (weights / "last.safetensors").touch()
-    return newest_run(path.parent.parent, path.parent.name)
+    return newest_runs(path.parent.parent, path.parent.name)
 
 
 def read_labels(path: Path) -> object:

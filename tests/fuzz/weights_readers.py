@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import struct
 import tempfile
@@ -14,7 +15,10 @@ import yaml
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from models.graph import build_layers, parse_model
+from backend import nn
+from models.detector import Detector
+from models.graph import parse_model
+from models.stored import detector_of_weights
 from tests.foreign_files import (
     TorchFile,
     dump,
@@ -25,10 +29,10 @@ from tests.foreign_files import (
 from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS
 from tests.small import TINY
-from utils.state.checkpoint import CHECKSUM_KEY, HEADER_KEY, SECTIONS, _checksum
+from utils.state.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
 from utils.state.resume import load_state
 from utils.weights.__main__ import describe
-from utils.weights.load import load_weights, model_document
+from utils.weights.load import load_weights
 
 STATES = Path("tests/train/states")
 PICKLE_TOKENS = (
@@ -45,10 +49,10 @@ PICKLE_TOKENS = (
 
 
 def use_weights(path: Path) -> object:
-    """Read weights, describe them, and lay out the layers of their model."""
+    """Read weights, describe them, and build their model."""
     checkpoint = load_weights(path)
     describe(checkpoint)
-    return build_layers(parse_model(model_document(checkpoint)))
+    return detector_of_weights(checkpoint)
 
 
 def small_root(file: TorchFile) -> dict[str, Any]:
@@ -94,20 +98,21 @@ def _metadata(path: Path) -> str:
 
 
 def with_arrays(content: bytes) -> bytes:
-    """Return a checkpoint with this header, the arrays of a state and a right checksum."""
+    """Return a checkpoint with this header, the arrays of `TINY` and a right checksum."""
     text = content.decode("utf-8", errors="replace")
-    arrays = _some_arrays()
-    checksum = _checksum(text, arrays)
-    return save(arrays, metadata={HEADER_KEY: text, CHECKSUM_KEY: checksum})
+    found = tiny_arrays()
+    arrays = {f"{section}/{name}": found[name] for section in ("model", "ema") for name in found}
+    return save(arrays, metadata={HEADER_KEY: text, CHECKSUM_KEY: _checksum(text, arrays)})
 
 
-def _some_arrays() -> dict[str, np.ndarray]:
-    return {f"{section}/a": np.ones((2, 3), np.float32) for section in SECTIONS[:3]}
+@functools.cache
+def tiny_arrays() -> dict[str, np.ndarray]:
+    return nn.state_arrays(Detector(parse_model(yaml.safe_load(TINY))))
 
 
 def tiny_header() -> list[bytes]:
     header = json.loads(own_headers()[0])
-    return [json.dumps({**header, "model": yaml.safe_load(TINY)}).encode(), *own_headers()]
+    return [json.dumps({**header, "model": yaml.safe_load(TINY)}).encode()]
 
 
 def safetensors_seeds() -> list[bytes]:

@@ -140,7 +140,7 @@ def load_settings(folder: Path) -> Settings:
         raise
     except (OSError, ValueError) as error:
         raise UserError(
-            f"--resume {folder}: no comparison that was begun there ({error!r}); name the folder "
+            f"--resume {folder}: no comparison that was begun there ({error!s:.200}); name the folder "
             "that compare.py printed, as runs/compare/exp"
         ) from error
 
