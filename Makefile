@@ -33,7 +33,7 @@ help:
 	@echo 'make compare [COMPARE_ARGS=...]  time both backends on equal work; a table and a page'
 	@echo 'make check [BACKEND=oneflow]   linters and the tests that need no training, below 2 minutes'
 	@echo 'make test [PYTEST_ARGS=...]    run the tests on both backends'
-	@echo 'make fuzz [FUZZ_ARGS=...]     read damaged files of every kind, about 10 minutes'
+	@echo 'make fuzz [FUZZ_ARGS=...]      read damaged files of every kind, about 10 minutes'
 	@echo 'make lint                      run ruff and mypy'
 	@echo 'make bench [BACKEND=oneflow]   time every fast path and its plain path, about 10 minutes'
 	@echo 'make bench-gpu [BACKEND=...]   the same on the first GPU, and epochs by model and precision'

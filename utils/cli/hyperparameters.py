@@ -79,11 +79,10 @@ def read_hyperparameters(path: str | Path) -> Hyperparameters:
     document = read_yaml("--hyp", path, f"the default is {DEFAULT_HYPERPARAMETERS}")
     known = {field.name for field in dataclasses.fields(Hyperparameters)}
     unknown, missing = sorted(set(document) - known, key=str), sorted(known - set(document))
-    if unknown or missing:
-        raise UserError(
-            f"--hyp {path}: unknown {brief(unknown)}, missing {missing}; "
-            f"see {DEFAULT_HYPERPARAMETERS}"
-        )
+    named = (("unknown", unknown), ("missing", missing))
+    faults = [f"{fault} {brief(names)}" for fault, names in named if names]
+    if faults:
+        raise UserError(f"--hyp {path}: {', '.join(faults)}; see {DEFAULT_HYPERPARAMETERS}")
     try:
         return Hyperparameters(**document)
     except UserError as error:

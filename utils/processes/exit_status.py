@@ -50,6 +50,7 @@ def require_status_file() -> None:
         problem = "it is there and is no file"
     else:
         return
+    del os.environ[STATUS_FILE]  # this end is not written to it either
     raise UserError(f"{STATUS_FILE}={name}: {problem}; name a file, or unset it")
 
 

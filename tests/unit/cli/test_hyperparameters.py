@@ -30,7 +30,7 @@ def test_the_default_hyperparameters_are_the_public_ones():
         ({"lr0": 10**400}, r"line 14, lr0: '1000.*000' is too long a number"),
         ({"lr0": datetime.date(2024, 1, 1)}, "lr0: '2024-01-01' is a date"),
         ({"lr0": "x" * 10_000}, r"lr0: 'x{1,200}\.\.\.x{1,200}' is not a number"),
-        ({f"a{i}": 0 for i in range(60_000)}, r"unknown \['a0', .{,100}\.\.\.\], missing \[\];"),
+        ({f"a{i}": 0 for i in range(60_000)}, r"unknown \['a0', .{,100}\.\.\.\]; see "),
         ({"anchor_t": 1.0}, "anchor_t: 1.0"),
         ({"mosaic": 1.5}, "mosaic: 1.5"),
         ({"fl_gamma": 1.5}, "fl_gamma: 1.5 is not available"),
@@ -51,7 +51,7 @@ def test_a_missing_hyperparameter_is_named(tmp_path):
     del document["momentum"]
     path = tmp_path / "hyp.yaml"
     path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError, match=r"missing \['momentum'\]"):
+    with pytest.raises(UserError, match=r"yaml: missing \['momentum'\]; see "):
         read_hyperparameters(path)
 
 

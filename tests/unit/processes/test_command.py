@@ -57,7 +57,7 @@ def test_what_is_no_defect_of_the_command_ends_it_with_a_message(error, code, me
     ],
 )
 def test_a_status_file_that_is_none_ends_the_command_before_its_work(
-    tmp_path, monkeypatch, capsys, make, told
+    tmp_path, monkeypatch, capfd, make, told
 ):
     (tmp_path / "below").mkdir()
     path = tmp_path / "below" / "status"
@@ -66,7 +66,9 @@ def test_a_status_file_that_is_none_ends_the_command_before_its_work(
     with pytest.raises(SystemExit) as end:
         run_command(pytest.fail)
     assert end.value.code == EXIT_USER_ERROR
-    assert f"error: {STATUS_FILE}={path}: {told}" in capsys.readouterr().err
+    text = capfd.readouterr().err
+    assert text.startswith(f"error: {STATUS_FILE}={path}: {told}")
+    assert len(text.splitlines()) == 1
 
 
 def test_a_status_file_that_goes_meanwhile_is_told_and_the_code_is_that_of_the_command(

@@ -42,7 +42,7 @@ def _find_yaml(argument: Path) -> Path:
     name = argument.name if argument.suffix in (".yaml", ".yml") else argument.name + ".yaml"
     candidates = (argument, YAML_FOLDER / name)
     for path in candidates:
-        if path.is_file():
+        if path.exists() and not path.is_dir():  # what is no file is told by its reader
             return path
     known = ", ".join([BUILT_IN, *sorted(path.name for path in YAML_FOLDER.glob("*.yaml"))])
     looked_at = " and ".join(str(path.resolve()) for path in candidates)

@@ -90,6 +90,15 @@ def test_splits_that_are_not_asked_for_need_not_exist(dataset):
     assert "key 'test'" in error_of(path, splits=("test",))
 
 
+def test_a_fifo_is_named_as_what_it_is(dataset):
+    os.mkfifo(dataset / "pipe.txt")
+    train = error_of(write_yaml(dataset / "cells.yaml", train="pipe.txt"))
+    assert "'train'" in train
+    assert "pipe.txt is no folder and no file; name a folder of images" in train
+    os.mkfifo(dataset / "pipe.yaml")
+    assert "pipe.yaml: is a FIFO; a regular file is needed" in error_of(dataset / "pipe.yaml")
+
+
 def test_a_wrong_path_names_yaml_key_value_place_and_next_step(dataset):
     path = write_yaml(dataset / "cells.yaml", val="images/vall")
     text = error_of(path)
