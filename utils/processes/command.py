@@ -91,6 +91,7 @@ def _run(main: Callable[[], None]) -> int:
         watchdog.leave(EXIT_SUSPENDED)  # as all ranks agreed; what follows is for who started them
         return EXIT_INTERRUPTED if suspended.by_hand else EXIT_SUSPENDED
     except KeyboardInterrupt:
+        ignore_requests()  # another Ctrl-C would be a traceback
         if this_process().is_main:
             _say("interrupted")
         return EXIT_INTERRUPTED
