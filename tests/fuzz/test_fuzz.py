@@ -63,8 +63,6 @@ TRIED_BY = {
 READING = re.compile(
     r"^from utils\.files\.(regular|json|yaml) import .*\b(read_|open_|parse_)", re.MULTILINE
 )
-    r"^from utils\.files\.(regular|json|yaml) import .*\b(read_|open_|parse_)", re.M
-)
 
 
 def test_every_module_that_reads_is_tried():
