@@ -71,9 +71,8 @@ def _run(main: Callable[[], None]) -> int:
     """Return the exit code; a defect in a single process stays an exception."""
     try:
         raise_at_interrupt()
-        signal.pthread_sigmask(
-            signal.SIG_UNBLOCK, [signal.SIGINT]
-        )  # as `local_ranks.py` starts ranks
+        # `local_ranks.py` starts ranks with it blocked.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         require_status_file()
         main()
     except SystemExit as end:
