@@ -38,6 +38,7 @@ help:
 	@echo 'make bench [BACKEND=oneflow]   time every fast path and its plain path, about 10 minutes'
 	@echo 'make bench-gpu [BACKEND=...]   the same on the first GPU, and epochs by model and precision'
 	@echo 'make setup [BACKEND=...]       only make the environments that the other targets use'
+	@echo 'make setup TORCH=cuda          the same with the CUDA build of PyTorch; TORCH=cpu: the CPU build'
 	@echo 'make clean                     remove the environments and caches; keeps runs/, datasets/'
 	@echo 'PYTHON=/path/to/python3.12     with any target: the Python for .venv/torch'
 

@@ -11,7 +11,7 @@ import oneflow
 
 from backend import checks
 from backend.checks import CPU
-from backend.processes import own_device
+from backend.devices import own_device
 
 # The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8

@@ -12,7 +12,7 @@ import torch
 
 from backend import checks
 from backend.checks import CPU
-from backend.processes import own_device
+from backend.devices import own_device
 from backend.words import count
 
 FIRST_MAJOR_WITH_TF32 = 8

@@ -31,6 +31,7 @@ from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.processes.numa.binding import bind_numa
 from utils.screen.text import say
+from utils.state.start_checks import check_training
 from utils.weights.load import load_weights
 
 DEFAULT_MODEL = "models/yolov5n.yaml"
@@ -63,6 +64,7 @@ def main() -> None:
             f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
             f"{config.batch_size // config.nproc}, the part of one"
         )
+    check_training(config)
     if config.bind_numa:
         say(bind_numa(config.device))
     start = load_weights(config.weights) if config.weights else None

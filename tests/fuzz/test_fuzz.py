@@ -1,5 +1,6 @@
 """Mutants of files of every kind give results or clear errors, within stated time and memory."""
 
+import re
 import sys
 import time
 
@@ -11,7 +12,9 @@ from tests.fuzz.campaign import read_mutants
 from tests.fuzz.child import judge
 from tests.fuzz.mutate import MAX_BYTES, mutate
 from tests.fuzz.reader import MIB, Reader
+from tests.structure.source_files import PYTHON_FILES
 from utils.errors import UserError
+from utils.files.project import PROJECT
 
 MUTANTS = 60  # of each reader; `make fuzz` reads more
 
@@ -26,6 +29,51 @@ def test_mutants_are_read_or_refused(outcomes, name):
     assert not outcomes[name].faults, "\n\n".join(map(str, outcomes[name].faults))
     assert outcomes[name].kinds.total() == MUTANTS
     assert outcomes[name].kinds["refused"] + outcomes[name].kinds["read"] == MUTANTS
+
+
+# Which reader tries each module that reads what comes from outside.
+TRIED_BY = {
+    "models.graph": "model-yaml",
+    "utils.cli.hyperparameters": "hyperparameters",
+    "utils.comparison.execution": "comparison",
+    "utils.comparison.measured": "results-csv",
+    "utils.comparison.report_files": "comparison",
+    "utils.comparison.settings": "comparison",
+    "utils.data.image.header": "jpeg",
+    "utils.data.loading.reading": "jpeg",
+    "utils.data.records.command.unpacking": "records",
+    "utils.data.records.layout": "records",
+    "utils.data.records.reading": "records",
+    "utils.data.shapes.dataset": "dataset-yaml",
+    "utils.data.sources.coco_annotations": "coco-annotations",
+    "utils.data.sources.dataset_yaml": "dataset-yaml",
+    "utils.data.sources.image_files": "image-list",
+    "utils.data.sources.label_file": "labels",
+    "utils.files.json": "coco-annotations",
+    "utils.files.yaml": "dataset-yaml",
+    "utils.processes.watchdog_link": "watchdog-message",
+    "utils.report.results": "results-csv",
+    "utils.state.checkpoint": "own-state",
+    "utils.state.resume": "run-options",
+    "utils.state.start_checks": "model-yaml",
+    "utils.weights.load": "torch-zip",
+    "utils.weights.members": "torch-zip",
+    "utils.weights.reader": "torch-legacy",
+}
+READING = re.compile(
+    r"^from utils\.files\.(regular|json|yaml) import .*\b(read_|open_|parse_)", re.MULTILINE
+)
+
+
+def test_every_module_that_reads_is_tried():
+    reads = {
+        ".".join(path.relative_to(PROJECT).with_suffix("").parts)
+        for path in PYTHON_FILES
+        if path.relative_to(PROJECT).parts[0] in ("utils", "models")
+        and READING.search(path.read_text(encoding="utf-8"))
+    }
+    assert reads - TRIED_BY.keys() == set()
+    assert set(TRIED_BY.values()) <= READERS.keys()
 
 
 # The fuzzer itself.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import tempfile
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +25,9 @@ from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import parse_labels, read_label_bytes
 from utils.data.sources.labels import Sample
+from utils.errors import UserError
 from utils.files.project import PROJECT
+from utils.processes.watchdog_link import Link
 from utils.report.plots import plot_results
 from utils.state.resume import newest_runs
 
@@ -89,6 +94,37 @@ def read_neighbour(path: Path) -> object:
     weights.mkdir(exist_ok=True)
     (weights / "last.safetensors").touch()
     return newest_runs(path.parent.parent, path.parent.name)
+
+
+def read_messages(path: Path) -> object:
+    """Read the content as what another rank's watchdog sends after the token."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = socket.create_connection(server.getsockname())
+        receiver, _ = server.accept()
+    with sender, receiver:
+        receiver.settimeout(10)
+        thread = threading.Thread(target=_send, args=(sender, path.read_bytes()))
+        thread.start()
+        try:
+            link, messages = Link(receiver), []
+            while True:
+                messages.append(link.read())
+        except EOFError:
+            return messages
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        finally:
+            receiver.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def _send(connection: socket.socket, content: bytes) -> None:
+    with contextlib.suppress(OSError):  # the other end is gone: it has refused
+        connection.sendall(content)
+        connection.shutdown(socket.SHUT_WR)
+
+
+MESSAGES = b'{"rank": 1, "host": "a"}\n{"doing": "in training, epoch 1"}\n{"leaving": true}\n'
 
 
 def read_labels(path: Path) -> object:
@@ -158,6 +194,9 @@ _READERS = {
     ),
     "comparison": Reader(
         lambda path: load_settings(path.parent), comparison_settings, COMPARISON, JSON_TOKENS
+    ),
+    "watchdog-message": Reader(
+        read_messages, lambda: [MESSAGES], "messages", (*JSON_TOKENS, b"\n", b"{" * 2000)
     ),
     "results-csv": Reader(
         lambda path: plot_results(path, path.with_name("results.png")),

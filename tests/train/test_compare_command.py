@@ -289,10 +289,10 @@ def test_code_that_changed_in_between_is_unequal_work(run, tmp_path, monkeypatch
 def test_a_model_or_weights_that_changed_in_between_are_unequal_work(run, tmp_path, flag):
     stubs(tmp_path)
     path = tmp_path / "file"
-    path.write_text("before")
+    path.write_text("nc: 1")
     assert run("--rounds", 1, flag, path)[0] == 0
     (tmp_path / "out" / "exp" / "runs" / "oneflow-plain-b8-round1.json").unlink()
-    path.write_text("after")
+    path.write_text("nc: 2")
     code, printed, _ = run("--resume", tmp_path / "out" / "exp")
     assert code == 2 and f"  {flag.removeprefix('--')}_sha1: " in printed
 

@@ -140,8 +140,8 @@ def load_settings(folder: Path) -> Settings:
         raise
     except (OSError, ValueError) as error:
         raise UserError(
-            f"--resume {folder}: no comparison that was begun there ({error!s:.200}); name the folder "
-            "that compare.py printed, as runs/compare/exp"
+            f"--resume {folder}: no comparison that was begun there ({error!s:.200}); name the "
+            "folder that compare.py printed, as runs/compare/exp"
         ) from error
 
 

@@ -71,9 +71,8 @@ def _run(main: Callable[[], None]) -> int:
     """Return the exit code; a defect in a single process stays an exception."""
     try:
         raise_at_interrupt()
-        signal.pthread_sigmask(
-            signal.SIG_UNBLOCK, [signal.SIGINT]
-        )  # as `local_ranks.py` starts ranks
+        # `local_ranks.py` starts ranks with it blocked.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         require_status_file()
         main()
     except SystemExit as end:
@@ -91,6 +90,7 @@ def _run(main: Callable[[], None]) -> int:
         watchdog.leave(EXIT_SUSPENDED)  # as all ranks agreed; what follows is for who started them
         return EXIT_INTERRUPTED if suspended.by_hand else EXIT_SUSPENDED
     except KeyboardInterrupt:
+        ignore_requests()  # another Ctrl-C would be a traceback
         if this_process().is_main:
             _say("interrupted")
         return EXIT_INTERRUPTED

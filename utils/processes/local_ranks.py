@@ -62,6 +62,8 @@ def run_ranks(
             that cannot suspend.
     """
     adopt_orphans()
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C raises too
     ranks: list[Rank] = []
     with tempfile.TemporaryDirectory(prefix="duet-") as folder:
         message = Path(folder, "suspend")
@@ -78,7 +80,8 @@ def run_ranks(
             _end(ranks, signal.SIGINT, math.inf)
             return EXIT_INTERRUPTED
         finally:
-            kill_descendants()
+            with _blocked_signals(suspends=False):
+                kill_descendants()
     return job_code([rank.returncode for rank in ranks])
 
 

@@ -35,7 +35,8 @@ class Suspended(Exception):
 class StopRequests:
     """Collects the requests to stop.
 
-    Ctrl-C is one inside `saving_at_interrupt`; elsewhere it raises KeyboardInterrupt.
+    Ctrl-C is one inside `saving_at_interrupt`; elsewhere it raises KeyboardInterrupt. A second one
+    ends this process at once.
 
     Args:
         file: asks to stop when it exists.
@@ -75,10 +76,7 @@ class StopRequests:
 
     @contextmanager
     def saving_at_interrupt(self) -> Iterator[None]:
-        """Have Ctrl-C ask for a stop in the block, where `cause` is called again and again.
-
-        A second one ends this process at once.
-        """
+        """Have Ctrl-C ask for a stop in the block, where `cause` is called again and again."""
         self._saves_at_interrupt = True
         try:
             yield
@@ -111,11 +109,11 @@ class StopRequests:
         self._signal = signal.Signals(number).name
 
     def _notice_interrupt(self, number: int, frame: FrameType | None) -> None:
-        if not self._saves_at_interrupt:
-            raise KeyboardInterrupt
         if self.interrupted:
             end_process(EXIT_INTERRUPTED)
-        self.interrupted = True
+        self.interrupted = True  # also if Python ignores the exception, as it does in `__del__`
+        if not self._saves_at_interrupt:
+            raise KeyboardInterrupt
         if this_process().is_main:
             os.write(2, b"\nCtrl-C: the state is saved after this batch; once more ends at once\n")
 

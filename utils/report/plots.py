@@ -253,7 +253,7 @@ def _read_columns(csv_path: Path) -> tuple[dict[str, dict[str, str]], dict[str, 
     wanted = ["epoch", *(column for lines in panels.values() for column in lines.values())]
     missing = [name for name in wanted if name not in names]
     if missing or not rows:
-        what = f"no column {', '.join(missing)}" if missing else "no epochs"
+        what = f"no column {', '.join(missing):.300}" if missing else "no epochs"
         raise UserError(f"{csv_path} has {what}; it should be the results.csv of a training run")
     return panels, {name: np.array([row[name] for row in rows]) for name in wanted}
 

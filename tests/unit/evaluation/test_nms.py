@@ -8,11 +8,12 @@ import pytest
 
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy, pairwise_iou
+from utils.cli.val_config import parse_val_flags
 from utils.data.sources.labels import Sample
 from utils.data.sources.splits import only_classes
 from utils.errors import UserError
 from utils.evaluation.greedy_nms import suppress_greedily
-from utils.evaluation.nms import non_max_suppression
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +125,15 @@ def test_best_class_alone_is_kept_unless_multi_label():
     # Products of float32 numbers, rounded once.
     np.testing.assert_allclose(every.scores, [0.4, 0.3, 0.2], rtol=1e-6)
     np.testing.assert_array_equal(every.boxes_xyxy, [[40, 40, 60, 60]] * 3)
+
+
+def test_a_validation_in_training_suppresses_as_val_does_by_default():
+    flags = parse_val_flags(["--weights", "F"])
+    of_val = {name: getattr(flags, name) for name in vars(SuppressionSettings())}
+    assert of_val == vars(SuppressionSettings()) == {
+        "confidence_threshold": 0.001, "iou_threshold": 0.6, "class_agnostic": False,
+        "classes": None, "max_detections": 300,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("multi_label", [True, False])

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import backend
-from backend.processes import own_device
+from backend.devices import own_device
 from utils.cli.train_config import parse_train_flags
 from utils.cli.val_config import parse_val_flags
 from utils.errors import UserError

@@ -6,7 +6,7 @@ import numpy as np
 
 from backend import checks
 from backend.contract import CAPABILITIES
-from backend.processes import own_device
+from backend.devices import own_device
 
 
 def resolve(name: str) -> str:

@@ -54,3 +54,17 @@ def test_the_average_is_in_evaluation_mode_and_needs_no_gradient(model):
     assert not average.model.training and model.training
     assert not any(p.requires_grad for _, p in nn.named_parameters(average.model))
     assert all(p.requires_grad for _, p in nn.named_parameters(model))
+
+
+def test_only_statistics_that_are_not_finite_are_taken_from_the_average(model):
+    average = ModelEMA(model)
+    started = nn.state_arrays(model)
+    statistic, other = "model.0.bn.running_mean", "model.1.bn.running_mean"
+    weight = "model.0.conv.weight"
+    changed = {name: started[name] + 1 for name in (statistic, other, weight)}
+    changed[statistic][0] = changed[weight][0] = np.nan
+    nn.load_state_arrays(model, started | changed)
+    average.restore_statistics(model)
+    for name, array in nn.state_arrays(model).items():
+        expected = started[name] if name == statistic else changed.get(name, started[name])
+        np.testing.assert_array_equal(array, expected, err_msg=name)

@@ -14,6 +14,10 @@ def test_only_float16_is_scaled():
         scale = LossScale.of_precision(dtype)
         scale.update(finite=False)
         assert scale.value == 1
+        for _ in range(2000):
+            scale.update(finite=True)
+        assert scale.value == 1
+        assert scale.scaled(abs) is abs
     assert LossScale.of_precision("float16").value == 65536
 
 
@@ -57,6 +61,22 @@ def test_the_value_stays_within_its_limits():
     for _ in range(2000):
         scale.update(finite=True)
     assert scale.value == 2.0**24
+
+
+def test_an_overflow_may_be_the_fault_of_a_scale_above_its_lowest_value():
+    assert not LossScale.of_precision("float32").can_fall
+    scale = LossScale.of_precision("float16")
+    assert scale.can_fall
+    scale.value = 1.0
+    assert not scale.can_fall
+
+
+@pytest.mark.parametrize(("value", "expected"), [(4.0, [0.5, np.inf]), (1.0, [2.0, np.inf])])
+def test_gradients_are_divided_by_the_scale(value, expected):
+    x = autograd.variable(np.zeros(2))
+    autograd.set_gradients({"x": x}, {"x": np.array([2.0, np.inf])})
+    LossScale(value, adapts=True).unscale([x])
+    np.testing.assert_array_equal(ops.to_numpy(x.grad), expected)
 
 
 def test_gradients_of_the_scaled_loss_come_back_unscaled():

@@ -51,3 +51,12 @@ def test_no_warmup_starts_at_full_rate(hyp):
     settings = schedule.at(0)
     assert settings.bias_rate == settings.weight_rate == hyp.lr0
     assert settings.accumulate == 4
+
+
+@pytest.mark.parametrize(("batches", "expected"), [(19, 100), (33, 100), (34, 102), (200, 600)])
+def test_a_warmup_of_three_epochs_has_at_least_100_batches(hyp, batches, expected):
+    schedule = Schedule(hyp, EPOCHS, batches, 16, cosine=False)
+    assert schedule.warmup_batches == expected
+    assert schedule.at(expected // 2).weight_rate == pytest.approx(
+        schedule.at(expected).weight_rate / 2, rel=0.2
+    )  # a blend from 0, of a rate that falls by a few percent an epoch

@@ -51,6 +51,51 @@ def test_lost_batches_of_an_epoch_are_counted(caplog):
     assert "1 batch left out of the mean losses: not finite" in caplog.text
 
 
+def number(value):
+    return ops.tensor(np.array(value, np.float32))
+
+
+def test_a_skipped_update_names_the_batches_with_a_lost_loss_or_all_of_them(caplog):
+    watch = StepWatch(AnchorHead.loss_names)
+    for step, loss in ((1, 1), (2, np.nan), (3, 1)):
+        add(watch, step, (loss, 1, 1))
+    assert not watch.update_is_finite(number(1))
+    for step in (4, 5):
+        add(watch, step, (1, 1, 1))
+    assert not watch.update_is_finite(number(np.inf))
+    of_losses, of_gradient = caplog.messages
+    assert "the loss is not finite: box nan" in of_losses
+    assert [f"step {step} " in of_losses for step in (1, 2, 3)] == [False, True, False]
+    assert "losses are finite, but a gradient is not finite: box 1.0000" in of_gradient
+    assert [f"step {step} " in of_gradient for step in (3, 4, 5)] == [False, True, True]
+
+
+def test_an_epoch_counts_its_own_skipped_updates_and_lost_batches(caplog):
+    watch = StepWatch(AnchorHead.loss_names)
+    for lost in (np.nan, np.inf):
+        for loss in (1, lost, lost):
+            add(watch, 1, (loss, 1, 1))
+        assert not watch.update_is_finite(number(1))
+    assert watch.skipped == 2
+    caplog.clear()
+    watch.end_epoch()
+    assert [message.split()[0] for message in caplog.messages] == ["2", "4"]
+    assert watch.skipped == 0
+    caplog.clear()
+    add(watch, 1, (1, 1, 1))
+    assert watch.update_is_finite(number(1))
+    watch.end_epoch()
+    assert not caplog.messages
+
+
+def test_one_finite_update_ends_a_row_of_skipped_ones():
+    watch = StepWatch(AnchorHead.loss_names)
+    for _ in range(3):
+        for _ in range(9):
+            assert not watch.update_is_finite(number(np.nan))
+        assert watch.update_is_finite(number(1))
+
+
 def test_overflows_count_as_a_lost_run_only_once_the_loss_scale_cannot_fall():
     watch, overflow = StepWatch(AnchorHead.loss_names), ops.tensor(np.array(np.inf, np.float32))
     for step in range(30):

@@ -274,7 +274,9 @@ def test_a_loader_worker_inherits_cores_and_memory_and_earlier_threads_get_the_c
 
 
 @pytest.mark.parametrize("command", [train, val, doctor])
-def test_a_command_binds_before_all_else_and_only_where_it_is_asked_to(command, monkeypatch):
+def test_a_command_binds_before_it_reads_and_only_where_it_is_asked_to(
+    command, monkeypatch, tmp_path
+):
     class Bound(Exception):
         pass
 
@@ -282,7 +284,8 @@ def test_a_command_binds_before_all_else_and_only_where_it_is_asked_to(command, 
         raise Bound(device)
 
     monkeypatch.setattr(command, "bind_numa", bind)
-    flags = ["command", "--weights", "F", "--data", "nowhere", "--device", "cpu"]
+    (tmp_path / "F").touch()  # is there, and holds no weights
+    flags = ["command", "--weights", str(tmp_path / "F"), "--data", "nowhere", "--device", "cpu"]
     monkeypatch.setattr("sys.argv", flags)
     with pytest.raises(UserError):
         command.main()

@@ -1,0 +1,46 @@
+"""Which of the devices that a user names is this process's own. Imports no framework."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backend.backend_error import BackendError
+from backend.checks import CPU
+from backend.processes import this_process
+from backend.words import count
+
+
+def own_device(name: str, usable: Sequence[str]) -> str:
+    """Return this process's device, as `contract.Device.resolve` promises.
+
+    Args:
+        name: what the user wrote.
+        usable: the devices that this process can use: GPUs, then the CPU.
+    """
+    gpus = [device for device in usable if device != CPU]
+    if name == CPU or (name == "" and not gpus):
+        return CPU
+    wanted = _listed(name, usable) if name else gpus
+    process = this_process()
+    if process.world_size == 1:
+        if name and len(wanted) > 1:
+            raise BackendError(
+                f"--device {name!r}: {count(len(wanted), 'device')}, but this is one process; name "
+                "one. train.py starts a process for each"
+            )
+        return wanted[0]
+    if process.local_rank >= len(wanted):
+        raise BackendError(
+            f"this machine has {process.local_rank + 1} or more processes, but --device {name!r} "
+            f"gives {len(wanted)}: {', '.join(wanted)}; start as many processes as devices, or "
+            "use --device cpu"
+        )
+    return wanted[process.local_rank]
+
+
+def _listed(name: str, usable: Sequence[str]) -> list[str]:
+    """Return the devices of a list such as "0,1"; BackendError for one that is not there."""
+    wanted = [f"cuda:{part}" if part.isdecimal() else part for part in name.split(",")]
+    if CPU in wanted or not set(wanted) <= set(usable):
+        raise BackendError(f"--device {name!r} is not there; this process has: {', '.join(usable)}")
+    return wanted
