@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import resource
 import sys
 import tempfile
@@ -22,7 +21,6 @@ from typing import Any
 import numpy as np
 
 import backend
-from backend.select import ENVIRONMENT_VARIABLE
 from tests.fuzz.mutate import mutate
 from tests.fuzz.reader import MIB, Reader
 from utils.data.image.header import BrokenImageError
@@ -45,8 +43,8 @@ def mutant(reader: Reader, name: str, seeds: list[bytes], seed: int, index: int)
 
 
 def readers() -> Mapping[str, Reader]:
-    """Choose the backend that YOLO_BACKEND names, then return all readers by name."""
-    backend.use(os.environ[ENVIRONMENT_VARIABLE])
+    """Choose a backend as the product does, then return all readers by name."""
+    backend.use()
     from tests.fuzz.all_readers import READERS
 
     return READERS
