@@ -60,14 +60,16 @@ def read_model_yaml(path: str | Path, num_classes: int | None = None) -> ModelSp
     """Read and check a model YAML; num_classes, when given, replaces its nc.
 
     Raises:
-        UserError: no such file, no YAML, or a document that `parse_model` refuses.
+        UserError: no such file, no YAML, or a document that `parse_model` or `plan_layers` refuses.
     """
     path = find_yaml(str(path), "models")
     document = read_yaml("--cfg", path, "public models: models/yolov5{n,s,m,l,x}.yaml")
     try:
-        return parse_model(document, num_classes)
+        spec = parse_model(document, num_classes)
+        plan_layers(spec)
     except UserError as error:
         raise UserError(f"--cfg {path}: {error}") from error
+    return spec
 
 
 def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
