@@ -9,6 +9,11 @@ no part of the column "others".
 
 from __future__ import annotations
 
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
 import contextlib
 import json
 import os

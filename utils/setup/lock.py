@@ -12,6 +12,11 @@ Before: the .in files, and torch-cpu.txt, which is written by hand. After: `envi
 
 from __future__ import annotations
 
+from utils.processes.interrupt import end_at_interrupt
+
+if __name__ == "__main__":
+    end_at_interrupt()  # while the others are imported
+
 import re
 import subprocess
 import sys

@@ -175,7 +175,7 @@ def _parse_header(path: Path, text: str | None) -> Header:
         _require_kinds(header)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"--weights {path}: no {FORMAT} version {VERSION} header; "
+            f"--weights {path}: no {FORMAT} version {VERSION} header ({error!s:.100}); "
             "it was not written by train.py of this version"
         ) from error
     return dataclasses.replace(header, class_names=tuple(header.class_names))

@@ -159,8 +159,8 @@ def require_same_point(point: ResumePoint | None, world: World) -> None:
         found = f"{point.folder.name} {point.path.name} {point.header.batch_number}"
     if not world.all_have(found):
         raise UserError(
-            "--resume: the processes found different states; --project must be a folder that "
-            "all machines share"
+            "--resume: the processes found different states: another process is writing this run "
+            "(wait until it ends or stop it), or --project is no folder that all machines share"
         )
 
 

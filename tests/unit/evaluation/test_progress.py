@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from backend.words import count
 from models.detector import Detector
 from models.evaluation import evaluate, nothing_done
 from models.graph import read_model_yaml
@@ -97,7 +98,9 @@ def test_a_stopped_validation_ends_with_the_figures_of_a_whole_one(tmp_path, fin
         return evaluate(*arguments, **options)
 
     answers = iter([False] * (finished - 1) + [True])
-    with pytest.raises(EvaluationSuspended, match=f"after {finished} batches") as stopped:
+    with pytest.raises(
+        EvaluationSuspended, match=f"after {count(finished, 'batch', 'batches')}"
+    ) as stopped:
         run(should_stop=lambda: next(answers))
     progress = stopped.value.progress
     assert len(progress.images) == 2 * finished and progress.images[:, 2].sum() > 0

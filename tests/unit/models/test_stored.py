@@ -51,7 +51,7 @@ HOSTILE = {
     "long": ({"backbone": [[-1, 1, "Conv", [8]]] * 5000}, "5,001 layers"),
     "of many classes": ({"nc": 900}, "Detect .900, .* takes 16,294 numbers, and the file has 130"),
     "without end": ({"nc": [[[[[[[[[[[[[[]]]]]]]]]]]]]]}, "nested too deep"),
-    "of a huge number": ({"nc": 10**40}, "the model description holds more"),
+    "of a huge number": ({"nc": 10**40}, "is beyond 64 bits"),
 }
 
 

@@ -18,11 +18,19 @@ from utils.cli.train_config import TrainConfig, read_train_flags
 from utils.errors import UserError
 from utils.files.yaml import write_yaml
 from utils.processes.suspend import FILE_VARIABLE
+from utils.processes.world import ALONE
 from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 from utils.state.files import StateFiles
 from utils.state.lock import RunLock
-from utils.state.resume import begin_in, find_resume_point, hold, load_state, resumed_config
+from utils.state.resume import (
+    begin_in,
+    find_resume_point,
+    hold,
+    load_state,
+    require_same_point,
+    resumed_config,
+)
 
 BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "--keep", "5"]
 
@@ -442,3 +450,10 @@ def test_flags_that_would_change_the_result_are_refused_together(tmp_path):
     for part in ("batch_size is 16, in the run 8", "seed is 1, in the run 0", "another lr0"):
         assert part in str(error.value)
     assert "epochs" not in str(error.value)
+
+
+def test_ranks_that_see_the_states_of_a_run_that_goes_on_are_told_of_it():
+    another = ALONE._replace(all_gather=lambda own: [own, own[::-1]])
+    require_same_point(None, ALONE)
+    with pytest.raises(UserError, match=r"different states.* another process .* that all machines"):
+        require_same_point(None, another)
