@@ -108,7 +108,8 @@ IMAGE = {"id": 1, "file_name": f"{NAME}.png", "height": 9, "width": 9}
 
 def weights_file(folder, command="show"):
     header = Header(
-        {"backbone": [[NAME] * 4], "head": [], "anchors": NAME}, (NAME,), 0, 0, -1, 0, -1.0,
+        {"nc": 1, "depth_multiple": 1, "width_multiple": 1, "backbone": [[-1, 1, NAME, []]],
+         "head": [[-1, 1, NAME, []]], "anchors": NAME}, (NAME,), 0, 0, -1, 0, -1.0,
         {NAME: 1.0}, {"converted_from": NAME, "stored_dtypes": [NAME], "strides": NAME}, NAME,
     )  # fmt: skip
     path = folder / f"{NAME}.safetensors"
@@ -131,7 +132,7 @@ def another_pickle(folder):
 def run_folder(folder):
     (folder / NAME / "exp" / "weights").mkdir(parents=True)
     (folder / NAME / "exp" / "weights" / "last.safetensors").write_bytes(b"none")
-    find_resume_point({"resume": "auto", "project": folder / NAME, "name": "exp"})
+    find_resume_point({"resume": "auto", "project": folder / NAME, "name": "exp"}, {})
 
 
 def table_of_classes(folder):
@@ -203,7 +204,7 @@ CASES = {
     "weights shown": weights_file,
     "weights converted": lambda folder: weights_file(folder, "convert"),
     "torch's class names": lambda folder: torch_file(folder, names=[TEXT, TEXT]),
-    "torch's model": lambda folder: torch_file(folder, yaml={TEXT: TEXT, "backbone": TEXT}),
+    "torch's model": lambda folder: torch_file(folder, yaml={"backbone": [[1, 1, TEXT]]}),
     "another pickle": another_pickle,
     "run folder": run_folder,
     "flag": lambda folder: read_train_flags([f"--{NAME}", NAME]),

@@ -43,7 +43,7 @@ def run(tmp_path):
         (["--img", "33"], "--img 33 is no multiple of 32; use 64"),
         (["--project", "/proc/x"], "--project /proc/x --name exp: /proc: "),
         (["--project", "/etc/passwd"], "--project /etc/passwd --name exp: /etc/passwd: Not a dir"),
-        (["--name", 300 * "x"], f"{PROJECT}: File name too long"),
+        (["--name", 300 * "x"], ": File name too long"),
         (["--cfg", "absent.yaml"], "--cfg absent.yaml: No such file"),
         (["--hyp", "absent.yaml"], "--hyp absent.yaml: No such file"),
         (["--weights", "absent.pt"], "--weights absent.pt: no such file"),
