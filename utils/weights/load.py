@@ -29,10 +29,8 @@ def load_weights(path: str | Path) -> Checkpoint:
     path = Path(path)
     if not path.exists():
         raise UserError(f"--weights {path}: no such file")
-    if not path.is_file() and not path.is_dir():
-        raise UserError(f"--weights {path}: a pipe or device; give a file or a directory")
     try:
-        if path.is_file() and (path.suffix == ".safetensors" or _starts_as_safetensors(path)):
+        if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):
             return read_checkpoint(path)
         with open_foreign(path) as contents:
             return _from_foreign(read_yolov5(contents))

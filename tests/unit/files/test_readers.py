@@ -122,7 +122,7 @@ def test_a_label_file_of_over_4_mib_is_refused(tmp_path):
 def test_a_line_as_long_as_its_file_is_not_printed(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"x" * (1 << 20))
-    with pytest.raises(DatasetError, match="line 1 has 1,048,576 characters"):
+    with pytest.raises(DatasetError, match="line 1 has 1,048,576 bytes"):
         list_images([path])
     with pytest.raises(BrokenLabelError) as caught:
         parse_labels(path.read_bytes(), num_classes=1)

@@ -135,5 +135,5 @@ def _exhausted(path):
 def test_a_pipe_is_refused_unopened(tmp_path):
     for name in ("weights.pt", "weights.safetensors"):
         os.mkfifo(tmp_path / name)
-        with pytest.raises(UserError, match="neither a file nor a folder"):
+        with pytest.raises(UserError, match="is a FIFO; a regular file is needed"):
             load_weights(tmp_path / name)
