@@ -52,8 +52,8 @@ class Door:
         try:
             stranger = self._server.accept()[0]
         except OSError:  # it is gone again, or no more files may be open
-            self._turn_oldest_away()
-            return time.sleep(BREATH_SECONDS)
+            # At once: a rank may wait behind hundreds of strangers.
+            return self._turn_oldest_away() if self._strangers else time.sleep(BREATH_SECONDS)
         if len(self._strangers) >= MOST_STRANGERS:
             self._turn_oldest_away()
         stranger.setblocking(False)

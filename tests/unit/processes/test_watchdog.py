@@ -6,16 +6,18 @@ import json
 import os
 import resource
 import socket
+import subprocess
+import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 
 from backend import collectives
 from utils.processes import activity as activity_module
-from utils.processes import watchdog, watchdog_link
+from utils.processes import watchdog
 from utils.processes.activity import Activity, Report, furthest_behind
 from utils.processes.watchdog_link import MAX_LINE_BYTES, Link
 
@@ -261,44 +263,57 @@ def test_when_all_ranks_are_there_nobody_can_connect(invited):
     assert found == [{"goodbye": 0}]
 
 
+FLOOD = """
+import json, socket, sys, threading, time
+from contextlib import suppress
+from utils.processes import watchdog_link
+
+invitation, goodbye = map(json.loads, sys.argv[1:])
+over = threading.Event()
+
+def flood():
+    strangers = []
+    while not over.is_set():
+        with suppress(OSError):
+            strangers.append(socket.create_connection(("127.0.0.1", invitation["port"]), timeout=1))
+        while len(strangers) > 100:
+            strangers.pop(0).close()
+
+flooding = threading.Thread(target=flood)
+flooding.start()
+time.sleep(0.5)
+try:
+    link = watchdog_link.connect(1, invitation["port"], invitation["token"], rank=1, host="h")
+finally:
+    over.set()
+    flooding.join()
+link.send(**goodbye)
+with link.socket.makefile() as answers:
+    print(answers.readlines()[-1])
+"""
+
+
 def test_a_rank_joins_in_a_flood_of_connections_when_files_are_short(invited):
     """The flood goes on until the rank has joined; rank 0 may open few more files than it has."""
-    found, over = [], threading.Event()
+    found = []
 
-    def flood(address):
-        open_ones = []
-        while not over.is_set():
-            with suppress(OSError):
-                open_ones.append(socket.create_connection(address, timeout=1))
-            while len(open_ones) > 100:
-                open_ones.pop(0).close()
-        for stranger in open_ones:
-            stranger.close()
-
-    def connect(invitation):
-        flooding = threading.Thread(target=flood, args=(("127.0.0.1", invitation["port"]),))
-        flooding.start()
-        time.sleep(0.5)
-        try:
-            link = watchdog_link.connect(
-                1, invitation["port"], invitation["token"], rank=1, host="h"
-            )
-        finally:
-            over.set()
-            flooding.join()
-        link.send_line(GOODBYE.strip())
-        with link.socket.makefile() as answers:
-            found.append(json.loads(answers.readlines()[-1]))
-        link.socket.close()
+    def connect(invitation):  # in a process that has files enough
+        words = (json.dumps(invitation), GOODBYE.decode())
+        command = [sys.executable, "-c", FLOOD, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        found.append(done.stdout.strip() or done.stderr)
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(map(int, os.listdir("/proc/self/fd")))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 30, hard))
-    try:
-        invited(connect)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert found == [{"goodbye": 0}]
+    with ExitStack() as stack:  # no number below is free
+        while stack.enter_context(open(os.devnull)).fileno() < used:
+            pass
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 30, hard))
+        try:
+            invited(connect)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found == ['{"goodbye": 0}']
 
 
 def test_the_time_for_which_a_job_is_stopped_does_not_count(monkeypatch):
