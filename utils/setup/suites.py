@@ -32,7 +32,7 @@ from utils.setup.environments import end_with_message, prepare_all
 from utils.setup.state_line import StateLine
 
 POLL_SECONDS = 0.2
-DURATION = "12 to 15 minutes on two idle cores for all tests"
+DURATION = "15 to 20 minutes on two idle cores for all tests"
 PERCENT = re.compile(rb"\[ *(\d+)%\]\s*$", re.MULTILINE)  # as pytest ends a line
 
 
