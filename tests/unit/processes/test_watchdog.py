@@ -264,10 +264,12 @@ def test_when_all_ranks_are_there_nobody_can_connect(invited):
 
 
 FLOOD = """
-import json, socket, sys, threading, time
+import json, resource, socket, sys, threading, time
 from contextlib import suppress
 from utils.processes import watchdog_link
 
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # few files are for rank 0 alone
 invitation, goodbye = map(json.loads, sys.argv[1:])
 over = threading.Event()
 
