@@ -33,7 +33,8 @@ from utils.comparison.settings import Settings, parse_flags
 from utils.comparison.terminal import Terminal
 from utils.files.atomic import remove_unfinished
 from utils.processes.command import run_command
-from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USER_ERROR
+from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
+from utils.processes.start import EXIT_USER_ERROR
 from utils.state.folder import create_run_folder
 from utils.state.lock import RunLock
 

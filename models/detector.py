@@ -21,6 +21,7 @@ from models.heads.base import Head
 from models.initial_weights import draw_weights
 from utils.data.loading.memory import require_memory
 from utils.errors import UserError
+from utils.state.start_checks import check_image_size
 
 
 class Detector(nn.Module):
@@ -115,11 +116,7 @@ def require_image_size(image_size: int, stride: int, trains: bool) -> None:
     Training needs two cells a side: of one image, a map of one cell has a single value a channel,
     and BatchNorm no variance.
     """
-    if image_size % stride:
-        fitting = -(-image_size // stride) * stride
-        raise UserError(
-            f"--img {image_size} is no multiple of the model's stride {stride}; use {fitting}"
-        )
+    check_image_size(image_size, stride)
     if trains and image_size == stride:
         raise UserError(
             f"--img {image_size} is one cell of the model's stride {stride}, too few for the "

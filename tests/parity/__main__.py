@@ -27,7 +27,7 @@ from tests.shared_files import shared_folder
 from utils.cli.flags import new_parser, require_from
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
-from utils.processes.exit_status import EXIT_USER_ERROR
+from utils.processes.start import EXIT_USER_ERROR
 from utils.state.start_checks import check_image_size, check_model_yaml
 
 

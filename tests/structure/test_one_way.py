@@ -25,7 +25,13 @@ PRINTERS = {
     "utils/comparison/terminal.py",  # colours, and lines that replace each other
 }
 # They run before anything is installed, or print nothing but names of ours.
-ELSEWHERE = ("tests/", "benchmarks/", "utils/setup/", "backend/contract/")
+ELSEWHERE = (
+    "tests/",
+    "benchmarks/",
+    "utils/setup/",
+    "utils/screen/state_line.py",
+    "backend/contract/",
+)
 
 
 def product_files() -> Iterator[tuple[str, Path]]:

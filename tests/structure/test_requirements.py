@@ -28,7 +28,7 @@ SETUP_FILES = [
     "setup.environments",
     "setup.interpreters",
     "setup.pip_output",
-    "setup.state_line",
+    "screen.state_line",
     "setup.suites",
 ]
 REQUIREMENTS = PROJECT / "requirements"

@@ -206,7 +206,7 @@ def test_a_rank_that_does_not_know_the_others_is_refused(inputs, tmp_path, monke
         (["--data", "missing.yaml"], "missing.yaml"),
         (["--cfg", "missing.yaml"], "--cfg missing.yaml: No such file"),
         (["--hyp", "missing.yaml"], "--hyp missing.yaml: No such file"),
-        (["--img", "100"], "--img 100 is no multiple of 32; use 128"),
+        (["--img", "100"], "--img 100 is no multiple of the model's stride 32; use 128"),
         (["--img", "32"], "--img 32 is one cell of the model's stride 32"),
         (["--device", "7"], "--device '7' is not there"),
         (["--seed", str(2**64)], "--seed 18446744073709551616"),

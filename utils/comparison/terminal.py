@@ -20,8 +20,7 @@ from utils.comparison.plan import Turn
 from utils.comparison.report import Report, number
 from utils.comparison.report_markdown import sections
 from utils.comparison.statistics import counted_epochs, spread
-from utils.screen.lines import CLEAR_LINE
-from utils.screen.progress import LINE_SECONDS
+from utils.screen.state_line import CLEAR_LINE, LINE_SECONDS
 from utils.screen.text import printable
 from utils.screen.words import clock
 

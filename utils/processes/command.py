@@ -20,13 +20,13 @@ from utils.processes.exit_status import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_SUSPENDED,
-    EXIT_USER_ERROR,
     end_process,
     note_status,
     require_status_file,
 )
 from utils.processes.interrupt import raise_at_interrupt
 from utils.processes.process_family import end_as_orphan
+from utils.processes.start import EXIT_USER_ERROR
 from utils.processes.suspend import Suspended, ignore_requests
 from utils.screen.lines import begin_lines
 from utils.screen.text import as_message, say

@@ -14,7 +14,6 @@ from utils.screen.text import printable
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
-EXIT_USER_ERROR = 2
 EXIT_SUSPENDED = 75  # EX_TEMPFAIL of sysexits.h: it can go on later
 
 STATUS_FILE = "DUET_STATUS_FILE"  # names the file that gets the exit code of the job

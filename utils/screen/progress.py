@@ -9,14 +9,13 @@ import logging
 import sys
 import threading
 import time
-from types import TracebackType
 
 from tqdm import tqdm
 
 from backend.processes import this_process
+from utils.screen.state_line import LINE_SECONDS
 from utils.screen.words import clock
 
-LINE_SECONDS = 30.0  # between two lines of one piece of work in a log
 # 80 columns hold it with an epoch of four digits and three losses; a longer one is cut at its end.
 BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
@@ -46,12 +45,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.close()
 
     def update(self, note: str = "") -> None:

@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 from utils.errors import UserError
 from utils.files.project import PROJECT
+from utils.screen.state_line import StateLine
 from utils.screen.words import clock
 from utils.setup.driver import newest_cuda
 from utils.setup.interpreters import (
@@ -46,7 +47,6 @@ from utils.setup.interpreters import (
     probe,
 )
 from utils.setup.pip_output import PipOutput
-from utils.setup.state_line import StateLine
 
 STAMP = "duet-environment.json"
 BUILDS = ("cpu", "cuda")  # of torch

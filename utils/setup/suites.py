@@ -27,9 +27,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from utils.files.project import PROJECT
+from utils.screen.state_line import StateLine
 from utils.screen.words import clock
 from utils.setup.environments import end_with_message, prepare_all
-from utils.setup.state_line import StateLine
 
 POLL_SECONDS = 0.2
 DURATION = "15 to 20 minutes on two idle cores for all tests"

@@ -16,7 +16,6 @@ import re
 import socket
 import stat
 from pathlib import Path
-from types import TracebackType
 
 from utils.errors import UserError
 
@@ -64,12 +63,7 @@ class RunLock:
     def __enter__(self) -> RunLock:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._close()
 
     def _close(self) -> None:

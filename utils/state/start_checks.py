@@ -18,7 +18,7 @@ from utils.errors import UserError
 from utils.files.yaml import find_yaml, read_yaml
 from utils.setup.driver import NVIDIA_DRIVER, sees_driver
 
-SIDE_MULTIPLE = 32  # of the public models' strides; a model of a larger one asks for more
+SMALLEST_STRIDE = 32  # of the public models; one of a larger stride asks for more
 DEVICE = re.compile(r"cpu|(cuda:)?\d+")
 
 
@@ -31,6 +31,7 @@ def check_training(config: TrainConfig) -> None:
 
 def check_validation(config: ValConfig) -> None:
     """Raise UserError for a flag of a validation that cannot be honoured."""
+    check_image_size(config.image_size)
     check_file("--annotations", str(config.annotations or ""))
     _check_run(config)
 
@@ -42,10 +43,13 @@ def _check_run(config: RunConfig) -> None:
     select.choose(config.backend)
 
 
-def check_image_size(size: int) -> None:
-    if size % SIDE_MULTIPLE:
-        fitting = -(-size // SIDE_MULTIPLE) * SIDE_MULTIPLE
-        raise UserError(f"--img {size} is no multiple of {SIDE_MULTIPLE}; use {fitting}")
+def check_image_size(size: int, stride: int = SMALLEST_STRIDE) -> None:
+    """Raise UserError unless --img is a multiple of a model's stride."""
+    if size % stride:
+        fitting = -(-size // stride) * stride
+        raise UserError(
+            f"--img {size} is no multiple of the model's stride {stride}; use {fitting}"
+        )
 
 
 def check_model_yaml(argument: str) -> None:

@@ -10,9 +10,9 @@ from utils.processes.exit_status import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_SUSPENDED,
-    EXIT_USER_ERROR,
     STATUS_FILE,
 )
+from utils.processes.start import EXIT_USER_ERROR
 from utils.processes.suspend import Suspended
 
 BUG = "a.jpg: ValueError: 3\nin a loader worker:\nTraceback (most recent call last):\n  there"

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from tests.terminal import run_on_terminal
+from utils.screen import state_line
+from utils.screen.state_line import StateLine
 from utils.screen.words import clock
-from utils.setup import state_line
 from utils.setup.pip_output import PipOutput
-from utils.setup.state_line import StateLine
 from utils.setup.suites import percent_done, state_of
 
 PIP = """Looking in indexes: https://example.org/simple
@@ -76,7 +76,7 @@ def test_a_log_has_the_state_every_half_minute(monkeypatch, capsys):
 
 def test_a_terminal_has_one_line_that_leaves_no_trace():
     code = """
-from utils.setup.state_line import StateLine
+from utils.screen.state_line import StateLine
 with StateLine() as line:
     for state in ("torch: downloading torch-2.13.0; 190 MB; 0:05", "torch: unpacking"):
         line.tell(state)
