@@ -22,8 +22,8 @@ from utils.processes.exit_status import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_SUSPENDED,
-    EXIT_USER_ERROR,
 )
+from utils.processes.start import EXIT_USER_ERROR
 from utils.state.checkpoint import load_checkpoint
 
 SCRIPT = Path(__file__).parent / "faulty_training.py"

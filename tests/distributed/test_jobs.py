@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.distributed.jobs import FLAGS, Job
-from utils.processes.exit_status import EXIT_INTERRUPTED, EXIT_SUSPENDED, EXIT_USER_ERROR
+from utils.processes.exit_status import EXIT_INTERRUPTED, EXIT_SUSPENDED
+from utils.processes.start import EXIT_USER_ERROR
 
 JOBS_AT_ONCE = 3
 MOMENTS = random.Random(5)
