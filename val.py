@@ -42,7 +42,7 @@ def run(config: ValConfig, world: World) -> None:
     dataset = load_dataset(config.data, splits=(config.task,))
     samples = load_split(dataset, config.task, world, config.max_pixels)
     samples = only_classes(samples, config.classes, len(dataset.class_names))
-    checkpoint = load_weights(config.weights)
+    (checkpoint,) = [load_weights(path) for path in config.weights]
     backend.use(config.backend)
     from models.validation import run_validation
 

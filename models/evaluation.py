@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backend import autograd, ops
-from backend.contract import Tensor
-from models.detector import Detector, images_to_tensor
+from models.detector import images_to_tensor
 from models.heads.base import Head, Loss, Sink
+from models.inference.predictor import Predictor
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader
@@ -43,7 +43,7 @@ class Validation(NamedTuple):
 
 
 def evaluate(
-    model: Detector,
+    model: Predictor,
     loader: ValLoader,
     samples: Sequence[Sample],
     class_names: Sequence[str],
@@ -61,7 +61,7 @@ def evaluate(
     Each rank detects in its shard of every batch; all of them return what a single process does.
 
     Args:
-        model: in evaluation mode.
+        model: in evaluation mode; with a loss, one model alone, without augmentation.
         samples: those that the loader was made from.
         suppression: which predictions count as found.
         loss: adds the mean losses of the batches, as in training; the sum of what it returns on
@@ -85,7 +85,7 @@ def evaluate(
     collector = Collector(progress, loader.world, receive)
     finish = partial(_add_found, collector, head, suppression)
     finish_last: Callable[[], None] = _nothing
-    raw: tuple[Tensor, ...] = ()
+    raw: Any = ()
     first = progress.num_batches
     with Progress(len(loader), "validating", "batches", first) as bar, autograd.no_grad():
         for batch_index, batch in enumerate(loader.batches(first), first):
@@ -118,9 +118,7 @@ def _nothing() -> None:
     """Do nothing: there is nothing to finish before the first batch."""
 
 
-def _read_losses(
-    head: Head, loss: Loss | None, raw: Sequence[Tensor], targets: Targets
-) -> np.ndarray:
+def _read_losses(head: Head, loss: Loss | None, raw: Any, targets: Targets) -> np.ndarray:
     """Return a batch's losses as float64, in the head's order; zeros without a loss."""
     if loss is None:
         return np.zeros(len(head.loss_names))

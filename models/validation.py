@@ -5,7 +5,6 @@ Before: `val.py` read flags and data and chose the framework. After: `evaluation
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from backend.words import count
 from models.detector import Detector, require_image_size
 from models.evaluation import evaluate
 from models.heads.base import Head, Sink
-from models.stored import detector_of_weights
+from models.inference.predictor import load_detector, suppression_settings
 from utils.cli.val_config import ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import read_coco_annotations
@@ -27,7 +26,6 @@ from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.coco.results_file import CocoResults
 from utils.evaluation.legacy.metric import LegacyEvaluator
-from utils.evaluation.nms import SuppressionSettings
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
@@ -74,7 +72,7 @@ def run_validation(
             samples,
             class_names,
             device,
-            suppression_settings(config),
+            suppression_settings(config, multi_label=True),
             sinks=sinks,
             objects=objects,
         )
@@ -90,7 +88,7 @@ def require_classes(config: ValConfig, class_names: Sequence[str], model: Detect
     if len(class_names) != model.spec.num_classes:
         raise UserError(
             f"--data {config.data} has {count(len(class_names), 'class', 'classes')}, "
-            f"--weights {config.weights} {model.spec.num_classes}; they must be equal"
+            f"--weights {' '.join(config.weights)} {model.spec.num_classes}; they must be equal"
         )
 
 
@@ -103,12 +101,6 @@ def val_loader(
     return ValLoader(samples, size, batch, workers, stride, rectangular, cache, world)
 
 
-def suppression_settings(config: ValConfig) -> SuppressionSettings:
-    """Return the flags that shape what is detected."""
-    names = [field.name for field in dataclasses.fields(SuppressionSettings)]
-    return SuppressionSettings(**{name: getattr(config, name) for name in names})
-
-
 def of_classes(objects: GroundTruth, classes: Sequence[int] | None) -> GroundTruth:
     """Return the objects of these classes; all when None."""
     if classes is None:
@@ -116,16 +108,6 @@ def of_classes(objects: GroundTruth, classes: Sequence[int] | None) -> GroundTru
     rows = np.isin(objects.class_index, classes)
     given = {name: field for name, field in objects._asdict().items() if field is not None}
     return objects._replace(**{name: field[rows] for name, field in given.items()})
-
-
-def load_detector(checkpoint: Checkpoint, device: str) -> Detector:
-    """Build the EMA of a checkpoint, in evaluation mode on a device.
-
-    Raises:
-        UserError: weights without a model, or one that this project cannot build as it was.
-    """
-    model = detector_of_weights(checkpoint)
-    return backend.nn.frozen_copy(backend.nn.place(model, device, "float32"))
 
 
 def write_results(config: ValConfig, head: Head, result: Any, coco_results: CocoResults) -> None:

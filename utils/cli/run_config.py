@@ -1,4 +1,4 @@
-"""The settings that train.py and val.py share."""
+"""The settings that commands share: of all that run a model, and of work in several processes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,11 @@ def require_folder_name(name: str, value: str) -> None:
 
 
 @dataclass(frozen=True)
-class RunConfig:
-    """What train.py and val.py share, under the public names and their synonyms."""
+class CommandConfig:
+    """What every command that runs a model has, under the public names and their synonyms."""
 
     backend: str | None = flag("backend and device", "--backend", default=None,
         choices=tuple(FRAMEWORKS), help="framework; YOLO_BACKEND, else found")  # fmt: skip
-    weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="file of docs/weights.md")  # fmt: skip
-    data: str = flag("data", "--data", default="shapes", metavar="D",
-        help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip
     image_size: int = flag("data", "--img", "--imgsz", "--img-size", default=640, metavar="PX",
         check=whole_between(32, MAX_IMAGE_SIZE), help="long side of the images")  # fmt: skip
     max_pixels: int = flag("data", "--max-pixels", default=MAX_PIXELS, metavar="N",
@@ -44,14 +40,25 @@ class RunConfig:
     device: str = flag("backend and device", "--device", default="",
         help="cpu, 0 for the first GPU, 0,1 for one a process; '' takes a GPU if there is "
         "one")  # fmt: skip
-    workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
-        help="loader processes of each process, at most its part of the cores")  # fmt: skip
     project: Path = flag("output", "--project", default=Path("runs/train"), metavar="P",
         help="folder of the runs")  # fmt: skip
     name: str = flag("output", "--name", default="exp", metavar="N", check=require_folder_name,
         help="folder of this run inside the project")  # fmt: skip
     exist_ok: bool = flag("output", "--exist-ok", default=False,
         help="write into the folder when it exists already")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_flags(self)
+
+
+@dataclass(frozen=True)
+class RunConfig(CommandConfig):
+    """What train.py and val.py share besides: a dataset, and several processes."""
+
+    data: str = flag("data", "--data", default="shapes", metavar="D",
+        help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip
+    workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
+        help="loader processes of each process, at most its part of the cores")  # fmt: skip
     nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
         help="processes that work together; 0: one for each of --device")  # fmt: skip
     bind_numa: bool = flag("several processes", "--bind-numa", default=False,
@@ -60,9 +67,6 @@ class RunConfig:
     timeout: float = flag("several processes", "--timeout", default=600, type=float, metavar="S",
         check=require_seconds,
         help="end all processes when one makes no progress for so many seconds")  # fmt: skip
-
-    def __post_init__(self) -> None:
-        check_flags(self)
 
     def check_processes(self, number: int) -> None:
         """Raise UserError for settings that so many processes cannot honour."""

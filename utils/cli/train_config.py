@@ -41,6 +41,8 @@ def require_minutes(name: str, value: float | None) -> None:
 class TrainConfig(RunConfig):
     """The settings of one training run."""
 
+    weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
+        help="file of docs/weights.md")  # fmt: skip
     cfg: str = flag("model", "--cfg", default="", type=str.strip, metavar="F",
         help="model YAML, to start from scratch; yolov5s without --weights")  # fmt: skip
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,

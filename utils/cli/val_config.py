@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utils.cli.absent_flags import VALIDATION
-from utils.cli.flags import add_flags, flag, new_parser, read_flags, require_fraction, whole_from
+from utils.cli.detection_config import DetectionConfig
+from utils.cli.flags import add_flags, flag, new_parser, read_flags
 from utils.cli.run_config import RunConfig
 from utils.errors import UserError
 
@@ -24,23 +25,13 @@ def require_split(name: str, value: str) -> None:
 
 
 @dataclass(frozen=True)
-class ValConfig(RunConfig):
+class ValConfig(DetectionConfig, RunConfig):
     """The settings of one validation."""
 
     batch_size: int = 32
     project: Path = Path("runs/val")
-    confidence_threshold: float = flag("detection", "--conf", "--conf-thres", default=0.001,
-        metavar="X", check=require_fraction, help="lowest score")  # fmt: skip
-    iou_threshold: float = flag("detection", "--iou", "--iou-thres", default=0.6, metavar="X",
-        check=require_fraction, help="of NMS")  # fmt: skip
     task: str = flag("data", "--task", default="val", metavar="{train,val,test}",
         check=require_split, help="split of the dataset")  # fmt: skip
-    class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,
-        help="a box removes boxes of all classes")  # fmt: skip
-    classes: tuple[int, ...] | None = flag("detection", "--classes", default=None, type=int,
-        nargs="+", metavar="C", help="detect and compare only these classes")  # fmt: skip
-    max_detections: int = flag("detection", "--max-det", default=300, metavar="N",
-        check=whole_from(1), help="detections an image, at most")  # fmt: skip
     square: bool = flag("data", "--square", default=False,
         help="square batches of side --img, in the dataset's order; without it batches are "
         "rectangular, as in YOLOv5")  # fmt: skip
@@ -51,11 +42,6 @@ class ValConfig(RunConfig):
         help="write predictions.json, a COCO results file")  # fmt: skip
     legacy_metric: bool = flag("output", "--legacy-metric", default=False,
         help="print the figures as YOLOv5 prints them too, to compare with old logs")  # fmt: skip
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.weights:
-            raise UserError("--weights is needed: a file that docs/weights.md lists")
 
 
 def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:

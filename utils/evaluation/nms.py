@@ -25,6 +25,7 @@ class SuppressionSettings:
     class_agnostic: bool = False
     classes: tuple[int, ...] | None = None
     max_detections: int = 300
+    multi_label: bool = True
 
 
 def non_max_suppression(

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from backend import select
 from backend.checks import CPU
-from utils.cli.run_config import RunConfig
+from utils.cli.detect_config import DetectConfig
+from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.errors import UserError
@@ -26,18 +27,25 @@ def check_training(config: TrainConfig) -> None:
     """Raise UserError for a flag of a new training that cannot be honoured."""
     check_image_size(config.image_size)
     check_model_yaml(config.cfg)
-    _check_run(config)
+    _check_command(config, config.weights)
 
 
 def check_validation(config: ValConfig) -> None:
     """Raise UserError for a flag of a validation that cannot be honoured."""
     check_image_size(config.image_size)
     check_file("--annotations", str(config.annotations or ""))
-    _check_run(config)
+    _check_command(config, *config.weights)
 
 
-def _check_run(config: RunConfig) -> None:
-    check_file("--weights", config.weights)
+def check_detection(config: DetectConfig) -> None:
+    """Raise UserError for a flag of detect.py that cannot be honoured."""
+    check_image_size(config.image_size)
+    _check_command(config, *config.weights)
+
+
+def _check_command(config: CommandConfig, *weights: str) -> None:
+    for path in weights:
+        check_file("--weights", path)
     check_device(config.device)
     check_new_folder(config.project, config.name)
     select.choose(config.backend)

@@ -173,7 +173,7 @@ class AnchorHead(Head):
     def finish(
         self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
     ) -> Detections:
-        found = non_max_suppression(decoded, multi_label=True, **vars(settings))
+        found = non_max_suppression(decoded, **vars(settings))
         return found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
 
     def make_evaluator(self, class_names: Sequence[str]) -> DetectionEvaluator:

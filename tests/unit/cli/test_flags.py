@@ -145,4 +145,4 @@ def test_every_setting_of_a_command_has_a_flag_of_its_own(settings):
 
 def test_a_command_line_without_flags_gives_the_default_settings():
     assert parse_train_flags([]) == TrainConfig()
-    assert parse_val_flags(["--weights", "W"]) == ValConfig(weights="W")
+    assert parse_val_flags(["--weights", "W"]) == ValConfig(weights=("W",))

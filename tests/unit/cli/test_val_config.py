@@ -13,7 +13,7 @@ from utils.errors import UserError
 def test_the_public_validation_flags_parse():
     flags = "--weights W --data D --img 640 --iou 0.65 --conf 0.01 --batch-size 4 --task test"
     config = parse_val_flags(shlex.split(flags))
-    assert (config.weights, config.data, config.image_size) == ("W", "D", 640)
+    assert (config.weights, config.data, config.image_size) == (("W",), "D", 640)
     assert (config.iou_threshold, config.confidence_threshold) == (0.65, 0.01)
     assert (config.batch_size, config.task) == (4, "test")
     default = parse_val_flags(["--weights", "W"])

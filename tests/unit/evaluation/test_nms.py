@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from models.inference.predictor import suppression_settings
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy, pairwise_iou
 from utils.cli.val_config import parse_val_flags
@@ -129,10 +130,10 @@ def test_best_class_alone_is_kept_unless_multi_label():
 
 def test_a_validation_in_training_suppresses_as_val_does_by_default():
     flags = parse_val_flags(["--weights", "F"])
-    of_val = {name: getattr(flags, name) for name in vars(SuppressionSettings())}
-    assert of_val == vars(SuppressionSettings()) == {
+    of_val = suppression_settings(flags, multi_label=True)
+    assert vars(of_val) == vars(SuppressionSettings()) == {
         "confidence_threshold": 0.001, "iou_threshold": 0.6, "class_agnostic": False,
-        "classes": None, "max_detections": 300,
+        "classes": None, "max_detections": 300, "multi_label": True,
     }  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def detect_alone(model, sample, input_size):
     pixels = np.ascontiguousarray(image.transpose(2, 0, 1)[None]).astype(np.float32) / 255
     with autograd.no_grad():
         decoded = ops.to_numpy(model.decode(model(ops.tensor(pixels))))[0]
-    found = non_max_suppression(decoded, multi_label=True, **vars(SETTINGS))
+    found = non_max_suppression(decoded, **vars(SETTINGS))
     return found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, placement))
 
 
@@ -133,7 +133,7 @@ def test_overlapping_the_next_batch_changes_nothing(model, samples):
             for index, decoded, placement in zip(
                 batch.sample_indices.tolist(), rows, batch.letterboxes, strict=True
             ):
-                now = non_max_suppression(decoded, multi_label=True, **vars(SETTINGS))
+                now = non_max_suppression(decoded, **vars(SETTINGS))
                 now = now._replace(boxes_xyxy=letterbox_to_image(now.boxes_xyxy, placement))
                 for field, expected in zip(found[index], now, strict=True):
                     np.testing.assert_array_equal(field, expected)

@@ -8,10 +8,10 @@ import pytest
 
 import models.detector
 from models.graph import parse_model
+from models.inference.predictor import load_detector
 from models.stored import stored_spec
 from models.training.checkpointing import rebuild_model
 from models.training.start import build_model
-from models.validation import load_detector
 from tests.foreign_files import SMALL_DOCUMENT, small_arrays
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError

@@ -14,9 +14,9 @@ import backend
 from backend import autograd, nn, ops
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
+from models.inference.predictor import load_detector
 from models.stored import detector_of_weights
 from models.training.start import transfer_weights
-from models.validation import load_detector
 from tests.foreign_files import (
     SMALL_DOCUMENT,
     Call,

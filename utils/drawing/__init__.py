@@ -1,0 +1,1 @@
+"""Boxes and labels drawn on images."""

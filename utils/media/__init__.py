@@ -1,0 +1,1 @@
+"""Images and videos to detect in, and those that are written."""

@@ -1,0 +1,1 @@
+"""What was found in an image, as a person or another program takes it."""
