@@ -43,8 +43,8 @@ def new_tracker(confidence: float = CONFIDENCE) -> Tracker:
 
 
 def follow(scene: list[Detections]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """By frame the objects that are found, and their ids."""
-    tracker = new_tracker()
+    """By frame the objects that are found, and their ids; their classes do not help."""
+    tracker = make_tracker(RATE, CONFIDENCE, class_agnostic=True)
     results = [tracker.update(found, frame(number)) for number, found in enumerate(scene)]
     return [found.class_index for found, _ in results], [ids for _, ids in results]
 
@@ -141,6 +141,47 @@ def test_two_that_cross_keep_their_ids():
     crossing = [boxes((10 + 6 * step, 20, 0.9), (364 - 6 * step, 32, 0.8)) for step in steps]
     ids = track(new_tracker(), *crossing)
     assert ids[1:] == [[1, 2]] * 59
+
+
+def of_class(class_index: int, *rows: tuple[float, float, float]) -> Detections:
+    return boxes(*rows)._replace(class_index=np.full(len(rows), class_index))
+
+
+def join(*parts: Detections) -> Detections:
+    return Detections(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+
+
+def test_boxes_of_two_classes_on_one_object_keep_an_id_each():
+    """Which NMS leaves where a chair may be a couch; now one, now the other scores higher."""
+    random = np.random.default_rng(0)
+    tracker = new_tracker()
+    for number in range(30):
+        chair, couch = random.uniform(-3, 3, (2, 2))
+        x = 10 + 4 * number
+        both = [of_class(56, (x + chair[0], 20 + chair[1], 0.6)),
+            of_class(57, (x + couch[0], 20 + couch[1], 0.5))]  # fmt: skip
+        found, ids = tracker.update(join(*both[:: 1 if number % 2 else -1]), frame(number))
+        if number:
+            expected = {57: 1, 56: 2}  # the couch came first in the first frame
+            assert ids.tolist() == [expected[index] for index in found.class_index.tolist()]
+
+
+def test_an_object_that_changes_its_class_keeps_its_id_only_with_agnostic_nms():
+    walk = [of_class(2 if step < 10 else 7, (10 + 4 * step, 20, 0.9)) for step in range(20)]
+    ids = track(make_tracker(RATE, CONFIDENCE, class_agnostic=True), *walk)
+    assert ids == [[NO_ID]] + [[1]] * 19
+    ids = track(make_tracker(RATE, CONFIDENCE), *walk)
+    assert ids == [[NO_ID]] + [[1]] * 9 + [[NO_ID]] + [[2]] * 9
+
+
+def test_the_boxes_of_a_high_class_are_tracked_as_exactly_as_others():
+    """All classes are moved apart for the tracker; what it gets is float64."""
+    walk = [(10.3 + 4.1 * step, 20.7, 0.9) for step in range(20)]
+    tracker = new_tracker()
+    for number, row in enumerate(walk):
+        found, ids = tracker.update(of_class(9999, row), frame(number))
+        np.testing.assert_array_equal(found.boxes_xyxy, of_class(9999, row).boxes_xyxy)
+        assert ids.tolist() == ([1] if number else [NO_ID])
 
 
 def test_frames_that_are_left_out_of_a_video_do_not_lose_an_object():
