@@ -24,7 +24,9 @@ class Result:
     frame: Frame
     detections: Detections  # in pixels of the frame
     class_names: tuple[str, ...]  # of every class that the model knows
-    track_ids: np.ndarray | None = None  # (K,) int64, the same for one object in all frames
+    track_ids: np.ndarray | None = (
+        None  # (K,) int64 from 1, one for an object in all frames; -1: none
+    )
 
     @property
     def image(self) -> np.ndarray:
@@ -58,19 +60,19 @@ class Result:
 
         Args:
             line_width: pixels; None for what suits the image.
-            labels: write the class on each box, as "person 0.87".
+            labels: write the class on each box, as "person 0.87", or "7 person 0.87" where it is tracked.
             scores: write its score too.
         """
         texts = self._labels(scores) if labels else [""] * len(self.scores)
         return draw_boxes(self.image, self.boxes_xyxy, self.class_index, texts, line_width)
 
     def _labels(self, scores: bool) -> list[str]:
-        names = map(drawable_name, self.names, self.class_index.tolist())
-        if not scores:
-            return list(names)
-        return [
-            f"{name} {score:.2f}" for name, score in zip(names, self.scores.tolist(), strict=True)
-        ]
+        columns = [list(map(drawable_name, self.names, self.class_index.tolist()))]
+        if self.track_ids is not None:
+            columns.insert(0, [str(number) if number > 0 else "" for number in self.track_ids])
+        if scores:
+            columns.append([f"{score:.2f}" for score in self.scores])
+        return [" ".join(filter(None, words)) for words in zip(*columns, strict=True)]
 
     def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
         """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
