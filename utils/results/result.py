@@ -24,9 +24,7 @@ class Result:
     frame: Frame
     detections: Detections  # in pixels of the frame
     class_names: tuple[str, ...]  # of every class that the model knows
-    track_ids: np.ndarray | None = (
-        None  # (K,) int64 from 1, one for an object in all frames; -1: none
-    )
+    track_ids: np.ndarray | None = None  # (K,) int64, one for an object in all frames; -1: none
 
     @property
     def image(self) -> np.ndarray:
@@ -60,7 +58,7 @@ class Result:
 
         Args:
             line_width: pixels; None for what suits the image.
-            labels: write the class on each box, as "person 0.87", or "7 person 0.87" where it is tracked.
+            labels: write the class on each box, as "person 0.87"; "7 person 0.87" with an id.
             scores: write its score too.
         """
         texts = self._labels(scores) if labels else [""] * len(self.scores)
