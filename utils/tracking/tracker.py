@@ -90,15 +90,16 @@ class Tracker:
         return detections.take(kept), ids[kept]
 
     def _match(self, detections: Detections, seconds: float) -> np.ndarray:
-        """Return the id of each detection."""
-        rows = np.arange(len(detections.scores))
+        """Return the id of each detection; one whose box is not finite has none."""
+        ids = np.full(len(detections.scores), NO_ID, np.int64)
+        rows = np.flatnonzero(np.isfinite(detections.boxes_xyxy).all(axis=1))
+        boxes, scores, class_index = detections.take(rows)
         # The tracker knows no classes: boxes of one class are put where no others are.
-        aside = detections.class_index[:, None] * np.array([self._apart, 0, self._apart, 0])
+        aside = class_index[:, None] * np.array([self._apart, 0, self._apart, 0])
         given = self._supervision.Detections(
-            xyxy=detections.boxes_xyxy + aside, confidence=detections.scores, data={"row": rows}
+            xyxy=boxes + aside, confidence=scores, data={"row": rows}
         )
         matched = self._tracker.update(given, timestamp=seconds)
-        ids = np.full(len(rows), NO_ID, np.int64)
         if len(matched):
             found = matched.tracker_id  # from 0, and -1 for none
             ids[matched.data["row"]] = np.where(found < 0, NO_ID, found + 1)

@@ -230,6 +230,14 @@ def test_boxes_without_area_and_far_outside_are_no_error():
     assert [len(one) for one in ids] == [3] * 4 and ids[-1][1:] == [1, 2]
 
 
+@pytest.mark.parametrize("side", [np.nan, np.inf, -np.inf])
+def test_a_box_that_is_not_finite_has_no_id_and_disturbs_no_other(side):
+    rows = boxes((10, 10, 0.9), (200, 100, 0.8))
+    broken = boxes((10, 10, 0.9), (200, 100, 0.8))
+    broken.boxes_xyxy[0, 2] = side
+    assert track(new_tracker(), rows, rows, broken, rows)[1:] == [[1, 2], [NO_ID, 2], [1, 2]]
+
+
 def test_the_same_video_gets_the_same_ids_twice():
     scene = draw_scene(3, frames=40)
     first, second = follow(scene)[1], follow(scene)[1]
