@@ -20,7 +20,7 @@ from utils.drawing.placement import LabelPlacer, Rectangle
 LINE_OF_SIDE = 0.003
 LETTERS_OF_SIDE, LETTERS_POWER = 0.12, 0.75
 LEAST_LETTERS = 10  # pixels; smaller ones are not read
-MAX_LABEL_HEIGHT = 1 / 4  # of the image's
+MAX_LABEL_HEIGHT = 1 / 8  # of the image's
 LINES_IN_BOX = 4  # a box is at least so many lines wide, so that one sees what it holds
 EDGES_IN_LINE = 3
 
@@ -43,7 +43,7 @@ def draw_boxes(
 ) -> np.ndarray:
     """Return a copy of an image (H, W, 3) uint8 RGB with boxes and their labels.
 
-    A label lies over no other where there is room. Labels hide at most a third of an image: in a
+    A label lies over no other where there is room. Labels hide at most a quarter of an image: in a
     crowd the last boxes have none, and a very small image has none at all.
 
     Args:
