@@ -112,7 +112,7 @@ def _grown(rectangle: Rectangle, by: int, image_size: tuple[int, int]) -> Rectan
 def _draw_outline(image: np.ndarray, outline: Outline, colour: RGB) -> None:
     paint, ink = np.array(colour, np.uint8), np.array(ink_on(colour), np.uint8)
     for part in _frame(image, outline.edge, outline.edge_width):
-        part[:] = part // 2 + ink // 2  # half of it stays, so that the line is what one sees
+        part[:] = (part >> 1) + (ink >> 1)  # half of it stays, so that the line is what one sees
     for part in _frame(image, outline.line, outline.line_width):
         part[:] = paint
 
