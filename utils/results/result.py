@@ -14,6 +14,8 @@ import numpy as np
 
 from utils.detections import Detections
 from utils.drawing.annotate import draw_boxes
+from utils.drawing.crop import crop_box
+from utils.drawing.fonts import drawable_name
 from utils.files.atomic import atomic_text_file
 from utils.media.frame import Frame
 from utils.results.image_file import save_image
@@ -27,7 +29,7 @@ class Result:
     frame: Frame
     detections: Detections  # in pixels of the frame
     class_names: tuple[str, ...]  # of every class that the model knows
-    track_ids: np.ndarray | None = None  # (K,) int64, the same for one object in all frames
+    track_ids: np.ndarray | None = None  # (K,) int64, one for an object in all frames; -1: none
 
     @property
     def image(self) -> np.ndarray:
@@ -57,30 +59,34 @@ class Result:
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
     ) -> np.ndarray:
-        """Return the image with boxes drawn on it, (H, W, 3) uint8 RGB."""
-        texts = [
-            " ".join([name] + [f"{score:.2f}"] * scores) * labels
-            for name, score in zip(self.names, self.scores.tolist(), strict=True)
-        ]
+        """Return a copy of the image, (H, W, 3) uint8 RGB, with boxes and labels drawn.
+
+        Args:
+            line_width: pixels; None for what suits the image.
+            labels: write the class on each box, as "person 0.87", and a track's number before it.
+            scores: write its score too.
+        """
+        texts = self._labels(scores) if labels else [""] * len(self.scores)
         return draw_boxes(self.image, self.boxes_xyxy, self.class_index, texts, line_width)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what was found as plain values, which JSON can hold."""
-        height, width = self.image.shape[:2]
-        columns = [self.boxes_xyxy, self.scores, self.class_index, np.array(self.names, object)]
-        keys = ["box_xyxy", "score", "class_index", "name"]
+    def _labels(self, scores: bool) -> list[str]:
+        """Return "7 person 0.87" for each detection, of that what there is and is asked for."""
+        columns = [list(map(drawable_name, self.names, self.class_index.tolist()))]
         if self.track_ids is not None:
-            columns.append(self.track_ids)
-            keys.append("track_id")
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return {
-            "source": str(self.frame.source),
-            "frame": self.frame.number,
-            "seconds": self.frame.seconds,
-            "height": height,
-            "width": width,
-            "detections": [dict(zip(keys, row, strict=True)) for row in rows],
-        }
+            columns.insert(0, [str(number) if number > 0 else "" for number in self.track_ids])
+        if scores:
+            columns.append([f"{score:.2f}" for score in self.scores.tolist()])
+        return [" ".join(filter(None, words)) for words in zip(*columns, strict=True)]
+
+    def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
+        """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
+
+        Args:
+            gain: by which the sides of a box are multiplied.
+            pad: pixels that are added to each side afterwards, half of them at either end.
+            square: make both sides of a box as long as its longer one before.
+        """
+        return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]
 
     def save(
         self,
@@ -108,10 +114,20 @@ class Result:
         with atomic_text_file(Path(path)) as file:
             file.writelines(f"{line}\n" for line in lines)
 
-    def crop(self) -> list[np.ndarray]:
-        """Return the part of the image in each box, (h, w, 3) uint8 RGB."""
-        corners = np.round(self.boxes_xyxy).astype(int)
-        return [
-            self.image[max(0, top - 5) : bottom + 5, max(0, left - 5) : right + 5]
-            for left, top, right, bottom in corners.tolist()
-        ]
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was found as plain values, which JSON can hold."""
+        height, width = self.image.shape[:2]
+        columns = [self.boxes_xyxy, self.scores, self.class_index, np.array(self.names, object)]
+        keys = ["box_xyxy", "score", "class_index", "name"]
+        if self.track_ids is not None:
+            columns.append(self.track_ids)
+            keys.append("track_id")
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return {
+            "source": str(self.frame.source),
+            "frame": self.frame.number,
+            "seconds": self.frame.seconds,
+            "height": height,
+            "width": width,
+            "detections": [dict(zip(keys, row, strict=True)) for row in rows],
+        }
