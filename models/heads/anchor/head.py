@@ -31,6 +31,7 @@ from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.report.console import metrics_table
 from utils.report.plots import plot_precision_recall
+from utils.tiling.joining import join_views
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by
@@ -175,6 +176,11 @@ class AnchorHead(Head):
     ) -> Detections:
         found = non_max_suppression(decoded, **vars(settings))
         return found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
+
+    def join(
+        self, found: Sequence[Detections], regions_xyxy: np.ndarray, settings: SuppressionSettings
+    ) -> Detections:
+        return join_views(found, regions_xyxy, settings)
 
     def make_evaluator(self, class_names: Sequence[str]) -> DetectionEvaluator:
         return DetectionEvaluator(class_names)

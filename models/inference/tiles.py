@@ -1,0 +1,32 @@
+"""A large image -> views of its tiles, and of the whole.
+
+Before: an image of any size. After: `image_detector.py` predicts in the views.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.inference.views import View, place, whole_view
+from utils.tiling.grid import Tiling
+
+
+def views_of(
+    image: np.ndarray, long_side: int, stride: int, tiling: Tiling | None = None
+) -> list[View]:
+    """Return what the network takes of an image (H, W, 3) uint8 RGB.
+
+    It is the whole image; of one that is larger than a tile, the tiles too. So what is larger than
+    a tile is found as well. The long side of either becomes long_side.
+    """
+    whole = whole_view(image, long_side, stride)
+    size = image.shape[0], image.shape[1]
+    if tiling is None or max(size) <= tiling.side:
+        return [whole]
+    height, width = tiling.tile_size(size)
+    placement = place((height, width), long_side, stride)
+    tiles = [
+        View(image[top : top + height, left : left + width], placement, (top, left))
+        for top, left in tiling.corners(size)
+    ]
+    return [whole, *tiles]
