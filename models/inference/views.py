@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.data.image.letterbox import Letterbox, fit_letterbox
-from utils.data.image.resizing import letterbox
+from utils.data.image.resizing import letterbox, resize_to_detect
 
 
 class View(NamedTuple):
@@ -25,11 +25,11 @@ class View(NamedTuple):
     def pixels(self) -> np.ndarray:
         """(h, w, 3) uint8 RGB, as the network takes it: `placement.input_size`.
 
-        A tile is resized only now, again and again: the many tiles of an image need no memory.
+        A tile is resized when this is asked for: the many tiles of an image need no memory.
         """
         if self.part.shape[:2] == self.placement.input_size:
             return self.part
-        return letterbox(self.part, self.placement)
+        return letterbox(self.part, self.placement, resize_to_detect)
 
     @property
     def region_xyxy(self) -> tuple[int, int, int, int]:
@@ -41,7 +41,7 @@ class View(NamedTuple):
 def whole_view(image: np.ndarray, long_side: int, stride: int) -> View:
     """Return an image (H, W, 3) with its long side resized to long_side, and the least padding."""
     placement = place(image.shape[:2], long_side, stride)
-    return View(letterbox(image, placement), placement)
+    return View(letterbox(image, placement, resize_to_detect), placement)
 
 
 def place(size: tuple[int, ...], long_side: int, stride: int) -> Letterbox:
