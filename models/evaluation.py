@@ -120,8 +120,8 @@ def evaluate_tiled(
 ) -> Validation:
     """Detect in every image at its own size, in tiles, and compare with its labels.
 
-    Each rank detects in its shard of the images; otherwise it is `evaluate` without a loss. The next
-    image is read meanwhile: two are in memory.
+    Each rank detects in its shard of the images; otherwise it is `evaluate` without a loss.
+    The next image is read meanwhile: two are in memory.
 
     Args:
         detector: with tiling.
@@ -135,9 +135,7 @@ def evaluate_tiled(
     images = read_ahead([samples[index] for index in shard])
     with Progress(len(shard), "validating", "images") as bar, closing(images):
         for index, image in zip(shard, images, strict=True):
-            found = detector.detect_in_batches(
-                image, detector.tiling.batch_size, watchdog.progress
-            )
+            found = detector.detect_in_batches(image, detector.tiling.batch_size, watchdog.progress)
             collector.add_image(FoundImage(0, index, found))
             bar.update()
     collector.end_batch(np.zeros(len(head.loss_names)))

@@ -1,7 +1,7 @@
 """Images of any size -> what is found in them: views, network, and the end on the host.
 
 Before: `predictor.py` and `tiles.py`. After: detect.py (`job.py`), `models.load` and, for tiles,
-val.py (`tiled_evaluation.py`). `views` and `finish` work on the host alone, in any thread;
+val.py (`models/evaluation.py`). `views` and `finish` work on the host alone, in any thread;
 `predict` is for one thread at a time, and waits.
 """
 

@@ -16,8 +16,9 @@ def views_of(
 ) -> list[View]:
     """Return what the network takes of an image (H, W, 3) uint8 RGB.
 
-    It is the whole image; of one that is larger than a tile, the tiles too. So what is larger than
-    a tile is found as well. The long side of either becomes long_side.
+    It is the whole image; before it, of one that is larger than a tile, the tiles: their boxes are
+    the finer ones, and of equal scores the first stays. The whole shows what is larger than a tile.
+    The long side of either becomes long_side.
     """
     whole = whole_view(image, long_side, stride)
     size = image.shape[0], image.shape[1]
@@ -29,4 +30,4 @@ def views_of(
         View(image[top : top + height, left : left + width], placement, (top, left))
         for top, left in tiling.corners(size)
     ]
-    return [whole, *tiles]
+    return [*tiles, whole]

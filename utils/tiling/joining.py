@@ -16,6 +16,7 @@ from utils.evaluation.nms import SuppressionSettings, suppress_overlapping
 AGREEMENT = 0.5  # IoU; from 0.3 to 0.7, mAP on benchmarks/tiles.py differs by less than 0.01
 # A box that a border cuts ends there to about half a cell of the finest map: 4 px of 640.
 NEAR_BORDER = 4 / 640  # of the long side of the view
+BLOCK = 256  # cut boxes that are compared at once with all of another view: bounds the memory
 OUTWARD = np.array([-1, -1, 1, 1], np.float32)  # of left, top, right, bottom
 
 
@@ -79,7 +80,7 @@ def _continued(pieces: _Pieces, regions: np.ndarray) -> tuple[np.ndarray, np.nda
         (K,) bool: cut boxes with which one goes on that is not cut.
         (P,) and (P,) int64: pairs of other cut boxes, of which the second goes on with the first.
     """
-    is_cut = pieces.is_cut.any(axis=1)
+    is_cut = np.logical_or.reduce(pieces.is_cut, axis=1)
     pairs = [np.zeros((2, 0), np.int64), *_pairs(pieces, regions, np.flatnonzero(is_cut))]
     cut, more = np.concatenate(pairs, axis=1)
     shown_whole = np.zeros(len(is_cut), bool)
@@ -93,12 +94,14 @@ def _pairs(pieces: _Pieces, regions: np.ndarray, cut: np.ndarray) -> Iterator[np
     starts = np.searchsorted(pieces.view, np.arange(len(regions) + 1))
     for index in np.unique(pieces.view[cut]).tolist():
         own = cut[pieces.view[cut] == index]
-        for other in np.flatnonzero(_meet(regions[index], regions)).tolist():
+        for other in _meeting(regions[index], regions).tolist():
             common = _intersection(regions[index], regions[other])
             rows = np.arange(starts[other], starts[other + 1])
-            rows = rows[_meet(common, pieces.boxes_xyxy[rows])]
+            rows = rows[_meeting(common, pieces.boxes_xyxy[rows])]
             if other != index and len(rows):
-                yield _pairs_of_views(pieces, own, rows, regions[index], common)
+                for start in range(0, len(own), BLOCK):
+                    block = own[start : start + BLOCK]
+                    yield _pairs_of_views(pieces, block, rows, regions[index], common)
 
 
 def _pairs_of_views(
@@ -113,15 +116,15 @@ def _pairs_of_views(
     goes_on &= pieces.group[cut, None] == pieces.group[others]
     place, other_place = np.nonzero(goes_on)
     pairs = np.stack((cut[place], others[other_place]))
-    seen = _intersection(pieces.boxes_xyxy[pairs], common)
-    shared, (area, other_area) = _area(_intersection(*seen)), _area(seen)
-    union = area + other_area - shared
-    return pairs[:, (shared >= AGREEMENT * union) & (shared > 0)]
+    seen, seen_there = _intersection(pieces.boxes_xyxy[pairs], common)
+    shared = _area(_intersection(seen, seen_there))
+    union = _area(seen) + _area(seen_there) - shared
+    return pairs[:, (shared > 0) & (shared >= AGREEMENT * union)]
 
 
-def _meet(boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray) -> np.ndarray:
-    """Return where boxes (..., 4) have an area in common."""
-    return _area(_intersection(boxes_a_xyxy, boxes_b_xyxy)) > 0
+def _meeting(box_xyxy: np.ndarray, boxes_xyxy: np.ndarray) -> np.ndarray:
+    """Return the rows of boxes (N, 4) that have an area in common with a box (4,)."""
+    return np.flatnonzero(_area(_intersection(box_xyxy, boxes_xyxy)) > 0)
 
 
 def _intersection(boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray) -> np.ndarray:
@@ -135,7 +138,8 @@ def _intersection(boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray) -> np.ndar
 
 def _area(boxes_xyxy: np.ndarray) -> np.ndarray:
     """Return the area of boxes (..., 4); 0 of one with nothing between its sides."""
-    return np.maximum(boxes_xyxy[..., 2:] - boxes_xyxy[..., :2], 0).prod(axis=-1)
+    width, height = np.moveaxis(boxes_xyxy[..., 2:] - boxes_xyxy[..., :2], -1, 0)
+    return np.maximum(width, 0) * np.maximum(height, 0)
 
 
 def _joined(

@@ -1,12 +1,11 @@
 """A sample -> its image with boxes, read and decoded.
 
-Before: `sources/labels.py`. After: `batches.py`; `models/evaluation.py` where
-images are cut into tiles.
+Before: `sources/labels.py`. After: `batches.py`; `models/evaluation.py` for tiles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -62,7 +61,7 @@ def decode(sample: Sample, reduction: int = 1) -> np.ndarray:
     return read_as(sample.image_path, partial(_decode, sample, reduction))
 
 
-def read_ahead(samples: Sequence[Sample]) -> Iterator[np.ndarray]:
+def read_ahead(samples: Sequence[Sample]) -> Generator[np.ndarray, None, None]:
     """Yield the image of each sample, (H, W, 3) uint8 RGB, and decode the next one meanwhile.
 
     Close it when it is not iterated to its end. Raises as `decode` does.
