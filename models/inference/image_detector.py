@@ -1,6 +1,6 @@
 """Images of any size -> what is found in them: views, network, and the end on the host.
 
-Before: `predictor.py` and `tiles.py`. After: detect.py (`job.py`), `models.load` and, for tiles,
+Before: `predictor.py` and `views.py`. After: detect.py (`job.py`), `models.load` and, for tiles,
 val.py (`models/evaluation.py`). `views` and `finish` work on the host alone, in any thread;
 `predict` is for one thread at a time, and waits.
 """
@@ -16,10 +16,9 @@ import numpy as np
 from backend import autograd
 from models.detector import images_to_tensor
 from models.inference.predictor import Predictor
-from models.inference.tiles import views_of
-from models.inference.views import View
+from models.inference.views import View, views_of
+from utils.data.image.tiling import Tiling
 from utils.evaluation.nms import SuppressionSettings
-from utils.tiling.grid import Tiling
 
 
 class ImageDetector:

@@ -1,7 +1,6 @@
-"""An image -> the views of it that the network takes, and back: the whole, or a tile of it.
+"""An image -> the views of it that the network takes, and back: the whole, and tiles of it.
 
-Before: an image of any size; `tiles.py` for large ones. After: `image_detector.py` predicts in the
-views.
+Before: an image of any size. After: `image_detector.py` predicts in the views.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import numpy as np
 
 from utils.data.image.letterbox import Letterbox, fit_letterbox
 from utils.data.image.resizing import letterbox, resize_to_detect
+from utils.data.image.tiling import Tiling
 
 
 class View(NamedTuple):
@@ -54,3 +54,25 @@ def place(size: tuple[int, ...], long_side: int, stride: int) -> Letterbox:
     bottom, right = (-(-side // stride) * stride for side in fitted)
     max_scale = long_side / max(height, width)
     return fit_letterbox((height, width), (bottom, right), max_scale)
+
+
+def views_of(
+    image: np.ndarray, long_side: int, stride: int, tiling: Tiling | None = None
+) -> list[View]:
+    """Return what the network takes of an image (H, W, 3) uint8 RGB.
+
+    It is the whole image; before it, of one that is larger than a tile, the tiles: their boxes are
+    the finer ones, and of equal scores the first stays. The whole shows what is larger than a tile.
+    The long side of either becomes long_side.
+    """
+    whole = whole_view(image, long_side, stride)
+    size = image.shape[0], image.shape[1]
+    if tiling is None or max(size) <= tiling.side:
+        return [whole]
+    height, width = tiling.tile_size(size)
+    placement = place((height, width), long_side, stride)
+    tiles = [
+        View(image[top : top + height, left : left + width], placement, (top, left))
+        for top, left in tiling.corners(size)
+    ]
+    return [*tiles, whole]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from utils.cli.flags import flag, require_fraction, whole_from
 from utils.cli.run_config import CommandConfig
+from utils.data.image.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 from utils.errors import UserError
-from utils.tiling.grid import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 
 
 def require_tile(name: str, value: int) -> None:

@@ -28,10 +28,10 @@ from utils.data.image.letterbox import Letterbox, letterbox_to_image
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from utils.evaluation.joining import join_views
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.report.console import metrics_table
 from utils.report.plots import plot_precision_recall
-from utils.tiling.joining import join_views
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by

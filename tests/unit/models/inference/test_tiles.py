@@ -10,14 +10,13 @@ import pytest
 from models import evaluation
 from models.heads.anchor.head import AnchorHead
 from models.inference.image_detector import ImageDetector
-from models.inference.tiles import views_of
-from models.inference.views import whole_view
+from models.inference.views import views_of, whole_view
 from tests.rank_threads import run_rank_threads
 from tests.shared_files import shared_path
+from utils.data.image.tiling import Tiling
 from utils.data.sources.labels import Sample
 from utils.errors import DatasetError
 from utils.evaluation.nms import SuppressionSettings
-from utils.tiling.grid import Tiling
 
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
 

@@ -1,6 +1,6 @@
 """A large image -> overlapping tiles of one size.
 
-Before: --tile and --overlap. After: `models/inference/tiles.py` cuts the tiles out.
+Before: --tile and --overlap. After: `models/inference/views.py` cuts the tiles out.
 """
 
 from __future__ import annotations

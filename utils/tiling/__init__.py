@@ -1,1 +1,0 @@
-"""Large images in tiles: where the tiles lie, and what is found in them put together."""
