@@ -35,8 +35,9 @@ def suppress_greedily(
     while len(rest) > 0 and len(kept) < max_kept:
         found = _first_kept(overlaps, rest[:STAGE], max_kept - len(kept))
         kept = np.concatenate((kept, found))
-        if len(kept) < max_kept:
-            rest = overlaps.purged(rest[STAGE:], found)
+        rest = rest[STAGE:]
+        if len(rest) > 0 and len(kept) < max_kept:
+            rest = overlaps.purged(rest, found)
     return kept
 
 
