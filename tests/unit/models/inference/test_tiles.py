@@ -175,6 +175,12 @@ def test_objects_across_tiles_are_found_whole_and_once():
     assert [shape[0] for shape in with_tiles.predictor.batches] == [4, 4, 4, 3, 1]
 
 
+@pytest.mark.parametrize("size", [(1, 1), (1, 20000), (20000, 1), (129, 1)])
+def test_a_line_of_pixels_is_detected_in(size):
+    (found,) = detector(TILING).detect([np.zeros((*size, 3), np.uint8)])
+    assert [len(field) for field in found] == [0, 0, 0]
+
+
 def test_images_of_several_sizes_are_detected_as_each_alone():
     images = [scene(), scene()[:100, :100], scene()[:, :300]]
     together = detector(TILING).detect(images)
