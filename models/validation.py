@@ -14,11 +14,12 @@ import numpy as np
 import backend
 from backend.checks import CPU
 from backend.words import count
-from models.detector import Detector, require_image_size
+from models.detector import require_image_size
 from models.evaluation import Validation, evaluate, evaluate_tiled
 from models.heads.base import Head, Sink
 from models.inference.image_detector import ImageDetector
-from models.inference.predictor import load_detector, suppression_settings
+from models.inference.predictor import make_predictor, suppression_settings
+from models.inference.protocol import Predictor
 from utils.cli.val_config import ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import read_coco_annotations
@@ -42,16 +43,16 @@ def run_validation(
     config: ValConfig,
     class_names: tuple[str, ...],
     samples: Sequence[Sample],
-    checkpoint: Checkpoint,
+    weights: Sequence[Checkpoint],
     world: World,
 ) -> None:
-    """Evaluate the EMA of a checkpoint and, on the first rank, show what was found."""
+    """Evaluate the EMA of checkpoints together and, on the first rank, show what was found."""
     device = backend.device.resolve(config.device)
-    model = load_detector(checkpoint, device)
+    model = make_predictor(weights, device, config.augment, config.half, fold=False)
     require_classes(config, class_names, model)
     require_image_size(config.image_size, model.stride, trains=False)
-    if world.process.is_main and class_names != checkpoint.header.class_names:
-        trained = ", ".join(checkpoint.header.class_names)
+    if world.process.is_main and class_names != weights[0].header.class_names:
+        trained = ", ".join(weights[0].header.class_names)
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
     coco_results = CocoResults(class_names, [sample.image_path for sample in samples])
@@ -76,7 +77,7 @@ def run_validation(
 
 def validate_batches(
     config: ValConfig,
-    model: Detector,
+    model: Predictor,
     device: str,
     samples: Sequence[Sample],
     class_names: Sequence[str],
@@ -96,7 +97,7 @@ def validate_batches(
 
 def validate_tiled(
     config: ValConfig,
-    model: Detector,
+    model: Predictor,
     device: str,
     samples: Sequence[Sample],
     class_names: Sequence[str],
@@ -113,12 +114,12 @@ def validate_tiled(
     return evaluate_tiled(detector, samples, class_names, world, sinks, objects)
 
 
-def require_classes(config: ValConfig, class_names: Sequence[str], model: Detector) -> None:
+def require_classes(config: ValConfig, class_names: Sequence[str], model: Predictor) -> None:
     """Raise UserError unless data and weights have the same number of classes."""
-    if len(class_names) != model.spec.num_classes:
+    if len(class_names) != model.head.num_classes:
         raise UserError(
             f"--data {config.data} has {count(len(class_names), 'class', 'classes')}, "
-            f"--weights {' '.join(config.weights)} {model.spec.num_classes}; they must be equal"
+            f"--weights {' '.join(config.weights)} {model.head.num_classes}; they must be equal"
         )
 
 

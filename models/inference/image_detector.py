@@ -15,7 +15,7 @@ import numpy as np
 
 from backend import autograd
 from models.detector import images_to_tensor
-from models.inference.predictor import Predictor
+from models.inference.protocol import Predictor
 from models.inference.views import View, views_of
 from utils.data.image.tiling import Tiling
 from utils.evaluation.nms import SuppressionSettings

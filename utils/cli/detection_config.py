@@ -47,6 +47,12 @@ class DetectionConfig(CommandConfig):
     overlap: float | None = flag("detection", "--overlap", default=None, type=float, metavar="X",
         check=require_overlap,
         help=f"of neighbouring tiles, a fraction of --tile; default {OVERLAP}")  # fmt: skip
+    augment: bool = flag("detection", "--augment", default=False,
+        help="see each image three times, in other sizes and mirrored; takes about 2.5 times as "
+        "long")  # fmt: skip
+    half: bool = flag("backend and device", "--half", default=False,
+        help="compute in half precision on a GPU; a line says where float32 is used "
+        "instead")  # fmt: skip
 
     @property
     def tiling(self) -> Tiling | None:

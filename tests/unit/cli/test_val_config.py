@@ -102,3 +102,10 @@ def test_tiles_are_cut_as_the_flags_say():
 def test_flags_of_tiles_that_cannot_be_honoured_are_refused(flags, message):
     with pytest.raises(UserError, match=message):
         parse_val_flags(["--weights", "W", *flags.split()])
+
+
+def test_augmentation_half_precision_and_several_weights_parse():
+    config = parse_val_flags(shlex.split("--weights A B --augment --half"))
+    assert (config.weights, config.augment, config.half) == (("A", "B"), True, True)
+    default = parse_val_flags(["--weights", "W"])
+    assert (default.augment, default.half) == (False, False)
