@@ -48,8 +48,7 @@ class DetectionConfig(CommandConfig):
         check=require_overlap,
         help=f"of neighbouring tiles, a fraction of --tile; default {OVERLAP}")  # fmt: skip
     augment: bool = flag("detection", "--augment", default=False,
-        help="see each image three times, in other sizes and mirrored; takes about 2.5 times as "
-        "long")  # fmt: skip
+        help="see each image three times, smaller and mirrored; over twice the time")  # fmt: skip
     half: bool = flag("backend and device", "--half", default=False,
         help="compute in half precision on a GPU; a line says where float32 is used "
         "instead")  # fmt: skip
