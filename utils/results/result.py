@@ -5,18 +5,36 @@ Before: `models/inference/image_detector.py`. After: files, drawings, other prog
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from utils.detections import Detections
 from utils.media.frame import Frame
+from utils.results.other_programs import as_data_frame, as_supervision
+from utils.results.words import count_by_class
+from utils.screen.text import printable
 
 
-@dataclass(frozen=True)
+class Detection(NamedTuple):
+    """One thing that was found, as plain numbers."""
+
+    box_xyxy: tuple[float, float, float, float]  # pixels of the image
+    score: float  # in (0, 1]
+    class_index: int
+    name: str  # of its class
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """What was found in one image, highest score first."""
+    """What was found in one image, highest score first.
+
+    It has the length of its detections, and yields each as a `Detection`.
+    """
 
     frame: Frame
     detections: Detections  # in pixels of the frame
@@ -46,3 +64,58 @@ class Result:
     def names(self) -> list[str]:
         """The class name of each detection."""
         return [self.class_names[index] for index in self.class_index.tolist()]
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator[Detection]:
+        boxes = map(tuple, self.boxes_xyxy.tolist())
+        rows = zip(boxes, self.scores.tolist(), self.class_index.tolist(), self.names, strict=True)
+        return (Detection(*row) for row in rows)
+
+    def __repr__(self) -> str:
+        height, width = self.image.shape[:2]
+        found = count_by_class(self.class_index, self.class_names)
+        return printable(f"Result({self.frame.source}, {width}x{height} px: {found})")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was found as plain values, which JSON can hold.
+
+        Where a file name holds bytes that are no UTF-8, they are spelt out.
+        """
+        height, width = self.image.shape[:2]
+        return {
+            "source": _utf8(str(self.frame.source)),
+            "frame": self.frame.number,
+            "seconds": self.frame.seconds,
+            "height": height,
+            "width": width,
+            "detections": [
+                {
+                    "box_xyxy": list(found.box_xyxy),
+                    "score": found.score,
+                    "class_index": found.class_index,
+                    "name": _utf8(found.name),
+                }
+                for found in self
+            ],
+        }
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON in one line, with characters of all languages as they are."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    def to_supervision(self) -> Any:
+        """Return `supervision.Detections`, with class names; UserError without that package."""
+        return as_supervision(self.detections, self.names)
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`, a detection a row; UserError without that package.
+
+        Columns: xmin, ymin, xmax, ymax in pixels, confidence, class, name.
+        """
+        return as_data_frame(self.boxes_xyxy, self.detections, self.names)
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,183 @@
+"""Trained weights in a program of one's own: images -> results. docs/api.md shows how.
+
+Before: `models/__init__.py::load` chose the framework. After: `utils/results/result.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+import backend
+from models.detector import require_image_size
+from models.inference.image_detector import ImageDetector
+from models.inference.predictor import make_predictor, suppression_settings
+from utils.cli.call_config import call_config
+from utils.cli.detect_config import DetectConfig
+from utils.data.image.resizing import FILL
+from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings
+from utils.media.frame import Frame
+from utils.media.given import as_list, given_frame, given_name
+from utils.media.source import BrokenSourceError, Source, find_sources
+from utils.results.result import Result
+from utils.screen.text import printable
+from utils.state.checkpoint import Checkpoint
+
+log = logging.getLogger("detect")
+
+
+class TrainedDetector:
+    """Trained weights on a device, ready to detect; made by `models.load`.
+
+    Threads may share one. What is found in an image depends neither on other threads nor, with
+    batch=1, on the other images given.
+
+    The arguments of a call that are numbers are those of detect.py's flags, with their defaults:
+
+    size: long side of the images as the network sees them, pixels; a multiple of `stride`.
+    conf: the lowest score.
+    iou: the overlap above which the worse of two boxes of a class is dropped.
+    max_det: at most so many detections an image.
+    classes: detect only these classes, by number; None for all.
+    agnostic: a box removes overlapping boxes of all classes.
+    augment: look at each image in three ways (test-time augmentation).
+    batch: so many images at a time go through the network. A GPU gains; rounding may differ.
+
+    Attributes:
+        class_names: the name of each class, by number.
+        device: "cpu" or "cuda:0".
+        stride: pixels that `size` must be a multiple of.
+    """
+
+    def __init__(
+        self, weights: Sequence[Checkpoint], device: str, max_pixels: int | None = None
+    ) -> None:
+        self.device = backend.device.resolve(device)
+        predictor = make_predictor(weights, self.device)
+        self.stride = predictor.stride
+        self.class_names = class_names_of(weights[0], predictor.head.num_classes)
+        self._max_pixels = max_pixels or DetectConfig.max_pixels
+        self._detector = ImageDetector(
+            predictor, self.device, DetectConfig.image_size, SuppressionSettings()
+        )
+
+    def __call__(
+        self,
+        images: Any,
+        size: int = DetectConfig.image_size,
+        conf: float = DetectConfig.confidence_threshold,
+        iou: float = DetectConfig.iou_threshold,
+        max_det: int = DetectConfig.max_detections,
+        classes: Iterable[int] | None = None,
+        agnostic: bool = False,
+        batch: int = DetectConfig.batch_size,
+    ) -> list[Result]:
+        """Return a list with what is found in each image; of one image, a list of one.
+
+        Args:
+            images: a file name, the bytes of an image file, a NumPy array (H, W, 3), (H, W, 4) or
+                (H, W) of uint8 in RGB order, a PIL image; a list of any of them, whatever their
+                sizes; or an array (B, H, W, 3).
+
+        Raises:
+            UserError: a `ValueError` that names what is wrong: an argument, or the image that
+                cannot be read.
+        """
+        config = self._config(
+            size=size,
+            conf=conf,
+            iou=iou,
+            max_det=max_det,
+            classes=classes,
+            agnostic=agnostic,
+            batch=batch,
+        )
+        frames = [self._frame(image, index) for index, image in enumerate(as_list(images))]
+        return list(self._results(frames, config))
+
+    def stream(self, source: Any, **options: Any) -> Iterator[Result]:
+        """Yield what is found in each image or frame, in order, with one batch in memory.
+
+        An image that cannot be read is named in a warning of the log "detect" and left out, as
+        detect.py does.
+
+        Args:
+            source: what --source takes: a video, folder, pattern, list file, camera or URL. Or
+                images as a call takes them: a list, or anything that yields them.
+            options: those of a call.
+
+        Raises:
+            UserError: as a call; of what can be known then, before the first result is asked for.
+        """
+        config = self._config(**options)
+        if isinstance(source, (str, os.PathLike)):
+            sources = find_sources(os.fspath(source), self._max_pixels)
+            return self._results(_frames_of_sources(sources), config)
+        images = source if hasattr(source, "__next__") else as_list(source)
+        return self._results(self._readable(images), config)
+
+    def warm_up(self, size: int = DetectConfig.image_size) -> None:
+        """Detect in a grey square once, so that the first real image does not wait for set-up."""
+        side = self._config(size=size).image_size
+        self(np.full((side, side, 3), FILL, np.uint8), size=side)
+
+    def _frame(self, image: Any, index: int) -> Frame:
+        try:
+            return given_frame(image, index, self._max_pixels)
+        except BrokenSourceError as error:
+            raise UserError(f"{printable(given_name(image, index))}: {error}") from error
+
+    def _readable(self, images: Iterable[Any]) -> Iterator[Frame]:
+        """Yield the images that can be read as frames, and name the others."""
+        for index, image in enumerate(images):
+            try:
+                yield given_frame(image, index, self._max_pixels)
+            except BrokenSourceError as error:
+                _warn(given_name(image, index), error)
+
+    def _results(self, frames: Iterable[Frame], config: DetectConfig) -> Iterator[Result]:
+        """Yield what is found in frames, a batch at a time."""
+        detector = self._configured(config)
+        frames = iter(frames)
+        while batch := list(islice(frames, config.batch_size)):
+            found = detector.detect([frame.image for frame in batch])
+            for frame, detections in zip(batch, found, strict=True):
+                yield Result(frame, detections, self.class_names)
+
+    def _config(self, **options: Any) -> DetectConfig:
+        config = call_config(len(self.class_names), **options)
+        require_image_size(config.image_size, self.stride, trains=False)
+        return config
+
+    def _configured(self, config: DetectConfig) -> ImageDetector:
+        """Return the detector with other settings, of the same network and its lock."""
+        detector = copy.copy(self._detector)
+        detector.image_size = config.image_size
+        detector.suppression = suppression_settings(config, multi_label=False)
+        return detector
+
+
+def class_names_of(weights: Checkpoint, num_classes: int) -> tuple[str, ...]:
+    """Return the name of each class that the weights predict; class5 where they tell none."""
+    names = weights.header.class_names
+    return (*names, *(f"class{number}" for number in range(len(names), num_classes)))
+
+
+def _frames_of_sources(sources: Iterable[Source]) -> Iterator[Frame]:
+    """Yield the frames of sources, and name those that give none, or no more of them."""
+    for source in sources:
+        try:
+            yield from source.frames()
+        except BrokenSourceError as error:
+            _warn(str(source.name), error)
+
+
+def _warn(name: str, error: BrokenSourceError) -> None:
+    log.warning("%s: %s; it is left out", printable(name), error)
