@@ -5,17 +5,15 @@ FOLDER is this one. Nothing is downloaded.
 
 from __future__ import annotations
 
-from typing import Any
-
 import models
-from utils.errors import UserError
+from utils import errors
 from utils.files.project import PROJECT
 from utils.processes.start import PACKAGES
 
 dependencies = list(PACKAGES)  # torch.hub names those that are missing
 
 
-def custom(path: str, device: str | None = None, backend: str | None = None) -> Any:
+def custom(path: str, device: str | None = None, backend: str | None = None):
     """Return a model with trained weights: `models/inference/hub.py::HubModel`.
 
     Args:
@@ -35,7 +33,7 @@ def yolov5n(
     classes: int | None = None,
     device: str | None = None,
     backend: str | None = None,
-) -> Any:
+):
     """Return YOLOv5n.
 
     Args:
@@ -54,7 +52,7 @@ def yolov5s(
     classes: int | None = None,
     device: str | None = None,
     backend: str | None = None,
-) -> Any:
+):
     """Return YOLOv5s; the arguments are those of `yolov5n`."""
     return _named("yolov5s", path, pretrained, classes, device, backend)
 
@@ -65,7 +63,7 @@ def yolov5m(
     classes: int | None = None,
     device: str | None = None,
     backend: str | None = None,
-) -> Any:
+):
     """Return YOLOv5m; the arguments are those of `yolov5n`."""
     return _named("yolov5m", path, pretrained, classes, device, backend)
 
@@ -76,7 +74,7 @@ def yolov5l(
     classes: int | None = None,
     device: str | None = None,
     backend: str | None = None,
-) -> Any:
+):
     """Return YOLOv5l; the arguments are those of `yolov5n`."""
     return _named("yolov5l", path, pretrained, classes, device, backend)
 
@@ -87,7 +85,7 @@ def yolov5x(
     classes: int | None = None,
     device: str | None = None,
     backend: str | None = None,
-) -> Any:
+):
     """Return YOLOv5x; the arguments are those of `yolov5n`."""
     return _named("yolov5x", path, pretrained, classes, device, backend)
 
@@ -99,7 +97,7 @@ def _named(
     classes: int | None,
     device: str | None,
     backend: str | None,
-) -> Any:
+):
     """Return a public model with weights of a file, or as training starts from them."""
     if path is None and pretrained:
         path = _stored(name)
@@ -108,7 +106,7 @@ def _named(
 
     model = HubModel(weights or [random_weights(name, classes or 80)], device or "")
     if classes not in (None, len(model.names)):
-        raise UserError(f"classes={classes}: the model of {path} knows {len(model.names)}")
+        raise errors.UserError(f"classes={classes}: the model of {path} knows {len(model.names)}")
     return model
 
 
@@ -118,7 +116,7 @@ def _stored(name: str) -> str:
     for file in files:
         if file.exists():
             return str(file)
-    raise UserError(
+    raise errors.UserError(
         f"{name}: nothing is downloaded; put its weights into {files[0]}, or {files[1].name} "
         "beside it, or name them by path=..., or give pretrained=False for weights to train"
     )

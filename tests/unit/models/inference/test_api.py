@@ -146,7 +146,8 @@ def test_a_batch_finds_what_single_images_show(detector):
 def test_options_mean_what_they_say(detector):
     (plain,) = detector(IMAGE, size=SIZE)
     (sure,) = detector(IMAGE, size=SIZE, conf=0.9)
-    np.testing.assert_array_equal(rows(sure), rows(plain)[plain.scores > 0.9])
+    # Fewer rows are decoded with a higher threshold, perhaps by other instructions: rounding.
+    np.testing.assert_allclose(rows(sure), rows(plain)[plain.scores > 0.9], rtol=1e-6)
     (few,) = detector(IMAGE, size=SIZE, max_det=3)
     np.testing.assert_array_equal(rows(few), rows(plain)[:3])
     (some,) = detector(IMAGE, size=SIZE, classes=[1, np.int64(2)])
