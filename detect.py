@@ -12,7 +12,7 @@ if __name__ == "__main__":
 
 import backend
 from utils.cli.detect_config import parse_detect_flags
-from utils.media.source import find_sources
+from utils.media.finding import find_sources
 from utils.processes.command import run_command
 from utils.state.start_checks import check_detection
 from utils.weights.load import load_weights
