@@ -9,6 +9,7 @@ import copy
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
@@ -23,9 +24,10 @@ from utils.cli.detect_config import DetectConfig
 from utils.data.image.resizing import FILL
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
+from utils.media.finding import FileSources, find_sources
 from utils.media.frame import Frame
 from utils.media.given import as_list, given_frame, given_name
-from utils.media.source import BrokenSourceError, Source, find_sources
+from utils.media.source import BrokenSourceError, Source
 from utils.results.result import Result
 from utils.screen.text import printable
 from utils.state.checkpoint import Checkpoint
@@ -119,9 +121,9 @@ class TrainedDetector:
         config = self._config(**options)
         if isinstance(source, (str, os.PathLike)):
             sources = find_sources(os.fspath(source), self._max_pixels)
-            return self._results(_frames_of_sources(sources), config)
+            return self._results(_frames_of(sources), config)
         images = source if hasattr(source, "__next__") else as_list(source)
-        return self._results(self._readable(images), config)
+        return self._results(self._frames(images), config)
 
     def warm_up(self, size: int = DetectConfig.image_size) -> None:
         """Detect in a grey square once, so that the first real image does not wait for set-up."""
@@ -134,9 +136,12 @@ class TrainedDetector:
         except BrokenSourceError as error:
             raise UserError(f"{printable(given_name(image, index))}: {error}") from error
 
-    def _readable(self, images: Iterable[Any]) -> Iterator[Frame]:
-        """Yield the images that can be read as frames, and name the others."""
+    def _frames(self, images: Iterable[Any]) -> Iterator[Frame]:
+        """Yield the frames of images, and of videos among them; name those that cannot be read."""
         for index, image in enumerate(images):
+            if isinstance(image, (str, os.PathLike)):
+                yield from _frames_of([FileSources([os.fsdecode(image)], self._max_pixels, 1)[0]])
+                continue
             try:
                 yield given_frame(image, index, self._max_pixels)
             except BrokenSourceError as error:
@@ -170,13 +175,14 @@ def class_names_of(weights: Checkpoint, num_classes: int) -> tuple[str, ...]:
     return (*names, *(f"class{number}" for number in range(len(names), num_classes)))
 
 
-def _frames_of_sources(sources: Iterable[Source]) -> Iterator[Frame]:
+def _frames_of(sources: Iterable[Source]) -> Iterator[Frame]:
     """Yield the frames of sources, and name those that give none, or no more of them."""
     for source in sources:
-        try:
-            yield from source.frames()
-        except BrokenSourceError as error:
-            _warn(str(source.name), error)
+        with closing(source):
+            try:
+                yield from source.frames()
+            except BrokenSourceError as error:
+                _warn(str(source.name), error)
 
 
 def _warn(name: str, error: BrokenSourceError) -> None:

@@ -5,21 +5,19 @@ Before: `models.load` and hubconf.py. After: `models/inference/api.py` and `hub.
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from PIL import Image, ImageOps
 
-from utils.data.image.decoding import decode_bytes
-from utils.data.image.header import BrokenImageError, check_size, read_header
+from utils.data.image.header import BrokenImageError, check_size
 from utils.errors import UserError
 from utils.media.frame import Frame
-from utils.media.source import BrokenSourceError, ImageFile
+from utils.media.image_file import ImageFile, decode_image
+from utils.media.source import BrokenSourceError
 
 TAKEN = (
     "accepted: a file name, the bytes of an image file, a NumPy array (H, W, 3), (H, W, 4) or "
@@ -57,9 +55,10 @@ def given_frame(image: Any, index: int, max_pixels: int) -> Frame:
         return _file_frame(os.fspath(image), max_pixels)
     name = f"image{index}"
     if isinstance(image, (bytes, bytearray, memoryview)):
-        return Frame(_decoded(image, max_pixels), name)
+        return Frame(decode_image(image, max_pixels), name)
     if isinstance(image, Image.Image):
-        return Frame(_from_pillow(image, max_pixels), getattr(image, "filename", "") or name)
+        source = getattr(image, "filename", "") or name
+        return Frame(_from_pillow(image, name, max_pixels), source)
     if isinstance(image, np.ndarray):
         return Frame(as_rgb(image, name), name)
     raise UserError(f"{name} is a {type(image).__name__}; {TAKEN}")
@@ -96,23 +95,15 @@ def _file_frame(name: str | bytes, max_pixels: int) -> Frame:
     return frame
 
 
-def _decoded(content: bytes | bytearray | memoryview, max_pixels: int) -> np.ndarray:
-    """Decode the bytes of an image file to (H, W, 3) uint8 RGB."""
-    array = np.frombuffer(content, np.uint8)
-    try:
-        size = read_header(io.BytesIO(content)).size
-        check_size(size, max_pixels)
-        return cv2.cvtColor(decode_bytes(array, size), cv2.COLOR_BGR2RGB)
-    except BrokenImageError as error:
-        raise BrokenSourceError(str(error)) from error
-
-
-def _from_pillow(image: Image.Image, max_pixels: int) -> np.ndarray:
+def _from_pillow(image: Image.Image, name: str, max_pixels: int) -> np.ndarray:
     """Return Pillow's image as (H, W, 3) uint8 RGB, upright as its EXIF says."""
+    if image.mode in ("I", "F"):
+        raise UserError(f"{name} is a PIL image of mode {image.mode}; convert it to RGB before")
     try:
         check_size((image.height, image.width), max_pixels)
-        return np.array(ImageOps.exif_transpose(image).convert("RGB"))
-    except BrokenImageError as error:
-        raise BrokenSourceError(str(error)) from error
-    except OSError as error:  # it is read and decoded only now
+        upright = ImageOps.exif_transpose(image)
+        if upright.mode.startswith("I;16"):  # which Pillow would clip at 255
+            return as_rgb((np.asarray(upright) >> 8).astype(np.uint8), name)
+        return np.array(upright.convert("RGB"))
+    except (BrokenImageError, OSError) as error:  # it is read and decoded only now
         raise BrokenSourceError(str(error)) from error
