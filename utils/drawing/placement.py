@@ -14,7 +14,7 @@ import numpy as np
 CELLS_IN_HEIGHT = 16
 EXTRA_ROWS = 3  # how far a label may move from its box, in heights of a label
 COST_OF_A_ROW = 0.5  # in corners of boxes that it hides
-COST_OF_HIDDEN_TEXT = 10  # of a label that others hide
+COST_OF_HIDDEN_TEXT = 100  # of all of a label: it rather hides a corner than others' text
 
 MAX_COVERED_IMAGE = 1 / 3  # labels hide no more of it
 MAX_COVERED_LABEL = 1 / 3  # with more hidden it is not read
@@ -116,8 +116,16 @@ class LabelPlacer:
         covered = np.count_nonzero(self._covered[part]) / self._covered[part].size
         if covered > MAX_COVERED_LABEL:
             return np.inf
+        corners = np.count_nonzero(self._corners[part]) - self._own_corners(label, box)
         of_its_box = max(_overlap(label, box) / _area(box) - COVERABLE_BOX, 0)
-        return COST_OF_HIDDEN_TEXT * covered + np.count_nonzero(self._corners[part]) + of_its_box
+        return COST_OF_HIDDEN_TEXT * covered + corners + of_its_box
+
+    def _own_corners(self, label: Rectangle, box: Rectangle) -> int:
+        """Return how many corners of its own box a label hides: in the box it may."""
+        left, top, right, bottom = (edge // self._cell for edge in label)
+        columns = {x // self._cell for x in (box.left, box.right - 1)}
+        rows = {y // self._cell for y in (box.top, box.bottom - 1)}
+        return sum(left <= x < right for x in columns) * sum(top <= y < bottom for y in rows)
 
     def _cover(self, label: Rectangle) -> None:
         part = self._covered[self._cells(label)]
