@@ -6,12 +6,14 @@ Before: `models/__init__.py::load` chose the framework. After: `utils/results/re
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from fractions import Fraction
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +21,9 @@ import backend
 from models.detector import require_image_size
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import make_predictor, suppression_settings
-from utils.cli.call_config import call_config
+from utils.cli.call_config import call_config, whole
 from utils.cli.detect_config import DetectConfig
+from utils.cli.flags import require_from
 from utils.data.image.resizing import FILL
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
@@ -28,11 +31,21 @@ from utils.media.finding import FileSources, find_sources
 from utils.media.frame import Frame
 from utils.media.given import as_list, given_frame, given_name
 from utils.media.source import BrokenSourceError, Source
+from utils.optional import import_optional
 from utils.results.result import Result
 from utils.screen.text import printable
 from utils.state.checkpoint import Checkpoint
+from utils.tracking.sources import SourceTrackers
+from utils.tracking.tracker import needed_threshold
 
 log = logging.getLogger("detect")
+
+
+class Given(NamedTuple):
+    """A frame to detect in."""
+
+    frame: Frame
+    rate: Fraction | None  # frames a second of its video
 
 
 class TrainedDetector:
@@ -101,10 +114,12 @@ class TrainedDetector:
             agnostic=agnostic,
             batch=batch,
         )
-        frames = [self._frame(image, index) for index, image in enumerate(as_list(images))]
-        return list(self._results(frames, config))
+        given = [Given(self._frame(image, i), None) for i, image in enumerate(as_list(images))]
+        return list(self._results(given, config))
 
-    def stream(self, source: Any, **options: Any) -> Iterator[Result]:
+    def stream(
+        self, source: Any, vid_stride: int = 1, track: bool = False, **options: Any
+    ) -> Iterator[Result]:
         """Yield what is found in each image or frame, in order, with one batch in memory.
 
         An image that cannot be read is named in a warning of the log "detect" and left out, as
@@ -112,18 +127,26 @@ class TrainedDetector:
 
         Args:
             source: what --source takes: a video, folder, pattern, list file, camera or URL. Or
-                images as a call takes them: a list, or anything that yields them.
+                images as a call takes them, and names of videos: a list, or what yields them.
+            vid_stride: of videos, take every n-th frame.
+            track: number the objects of each video, in `Result.track_ids`; images that are no
+                frames of a video count as one.
             options: those of a call.
 
         Raises:
             UserError: as a call; of what can be known then, before the first result is asked for.
         """
         config = self._config(**options)
+        stride = whole("vid_stride", vid_stride)
+        require_from("vid_stride", stride, 1)
+        if track:
+            import_optional("trackers", "track=True")
         if isinstance(source, (str, os.PathLike)):
-            sources = find_sources(os.fspath(source), self._max_pixels)
-            return self._results(_frames_of(sources), config)
-        images = source if hasattr(source, "__next__") else as_list(source)
-        return self._results(self._frames(images), config)
+            given = _frames_of(find_sources(os.fsdecode(source), self._max_pixels, stride))
+        else:
+            images = source if hasattr(source, "__next__") else as_list(source)
+            given = self._frames(images, stride)
+        return self._results(given, config, track)
 
     def warm_up(self, size: int = DetectConfig.image_size) -> None:
         """Detect in a grey square once, so that the first real image does not wait for set-up."""
@@ -136,36 +159,46 @@ class TrainedDetector:
         except BrokenSourceError as error:
             raise UserError(f"{printable(given_name(image, index))}: {error}") from error
 
-    def _frames(self, images: Iterable[Any]) -> Iterator[Frame]:
+    def _frames(self, images: Iterable[Any], stride: int) -> Iterator[Given]:
         """Yield the frames of images, and of videos among them; name those that cannot be read."""
         for index, image in enumerate(images):
             if isinstance(image, (str, os.PathLike)):
-                yield from _frames_of([FileSources([os.fsdecode(image)], self._max_pixels, 1)[0]])
+                yield from _frames_of(FileSources([os.fsdecode(image)], self._max_pixels, stride))
                 continue
             try:
-                yield given_frame(image, index, self._max_pixels)
+                yield Given(given_frame(image, index, self._max_pixels), None)
             except BrokenSourceError as error:
                 _warn(given_name(image, index), error)
 
-    def _results(self, frames: Iterable[Frame], config: DetectConfig) -> Iterator[Result]:
+    def _results(
+        self, given: Iterable[Given], config: DetectConfig, track: bool = False
+    ) -> Iterator[Result]:
         """Yield what is found in frames, a batch at a time."""
-        detector = self._configured(config)
-        frames = iter(frames)
-        while batch := list(islice(frames, config.batch_size)):
-            found = detector.detect([frame.image for frame in batch])
-            for frame, detections in zip(batch, found, strict=True):
-                yield Result(frame, detections, self.class_names)
+        detector = self._configured(config, track)
+        trackers = SourceTrackers(config.confidence_threshold)
+        given = iter(given)
+        while batch := list(islice(given, config.batch_size)):
+            found = detector.detect([frame.image for frame, _ in batch])
+            for (frame, rate), detections in zip(batch, found, strict=True):
+                ids = None
+                if track:
+                    detections, ids = trackers.update(detections, frame, rate)
+                yield Result(frame, detections, self.class_names, ids)
 
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(len(self.class_names), **options)
         require_image_size(config.image_size, self.stride, trains=False)
         return config
 
-    def _configured(self, config: DetectConfig) -> ImageDetector:
+    def _configured(self, config: DetectConfig, track: bool) -> ImageDetector:
         """Return the detector with other settings, of the same network and its lock."""
+        suppression = suppression_settings(config, multi_label=False)
+        if track:
+            lowest = needed_threshold(suppression.confidence_threshold)
+            suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
         detector = copy.copy(self._detector)
         detector.image_size = config.image_size
-        detector.suppression = suppression_settings(config, multi_label=False)
+        detector.suppression = suppression
         return detector
 
 
@@ -175,12 +208,13 @@ def class_names_of(weights: Checkpoint, num_classes: int) -> tuple[str, ...]:
     return (*names, *(f"class{number}" for number in range(len(names), num_classes)))
 
 
-def _frames_of(sources: Iterable[Source]) -> Iterator[Frame]:
+def _frames_of(sources: Iterable[Source]) -> Iterator[Given]:
     """Yield the frames of sources, and name those that give none, or no more of them."""
     for source in sources:
         with closing(source):
             try:
-                yield from source.frames()
+                for frame in source.frames():
+                    yield Given(frame, source.rate)
             except BrokenSourceError as error:
                 _warn(str(source.name), error)
 

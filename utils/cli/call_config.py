@@ -30,13 +30,13 @@ def call_config(
     """
     return DetectConfig(
         weights=("given",),
-        image_size=_whole("size", size),
+        image_size=whole("size", size),
         confidence_threshold=_number("conf", conf),
         iou_threshold=_number("iou", iou),
-        max_detections=_whole("max_det", max_det),
+        max_detections=whole("max_det", max_det),
         classes=None if classes is None else _known(classes, num_classes),
         class_agnostic=bool(agnostic),
-        batch_size=_whole("batch", batch),
+        batch_size=whole("batch", batch),
     )
 
 
@@ -44,13 +44,14 @@ def _known(classes: Any, num_classes: int) -> tuple[int, ...]:
     """Return class numbers; UserError for one that the model does not know."""
     if not isinstance(classes, Iterable):
         raise UserError(f"classes {brief(classes)}; a list of class numbers is needed")
-    numbers = tuple(_whole("classes", number) for number in classes)
+    numbers = tuple(whole("classes", number) for number in classes)
     if strange := [number for number in numbers if not 0 <= number < num_classes]:
         raise UserError(f"classes {brief(strange)}; the model knows 0 to {num_classes - 1}")
     return numbers
 
 
-def _whole(name: str, value: Any) -> int:
+def whole(name: str, value: Any) -> int:
+    """Return a whole number; UserError names the argument that is none."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise UserError(f"{name} {brief(value)}; a whole number is needed")
     return int(value)

@@ -17,17 +17,21 @@ CORNERS = ("xmin", "ymin", "xmax", "ymax")
 CENTRE_AND_SIZE = ("xcenter", "ycenter", "width", "height")
 
 
-def as_supervision(detections: Detections, names: Sequence[str]) -> Any:
+def as_supervision(
+    detections: Detections, names: Sequence[str], track_ids: np.ndarray | None = None
+) -> Any:
     """Return `supervision.Detections`.
 
     Args:
         names: the class name of each detection.
+        track_ids: (K,) int64; None where nothing is tracked.
     """
     supervision = import_optional("supervision", "to_supervision")
     return supervision.Detections(
         xyxy=detections.boxes_xyxy,
         confidence=detections.scores,
         class_id=detections.class_index,
+        tracker_id=track_ids,
         data={"class_name": np.array(names, dtype=str)},
     )
 

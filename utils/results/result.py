@@ -30,6 +30,7 @@ class Detection(NamedTuple):
     score: float  # in (0, 1]
     class_index: int
     name: str  # of its class
+    track_id: int | None = None  # the same for one object in all frames; None: not tracked
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,8 +106,9 @@ class Result:
 
     def __iter__(self) -> Iterator[Detection]:
         boxes = map(tuple, self.boxes_xyxy.tolist())
-        rows = zip(boxes, self.scores.tolist(), self.class_index.tolist(), self.names, strict=True)
-        return (Detection(*row) for row in rows)
+        ids = [None] * len(self) if self.track_ids is None else self.track_ids.tolist()
+        columns = (self.scores.tolist(), self.class_index.tolist(), self.names, ids)
+        return (Detection(*row) for row in zip(boxes, *columns, strict=True))
 
     def __repr__(self) -> str:
         height, width = self.image.shape[:2]
@@ -125,24 +127,26 @@ class Result:
             "seconds": self.frame.seconds,
             "height": height,
             "width": width,
-            "detections": [
-                {
-                    "box_xyxy": list(found.box_xyxy),
-                    "score": found.score,
-                    "class_index": found.class_index,
-                    "name": _utf8(found.name),
-                }
-                for found in self
-            ],
+            "detections": [self._record(found) for found in self],
         }
+
+    def _record(self, found: Detection) -> dict[str, Any]:
+        record = {**found._asdict(), "box_xyxy": list(found.box_xyxy), "name": _utf8(found.name)}
+        if self.track_ids is None:
+            del record["track_id"]
+        return record
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON in one line, with characters of all languages as they are."""
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
 
     def to_supervision(self) -> Any:
-        """Return `supervision.Detections`, with class names; UserError without that package."""
-        return as_supervision(self.detections, self.names)
+        """Return `supervision.Detections`, with class names and track ids.
+
+        Raises:
+            UserError: that package is absent.
+        """
+        return as_supervision(self.detections, self.names, self.track_ids)
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`, a detection a row; UserError without that package.
