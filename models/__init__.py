@@ -14,6 +14,7 @@ def load(  # its result is not annotated: that class can be imported only inside
     weights: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     backend: str | None = None,
     device: str = "",
+    half: bool = False,
     max_pixels: int | None = None,
 ):
     """Return a detector with trained weights: `models/inference/api.py::TrainedDetector`.
@@ -23,6 +24,7 @@ def load(  # its result is not annotated: that class can be imported only inside
         backend: "torch" or "oneflow"; None for the one in use, else YOLO_BACKEND, else what is
             installed. A process has one.
         device: "cpu"; "0" for the first GPU; "" for a GPU if there is one.
+        half: compute in half precision on a GPU; a line of the log says where there is none.
         max_pixels: image files of more pixels are refused; None for the limit of --max-pixels.
 
     Raises:
@@ -34,7 +36,7 @@ def load(  # its result is not annotated: that class can be imported only inside
     checkpoints = begin(files, backend, device)
     from models.inference.api import TrainedDetector
 
-    return TrainedDetector(checkpoints, device, max_pixels)
+    return TrainedDetector(checkpoints, device, half, max_pixels)
 
 
 def begin(files: Sequence[str | os.PathLike[str]], backend: str | None, device: str) -> list[Any]:

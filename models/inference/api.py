@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -18,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import backend
+from backend.checks import CPU
 from models.detector import require_image_size
 from models.inference.image_detector import ImageDetector
-from models.inference.predictor import make_predictor, suppression_settings
+from models.inference.predictor import augmented, make_predictor, suppression_settings
 from utils.cli.call_config import call_config, whole
 from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import require_from
@@ -37,6 +39,8 @@ from utils.screen.text import printable
 from utils.state.checkpoint import Checkpoint
 from utils.tracking.sources import SourceTrackers
 from utils.tracking.tracker import needed_threshold
+
+SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small network
 
 log = logging.getLogger("detect")
 
@@ -72,10 +76,14 @@ class TrainedDetector:
     """
 
     def __init__(
-        self, weights: Sequence[Checkpoint], device: str, max_pixels: int | None = None
+        self,
+        weights: Sequence[Checkpoint],
+        device: str,
+        half: bool = False,
+        max_pixels: int | None = None,
     ) -> None:
         self.device = backend.device.resolve(device)
-        predictor = make_predictor(weights, self.device)
+        predictor = make_predictor(weights, self.device, half=half)
         self.stride = predictor.stride
         self.class_names = class_names_of(weights[0], predictor.head.num_classes)
         self._max_pixels = max_pixels or DetectConfig.max_pixels
@@ -92,6 +100,7 @@ class TrainedDetector:
         max_det: int = DetectConfig.max_detections,
         classes: Iterable[int] | None = None,
         agnostic: bool = False,
+        augment: bool = False,
         batch: int = DetectConfig.batch_size,
     ) -> list[Result]:
         """Return a list with what is found in each image; of one image, a list of one.
@@ -112,6 +121,7 @@ class TrainedDetector:
             max_det=max_det,
             classes=classes,
             agnostic=agnostic,
+            augment=augment,
             batch=batch,
         )
         given = [Given(self._frame(image, i), None) for i, image in enumerate(as_list(images))]
@@ -174,7 +184,10 @@ class TrainedDetector:
         self, given: Iterable[Given], config: DetectConfig, track: bool = False
     ) -> Iterator[Result]:
         """Yield what is found in frames, a batch at a time."""
-        detector = self._configured(config, track)
+        lowest = config.confidence_threshold
+        if track:
+            lowest = needed_threshold(lowest)
+        detector = configured(self._detector, config, confidence_threshold=lowest)
         trackers = SourceTrackers(config.confidence_threshold)
         given = iter(given)
         while batch := list(islice(given, config.batch_size)):
@@ -190,16 +203,26 @@ class TrainedDetector:
         require_image_size(config.image_size, self.stride, trains=False)
         return config
 
-    def _configured(self, config: DetectConfig, track: bool) -> ImageDetector:
-        """Return the detector with other settings, of the same network and its lock."""
-        suppression = suppression_settings(config, multi_label=False)
-        if track:
-            lowest = needed_threshold(suppression.confidence_threshold)
-            suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
-        detector = copy.copy(self._detector)
-        detector.image_size = config.image_size
-        detector.suppression = suppression
-        return detector
+
+def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:
+    """Return a detector with the settings of a call, of the same network and its lock.
+
+    Args:
+        suppression: fields of `SuppressionSettings` that differ from those of config.
+
+    Raises:
+        UserError: images of the size take more memory than this machine has.
+    """
+    settings = suppression_settings(config, multi_label=False)
+    detector = copy.copy(detector)
+    detector.image_size = config.image_size
+    detector.suppression = dataclasses.replace(settings, **suppression)
+    shape = (config.batch_size, 3, config.image_size, config.image_size)
+    if detector.device == CPU and math.prod(shape) > SURELY_FIT:
+        detector.predictor.require_memory(shape, trains=False)
+    if config.augment:
+        detector.predictor = augmented(detector.predictor)
+    return detector
 
 
 def class_names_of(weights: Checkpoint, num_classes: int) -> tuple[str, ...]:

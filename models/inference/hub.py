@@ -6,8 +6,6 @@ wrapper's too: all of a call in one shape, each as large as it fits.
 
 from __future__ import annotations
 
-import copy
-import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,10 +17,10 @@ import backend
 from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.inference.api import class_names_of
+from models.inference.api import class_names_of, configured
 from models.inference.hub_results import HubResults
 from models.inference.image_detector import ImageDetector
-from models.inference.predictor import make_predictor, suppression_settings
+from models.inference.predictor import make_predictor
 from models.inference.views import View
 from utils.cli.call_config import call_config
 from utils.cli.detect_config import DetectConfig
@@ -38,8 +36,6 @@ from utils.media.source import BrokenSourceError
 from utils.results.result import Result
 from utils.screen.text import printable
 from utils.state.checkpoint import Checkpoint, Header
-
-log = logging.getLogger("detect")
 
 FEWEST_ROWS = 5  # an array with fewer has its channels first
 
@@ -62,11 +58,11 @@ class HubModel:
         self.agnostic = False
         self.multi_label = False
         self._weights = weights
-        self._place(device)
+        self._place(device, half=False)
 
-    def _place(self, device: str) -> None:
-        self.device = backend.device.resolve(device)
-        predictor = make_predictor(self._weights, self.device)
+    def _place(self, device: str, half: bool) -> None:
+        self.device, self._half = backend.device.resolve(device), half
+        predictor = make_predictor(self._weights, self.device, half=half)
         self.stride = predictor.stride
         self._class_names = class_names_of(self._weights[0], predictor.head.num_classes)
         self.names = dict(enumerate(self._class_names))
@@ -74,12 +70,15 @@ class HubModel:
             predictor, self.device, DetectConfig.image_size, SuppressionSettings()
         )
 
-    def __call__(self, ims: Any, size: int | Sequence[int] = DetectConfig.image_size) -> HubResults:
+    def __call__(
+        self, ims: Any, size: int | Sequence[int] = DetectConfig.image_size, augment: bool = False
+    ) -> HubResults:
         """Return what is found in images.
 
         Args:
             ims: an image or a list of them, as docs/api.md lists them; arrays are RGB.
             size: long side of the network's input, pixels; of (height, width) the larger.
+            augment: look at the images in three ways (test-time augmentation).
 
         Raises:
             UserError: an image, or a setting, that cannot be used.
@@ -87,8 +86,9 @@ class HubModel:
         start = time.perf_counter()
         given = as_list(ims)
         frames = [_frame(image, index) for index, image in enumerate(given)]
-        detector = self._configured()
-        views = hub_views([frame.image for frame in frames], _long_side(size), self.stride)
+        long_side = _long_side(size)
+        detector = self._configured(long_side, len(frames), augment)
+        views = hub_views([frame.image for frame in frames], long_side, self.stride)
         ready = time.perf_counter()
         rows = detector.predict(views)
         predicted = time.perf_counter()
@@ -107,7 +107,7 @@ class HubModel:
     def to(self, device: Any) -> HubModel:
         """Move to "cpu", "cuda", "cuda:1", 1, or what prints as one of them; return the model."""
         name = str(device)
-        self._place("0" if name == "cuda" else name)
+        self._place("0" if name == "cuda" else name, self._half)
         return self
 
     def cpu(self) -> HubModel:
@@ -122,28 +122,30 @@ class HubModel:
         """Return the model, which never trains."""
         return self
 
-    def float(self) -> HubModel:
-        """Return the model, which computes in float32."""
-        return self
-
     def half(self) -> HubModel:
-        """Return the model, and say that it computes in float32."""
-        log.warning("half(): the network computes in float32 here")
+        """Compute in half precision, where the device has it; else a line says so."""
+        self._place(self.device, half=True)
         return self
 
-    def _configured(self) -> ImageDetector:
-        """Return the detector with the settings of now, of the same network and its lock."""
+    def float(self) -> HubModel:
+        """Compute in float32."""
+        self._place(self.device, half=False)
+        return self
+
+    def _configured(self, long_side: int, num_images: int, augment: bool) -> ImageDetector:
+        """Return the detector with the settings of now."""
         config = call_config(
             len(self.names),
+            size=long_side,
             conf=self.conf,
             iou=self.iou,
             max_det=self.max_det,
             classes=self.classes,
             agnostic=self.agnostic,
+            augment=augment,
+            batch=max(num_images, 1),
         )
-        detector = copy.copy(self._detector)
-        detector.suppression = suppression_settings(config, multi_label=bool(self.multi_label))
-        return detector
+        return configured(self._detector, config, multi_label=bool(self.multi_label))
 
 
 def hub_views(images: Sequence[np.ndarray], long_side: int, stride: int) -> list[View]:

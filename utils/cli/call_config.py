@@ -21,6 +21,7 @@ def call_config(
     max_det: int = DetectConfig.max_detections,
     classes: Iterable[int] | None = None,
     agnostic: bool = False,
+    augment: bool = False,
     batch: int = DetectConfig.batch_size,
 ) -> DetectConfig:
     """Return settings; UserError names an argument, or its flag, with a wrong value.
@@ -36,6 +37,7 @@ def call_config(
         max_detections=whole("max_det", max_det),
         classes=None if classes is None else _known(classes, num_classes),
         class_agnostic=bool(agnostic),
+        augment=bool(augment),
         batch_size=whole("batch", batch),
     )
 
