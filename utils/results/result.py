@@ -77,19 +77,20 @@ class Result:
 
         Args:
             line_width: pixels; None for what suits the image.
-            labels: write the class on each box, as "person 0.87".
+            labels: write the class on each box, as "person 0.87", and a track's number before it.
             scores: write its score too.
         """
         texts = self._labels(scores) if labels else [""] * len(self.scores)
         return draw_boxes(self.image, self.boxes_xyxy, self.class_index, texts, line_width)
 
     def _labels(self, scores: bool) -> list[str]:
-        names = map(drawable_name, self.names, self.class_index.tolist())
-        if not scores:
-            return list(names)
-        return [
-            f"{name} {score:.2f}" for name, score in zip(names, self.scores.tolist(), strict=True)
-        ]
+        """Return "7 person 0.87" for each detection, of that what there is and is asked for."""
+        columns = [list(map(drawable_name, self.names, self.class_index.tolist()))]
+        if self.track_ids is not None:
+            columns.insert(0, [str(number) for number in self.track_ids.tolist()])
+        if scores:
+            columns.append([f"{score:.2f}" for score in self.scores.tolist()])
+        return list(map(" ".join, zip(*columns, strict=True)))
 
     def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
         """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
