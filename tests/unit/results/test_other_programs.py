@@ -86,6 +86,16 @@ def test_a_result_for_supervision():
     assert len(result(found=0).to_supervision()) == 0
 
 
+def test_a_tracked_result_has_its_ids_everywhere():
+    pytest.importorskip("supervision")
+    plain = result()
+    tracked = Result(plain.frame, plain.detections, NAMES, np.array([3, -1, 12]))
+    assert [found.track_id for found in tracked] == [3, -1, 12]
+    assert [record["track_id"] for record in tracked.to_dict()["detections"]] == [3, -1, 12]
+    assert tracked.to_supervision().tracker_id.tolist() == [3, -1, 12]
+    assert [found.track_id for found in plain] == [None] * 3
+
+
 def test_a_result_as_a_table():
     pytest.importorskip("pandas")
     table = result().to_pandas()

@@ -1,9 +1,11 @@
 """`models.load` and what it returns, as another program uses them."""
 
 import io
+import os
 import subprocess
 import sys
 import threading
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, tiny_checkpoint, writ
 from utils.boxes import pairwise_iou
 from utils.errors import UserError
 from utils.files.project import PROJECT
+from utils.media.video_writer import VideoWriter
 
 IMAGE = noise(64, 96)
 SIZE = 64
@@ -268,6 +271,33 @@ def test_classes_without_names_get_numbers(tmp_path):
     assert class_names_of(checkpoint, 6) == (*CLASS_NAMES, "class5")
 
 
+def test_several_weights_find_what_each_alone_finds_before_nms(weights, tmp_path):
+    other = write_tiny_weights(tmp_path, seed=1)
+    options = {"size": SIZE, "iou": 1.0, "conf": 0.5}
+    alone = [load(path, device="cpu")(IMAGE, **options)[0] for path in (weights, other)]
+    (together,) = load([weights, other], device="cpu")(IMAGE, **options)
+    expected = np.concatenate([rows(result) for result in alone])
+    expected = expected[np.argsort(-expected[:, 4], kind="stable")]
+    np.testing.assert_allclose(rows(together), expected, rtol=1e-5)
+
+
+def test_augmentation_adds_what_is_found_in_other_sizes(detector):
+    options = {"size": SIZE, "iou": 1.0, "conf": 0.5}
+    (plain,), (augmented,) = (detector(IMAGE, augment=x, **options) for x in (False, True))
+    # The first of the three looks leaves out the coarsest of the two levels.
+    assert len(augmented) > len(plain) / 2
+    stays = (rows(plain)[:, None] == rows(augmented)).all(axis=2).any(axis=1)
+    assert 0 < stays.sum() < len(plain)
+    (again,) = detector(IMAGE, **options)
+    np.testing.assert_array_equal(rows(again), rows(plain))
+
+
+def test_half_precision_on_a_cpu_is_float32_and_says_so(weights, caplog):
+    detector = load(weights, device="cpu", half=True)
+    assert "float32" in caplog.text
+    assert_same(detector(IMAGE, size=SIZE), load(weights, device="cpu")(IMAGE, size=SIZE))
+
+
 def test_threads_find_what_one_thread_finds(detector):
     images = [noise(48 + 8 * seed, 96, seed) for seed in range(8)]
     serial = [detector(image, size=SIZE, conf=0.5 + seed / 20) for seed, image in enumerate(images)]
@@ -322,6 +352,53 @@ def test_a_stream_of_a_folder_names_what_is_broken_and_goes_on(detector, tmp_pat
         assert [result.frame.source.name for result in results] == ["a.png", "c.png"]
         (line,) = caplog.messages
         assert "b.png: not an image" in line
+
+
+@pytest.fixture
+def video(tmp_path):
+    pytest.importorskip("av")
+    path = tmp_path / "clip.mp4"
+    with VideoWriter(path, IMAGE.shape[:2], Fraction(10)) as writer:
+        for number in range(6):
+            writer.write(np.roll(IMAGE, 2 * number, axis=1), number / 10)
+    return path
+
+
+def test_a_stream_of_a_video_gives_its_frames(detector, video):
+    results = list(detector.stream(video, size=SIZE))
+    assert [result.frame.number for result in results] == list(range(6))
+    np.testing.assert_allclose([result.frame.seconds for result in results], np.arange(6) / 10)
+    images = [result.image for result in results]
+    for result, (alone,) in zip(
+        results, (detector(image, size=SIZE) for image in images), strict=True
+    ):
+        np.testing.assert_array_equal(rows(result), rows(alone))
+    some = detector.stream([video, video], size=SIZE, vid_stride=3)
+    assert [result.frame.number for result in some] == [0, 3, 0, 3]
+    with pytest.raises(UserError, match="vid_stride 0"):
+        detector.stream(video, vid_stride=0)
+
+
+def test_a_video_is_closed_when_nobody_asks_for_more(detector, video):
+    stream = detector.stream(video, size=SIZE)
+    next(stream)
+    before = len(os.listdir("/proc/self/fd"))
+    stream.close()
+    assert len(os.listdir("/proc/self/fd")) < before
+
+
+def test_a_tracked_stream_numbers_what_stays_in_sight(detector):
+    pytest.importorskip("trackers")
+    results = list(detector.stream([IMAGE] * 4, size=SIZE, conf=0.5, max_det=20, track=True))
+    assert [result.track_ids.dtype for result in results] == [np.int64] * 4
+    (first, second), others = results[:2], results[2:]
+    assert (first.track_ids == -1).all()  # the second frame confirms an object
+    assert (second.track_ids > 0).any()
+    for other in others:
+        kept = set(second.track_ids[second.track_ids > 0]) & set(other.track_ids)
+        assert kept == set(second.track_ids[second.track_ids > 0])
+    (plain,) = detector.stream(IMAGE, size=SIZE)
+    assert plain.track_ids is None
 
 
 def test_a_source_that_is_absent_is_told_before_the_first_result(detector, tmp_path):
