@@ -60,6 +60,7 @@ def whole(name: str, value: Any) -> int:
 
 
 def _number(name: str, value: Any) -> float:
-    if not isinstance(value, Real):
-        raise UserError(f"{name} {brief(value)}; a number is needed")
-    return float(value)
+    try:
+        return float(value if isinstance(value, Real) else "")
+    except (ValueError, OverflowError):
+        raise UserError(f"{name} {brief(value)}; a number is needed") from None

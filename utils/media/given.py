@@ -29,10 +29,12 @@ def as_list(images: Any) -> list[Any]:
     """Return the images of a list, a tuple or an array (B, H, W, 3), else the one that is given.
 
     Raises:
-        UserError: an iterator.
+        UserError: an iterator, or an open file.
     """
     if isinstance(images, (list, tuple)) or (isinstance(images, np.ndarray) and images.ndim == 4):
         return list(images)
+    if hasattr(images, "read"):
+        raise UserError(f"an open file is not taken; give what its read() returns; {TAKEN}")
     if hasattr(images, "__next__"):
         raise UserError("an iterator of images is for detector.stream(images); or give a list")
     return [images]
@@ -55,7 +57,7 @@ def given_frame(image: Any, index: int, max_pixels: int) -> Frame:
         return _file_frame(os.fspath(image), max_pixels)
     name = f"image{index}"
     if isinstance(image, (bytes, bytearray, memoryview)):
-        return Frame(decode_image(image, max_pixels), name)
+        return Frame(decode_image(bytes(image), max_pixels), name)
     if isinstance(image, Image.Image):
         source = getattr(image, "filename", "") or name
         return Frame(_from_pillow(image, name, max_pixels), source)

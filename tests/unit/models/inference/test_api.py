@@ -85,16 +85,17 @@ def test_one_image_gives_a_list_of_one_result_of_numpy_fields(detector):
 def test_all_kinds_of_input_are_the_same_image(detector, tmp_path):
     path = tmp_path / "一.png"
     path.write_bytes(encoded(IMAGE))
+    every_other = np.repeat(np.frombuffer(path.read_bytes(), np.uint8), 2)
     alpha = np.dstack([IMAGE, np.full((64, 96), 7, np.uint8)])
     given = [
         str(path), path, path.read_bytes(), bytearray(path.read_bytes()),
-        memoryview(path.read_bytes()), IMAGE, IMAGE[::-1].copy()[::-1], alpha,
+        memoryview(path.read_bytes() + bytes(9))[:-9], memoryview(every_other)[::2], IMAGE, IMAGE[::-1].copy()[::-1], alpha,
         Image.fromarray(IMAGE), Image.fromarray(alpha), Image.open(path),
     ]  # fmt: skip
     results = detector(given, size=SIZE)
     assert_same(results, detector(IMAGE, size=SIZE) * len(given))
     sources = [result.frame.source for result in results]
-    assert sources[:3] == [path, path, "image2"] and sources[5] == "image5"
+    assert sources[:3] == [path, path, "image2"] and sources[6] == "image6"
     assert str(sources[-1]) == str(path)
 
 
@@ -181,6 +182,7 @@ def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
         "image1 is a int": [IMAGE, 3],
         "image1 is a list": [IMAGE, [IMAGE]],
         "iterator of images": iter([IMAGE]),
+        r"open file is not taken; give what its read\(\)": io.BytesIO(b""),
         "nothing is downloaded": "https://example.com/bus.jpg",
     }
     for message, given in cases.items():
@@ -232,6 +234,7 @@ def test_large_image_files_are_refused_before_they_are_decoded(weights, tmp_path
         ({"conf": 2}, "--conf 2"),
         ({"conf": float("nan")}, "--conf nan"),
         ({"conf": "high"}, "conf 'high'; a number"),
+        ({"conf": 10**400}, "conf a number of 1329 bits; a number"),
         ({"iou": -1}, "--iou -1"),
         ({"max_det": 0}, "--max-det 0"),
         ({"classes": [0, 5]}, r"classes \[5\]; the model knows 0 to 4"),
