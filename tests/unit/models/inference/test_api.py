@@ -89,7 +89,8 @@ def test_all_kinds_of_input_are_the_same_image(detector, tmp_path):
     alpha = np.dstack([IMAGE, np.full((64, 96), 7, np.uint8)])
     given = [
         str(path), path, path.read_bytes(), bytearray(path.read_bytes()),
-        memoryview(path.read_bytes() + bytes(9))[:-9], memoryview(every_other)[::2], IMAGE, IMAGE[::-1].copy()[::-1], alpha,
+        memoryview(path.read_bytes() + bytes(9))[:-9], memoryview(every_other)[::2],
+        IMAGE, IMAGE[::-1].copy()[::-1], alpha,
         Image.fromarray(IMAGE), Image.fromarray(alpha), Image.open(path),
     ]  # fmt: skip
     results = detector(given, size=SIZE)
