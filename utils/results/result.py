@@ -43,7 +43,7 @@ class Result:
     frame: Frame
     detections: Detections  # in pixels of the frame
     class_names: tuple[str, ...]  # of every class that the model knows
-    track_ids: np.ndarray | None = None  # (K,) int64, the same for one object in all frames
+    track_ids: np.ndarray | None = None  # (K,) int64, one for an object in all frames; -1: none
 
     @property
     def image(self) -> np.ndarray:
@@ -87,10 +87,10 @@ class Result:
         """Return "7 person 0.87" for each detection, of that what there is and is asked for."""
         columns = [list(map(drawable_name, self.names, self.class_index.tolist()))]
         if self.track_ids is not None:
-            columns.insert(0, [str(number) for number in self.track_ids.tolist()])
+            columns.insert(0, [str(number) if number > 0 else "" for number in self.track_ids])
         if scores:
             columns.append([f"{score:.2f}" for score in self.scores.tolist()])
-        return list(map(" ".join, zip(*columns, strict=True)))
+        return [" ".join(filter(None, words)) for words in zip(*columns, strict=True)]
 
     def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
         """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
