@@ -50,18 +50,25 @@ def make_predictor(
     """
     float32_because = why_not_half(device) if half else ""
     if float32_because:
-        log.info("--half: %s", float32_because)
+        log.warning("--half: %s", float32_because)
     members: list[Predictor] = []
     for checkpoint in weights:
         member: Predictor = load_detector(checkpoint, device, fold)
         if half and not float32_because:
             member = HalfPrecision(member, device)
-        members.append(Augmented(member) if augment else member)
-    if len(members) == 1:
-        return members[0]
-    ensemble = Ensemble(members, [checkpoint.path for checkpoint in weights])
-    _tell_other_names(weights)
-    return ensemble
+        members.append(member)
+    predictor = members[0]
+    if len(members) > 1:
+        predictor = Ensemble(members, [checkpoint.path for checkpoint in weights])
+        _tell_other_names(weights)
+    return augmented(predictor) if augment else predictor
+
+
+def augmented(predictor: Predictor) -> Predictor:
+    """Return a predictor of the same models, each of which sees an image three times."""
+    if isinstance(predictor, Ensemble):
+        return Ensemble([Augmented(member) for member in predictor.members], predictor.names)
+    return Augmented(predictor)
 
 
 def load_detector(checkpoint: Checkpoint, device: str, fold: bool = False) -> Detector:
