@@ -1,6 +1,7 @@
 """The work of detect.py: weights and sources -> frames, what is found in them, and files.
 
-Before: `detect.py` read flags and weights and chose the framework.
+Before: `detect.py` read flags and weights and chose the framework. After: `pipeline.py` detects,
+`utils/results/run_files.py` writes, `utils/pipeline/telling.py` tells.
 """
 
 from __future__ import annotations
@@ -8,16 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-import cv2
-
 import backend
+from models.detector import require_image_size
 from models.inference.image_detector import ImageDetector
+from models.inference.pipeline import Pipeline
 from models.inference.predictor import make_predictor, suppression_settings
 from utils.cli.detect_config import DetectConfig
-from utils.drawing.annotate import draw_boxes
-from utils.files.atomic import atomic_file
+from utils.errors import UserError
 from utils.media.source import Source
-from utils.results.result import Result
+from utils.pipeline.telling import Telling
+from utils.processes.termination import ending_at_termination
+from utils.results.run_files import RunFiles
 from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint
 from utils.state.folder import create_run_folder
@@ -27,25 +29,39 @@ log = logging.getLogger("detect")
 
 def run_detection(
     config: DetectConfig, sources: Sequence[Source], weights: Sequence[Checkpoint]
-) -> None:
-    """Detect in every frame of the sources and write what was found."""
-    device = backend.device.resolve(config.device)
-    predictor = make_predictor(weights, device)
-    suppression = suppression_settings(config, multi_label=False)
-    detector = ImageDetector(predictor, device, config.image_size, suppression)
-    log.info(backend.device.describe(device))
+) -> int:
+    """Detect in every frame of the sources and write what was found.
+
+    Returns:
+        How many sources were left out or broke off; each is named in a line.
+
+    Raises:
+        UserError: none of the sources could be read.
+    """
+    detector = make_detector(config, weights)
     class_names = weights[0].header.class_names
     folder = create_run_folder(config.project, config.name, config.exist_ok)
-    for number, source in enumerate(sources):
-        for frame in source.frames():
-            (detections,) = detector.detect([frame.image])
-            result = Result(frame, detections, class_names)
-            labels = [
-                f"{name} {score:.2f}"
-                for name, score in zip(result.names, result.scores.tolist(), strict=True)
-            ]
-            drawn = draw_boxes(frame.image, result.boxes_xyxy, result.class_index, labels)
-            _, encoded = cv2.imencode(".jpg", cv2.cvtColor(drawn, cv2.COLOR_RGB2BGR))
-            with atomic_file(folder / f"{number}.jpg") as file:
-                file.write(encoded.tobytes())
+    telling = Telling(sources)
+    log.info("weights: %s; source: %s, %s", " ".join(config.weights), config.source, telling.total)
+    try:
+        with ending_at_termination(), telling, RunFiles(folder, config, class_names) as files:
+            pipeline = Pipeline(detector, class_names, config.batch_size, files.add, telling.tell)
+            pipeline.run(sources)
+    except (KeyboardInterrupt, SystemExit):
+        say(f"stopped after {telling.done}; results so far in {folder}")
+        raise
+    if not telling.num_frames:
+        raise UserError(f"--source {config.source}: nothing in it could be read, as told above")
+    telling.tell_all(pipeline.seconds.by_stage)
     say(f"results in {folder}")
+    return telling.num_broken
+
+
+def make_detector(config: DetectConfig, weights: Sequence[Checkpoint]) -> ImageDetector:
+    """Build the models on the device that the flags ask for."""
+    device = backend.device.resolve(config.device)
+    log.info(backend.device.describe(device))
+    predictor = make_predictor(weights, device)
+    require_image_size(config.image_size, predictor.stride, trains=False)
+    suppression = suppression_settings(config, multi_label=False)
+    return ImageDetector(predictor, device, config.image_size, suppression)

@@ -31,12 +31,21 @@ class Source(Protocol):
     def name(self) -> Path | str:
         """The file, camera or URL, as messages show it."""
 
+    @property
+    def kind(self) -> str:
+        """ "image", "video" or "live"."""
+
     def frames(self) -> Iterator[Frame]:
         """Yield its frames in order; BrokenSourceError where one cannot be read."""
+
+    def close(self) -> None:
+        """End its frames, also while another thread waits for one."""
 
 
 class ImageFile:
     """An image file."""
+
+    kind = "image"
 
     def __init__(self, path: Path, max_pixels: int) -> None:
         self.path = path
@@ -61,8 +70,11 @@ class ImageFile:
             raise BrokenSourceError(str(error)) from error
         yield Frame(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), self.path)
 
+    def close(self) -> None:
+        pass
 
-def find_sources(argument: str, max_pixels: int) -> list[Source]:
+
+def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> list[Source]:
     """Return what --source names; UserError where there is nothing."""
     path = Path(argument)
     if path.is_dir():
