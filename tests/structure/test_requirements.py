@@ -141,6 +141,27 @@ def test_this_environment_holds_what_the_lock_says():
     } == {}
 
 
+def test_optional_packages_bring_what_they_need_and_no_second_opencv():
+    """`pip install --no-deps -r requirements/optional.in` completes an environment of the rest."""
+    present, optional = installed(), optional_pins()
+    assert {name: present[name] for name in optional} == optional
+    needed = {
+        canonical(match[0])
+        for name in optional
+        for line in importlib.metadata.requires(name) or ()
+        if "extra ==" not in line and (match := re.match(r"[\w.-]+", line))
+    }
+    assert needed - present.keys() == {"opencv-python"}
+    kept_by_the_core = {"numpy", "pillow", "pyyaml", "matplotlib", "tqdm", "python-dateutil",
+        "tzdata"}  # fmt: skip
+    assert needed - {"opencv-python"} <= optional.keys() | kept_by_the_core
+
+
+def optional_pins() -> dict[str, str]:
+    """Version by package name in optional.in."""
+    return sources("optional")
+
+
 @pytest.mark.parametrize("name", SETUP_FILES)
 def test_setup_files_import_the_standard_library_and_each_other_only(name):
     tree = ast.parse(module_file(name).read_text())

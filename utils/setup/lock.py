@@ -29,7 +29,7 @@ import tomllib
 
 from utils.errors import UserError
 from utils.files.project import PROJECT
-from utils.setup.environments import end_with_message
+from utils.setup.environments import end_with_message, read_lock
 
 REQUIREMENTS = PROJECT / "requirements"
 # What uv resolves for: any platform on Python 3.10 and newer, or the one that OneFlow has.
@@ -63,16 +63,23 @@ def main() -> None:
 def resolve(backend: str) -> list[Package]:
     """Return the packages of a backend's .in file, with all that they need, as uv finds them."""
     with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder, "pylock.toml")
+        output, others = Path(folder, "pylock.toml"), Path(folder, "overrides.txt")
+        others.write_text("\n".join(overrides(backend)))
         command = ["uv", "pip", "compile", "--no-config", "--quiet", "--only-binary", ":all:",
             "--format", "pylock.toml", "--output-file", str(output), *TARGETS[backend],
-            str(REQUIREMENTS / f"{backend}.in")]  # fmt: skip
+            "--override", str(others), str(REQUIREMENTS / f"{backend}.in")]  # fmt: skip
         try:
             subprocess.run(command, check=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise UserError(f"{error}; uv 0.9 or newer is needed: pip install uv") from error
         packages = tomllib.loads(output.read_text())["packages"]
     return [package for package in packages if "win32" not in package.get("marker", "")]
+
+
+def overrides(backend: str) -> list[str]:
+    """Return the requirements that replace those of packages; `optional.in` says why."""
+    numpy = [pin for pin in read_lock(REQUIREMENTS / f"{backend}.in") if pin.startswith("numpy==")]
+    return ["opencv-python; python_version < '3'", *numpy]  # on no Python that there is here
 
 
 def entry(package: Package) -> str:

@@ -22,7 +22,7 @@ case "$1 $2 $#" in
   "-m venv 3") mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo venv >> "{journal}";;
   "-m pip "*) case "$3" in
       index) echo "Available versions: {versions}";;
-      check) ;;
+      check) printf "{gaps}"; [ -z "{gaps}" ]; exit;;
       *) echo "pip $@" >> "{journal}"; echo "  Downloading torch-2.whl (190.5 MB)"
         echo "Using cached numpy-1.whl (18 MB)"; echo "collecting packages"; exit {pip_exit_code};;
     esac;;
@@ -60,9 +60,11 @@ class Checkout:
         pip_exit_code: int = 0,
         import_exit_code: int = 0,
         versions: str = "2.13.0+cpu, 2.13.0",
+        gaps: str = "",
     ) -> None:
         script = FAKE_PYTHON.format(
             versions=versions,
+            gaps=gaps,
             version=version,
             journal=self.journal,
             pip_exit_code=pip_exit_code,
@@ -233,6 +235,27 @@ def test_package_that_does_not_import_is_refused_with_its_error(checkout):
         with pytest.raises(UserError, match=r"-c import oneflow failed .*\n(.*\n)*no libcudnn"):
             checkout.prepare("oneflow")
     assert checkout.count_of_installs() == 2
+
+
+KNOWN_GAPS = (
+    "trackers 2.6.1 requires opencv-python, which is not installed.\\n"
+    "trackers 2.6.1 has requirement numpy>=2.0.2, but you have numpy 1.26.4.\\n"
+)
+
+
+def test_packages_that_do_not_fit_together_are_refused(checkout):
+    gap = "av 17.1.0 requires numpy, which is not installed."
+    checkout.write_python("python3.10", "3.10.13", gaps=f"{KNOWN_GAPS}{gap}\\n")
+    for _ in range(2):
+        with pytest.raises(UserError, match="do not fit together") as error:
+            checkout.prepare("oneflow")
+        assert str(error.value).splitlines()[1:] == [gap]
+    assert checkout.count_of_installs() == 2
+
+
+def test_what_optional_packages_lack_on_purpose_is_no_error(checkout):
+    checkout.write_python("python3.10", "3.10.13", gaps=KNOWN_GAPS)
+    assert checkout.prepare("oneflow")["oneflow"].exists()
 
 
 def test_without_python_3_10_oneflow_is_left_out_and_torch_goes_on(checkout, capsys):

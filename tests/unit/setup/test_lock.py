@@ -8,6 +8,7 @@ from utils.errors import UserError
 
 pytest.importorskip("tomllib", reason="maintainers write locks with Python 3.11 or newer")
 from utils.setup import lock  # noqa: E402
+from utils.setup.environments import read_lock  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,15 @@ def test_a_marker_that_says_something_stays(marker, kept):
 def test_a_package_without_a_fitting_wheel_is_an_error():
     with pytest.raises(UserError, match=r"a 1\.0 has no wheel that fits"):
         lock.entry(package("a", ("cp39-cp39-win_amd64", "aa")))
+
+
+def test_packages_get_our_numpy_and_no_second_opencv():
+    """trackers 2.6.1 asks for opencv-python, and for a newer NumPy than OneFlow takes."""
+    pins = {line for line in read_lock(lock.REQUIREMENTS / "oneflow.in") if "numpy" in line}
+    opencv, numpy = lock.overrides("oneflow")
+    assert {numpy} == pins
+    name, _, marker = opencv.partition("; ")
+    assert name == "opencv-python" and marker == "python_version < '3'"
 
 
 def test_builds_of_torch_have_locks_of_their_own(tmp_path, monkeypatch):
