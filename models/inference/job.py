@@ -42,10 +42,17 @@ def run_detection(
     class_names = weights[0].header.class_names
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     telling = Telling(sources)
+    track = SourceTrackers(config.confidence_threshold).update if config.track else None
     log.info("weights: %s; source: %s, %s", " ".join(config.weights), config.source, telling.total)
     try:
         with ending_at_termination(), telling, RunFiles(folder, config, class_names) as files:
-            pipeline = Pipeline(detector, class_names, config.batch_size, files.add, telling.tell)
+
+            def begin(source: Source, frame: Frame) -> Callable[[Result], None]:
+                return partial(files.add, place=files.reserve(frame, source.rate))
+
+            pipeline = Pipeline(
+                detector, class_names, begin, telling.tell, config.batch_size, track
+            )
             pipeline.run(sources)
     except (KeyboardInterrupt, SystemExit):
         say(f"stopped after {telling.done}; results so far in {folder}")
@@ -64,4 +71,7 @@ def make_detector(config: DetectConfig, weights: Sequence[Checkpoint]) -> ImageD
     predictor = make_predictor(weights, device)
     require_image_size(config.image_size, predictor.stride, trains=False)
     suppression = suppression_settings(config, multi_label=False)
+    if config.track:
+        lowest = needed_threshold(config.confidence_threshold)
+        suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
     return ImageDetector(predictor, device, config.image_size, suppression)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +26,12 @@ from utils.pipeline.writing import Writer
 from utils.results.result import Result
 
 
+Write = Callable[[Result], None]
+Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
+
+
 class Pipeline:
-    """Detects in sources with a detector; `tell` gets each frame in the order of the sources.
+    """Detects in sources with a detector and tells each frame in the order of the sources.
 
     Neither the number of threads nor their pace changes a result. Another batch size may, as far
     as the framework's kernels for it round otherwise.
@@ -35,21 +41,25 @@ class Pipeline:
         self,
         detector: ImageDetector,
         class_names: tuple[str, ...],
-        batch_size: int,
-        write: Callable[[Result], None],
+        begin: Callable[[Source, Frame], Write],
         tell: Callable[[Done], None],
+        batch_size: int = 1,
+        track: Track | None = None,
         threads: int | None = None,
     ) -> None:
         """Make a pipeline.
 
         Args:
-            write: called in threads, for the frames of a video in their order.
-            tell: called in the caller's thread when a frame was written.
+            begin: called for each frame in order, in the caller's thread. What it returns is called
+                with the frame's result in a thread, for the frames of a video in their order.
+            tell: called for each frame in order, in the caller's thread, when it is written.
+            track: takes what is found in a frame, the frame and its video's frames a second, and
+                returns what counts as found and its ids; called for all frames in order.
             threads: that read images, and as many that write them; None for what the cores allow.
         """
         self.detector, self.class_names, self.batch_size = detector, class_names, batch_size
         self.seconds = StageSeconds()
-        self._write, self._tell = write, tell
+        self._begin, self._tell, self._track = begin, tell, track
         self._threads = threads or num_threads()
 
     def run(self, sources: Iterable[Source]) -> None:
@@ -64,22 +74,26 @@ class Pipeline:
                 rows = iter(self._predict(batch))
                 for read in batch:
                     own = [next(rows) for _ in read.prepared or ()]
-                    in_turn = read.source.kind != "image"
-                    writer.add(partial(self._finish, read, own), in_turn, read.num_bytes)
+                    in_turn = self._track is not None or read.source.kind != "image"
+                    writer.add(self._work(read, own), in_turn, read.num_bytes)
 
     def _predict(self, batch: Sequence[Read]) -> Sequence[np.ndarray]:
         views = [view for read in batch for view in read.prepared or ()]
         with self.seconds("network"):
             return self.detector.predict(views)
 
-    def _finish(self, read: Read, rows: Sequence[np.ndarray]) -> Done:
+    def _work(self, read: Read, rows: Sequence[np.ndarray]) -> Callable[[], Done]:
+        """Return what is left to do for a frame."""
         if read.frame is None:
-            return Done(read.source, None, read.problem)
-        result = self._result(read.frame, read, rows)
-        with self.seconds("write"):
-            self._write(result)
-        return Done(read.source, result)
+            return lambda: Done(read.source, None, read.problem)
+        return partial(self._finish, read, read.frame, rows, self._begin(read.source, read.frame))
 
-    def _result(self, frame: Frame, read: Read, rows: Sequence[np.ndarray]) -> Result:
+    def _finish(self, read: Read, frame: Frame, rows: Sequence[np.ndarray], write: Write) -> Done:
         with self.seconds("finish"):
-            return Result(frame, self.detector.finish(read.prepared, rows), self.class_names)
+            found, ids = self.detector.finish(read.prepared, rows), None
+            if self._track is not None:
+                found, ids = self._track(found, frame, read.source.rate)
+            result = Result(frame, found, self.class_names, ids)
+        with self.seconds("write"):
+            write(result)
+        return Done(read.source, result)

@@ -63,6 +63,8 @@ class Telling:
     def tell(self, done: Done) -> None:
         """Tell of a frame, or of a source that broke."""
         self._totals.add(done)
+        if self.num_frames == 1 and self._num_sources == 1 and done.source.num_frames is not None:
+            self._progress.expect(done.source.num_frames)
         if done.result is None:
             log.warning("%s", self._totals.problem_line(done))
         elif self._images_alone and self._num_sources <= FEW:

@@ -53,6 +53,12 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         self._bar.close()
 
+    def expect(self, total: int) -> None:
+        """Say how many units there are, where that was not known at the start."""
+        with self._lock:
+            self._total = self._bar.total = total
+            self._bar.bar_format = BAR
+
     def update(self, note: str = "") -> None:
         """Count a unit that is done; the note says how it goes."""
         with self._lock:
