@@ -15,7 +15,7 @@ import sys
 import backend
 from utils.cli.detect_config import parse_detect_flags
 from utils.data.sources.dataset import BUILT_IN, load_dataset
-from utils.media.source import find_sources
+from utils.media.finding import find_sources
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
 from utils.state.start_checks import check_detection

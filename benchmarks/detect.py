@@ -30,7 +30,9 @@ from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_t
 from detect import place_of
 from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import from_one
-from utils.media.source import Source, find_sources
+from utils.media.finding import find_sources
+from utils.media.frame import Frame
+from utils.media.source import Source
 from utils.processes.command import run_command
 from utils.results.result import Result
 from utils.results.run_files import RunFiles
@@ -70,20 +72,20 @@ class Detected:
                 backend.device.synchronize(self.detector.device)
 
     def unwritten(self) -> None:
-        self._detect(lambda result: None)
+        self._detect(lambda source, frame: lambda result: None)
 
     def written(self) -> None:
         with (
             TemporaryDirectory() as folder,
             RunFiles(Path(folder), self.config, self.class_names) as files,
         ):
-            self._detect(files.add)
+            self._detect(partial(begin_files, files))
 
-    def _detect(self, write: Callable[[Result], None]) -> None:
+    def _detect(self, begin: Callable[[Source, Frame], Callable[[Result], None]]) -> None:
         from models.inference.pipeline import Pipeline
 
         size = self.config.batch_size
-        pipeline = Pipeline(self.detector, self.class_names, size, write, lambda done: None)
+        pipeline = Pipeline(self.detector, self.class_names, begin, lambda done: None, size)
         pipeline.run(self.sources)
         self.by_stage = pipeline.seconds.by_stage
 

@@ -103,10 +103,10 @@ def read_header(file: BinaryIO) -> ImageHeader:
         OSError: the file cannot be read.
     """
     kind = _recognise(file)
-    bounded = _BoundedReads(file)
+    bounded = BoundedReads(file)
     try:
         image = _READERS[kind](bounded)
-        orientation = _orientation(image)
+        orientation = exif_orientation(image)
         if kind == "TIFF":
             _check_tags(file)
     except BrokenImageError:
@@ -145,7 +145,7 @@ def _starts_as(kind: str, start: bytes) -> bool:
     return accepts is not None and accepts(start) is True
 
 
-def _orientation(image: ImageFile) -> int | None:
+def exif_orientation(image: ImageFile) -> int | None:
     """Return EXIF's orientation; `image.getexif()` would read XMP too, which OpenCV does not."""
     if isinstance(image, TiffImageFile):
         return image.tag_v2.get(_EXIF_ORIENTATION)
@@ -153,13 +153,13 @@ def _orientation(image: ImageFile) -> int | None:
     if not exif:
         return None
     directory = ImageFileDirectory_v2(exif[:8])
-    file = _BoundedReads(io.BytesIO(exif))
+    file = BoundedReads(io.BytesIO(exif))
     file.seek(directory.next)
     directory.load(file)  # type: ignore[arg-type]  # it reads and seeks
     return directory.get(_EXIF_ORIENTATION)
 
 
-class _BoundedReads:
+class BoundedReads:
     """A file for Pillow, which ends the reading of a header that is longer than any image's.
 
     Pillow reads rubbish in a JPEG byte by byte, and may read the whole file again for each of a

@@ -1,0 +1,199 @@
+"""What --source means: files, a folder, a pattern, a list, a camera, a URL, the screen -> sources.
+
+Before: detect.py's flag. After: `models/inference/job.py` takes their frames. No source is opened
+before its turn, and files are kept as their names alone: a folder may hold 100,000.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import overload
+
+import cv2
+
+from backend.words import count
+from utils.errors import UserError, brief
+from utils.files.regular import read_text_bytes
+from utils.media.camera import open_camera
+from utils.media.image_file import ImageFile
+from utils.media.live import LiveSource
+from utils.media.screen import open_screen, parse_screen
+from utils.media.source import Source
+from utils.media.stream import SCHEMES, open_stream, shown_url
+from utils.media.video_file import VideoFile
+from utils.media.video_frames import load_av
+from utils.optional import import_optional
+
+IMAGE_SUFFIXES = (
+    "avif", "bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "mpo", "png", "tif", "tiff", "webp",
+)  # fmt: skip
+VIDEO_SUFFIXES = (
+    "3gp", "asf", "avi", "flv", "m2ts", "m4v", "mkv", "mov", "mp4", "mpeg", "mpg", "mts", "mxf",
+    "ogv", "ts", "webm", "wmv",
+)  # fmt: skip
+_LISTS = ("streams", "txt")
+ACCEPTED = (
+    f"accepted: an image ({' '.join(IMAGE_SUFFIXES)}), a video "
+    f"({' '.join(VIDEO_SUFFIXES)}), a folder of them, a pattern such as 'images/*.jpg', "
+    "a list of paths (.txt) or URLs (.streams), the number of a camera, a URL "
+    f"({' '.join(SCHEMES)}), screen"
+)
+_MAX_LIST_BYTES = 1 << 26
+_MAX_LINE_BYTES = 4096  # of a path, as the system has it
+_CAMERA = re.compile(r"[0-9]{1,3}")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_DIGITS = re.compile(r"([0-9]+)")
+
+log = logging.getLogger("detect")
+
+
+class FileSources(Sequence[Source]):
+    """Image and video files in their order; each is made when it is asked for."""
+
+    def __init__(
+        self, paths: Sequence[str], max_pixels: int, stride: int, folder: str = ""
+    ) -> None:
+        """Keep paths, which start at a folder if one is given."""
+        self._paths = paths
+        self._folder = folder
+        self._max_pixels = max_pixels
+        self._stride = stride
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    @overload
+    def __getitem__(self, index: int) -> Source: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> FileSources: ...
+
+    def __getitem__(self, index: int | slice) -> Source | FileSources:
+        chosen = self._paths[index]
+        if not isinstance(chosen, str):
+            return FileSources(chosen, self._max_pixels, self._stride, self._folder)
+        path = Path(self._folder, chosen)
+        if _suffix(chosen) in VIDEO_SUFFIXES:
+            return VideoFile(path, self._max_pixels, self._stride)
+        return ImageFile(path, self._max_pixels)
+
+
+def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Sequence[Source]:
+    """Return what --source names, in a natural order: image2 before image10.
+
+    Args:
+        max_pixels: images and frames of more are not decoded.
+        video_stride: of videos and streams, every n-th frame is given.
+
+    Raises:
+        UserError: there is nothing, or nothing that is accepted; or a package is absent that it
+            needs.
+    """
+    cv2.setLogLevel(0)  # its own lines on damaged images and absent cameras; ours name the source
+    if live := _find_live(argument, max_pixels, video_stride):
+        return [live]
+    folder, paths = "", [argument]
+    if os.path.isdir(argument):
+        folder, paths = argument, _natural(os.listdir(argument))
+    elif not os.path.lexists(argument):
+        paths = _natural(_matching(argument))
+    elif _suffix(argument) in _LISTS:
+        lines = _read_list(argument)
+        if _suffix(argument) == "streams":
+            return [_find_listed(argument, line, max_pixels, video_stride) for line in lines]
+        folder, paths = os.path.dirname(argument), lines
+    chosen = _without_others(argument, paths)
+    if any(_suffix(path) in VIDEO_SUFFIXES for path in chosen):
+        load_av("a video")  # said now, not after 1,000 images
+    return FileSources(chosen, max_pixels, video_stride, folder)
+
+
+def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None:
+    """Return the camera, stream or screen that is named; None for what must be files."""
+    if _CAMERA.fullmatch(argument):
+        name = f"camera {argument}"
+        return LiveSource(name, partial(open_camera, int(argument), max_pixels), stride)
+    if argument.partition(" ")[0] == "screen" and not os.path.lexists(argument):
+        region = parse_screen(argument)
+        import_optional("mss", "--source screen")
+        return LiveSource(argument, partial(open_screen, region, max_pixels), stride)
+    if url := _URL.match(argument):
+        if url[1].lower() not in SCHEMES:
+            raise UserError(f"--source {shown_url(argument)}: {url[1]} is not read; {ACCEPTED}")
+        load_av("a stream")
+        return LiveSource(shown_url(argument), partial(open_stream, argument, max_pixels), stride)
+    return None
+
+
+def _find_listed(argument: str, line: str, max_pixels: int, stride: int) -> Source:
+    """Return the camera, stream or screen of a line in a .streams file."""
+    if live := _find_live(line, max_pixels, stride):
+        return live
+    raise UserError(
+        f"--source {argument}: {brief(line)}; a URL ({' '.join(SCHEMES)}) or the number of a "
+        "camera is needed on each line"
+    )
+
+
+def _read_list(argument: str) -> list[str]:
+    """Return the lines of a list that are not empty; bytes that are not UTF-8 stay as they are."""
+    try:
+        content = read_text_bytes(argument, _MAX_LIST_BYTES)
+    except OSError as error:
+        raise UserError(f"--source {argument}: {error.strerror}; {ACCEPTED}") from error
+    lines = [line.strip() for line in content.removeprefix(b"\xef\xbb\xbf").splitlines()]
+    if any(len(line) > _MAX_LINE_BYTES for line in lines):
+        raise UserError(f"--source {argument}: a line is too long for the path of a file")
+    found = [os.fsdecode(line) for line in lines if line]
+    if not found:
+        raise UserError(f"--source {argument}: the list is empty; {ACCEPTED}")
+    return found
+
+
+def _matching(argument: str) -> list[str]:
+    """Return the files that a pattern names; `**` goes through folders, not through links.
+
+    Links that lead upward would make `glob.glob` go round for ever.
+    """
+    parts = Path(argument).parts
+    fixed = next((i for i, part in enumerate(parts) if set(part) & set("*?[")), len(parts))
+    if fixed == len(parts):
+        raise UserError(f"--source {argument}: no such file or folder; {ACCEPTED}")
+    pattern = parts[fixed:] if parts[-1] != "**" else (*parts[fixed:], "*")
+    try:
+        return [str(path) for path in Path(*parts[:fixed]).glob("/".join(pattern))]
+    except (ValueError, OSError) as error:
+        raise UserError(f"--source {argument}: {error!s:.200}; {ACCEPTED}") from error
+
+
+def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
+    """Return the images and videos by their names, and say how many others there are."""
+    chosen = [path for path in paths if _suffix(path) in IMAGE_SUFFIXES + VIDEO_SUFFIXES]
+    if not chosen:
+        raise UserError(f"--source {argument}: no image and no video; {ACCEPTED}")
+    if num_others := len(paths) - len(chosen):
+        others = count(num_others, "other name")
+        log.info("%s: %s left out, no image or video", argument, others)
+    return chosen
+
+
+def _natural(names: Iterable[str]) -> list[str]:
+    """Return names in their order as people count; names of equal numbers in that of characters."""
+    return sorted(names, key=_natural_key)
+
+
+def _natural_key(name: str) -> tuple[list[str | int], str]:
+    # Digits stand at odd places, so that numbers meet numbers.
+    parts = _DIGITS.split(name)
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)], name
+
+
+def _suffix(name: str) -> str:
+    """Return what follows the last dot of a name, in small letters; "" where there is none."""
+    start, dot, suffix = name.rpartition(".")
+    return suffix.lower() if dot and start else ""

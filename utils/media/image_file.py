@@ -1,0 +1,93 @@
+"""Image files -> frames: all that the datasets take, and what a person has besides.
+
+Before: `finding.py` names the files. After: `models/inference/job.py`. OpenCV decodes most kinds;
+Pillow decodes `pillow_image.py`'s.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import BinaryIO
+
+import cv2
+import numpy as np
+
+from utils.data.image.being_read import read_as
+from utils.data.image.decoding import OtherSizeError, decode_bytes
+from utils.data.image.header import BrokenImageError, check_size, read_header
+from utils.data.image.limits import MAX_IMAGE_BYTES
+from utils.files.regular import open_regular
+from utils.media.frame import Frame
+from utils.media.pillow_image import decode_with_pillow, read_pillow_size
+from utils.media.source import BrokenSourceError, Kind
+
+
+class ImageFile:
+    """An image file; an animated one is its first frame."""
+
+    kind: Kind = "image"
+    rate: Fraction | None = None
+    num_frames: int | None = 1
+
+    def __init__(self, path: Path, max_pixels: int) -> None:
+        self.path = path
+        self._max_pixels = max_pixels
+
+    @property
+    def name(self) -> Path:
+        return self.path
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the image."""
+        try:
+            image = read_as(self.path, self._read)
+        except OSError as error:
+            raise BrokenSourceError(error.strerror or str(error)) from error
+        yield Frame(image, self.path)
+
+    def _read(self) -> np.ndarray:
+        with open_regular(self.path, MAX_IMAGE_BYTES) as file:
+            _checked_header(file, self._max_pixels)  # before a large file is read
+            file.seek(0)
+            content = file.read()
+        return decode_image(content, self._max_pixels)
+
+    def close(self) -> None:
+        """Do nothing: one image is soon read."""
+
+
+def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np.ndarray:
+    """Decode the bytes of an image file, (H, W, 3) uint8 RGB, upright as EXIF says.
+
+    Gray becomes RGB and 16 bits become 8; alpha is dropped.
+
+    Raises:
+        BrokenSourceError: no image, a damaged one, or one of too many pixels, which are then not
+            decoded.
+    """
+    size, by_pillow = _checked_header(io.BytesIO(content), max_pixels)
+    try:
+        if by_pillow:
+            return decode_with_pillow(io.BytesIO(content))
+        decoded = decode_bytes(np.frombuffer(content, np.uint8), size)
+        return cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
+    except (BrokenImageError, OtherSizeError) as error:
+        raise BrokenSourceError(str(error)) from error
+
+
+def _checked_header(file: BinaryIO, max_pixels: int) -> tuple[tuple[int, int], bool]:
+    """Return (height, width), and whether Pillow decodes it.
+
+    Raises:
+        BrokenSourceError: what the header tells is not decoded.
+    """
+    try:
+        by_pillow = read_pillow_size(file)
+        size = by_pillow or read_header(file).size
+        check_size(size, max_pixels)
+    except BrokenImageError as error:
+        raise BrokenSourceError(str(error)) from error
+    return size, by_pillow is not None

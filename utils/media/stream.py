@@ -1,0 +1,96 @@
+"""Streams at a URL -> frames.
+
+Before: `finding.py`. After: `live.py` takes the newest frames. Only the URL that the user gave is
+opened: FFmpeg may use the protocols that the scheme needs and no others, and follows no playlist.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from utils.media.live import Feed
+from utils.media.source import BrokenSourceError
+from utils.media.video_frames import (
+    CONTAINERS,
+    find_video,
+    load_av,
+    open_options,
+    rate_of,
+    timed_images,
+)
+
+# FFmpeg's protocols that each scheme needs. HTTP may redirect, and go through a proxy.
+_PROTOCOLS = {
+    "rtsp": "rtp,tcp,udp",
+    "rtmp": "rtmp,tcp",
+    "http": "http,https,httpproxy,tls,tcp",
+    "https": "https,httpproxy,tls,tcp",
+    "tcp": "tcp",
+    "udp": "udp",
+}
+SCHEMES = tuple(_PROTOCOLS)
+_STREAM_CONTAINERS = f"{CONTAINERS},mpjpeg,rtsp"
+_TIMEOUT_SECONDS = 10.0  # without a byte
+_THREADS = 2
+
+
+def shown_url(url: str) -> str:
+    """Return a URL without its user and password, for messages and files."""
+    start, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{start}{separator}{host.rpartition('@')[2]}{slash}{path}"
+
+
+@contextmanager
+def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
+    """Open a stream; what has a length is a recording.
+
+    Raises:
+        BrokenSourceError: it cannot be opened, or holds no video.
+        UserError: PyAV is absent.
+    """
+    av = load_av("a stream")
+    try:
+        with av.open(
+            url,
+            options={**open_options(max_pixels, _STREAM_CONTAINERS), **_options(url)},
+            timeout=_TIMEOUT_SECONDS,
+            metadata_errors="replace",
+        ) as container:
+            stream = find_video(container, max_pixels)
+            stream.codec_context.thread_type = "SLICE"  # by frames it would hold some back
+            stream.codec_context.thread_count = _THREADS
+            rate = rate_of(stream)
+            images = timed_images(_decoded(av, container, stream), rate, stride=1)
+            yield Feed(rate, images, is_recording=bool(container.duration))
+    except av.FFmpegError as error:
+        raise BrokenSourceError(_reason(error)) from error
+
+
+def _decoded(av: ModuleType, container: Any, stream: Any) -> Iterator[Any]:
+    """Yield PyAV's frames; a damaged packet is left out, as it is where something got lost."""
+    for packet in container.demux(stream):
+        try:
+            yield from stream.decode(packet)
+        except av.InvalidDataError:
+            continue
+
+
+def _options(url: str) -> dict[str, str]:
+    """Return FFmpeg's options for the scheme of a URL."""
+    scheme = url.partition(":")[0].lower()
+    options = {"protocol_whitelist": _PROTOCOLS[scheme]}
+    if scheme == "rtsp":
+        options["rtsp_flags"] = "prefer_tcp"  # with UDP, lost packets are gray blocks
+    if scheme in ("http", "https"):  # FFmpeg checks no certificate unless it is told to
+        options |= {"tls_verify": "1", "ca_file": ssl.get_default_verify_paths().cafile or ""}
+    return options
+
+
+def _reason(error: Exception) -> str:
+    """Return FFmpeg's reason, without the URL, which may hold a password."""
+    return getattr(error, "strerror", "") or type(error).__name__

@@ -1,0 +1,107 @@
+"""FFmpeg by way of PyAV, within bounds: packets -> frames (H, W, 3) RGB with their times.
+
+Before: a container that `video_file.py` or `stream.py` opened. After: their frames.
+
+PyAV 17.1 (FFmpeg 8) beside OpenCV 4.11 on files of eight containers, with even and uneven frame
+times, B-frames, rotation and cuts: both gave the same pixels and times where a file was whole.
+OpenCV ignored the rotation, counted 91 frames for 20, lost up to six frames in front of a cut and
+told of no cut; it writes even times only, and its build here has no H.264.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from utils.data.image.header import BrokenImageError, check_size
+from utils.media.orientation import orientation_of_matrix, turned_upright
+from utils.media.source import BrokenSourceError
+from utils.optional import import_optional
+
+# What FFmpeg may take a file for. Not among them: playlists and the like (HLS, DASH, concat, SDP),
+# which open other files and addresses, past all hooks; and single images.
+CONTAINERS = (
+    "asf,avi,flv,h264,hevc,ivf,m4v,matroska,webm,mjpeg,mov,mp4,m4a,3gp,3g2,mj2,mpeg,mpegts,"
+    "mpegvideo,mxf,nut,ogg"
+)
+_DEFAULT_RATE = Fraction(30)
+
+
+class TimedImage(NamedTuple):
+    """A frame as a container gives it."""
+
+    image: np.ndarray  # (H, W, 3) uint8 RGB, upright
+    number: int  # from 0, as shown
+    seconds: float  # after the first frame
+
+
+def load_av(what_for: str) -> ModuleType:
+    """Return PyAV; UserError where it is absent. It keeps FFmpeg's own lines to itself."""
+    return import_optional("av", what_for)
+
+
+def open_options(max_pixels: int, containers: str = CONTAINERS) -> dict[str, str]:
+    """Return what to open a container with; FFmpeg looks into frames before it hands them out."""
+    return {"format_whitelist": containers, "max_pixels": str(max_pixels)}
+
+
+def find_video(container: Any, max_pixels: int) -> Any:
+    """Return the video stream of a container, made ready to be decoded.
+
+    Raises:
+        BrokenSourceError: there is none, it cannot be decoded, or its frames are too large.
+    """
+    found = [stream for stream in container.streams.video if not _is_cover(stream)]
+    if not found:
+        raise BrokenSourceError("holds no video")
+    stream = found[0]
+    if stream.codec_context is None:
+        raise BrokenSourceError("is of a video codec that is not decoded")
+    width, height = stream.codec_context.width, stream.codec_context.height
+    if width and height:  # else the first packet tells, and the option below compares
+        try:
+            check_size((height, width), max_pixels)
+        except BrokenImageError as error:
+            raise BrokenSourceError(str(error)) from error
+    stream.codec_context.options = {"max_pixels": str(max_pixels)}
+    return stream
+
+
+def _is_cover(stream: Any) -> bool:
+    """Whether it is the picture of an album or a film, one frame."""
+    return bool(stream.disposition & type(stream.disposition).attached_pic)
+
+
+def rate_of(stream: Any) -> Fraction:
+    """Return the frames a second of a video stream, on average; 30 where nothing tells it."""
+    rate = stream.average_rate or stream.guessed_rate
+    return Fraction(rate) if rate else _DEFAULT_RATE
+
+
+def timed_images(decoded: Iterable[Any], rate: Fraction, stride: int) -> Iterator[TimedImage]:
+    """Yield every n-th of PyAV's frames; a time that is absent or runs back is made to go on."""
+    first: float | None = None
+    seconds = -1.0
+    for number, frame in enumerate(decoded):
+        if first is None:
+            first = frame.time or 0.0
+        told = None if frame.time is None else frame.time - first
+        if number == 0:
+            seconds = 0.0
+        else:
+            seconds = told if told is not None and told > seconds else seconds + float(1 / rate)
+        if number % stride == 0:
+            yield TimedImage(upright_rgb(frame), number, seconds)
+
+
+def upright_rgb(frame: Any) -> np.ndarray:
+    """Return PyAV's frame as (H, W, 3) uint8 RGB, turned as its display matrix says."""
+    matrix = frame.side_data.get("DISPLAYMATRIX")
+    image: np.ndarray = frame.to_ndarray(format="rgb24")
+    if matrix is None:
+        return image
+    return turned_upright(image, orientation_of_matrix(np.frombuffer(matrix, np.int32).tolist()))
