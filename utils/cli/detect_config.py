@@ -22,6 +22,8 @@ class DetectConfig(DetectionConfig):
         help="take every Nth frame of a video")  # fmt: skip
     view_images: bool = flag("output", "--view-img", default=False,
         help="show each image in a window; q or Esc there ends the run")  # fmt: skip
+    track: bool = flag("detection", "--track", default=False,
+        help="number the objects of a video; a folder of images counts as one")  # fmt: skip
     batch_size: int = 1
     confidence_threshold: float = 0.25
     iou_threshold: float = 0.45

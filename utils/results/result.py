@@ -24,6 +24,7 @@ class Result:
     frame: Frame
     detections: Detections  # in pixels of the frame
     class_names: tuple[str, ...]  # of every class that the model knows
+    track_ids: np.ndarray | None = None  # (K,) int64, the same for one object in all frames
 
     @property
     def image(self) -> np.ndarray:
