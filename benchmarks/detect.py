@@ -79,7 +79,9 @@ class Detected:
             TemporaryDirectory() as folder,
             RunFiles(Path(folder), self.config, self.class_names) as files,
         ):
-            self._detect(partial(begin_files, files))
+            from models.inference.job import places_of
+
+            self._detect(places_of(files))
 
     def _detect(self, begin: Callable[[Source, Frame], Callable[[Result], None]]) -> None:
         from models.inference.pipeline import Pipeline

@@ -6,23 +6,30 @@ Before: `detect.py` read flags and weights and chose the framework. After: `pipe
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import backend
 from models.detector import require_image_size
 from models.inference.image_detector import ImageDetector
-from models.inference.pipeline import Pipeline
+from models.inference.pipeline import Pipeline, Write
 from models.inference.predictor import make_predictor, suppression_settings
 from utils.cli.detect_config import DetectConfig
 from utils.errors import UserError
+from utils.media.frame import Frame
 from utils.media.source import Source
 from utils.pipeline.telling import Telling
+from utils.pipeline.totals import Done
 from utils.processes.termination import ending_at_termination
 from utils.results.run_files import RunFiles
 from utils.screen.text import say
+from utils.screen.window import Window
 from utils.state.checkpoint import Checkpoint
 from utils.state.folder import create_run_folder
+from utils.tracking.sources import SourceTrackers
+from utils.tracking.tracker import needed_threshold
 
 log = logging.getLogger("detect")
 
@@ -43,22 +50,18 @@ def run_detection(
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     telling = Telling(sources)
     track = SourceTrackers(config.confidence_threshold).update if config.track else None
-    log.info("weights: %s; source: %s, %s", " ".join(config.weights), config.source, telling.total)
+    log.info("weights: %s; source: %s", " ".join(config.weights), telling.shown(config.source))
+    tell = with_window(telling.tell, config)
     try:
         with ending_at_termination(), telling, RunFiles(folder, config, class_names) as files:
-
-            def begin(source: Source, frame: Frame) -> Callable[[Result], None]:
-                return partial(files.add, place=files.reserve(frame, source.rate))
-
-            pipeline = Pipeline(
-                detector, class_names, begin, telling.tell, config.batch_size, track
-            )
+            begin = places_of(files)
+            pipeline = Pipeline(detector, class_names, begin, tell, config.batch_size, track)
             pipeline.run(sources)
     except (KeyboardInterrupt, SystemExit):
         say(f"stopped after {telling.done}; results so far in {folder}")
         raise
     if not telling.num_frames:
-        raise UserError(f"--source {config.source}: nothing in it could be read, as told above")
+        raise UserError(f"--source {telling.shown(config.source)}: nothing in it could be read")
     telling.tell_all(pipeline.seconds.by_stage)
     say(f"results in {folder}")
     return telling.num_broken
@@ -75,3 +78,26 @@ def make_detector(config: DetectConfig, weights: Sequence[Checkpoint]) -> ImageD
         lowest = needed_threshold(config.confidence_threshold)
         suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
     return ImageDetector(predictor, device, config.image_size, suppression)
+
+
+def places_of(files: RunFiles) -> Callable[[Source, Frame], Write]:
+    """Return what fixes the names of a frame's files, and returns what writes them."""
+
+    def begin(source: Source, frame: Frame) -> Write:
+        return partial(files.add, place=files.reserve(frame, source.rate))
+
+    return begin
+
+
+def with_window(tell: Callable[[Done], None], config: DetectConfig) -> Callable[[Done], None]:
+    """Return `tell`, which with --view-img shows the drawn image too; q there is as Ctrl-C."""
+    if not config.view_images:
+        return tell
+    window = Window("detect.py")
+
+    def tell_and_show(done: Done) -> None:
+        tell(done)
+        if done.result is not None and window.show(done.result.plot()):
+            raise KeyboardInterrupt
+
+    return tell_and_show

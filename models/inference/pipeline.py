@@ -25,7 +25,6 @@ from utils.pipeline.totals import Done
 from utils.pipeline.writing import Writer
 from utils.results.result import Result
 
-
 Write = Callable[[Result], None]
 Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
@@ -96,4 +95,4 @@ class Pipeline:
             result = Result(frame, found, self.class_names, ids)
         with self.seconds("write"):
             write(result)
-        return Done(read.source, result)
+        return Done(read.source, result, input_size=read.prepared[0].placement.input_size)

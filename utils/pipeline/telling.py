@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from backend.words import count
 from utils.media.source import Source
 from utils.pipeline.totals import Done, Totals
-from utils.results.run_files import summary
+from utils.results.summary import summary
 from utils.screen.progress import Progress
 from utils.screen.text import say
 
@@ -27,6 +27,7 @@ class Telling:
     def __init__(self, sources: Sequence[Source]) -> None:
         self._totals = Totals()
         self._num_sources = len(sources)
+        self._only_name = str(sources[0].name) if len(sources) == 1 else ""
         self._images_alone = all(source.kind == "image" for source in sources)
         self._unit = "image" if self._images_alone else "frame"
         total = self._num_sources if self._images_alone else None
@@ -40,9 +41,12 @@ class Telling:
     def __exit__(self, *error: object) -> None:
         self._progress.__exit__(*error)
 
+    def shown(self, source: str) -> str:
+        """Return --source with how much it is; a single source shows itself, without a password."""
+        return self._only_name or f"{source}, {self._total}"
+
     @property
-    def total(self) -> str:
-        """What there is to do, in words."""
+    def _total(self) -> str:
         return count(self._num_sources, "image" if self._images_alone else "source")
 
     @property
@@ -69,7 +73,7 @@ class Telling:
             log.warning("%s", self._totals.problem_line(done))
         elif self._images_alone and self._num_sources <= FEW:
             number = f"{self.num_frames + self.num_broken}/{self._num_sources}"
-            log.info("%s %s: %s", number, done.source.name, summary(done.result))
+            log.info("%s %s: %s", number, done.source.name, summary(done.result, done.input_size))
         self._progress.update(f"{self._speed():.1f} {self._unit}s/s")
 
     def tell_all(self, by_stage: Mapping[str, float]) -> None:
@@ -85,7 +89,7 @@ class Telling:
             f"side by side: {stages}",
         )
         if self.num_broken:
-            say(f"left out or incomplete: {self.num_broken:,} of {self.total}, named above")
+            say(f"left out or incomplete: {self.num_broken:,} of {self._total}, named above")
 
     def _seconds(self) -> float:
         return time.monotonic() - self._start

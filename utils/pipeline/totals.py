@@ -21,6 +21,7 @@ class Done(NamedTuple):
     source: Source
     result: Result | None
     problem: str = ""  # why the source gives no frame, or no more of them
+    input_size: tuple[int, int] | None = None  # (height, width) that the network took
 
 
 class Totals:

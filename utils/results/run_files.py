@@ -5,13 +5,14 @@ Before: `models/inference/pipeline.py`. After: the run's folder.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import cv2
 
 from utils.cli.detect_config import DetectConfig
-from utils.drawing.annotate import draw_boxes
 from utils.files.atomic import atomic_file
+from utils.media.frame import Frame
 from utils.results.result import Result
 
 
@@ -27,16 +28,11 @@ class RunFiles:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def add(self, result: Result) -> None:
-        labels = [
-            f"{name} {score:.2f}"
-            for name, score in zip(result.names, result.scores.tolist(), strict=True)
-        ]
-        drawn = draw_boxes(result.image, result.boxes_xyxy, result.class_index, labels)
-        _, encoded = cv2.imencode(".jpg", cv2.cvtColor(drawn, cv2.COLOR_RGB2BGR))
-        with atomic_file(self.folder / f"{Path(result.frame.source).stem}.jpg") as file:
+    def reserve(self, frame: Frame, rate: Fraction | None = None) -> Path:
+        number = "" if frame.number is None else f"_{frame.number}"
+        return self.folder / f"{Path(frame.source).stem}{number}.jpg"
+
+    def add(self, result: Result, place: Path | None = None) -> None:
+        _, encoded = cv2.imencode(".jpg", cv2.cvtColor(result.plot(), cv2.COLOR_RGB2BGR))
+        with atomic_file(place or self.reserve(result.frame)) as file:
             file.write(encoded.tobytes())
-
-
-def summary(result: Result) -> str:
-    return f"{len(result.scores)} found"

@@ -39,6 +39,3 @@ class Window:
         """Show an image (H, W, 3) uint8 RGB; return whether q or Esc asks for the end."""
         cv2.imshow(self._title, cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
         return cv2.waitKey(1) & 0xFF in (ord("q"), 27)
-
-    def close(self) -> None:
-        cv2.destroyWindow(self._title)
