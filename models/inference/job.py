@@ -71,7 +71,7 @@ def make_detector(config: DetectConfig, weights: Sequence[Checkpoint]) -> ImageD
     """Build the models on the device that the flags ask for."""
     device = backend.device.resolve(config.device)
     log.info(backend.device.describe(device))
-    predictor = make_predictor(weights, device)
+    predictor = make_predictor(weights, device, config.augment, config.half)
     require_image_size(config.image_size, predictor.stride, trains=False)
     suppression = suppression_settings(config, multi_label=False)
     if config.track:

@@ -54,7 +54,9 @@ def test_images_come_in_order_whatever_the_threads_do(threads):
 def test_batches_end_where_the_kind_of_source_changes():
     kinds = ["image", "image", "image", "video", "video", "image"]
     sources = [FakeSource(n, kind, 1 if kind == "image" else 3) for n, kind in enumerate(kinds)]
-    found = [[name.split()[1] for name, _ in batch] for batch in names(read_all(sources, batch_size=2))]
+    found = [
+        [name.split()[1] for name, _ in batch] for batch in names(read_all(sources, batch_size=2))
+    ]
     assert found == [["0", "1"], ["2"], ["3", "3"], ["3"], ["4", "4"], ["4"], ["5"]]
 
 
