@@ -104,11 +104,13 @@ def test_large_images_are_not_read_ahead(opened, monkeypatch):
 def test_of_a_video_of_large_frames_few_are_read_ahead(monkeypatch):
     monkeypatch.setattr(reading, "MOST_BYTES", 100)
     seen = []
+    video = FakeSource(1, "video", 30, side=6)
     with make_reader(prepare=seen.append, batch_size=9) as reader:
-        with closing(reader.batches([FakeSource(1, "video", 30, side=6)])) as batches:
-            next(batches)
-            time.sleep(0.1)
-            assert len(seen) <= 3
+        batches = reader.batches([video])
+        next(batches)
+        time.sleep(0.1)
+        assert len(seen) <= 3
+        batches.close()
 
 
 def test_no_live_source_waits_for_another():
@@ -123,11 +125,14 @@ def test_no_live_source_waits_for_another():
 def test_the_end_wakes_a_thread_that_waits_for_a_frame(kind):
     source = FakeSource(1, kind, 1, waits=True)
     start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), make_reader() as reader:
-        with closing(reader.batches([source])) as batches:
-            next(batches)
-            time.sleep(0.05)
-            raise KeyboardInterrupt
+    with (
+        pytest.raises(KeyboardInterrupt),
+        make_reader() as reader,
+        closing(reader.batches([source])) as batches,
+    ):
+        next(batches)
+        time.sleep(0.05)
+        raise KeyboardInterrupt
     assert source.closed.is_set()
     assert time.monotonic() - start < 1
     alive = [thread.name for thread in threading.enumerate() if thread.name.startswith(kind)]
