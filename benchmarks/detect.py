@@ -5,6 +5,7 @@
 The reference gives the network batches that are ready as tensors, and waits for each. The others
 are the whole pipeline with the same images in the same batches: with nothing written, as with
 --nosave, and with boxes drawn on every image. The seconds of the stages are those of the last run.
+Without --weights the model is untrained, and what it finds says nothing of NMS and drawing.
 """
 
 from __future__ import annotations
@@ -24,18 +25,20 @@ from typing import Any
 import numpy as np
 
 import backend
-from backend import autograd
+from backend import autograd, nn
 from backend.words import count
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from detect import place_of
 from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import from_one
+from utils.data.sources.dataset import BUILT_IN, load_dataset
 from utils.media.finding import find_sources
 from utils.media.frame import Frame
 from utils.media.source import Source
 from utils.processes.command import run_command
 from utils.results.result import Result
 from utils.results.run_files import RunFiles
+from utils.state.checkpoint import Checkpoint, Header
 from utils.weights.load import load_weights
 
 
@@ -97,22 +100,39 @@ def build(flags: argparse.Namespace, device: str) -> Detected:
     from models.inference.job import make_detector
 
     config = DetectConfig(
-        weights=(flags.weights,),
+        weights=(flags.weights or flags.cfg,),
         source=flags.source,
         image_size=flags.img,
         batch_size=flags.batch,
         device=device,
     )
-    weights = [load_weights(flags.weights)]
+    weights = [load_weights(flags.weights) if flags.weights else untrained(flags.cfg)]
     sources = find_sources(place_of(flags.source), config.max_pixels)[: flags.images]
     class_names = weights[0].header.class_names
     return Detected(make_detector(config, weights), class_names, sources, config)
 
 
+def untrained(cfg: str) -> Checkpoint:
+    """Return drawn weights for a model YAML, of the classes of the built-in dataset."""
+    from models.detector import Detector
+    from models.graph import read_model_yaml
+
+    names = load_dataset(BUILT_IN, splits=()).class_names
+    model = Detector(read_model_yaml(cfg, len(names)))
+    model.initialize(seed=0)
+    header = Header(
+        model=model.spec.document, class_names=names, epoch=0, batch_number=0, last_update=-1,
+        ema_updates=0, best_fitness=0.0, hyperparameters={}, settings={}, backend="",
+    )  # fmt: skip
+    arrays = nn.state_arrays(model)
+    return Checkpoint(header, arrays, arrays, {})
+
+
 def main() -> None:
     parser = new_parser("detect", "Images a second of detect.py.", repeats=5)
     add = parser.add_argument
-    add("--weights", required=True, metavar="F", help="file of docs/weights.md")
+    add("--weights", default="", metavar="F", help="default: untrained weights of --cfg")
+    add("--cfg", default="models/yolov5n.yaml", metavar="F")
     add("--source", default="shapes", metavar="S", help="images, as detect.py takes them")
     add("--img", type=from_one, default=640, metavar="PX")
     add("--batch", type=from_one, default=1, metavar="N")

@@ -29,5 +29,7 @@ def background_pool(threads: int, name: str) -> ThreadPoolExecutor:
 
 def _give_way() -> None:
     """Lower the priority of this thread; Linux has one for each thread of a process."""
+    thread = threading.get_native_id()
     with contextlib.suppress(OSError):  # a sandbox may forbid it: it is slower, not wrong
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        niceness = os.getpriority(os.PRIO_PROCESS, thread) + NICENESS
+        os.setpriority(os.PRIO_PROCESS, thread, niceness)
