@@ -5,10 +5,12 @@ Before: `models/inference/image_detector.py`. After: files, drawings, other prog
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,12 +21,28 @@ from utils.drawing.fonts import drawable_name
 from utils.files.atomic import atomic_text_file
 from utils.media.frame import Frame
 from utils.results.image_file import save_image
+from utils.results.other_programs import as_data_frame, as_supervision
 from utils.results.text_lines import label_lines
+from utils.results.words import count_by_class
+from utils.screen.text import printable
 
 
-@dataclass(frozen=True)
+class Detection(NamedTuple):
+    """One thing that was found, as plain numbers."""
+
+    box_xyxy: tuple[float, float, float, float]  # pixels of the image
+    score: float  # in (0, 1]
+    class_index: int
+    name: str  # of its class
+    track_id: int | None = None  # the same for one object in all frames; None: not tracked
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """What was found in one image, highest score first."""
+    """What was found in one image, highest score first.
+
+    It has the length of its detections, and yields each as a `Detection`.
+    """
 
     frame: Frame
     detections: Detections  # in pixels of the frame
@@ -88,6 +106,20 @@ class Result:
         """
         return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]
 
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator[Detection]:
+        boxes = map(tuple, self.boxes_xyxy.tolist())
+        ids = [None] * len(self) if self.track_ids is None else self.track_ids.tolist()
+        columns = (self.scores.tolist(), self.class_index.tolist(), self.names, ids)
+        return (Detection(*row) for row in zip(boxes, *columns, strict=True))
+
+    def __repr__(self) -> str:
+        height, width = self.image.shape[:2]
+        found = count_by_class(self.class_index, self.class_names)
+        return printable(f"Result({self.frame.source}, {width}x{height} px: {found})")
+
     def save(
         self,
         path: Path | str,
@@ -115,19 +147,45 @@ class Result:
             file.writelines(f"{line}\n" for line in lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was found as plain values, which JSON can hold."""
+        """Return what was found as plain values, which JSON can hold.
+
+        Where a file name holds bytes that are no UTF-8, they are spelt out.
+        """
         height, width = self.image.shape[:2]
-        columns = [self.boxes_xyxy, self.scores, self.class_index, np.array(self.names, object)]
-        keys = ["box_xyxy", "score", "class_index", "name"]
-        if self.track_ids is not None:
-            columns.append(self.track_ids)
-            keys.append("track_id")
-        rows = zip(*(column.tolist() for column in columns), strict=True)
         return {
-            "source": str(self.frame.source),
+            "source": _utf8(str(self.frame.source)),
             "frame": self.frame.number,
             "seconds": self.frame.seconds,
             "height": height,
             "width": width,
-            "detections": [dict(zip(keys, row, strict=True)) for row in rows],
+            "detections": [self._record(found) for found in self],
         }
+
+    def _record(self, found: Detection) -> dict[str, Any]:
+        record = {**found._asdict(), "box_xyxy": list(found.box_xyxy), "name": _utf8(found.name)}
+        if self.track_ids is None:
+            del record["track_id"]
+        return record
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON in one line, with characters of all languages as they are."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    def to_supervision(self) -> Any:
+        """Return `supervision.Detections`, with class names and track ids.
+
+        Raises:
+            UserError: that package is absent.
+        """
+        return as_supervision(self.detections, self.names, self.track_ids)
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`, a detection a row; UserError without that package.
+
+        Columns: xmin, ymin, xmax, ymax in pixels, confidence, class, name.
+        """
+        return as_data_frame(self.boxes_xyxy, self.detections, self.names)
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,13 +1,12 @@
-"""What was found in an image, in words.
+"""What was found in an image, in one line.
 
-Before: `result.py`. After: a line on screen.
+Before: `result.py`. After: the screen, or a log.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 from utils.results.result import Result
+from utils.results.words import count_by_class
 
 
 def summary(result: Result, input_size: tuple[int, int] | None = None) -> str:
@@ -17,9 +16,4 @@ def summary(result: Result, input_size: tuple[int, int] | None = None) -> str:
         input_size: (height, width) of what the network took; None for the image's own.
     """
     height, width = input_size or result.image.shape[:2]
-    indices, counts = np.unique(result.class_index, return_counts=True)
-    found = [
-        f"{count} {result.class_names[index]}{'s' * (count > 1)}"
-        for index, count in zip(indices.tolist(), counts.tolist(), strict=True)
-    ]
-    return f"{height}x{width} {', '.join(found) or '(no detections)'}"
+    return f"{height}x{width} {count_by_class(result.class_index, result.class_names)}"
