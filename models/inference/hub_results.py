@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image, ImageShow
 
 from backend import ops
 from backend.contract import Tensor
 from utils.boxes import xyxy_to_cxcywh
+from utils.errors import UserError
 from utils.results.other_programs import CENTRE_AND_SIZE, CORNERS, as_data_frame
 from utils.results.result import Result
 from utils.results.words import count_by_class
@@ -38,7 +40,7 @@ class HubResults:
         xyxyn, xywhn: the same as fractions of the image's width and height.
         pred: `xyxy`.
         ims: the images, (H, W, 3) uint8 RGB; after `render` with what was found drawn.
-        files: their file names, those of `save`.
+        files: their file names.
         names: class names by number.
         n: how many images.
         t: milliseconds an image: before the network, in it, after it.
@@ -83,6 +85,44 @@ class HubResults:
         before, network, after = self.t
         speed = f"{before:.1f} ms before the network, {network:.1f} ms in it, {after:.1f} ms after"
         say(*self._lines(), f"Speed: {speed} an image, at shape {self.s}")
+
+    def render(self, labels: bool = True) -> list[np.ndarray]:
+        """Draw what was found; return the drawn images, (H, W, 3) uint8 RGB, which `ims` are then.
+
+        Args:
+            labels: write class and score on each box.
+        """
+        self.ims = [result.plot(labels=labels) for result in self._results]
+        return self.ims
+
+    def show(self, labels: bool = True) -> None:
+        """Show the drawn images with the program that Pillow finds for it.
+
+        Raises:
+            UserError: there is none.
+        """
+        for name, image in zip(self.files, self.render(labels), strict=True):
+            if not ImageShow.show(Image.fromarray(image), title=name):
+                raise UserError("show(): no program here shows images; save() writes them")
+
+    def crop(self) -> list[dict[str, Any]]:
+        """Return what each box shows, image by image, from the lowest score to the highest.
+
+        Returns:
+            A dict each: box (left, top, right, bottom in pixels), conf, cls, label "bus 0.51", and
+            im, (h, w, 3) uint8 RGB.
+        """
+        return [
+            {
+                "box": list(found.box_xyxy),
+                "conf": found.score,
+                "cls": float(found.class_index),
+                "label": f"{found.name} {found.score:.2f}",
+                "im": image,
+            }
+            for result in self._results
+            for found, image in reversed(list(zip(result, result.crop(), strict=True)))
+        ]
 
     def tolist(self) -> list[HubResults]:
         """Return the results image by image."""

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageShow
 
 import backend
 import hubconf
@@ -196,6 +196,44 @@ def test_results_are_taken_apart_image_by_image():
     assert [one.n for one in results] == [1, 1, 1]
     assert results.names == {0: "person", 1: "bicycle", 2: "bus"}
     assert (results.t, results.s) == ((1.0, 2.0, 3.0), (3, 3, 640, 640))
+
+
+def test_crops_are_the_stored_ones():
+    crops = golden_results().crop()
+    expected = golden("results_crop")
+    assert len(crops) == len(expected) == 4
+    for crop, stored in zip(crops, expected, strict=True):
+        assert list(crop["im"].shape) == stored["im_shape"]
+        assert {key: crop[key] for key in ("box", "conf", "cls", "label")} == {
+            key: stored[key] for key in ("box", "conf", "cls", "label")
+        }
+
+
+def test_drawn_images_are_returned():
+    results = golden_results()
+    drawn = results.render()
+    assert drawn is results.ims and [image.shape for image in drawn] == [
+        (120, 160, 3), (90, 60, 3), (50, 50, 3)
+    ]  # fmt: skip
+    assert drawn[0].any() and drawn[1].any() and not drawn[2].any()
+
+
+def test_images_are_shown_by_a_viewer_or_an_error_says_what_to_do(monkeypatch):
+    class Viewer(ImageShow.Viewer):
+        shown = []
+
+        def show(self, image, **options):
+            self.shown.append((image.size, options["title"]))
+            return 1
+
+    monkeypatch.setattr(ImageShow, "_viewers", [Viewer()])
+    golden_results().show()
+    assert Viewer.shown == [
+        ((160, 120), "image0.jpg"), ((60, 90), "image1.jpg"), ((50, 50), "image2.jpg")
+    ]  # fmt: skip
+    monkeypatch.setattr(ImageShow, "_viewers", [])
+    with pytest.raises(UserError, match="no program here shows images"):
+        golden_results().show()
 
 
 def test_a_public_name_without_weights_says_where_to_put_them(monkeypatch, tmp_path):
