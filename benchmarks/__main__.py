@@ -36,6 +36,7 @@ NO_BENCHMARK = {"__init__", "__main__", "paste_and_warp", "side_by_side", *SCALI
 SMALL: dict[str, Sequence[str]] = {
     "metric": ("--images", "500", "--repeats", "3"),
     "epoch": ("--epochs", "2", "--img", "160"),
+    "tiles": ("--grid", "3", "--images", "9", "--repeats", "1"),
     "waiting": ("--busy", "0", "--rounds", "1"),
 }
 NUMPY_ALONE = {"metric"}  # take no --backend and --device

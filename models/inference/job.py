@@ -32,7 +32,7 @@ def run_detection(
     device = backend.device.resolve(config.device)
     predictor = make_predictor(weights, device, config.augment, config.half)
     suppression = suppression_settings(config, multi_label=False)
-    detector = ImageDetector(predictor, device, config.image_size, suppression)
+    detector = ImageDetector(predictor, device, config.image_size, suppression, config.tiling)
     log.info(backend.device.describe(device))
     class_names = weights[0].header.class_names
     folder = create_run_folder(config.project, config.name, config.exist_ok)
