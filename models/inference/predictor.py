@@ -21,6 +21,7 @@ from models.inference.protocol import Predictor
 from models.stored import detector_of_weights
 from utils.cli.detection_config import DetectionConfig
 from utils.data.loading.memory import require_memory
+from utils.errors import brief
 from utils.evaluation.nms import SuppressionSettings
 from utils.state.checkpoint import Checkpoint
 
@@ -88,8 +89,8 @@ def _tell_other_names(weights: Sequence[Checkpoint]) -> None:
     """Warn of weights whose classes have other names than those of the first, which count."""
     first = weights[0]
     for other in weights[1:]:
-        names = zip(first.header.class_names, other.header.class_names, strict=False)
-        different = [f"{theirs} for {ours}" for ours, theirs in names if ours != theirs]
+        pairs = zip(other.header.class_names, first.header.class_names, strict=False)
+        different = [f"{brief(name)} for {brief(ours)}" for name, ours in pairs if name != ours]
         if different and this_process().is_main:
             log.warning(
                 "--weights %s has other names for its classes than %s, whose names count: %s",

@@ -6,16 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils.cli.absent_flags import DETECTION
 from utils.cli.detection_config import DetectionConfig
-from utils.cli.flags import add_flags, flag, new_parser, read_flags
+from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
 
 
 @dataclass(frozen=True)
 class DetectConfig(DetectionConfig):
     """The settings of one run of detect.py; defaults are the public YOLOv5's."""
 
-    source: str = flag("data", "--source", default="datasets/shapes/images/val", metavar="S",
-        help="file, folder, pattern, list file, video, camera or URL")  # fmt: skip
+    source: str = flag("data", "--source", default="shapes", metavar="S",
+        help="file, folder, pattern, list file, video, camera or URL; 'shapes': the val images "
+        "of the built-in dataset")  # fmt: skip
+    video_stride: int = flag("data", "--vid-stride", default=1, metavar="N", check=whole_from(1),
+        help="take every Nth frame of a video")  # fmt: skip
+    view_images: bool = flag("output", "--view-img", default=False,
+        help="show each image in a window; q or Esc there ends the run")  # fmt: skip
     track: bool = flag("detection", "--track", default=False,
         help="number the objects of a video; a folder of images counts as one")  # fmt: skip
     batch_size: int = 1
@@ -27,6 +33,6 @@ class DetectConfig(DetectionConfig):
 
 def parse_detect_flags(arguments: Sequence[str] | None = None) -> DetectConfig:
     """Parse detect.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
-    parser = new_parser("detect.py", "Find objects in images and videos.")
+    parser = new_parser("detect.py", "Find objects in images and videos.", DETECTION)
     add_flags(parser, DetectConfig)
     return DetectConfig(**read_flags(parser, arguments)[0])
