@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageShow
-from utils.results.run_files import RunFiles
 
 from backend import ops
 from backend.contract import Tensor
@@ -20,7 +19,8 @@ from utils.cli.detect_config import DetectConfig
 from utils.errors import UserError
 from utils.results.other_programs import CENTRE_AND_SIZE, CORNERS, as_data_frame
 from utils.results.result import Result
-from utils.results.words import count_by_class
+from utils.results.run_files import RunFiles
+from utils.results.summary import summary
 from utils.screen.text import say
 from utils.state.folder import create_run_folder
 
@@ -76,12 +76,8 @@ class HubResults:
         return iter(self.tolist())
 
     def _lines(self) -> list[str]:
-        lines = []
-        for number, result in enumerate(self._results, 1):
-            height, width = result.image.shape[:2]
-            found = count_by_class(result.class_index, result.class_names)
-            lines.append(f"image {number}/{self.n}: {height}x{width} {found}")
-        return lines
+        numbered = enumerate(self._results, 1)
+        return [f"image {number}/{self.n}: {summary(result)}" for number, result in numbered]
 
     def __str__(self) -> str:
         return "".join(f"{line}\n" for line in self._lines())
