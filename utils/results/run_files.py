@@ -14,12 +14,15 @@ has NAME-2 everywhere.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from utils.cli.detect_config import DetectConfig
 from utils.files.atomic import atomic_file
@@ -118,7 +121,7 @@ class RunFiles:
         return place
 
     def add(self, result: Result, place: Place | None = None) -> None:
-        """Write what the flags ask for.
+        """Write what the flags ask for; a box that is not finite, as float16 may give, is left out.
 
         Args:
             place: what `reserve` gave for the frame; None takes the next.
@@ -127,6 +130,7 @@ class RunFiles:
             OSError: a file cannot be written; the error names it.
         """
         place = place or self.reserve(result.frame)
+        result = _finite(result)
         if not self._config.nosave:
             self._draw(result, place)
         if self._config.save_txt:
@@ -192,6 +196,16 @@ class RunFiles:
             path = folder / f"{stem}{number if number > 1 else ''}{crop.suffix}"
             if not path.exists():
                 return path
+
+
+def _finite(result: Result) -> Result:
+    """Return a result without boxes that have no place in the image."""
+    is_finite = np.isfinite(result.boxes_xyxy).all(axis=1)
+    if is_finite.all():
+        return result
+    rows = np.flatnonzero(is_finite)
+    ids = None if result.track_ids is None else result.track_ids[rows]
+    return dataclasses.replace(result, detections=result.detections.take(rows), track_ids=ids)
 
 
 def _folder_names(class_names: Sequence[str]) -> list[str]:
