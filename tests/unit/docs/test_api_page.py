@@ -45,5 +45,5 @@ def test_the_examples_run_one_after_the_other(folder, capsys):
     assert "--img 100 is no multiple" in printed
     assert "1.jpg" in printed and "2.jpg" in printed
     assert "image 1/2: 60x90 " in printed
-    assert [image.shape for image in names["drawn"]] == [(60, 90, 3), (480, 640, 3)]
+    assert sorted(path.name for path in (folder / "drawn").iterdir()) == ["bus.jpg", "image1.jpg"]
     assert names["record"]["height"] == 60
