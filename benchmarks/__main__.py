@@ -37,6 +37,7 @@ SMALL: dict[str, Sequence[str]] = {
     "detect": ("--img", "320", "--images", "16", "--repeats", "3"),
     "metric": ("--images", "500", "--repeats", "3"),
     "epoch": ("--epochs", "2", "--img", "160"),
+    "tiles": ("--grid", "3", "--images", "9", "--repeats", "1"),
     "waiting": ("--busy", "0", "--rounds", "1"),
 }
 NUMPY_ALONE = {"metric"}  # take no --backend and --device

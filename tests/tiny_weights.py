@@ -14,7 +14,8 @@ from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
 
 CLASS_NAMES = ("circle", "square", "star", "étoile", "三角")
 STRIDE = 16
-HEAD_GAIN = np.float32(2000)  # without it all scores are nearly a quarter
+SCORE_GAIN = 2000  # without it all scores are nearly a quarter
+BOX_GAIN = 100  # without it all boxes of an anchor have one size
 
 
 def tiny_checkpoint(folder: Path, seed: int = 0) -> Checkpoint:
@@ -23,9 +24,11 @@ def tiny_checkpoint(folder: Path, seed: int = 0) -> Checkpoint:
     model = Detector(spec)
     model.initialize(seed)
     arrays = nn.state_arrays(model)
+    box = [True] * 4 + [False] * (1 + len(CLASS_NAMES))
+    gain = np.where(box * 3, BOX_GAIN, SCORE_GAIN).astype(np.float32)[:, None, None, None]
     for name in arrays:
         if name.startswith(f"{model.head_name}m."):
-            arrays[name] = arrays[name] * (HEAD_GAIN if name.endswith(".weight") else 0)
+            arrays[name] = arrays[name] * (gain if name.endswith(".weight") else np.float32(0))
     header = Header(
         model=spec.document,
         class_names=CLASS_NAMES,

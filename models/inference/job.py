@@ -49,7 +49,11 @@ def run_detection(
     class_names = weights[0].header.class_names
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     telling = Telling(sources)
-    track = SourceTrackers(config.confidence_threshold).update if config.track else None
+    track = (
+        SourceTrackers(config.confidence_threshold, config.class_agnostic).update
+        if config.track
+        else None
+    )
     log.info("weights: %s; source: %s", " ".join(config.weights), telling.shown(config.source))
     tell = with_window(telling.tell, config)
     try:
@@ -77,7 +81,7 @@ def make_detector(config: DetectConfig, weights: Sequence[Checkpoint]) -> ImageD
     if config.track:
         lowest = needed_threshold(config.confidence_threshold)
         suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
-    return ImageDetector(predictor, device, config.image_size, suppression)
+    return ImageDetector(predictor, device, config.image_size, suppression, config.tiling)
 
 
 def places_of(files: RunFiles) -> Callable[[Source, Frame], Write]:

@@ -20,7 +20,7 @@ from utils.drawing.placement import LabelPlacer, Rectangle
 LINE_OF_SIDE = 0.003
 LETTERS_OF_SIDE, LETTERS_POWER = 0.12, 0.75
 LEAST_LETTERS = 10  # pixels; smaller ones are not read
-MAX_LABEL_HEIGHT = 1 / 4  # of the image's
+MAX_LABEL_HEIGHT = 1 / 8  # of the image's
 LINES_IN_BOX = 4  # a box is at least so many lines wide, so that one sees what it holds
 EDGES_IN_LINE = 3
 
@@ -43,7 +43,7 @@ def draw_boxes(
 ) -> np.ndarray:
     """Return a copy of an image (H, W, 3) uint8 RGB with boxes and their labels.
 
-    A label lies over no other where there is room. Labels hide at most a third of an image: in a
+    A label lies over no other where there is room. Labels hide at most a quarter of an image: in a
     crowd the last boxes have none, and a very small image has none at all.
 
     Args:
@@ -112,7 +112,7 @@ def _grown(rectangle: Rectangle, by: int, image_size: tuple[int, int]) -> Rectan
 def _draw_outline(image: np.ndarray, outline: Outline, colour: RGB) -> None:
     paint, ink = np.array(colour, np.uint8), np.array(ink_on(colour), np.uint8)
     for part in _frame(image, outline.edge, outline.edge_width):
-        part[:] = part // 2 + ink // 2  # half of it stays, so that the line is what one sees
+        part[:] = (part >> 1) + (ink >> 1)  # half of it stays, so that the line is what one sees
     for part in _frame(image, outline.line, outline.line_width):
         part[:] = paint
 

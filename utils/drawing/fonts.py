@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-from fontTools.ttLib import TTFont
 from PIL import ImageFont
 
 from utils.files.regular import read_bytes
@@ -140,6 +139,8 @@ def _rank(path: Path) -> tuple[int, int, str]:
 
 def read_font(path: Path) -> Font | None:
     """Read which characters a font file has; None for one that cannot be used."""
+    from fontTools.ttLib import TTFont
+
     try:
         content = read_bytes(path, MAX_FONT_BYTES)
         face = _face(content)

@@ -16,7 +16,7 @@ EXTRA_ROWS = 3  # how far a label may move from its box, in heights of a label
 COST_OF_A_ROW = 0.5  # in corners of boxes that it hides
 COST_OF_HIDDEN_TEXT = 100  # of all of a label: it rather hides a corner than others' text
 
-MAX_COVERED_IMAGE = 1 / 3  # labels hide no more of it
+MAX_COVERED_IMAGE = 1 / 4  # labels hide no more of it
 MAX_COVERED_LABEL = 1 / 3  # with more hidden it is not read
 COVERABLE_BOX = 1 / 4  # of its own box, without being moved
 

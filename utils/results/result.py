@@ -5,8 +5,11 @@ Before: `models/inference/image_detector.py`. After: files, drawings, other prog
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,16 +18,32 @@ from utils.drawing.annotate import draw_boxes
 from utils.drawing.crop import crop_box
 from utils.drawing.fonts import drawable_name
 from utils.media.frame import Frame
+from utils.results.other_programs import as_data_frame, as_supervision
+from utils.results.words import count_by_class
+from utils.screen.text import printable
 
 
-@dataclass(frozen=True)
+class Detection(NamedTuple):
+    """One thing that was found, as plain numbers."""
+
+    box_xyxy: tuple[float, float, float, float]  # pixels of the image
+    score: float  # in (0, 1]
+    class_index: int
+    name: str  # of its class
+    track_id: int | None = None  # the same for one object in all frames; None: not tracked
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """What was found in one image, highest score first."""
+    """What was found in one image, highest score first.
+
+    It has the length of its detections, and yields each as a `Detection`.
+    """
 
     frame: Frame
     detections: Detections  # in pixels of the frame
     class_names: tuple[str, ...]  # of every class that the model knows
-    track_ids: np.ndarray | None = None  # (K,) int64, the same for one object in all frames
+    track_ids: np.ndarray | None = None  # (K,) int64, one for an object in all frames; -1: none
 
     @property
     def image(self) -> np.ndarray:
@@ -58,19 +77,20 @@ class Result:
 
         Args:
             line_width: pixels; None for what suits the image.
-            labels: write the class on each box, as "person 0.87".
+            labels: write the class on each box, as "person 0.87", and a track's number before it.
             scores: write its score too.
         """
         texts = self._labels(scores) if labels else [""] * len(self.scores)
         return draw_boxes(self.image, self.boxes_xyxy, self.class_index, texts, line_width)
 
     def _labels(self, scores: bool) -> list[str]:
-        names = map(drawable_name, self.names, self.class_index.tolist())
-        if not scores:
-            return list(names)
-        return [
-            f"{name} {score:.2f}" for name, score in zip(names, self.scores.tolist(), strict=True)
-        ]
+        """Return "7 person 0.87" for each detection, of that what there is and is asked for."""
+        columns = [list(map(drawable_name, self.names, self.class_index.tolist()))]
+        if self.track_ids is not None:
+            columns.insert(0, [str(number) if number > 0 else "" for number in self.track_ids])
+        if scores:
+            columns.append([f"{score:.2f}" for score in self.scores.tolist()])
+        return [" ".join(filter(None, words)) for words in zip(*columns, strict=True)]
 
     def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
         """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
@@ -81,3 +101,61 @@ class Result:
             square: make both sides of a box as long as its longer one before.
         """
         return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator[Detection]:
+        boxes = map(tuple, self.boxes_xyxy.tolist())
+        ids = [None] * len(self) if self.track_ids is None else self.track_ids.tolist()
+        columns = (self.scores.tolist(), self.class_index.tolist(), self.names, ids)
+        return (Detection(*row) for row in zip(boxes, *columns, strict=True))
+
+    def __repr__(self) -> str:
+        height, width = self.image.shape[:2]
+        found = count_by_class(self.class_index, self.class_names)
+        return printable(f"Result({self.frame.source}, {width}x{height} px: {found})")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was found as plain values, which JSON can hold.
+
+        Where a file name holds bytes that are no UTF-8, they are spelt out.
+        """
+        height, width = self.image.shape[:2]
+        return {
+            "source": _utf8(str(self.frame.source)),
+            "frame": self.frame.number,
+            "seconds": self.frame.seconds,
+            "height": height,
+            "width": width,
+            "detections": [self._record(found) for found in self],
+        }
+
+    def _record(self, found: Detection) -> dict[str, Any]:
+        record = {**found._asdict(), "box_xyxy": list(found.box_xyxy), "name": _utf8(found.name)}
+        if self.track_ids is None:
+            del record["track_id"]
+        return record
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON in one line, with characters of all languages as they are."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    def to_supervision(self) -> Any:
+        """Return `supervision.Detections`, with class names and track ids.
+
+        Raises:
+            UserError: that package is absent.
+        """
+        return as_supervision(self.detections, self.names, self.track_ids)
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`, a detection a row; UserError without that package.
+
+        Columns: xmin, ymin, xmax, ymax in pixels, confidence, class, name.
+        """
+        return as_data_frame(self.boxes_xyxy, self.detections, self.names)
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -28,8 +28,9 @@ class SourceTrackers:
     The frames of a source come in order, those of several sources in any order.
     """
 
-    def __init__(self, confidence_threshold: float) -> None:
-        self._threshold = confidence_threshold
+    def __init__(self, confidence_threshold: float, class_agnostic: bool = False) -> None:
+        """Make it with the settings of `make_tracker`."""
+        self._settings = confidence_threshold, class_agnostic
         self._tracked: dict[Path | str | None, _Tracked] = {}
 
     def update(
@@ -43,7 +44,7 @@ class SourceTrackers:
         name = None if frame.number is None else frame.source
         tracked = self._tracked.get(name)
         if tracked is None or _starts_again(tracked.number, frame.number):
-            tracked = _Tracked(make_tracker(rate, self._threshold), frame.number)
+            tracked = _Tracked(make_tracker(rate, *self._settings), frame.number)
             self._tracked[name] = tracked
         tracked.number = frame.number
         return tracked.tracker.update(detections, frame)

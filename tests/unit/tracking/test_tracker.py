@@ -43,8 +43,8 @@ def new_tracker(confidence: float = CONFIDENCE) -> Tracker:
 
 
 def follow(scene: list[Detections]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """By frame the objects that are found, and their ids."""
-    tracker = new_tracker()
+    """By frame the objects that are found, and their ids; their classes do not help."""
+    tracker = make_tracker(RATE, CONFIDENCE, class_agnostic=True)
     results = [tracker.update(found, frame(number)) for number, found in enumerate(scene)]
     return [found.class_index for found, _ in results], [ids for _, ids in results]
 
@@ -143,6 +143,47 @@ def test_two_that_cross_keep_their_ids():
     assert ids[1:] == [[1, 2]] * 59
 
 
+def of_class(class_index: int, *rows: tuple[float, float, float]) -> Detections:
+    return boxes(*rows)._replace(class_index=np.full(len(rows), class_index))
+
+
+def join(*parts: Detections) -> Detections:
+    return Detections(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+
+
+def test_boxes_of_two_classes_on_one_object_keep_an_id_each():
+    """Which NMS leaves where a chair may be a couch; now one, now the other scores higher."""
+    random = np.random.default_rng(0)
+    tracker = new_tracker()
+    for number in range(30):
+        chair, couch = random.uniform(-3, 3, (2, 2))
+        x = 10 + 4 * number
+        both = [of_class(56, (x + chair[0], 20 + chair[1], 0.6)),
+            of_class(57, (x + couch[0], 20 + couch[1], 0.5))]  # fmt: skip
+        found, ids = tracker.update(join(*both[:: 1 if number % 2 else -1]), frame(number))
+        if number:
+            expected = {57: 1, 56: 2}  # the couch came first in the first frame
+            assert ids.tolist() == [expected[index] for index in found.class_index.tolist()]
+
+
+def test_an_object_that_changes_its_class_keeps_its_id_only_with_agnostic_nms():
+    walk = [of_class(2 if step < 10 else 7, (10 + 4 * step, 20, 0.9)) for step in range(20)]
+    ids = track(make_tracker(RATE, CONFIDENCE, class_agnostic=True), *walk)
+    assert ids == [[NO_ID]] + [[1]] * 19
+    ids = track(make_tracker(RATE, CONFIDENCE), *walk)
+    assert ids == [[NO_ID]] + [[1]] * 9 + [[NO_ID]] + [[2]] * 9
+
+
+def test_the_boxes_of_a_high_class_are_tracked_as_exactly_as_others():
+    """All classes are moved apart for the tracker; what it gets is float64."""
+    walk = [(10.3 + 4.1 * step, 20.7, 0.9) for step in range(20)]
+    tracker = new_tracker()
+    for number, row in enumerate(walk):
+        found, ids = tracker.update(of_class(9999, row), frame(number))
+        np.testing.assert_array_equal(found.boxes_xyxy, of_class(9999, row).boxes_xyxy)
+        assert ids.tolist() == ([1] if number else [NO_ID])
+
+
 def test_frames_that_are_left_out_of_a_video_do_not_lose_an_object():
     """It moves by more than its width between those that are there; their times tell how far."""
     tracker, shown = new_tracker(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 33, 34, 35]
@@ -187,6 +228,14 @@ def test_boxes_without_area_and_far_outside_are_no_error():
     rows.boxes_xyxy[0, 2:] = rows.boxes_xyxy[0, :2]
     ids = track(new_tracker(), *[rows] * 4)
     assert [len(one) for one in ids] == [3] * 4 and ids[-1][1:] == [1, 2]
+
+
+@pytest.mark.parametrize("side", [np.nan, np.inf, -np.inf])
+def test_a_box_that_is_not_finite_has_no_id_and_disturbs_no_other(side):
+    rows = boxes((10, 10, 0.9), (200, 100, 0.8))
+    broken = boxes((10, 10, 0.9), (200, 100, 0.8))
+    broken.boxes_xyxy[0, 2] = side
+    assert track(new_tracker(), rows, rows, broken, rows)[1:] == [[1, 2], [NO_ID, 2], [1, 2]]
 
 
 def test_the_same_video_gets_the_same_ids_twice():
