@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,11 @@ from utils.detections import Detections
 from utils.drawing.annotate import draw_boxes
 from utils.drawing.crop import crop_box
 from utils.drawing.fonts import drawable_name
+from utils.files.atomic import atomic_text_file
 from utils.media.frame import Frame
+from utils.results.image_file import save_image
 from utils.results.other_programs import as_data_frame, as_supervision
+from utils.results.text_lines import label_lines
 from utils.results.words import count_by_class
 from utils.screen.text import printable
 
@@ -115,6 +119,32 @@ class Result:
         height, width = self.image.shape[:2]
         found = count_by_class(self.class_index, self.class_names)
         return printable(f"Result({self.frame.source}, {width}x{height} px: {found})")
+
+    def save(
+        self,
+        path: Path | str,
+        line_width: int | None = None,
+        labels: bool = True,
+        scores: bool = True,
+    ) -> None:
+        """Write the image with boxes drawn on it, as `plot` draws them.
+
+        Raises:
+            UserError: the name ends in no kind of image that holds one of this size.
+            OSError: the file cannot be written; the error names it.
+        """
+        save_image(Path(path), self.plot(line_width, labels, scores))
+
+    def save_txt(self, path: Path | str, scores: bool = False) -> None:
+        """Write a YOLO label a detection, lowest score first, as `label_lines` gives them.
+
+        Raises:
+            OSError: the file cannot be written; the error names it.
+        """
+        height, width = self.image.shape[:2]
+        lines = label_lines(self.detections, (height, width), self.track_ids, scores)
+        with atomic_text_file(Path(path)) as file:
+            file.writelines(f"{line}\n" for line in lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was found as plain values, which JSON can hold.
