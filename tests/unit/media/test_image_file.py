@@ -93,7 +93,9 @@ def test_exif_turns_an_image_once(kind, orientation):
     exif[0x0112] = orientation
     found = decode_image(encoded(Image.fromarray(stored), kind, exif=exif), MAX_PIXELS)
     assert found.shape == ((60, 40, 3) if orientation >= 5 else (40, 60, 3))
-    corners = {corner: found[corner].mean() > 128 for corner in ((0, 0), (0, -1), (-1, 0), (-1, -1))}
+    corners = {
+        corner: found[corner].mean() > 128 for corner in ((0, 0), (0, -1), (-1, 0), (-1, -1))
+    }
     assert [corner for corner, is_white in corners.items() if is_white] == [CORNERS[orientation]]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.unit.media.videos import EVEN, KINDS, SIZE, UNEVEN, number_in, picture, video
+from utils.files.project import PROJECT
 from utils.media.source import BrokenSourceError
 from utils.media.video_file import VideoFile
 
@@ -131,10 +134,52 @@ def test_frames_of_too_many_pixels_are_not_decoded(name, codec, tmp_path, monkey
     def decode(*arguments):
         raise AssertionError("was decoded")
 
-    monkeypatch.setattr("utils.media.video_frames.upright_rgb", decode)
-    with pytest.raises(BrokenSourceError, match=r"640x480 px|over 300,000 pixels") as raised:
+    monkeypatch.setattr("utils.media.video_file._Packets.decode", decode)
+    with pytest.raises(BrokenSourceError, match="640x480 px.*--max-pixels"):
         next(VideoFile(path, 300_000).frames())
-    assert "--max-pixels" in str(raised.value)
+
+
+COST = """
+import resource, sys
+from pathlib import Path
+from utils.files.project import PROJECT
+from utils.media.source import BrokenSourceError
+from utils.media.video_file import VideoFile
+list(VideoFile(Path(sys.argv[1]), 10**6).frames())
+before = resource.getrusage(resource.RUSAGE_SELF)
+for path in sys.argv[2:]:
+    try:
+        next(VideoFile(Path(path), 10**6).frames())
+    except BrokenSourceError as error:
+        assert "--max-pixels" in str(error), error
+after = resource.getrusage(resource.RUSAGE_SELF)
+print(after.ru_maxrss - before.ru_maxrss, after.ru_utime - before.ru_utime)
+"""
+
+
+def test_huge_frames_cost_neither_memory_nor_time(tmp_path):
+    small = tmp_path / "small.mp4"
+    video(small, "libx264")
+    huge = {"ffv1": "a.mkv", "mjpeg": "a.avi", "libx264": "a.ts"}
+    for codec, name in huge.items():
+        options = {"preset": "ultrafast"} if codec == "libx264" else {"strict": "unofficial"}
+        video(tmp_path / name, codec, EVEN[:1], size=(1000, 16000), **options)
+    command = [sys.executable, "-c", COST, small, *(tmp_path / name for name in huge.values())]
+    told = subprocess.check_output(command, cwd=PROJECT, text=True)
+    kib, seconds = map(float, told.split())
+    assert kib < 12_000  # a frame has 23 MB
+    assert seconds < 0.5
+
+
+@pytest.mark.parametrize(("name", "codec"), [("a.avi", "mpeg4"), ("a.mpg", "mpeg2video")])
+def test_the_limit_of_pixels_is_exact(name, codec, tmp_path):
+    """Decoders that want room around a frame must not be refused it."""
+    path = tmp_path / name
+    video(path, codec)
+    limit = SIZE[0] * SIZE[1]
+    assert len(list(VideoFile(path, limit).frames())) == 20
+    with pytest.raises(BrokenSourceError, match="--max-pixels"):
+        next(VideoFile(path, limit - 1).frames())
 
 
 def test_a_file_without_video_says_so(tmp_path):
