@@ -42,11 +42,11 @@ def run(config: ValConfig, world: World) -> None:
     dataset = load_dataset(config.data, splits=(config.task,))
     samples = load_split(dataset, config.task, world, config.max_pixels)
     samples = only_classes(samples, config.classes, len(dataset.class_names))
-    (checkpoint,) = [load_weights(path) for path in config.weights]
+    weights = [load_weights(path) for path in config.weights]
     backend.use(config.backend)
     from models.validation import run_validation
 
-    run_validation(config, dataset.class_names, samples, checkpoint, world)
+    run_validation(config, dataset.class_names, samples, weights, world)
 
 
 if __name__ == "__main__":

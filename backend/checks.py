@@ -48,6 +48,22 @@ def image_batch(shape: Sequence[int], dtype: str) -> None:
         raise ValueError(f"images must be (B, C, H, W) uint8, not {tuple(shape)} {dtype}")
 
 
+def resized_sides(shape: Sequence[int], height: int, width: int) -> None:
+    if min(*shape[2:], height, width) < 1:
+        raise ValueError(
+            f"images of {tuple(shape[2:])} cannot be resized to {(height, width)}; accepted: "
+            "sides from 1 up"
+        )
+
+
+def padded_sides(shape: Sequence[int], height: int, width: int) -> None:
+    if height < shape[2] or width < shape[3]:
+        raise ValueError(
+            f"images of {tuple(shape[2:])} cannot be padded to {(height, width)}; accepted: "
+            "sides that are not smaller"
+        )
+
+
 def one_dtype(names: Iterable[str]) -> None:
     """Require at least one tensor, and one dtype for all."""
     different = sorted(set(names))

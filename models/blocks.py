@@ -23,7 +23,11 @@ BATCHNORM_NUMBERS = 4  # a channel: weight, bias, mean and variance
 
 @register("Conv")
 class Conv(nn.Module):
-    """Convolution without bias, BatchNorm, SiLU; padded so that stride 1 keeps the size."""
+    """Convolution without bias, BatchNorm, SiLU; padded so that stride 1 keeps the size.
+
+    Attributes:
+        arguments: of the convolution, without its bias.
+    """
 
     def __init__(
         self,
@@ -36,9 +40,8 @@ class Conv(nn.Module):
     ) -> None:
         super().__init__()
         padding = kernel_size // 2 if padding is None else padding
-        self.conv = nn.Conv2d(
-            in_channels, out_channels, kernel_size, stride, padding, groups, bias=False
-        )
+        self.arguments = (in_channels, out_channels, kernel_size, stride, padding, groups)
+        self.conv = nn.Conv2d(*self.arguments, bias=False)
         self.bn = nn.BatchNorm2d(out_channels, BATCHNORM_EPS, BATCHNORM_MOMENTUM)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 from backend import autograd, ops
 from models.detector import images_to_tensor
 from models.heads.base import Head, Loss, Sink
-from models.inference.predictor import Predictor
+from models.inference.protocol import Predictor
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader

@@ -46,7 +46,7 @@ def spec_of_weights(weights: Checkpoint) -> ModelSpec:
     try:
         return stored_spec(document, weights.ema)
     except UserError as error:
-        raise UserError(f"--weights: their model cannot be built here: {error}") from error
+        raise UserError(f"{_named(weights)}: their model cannot be built here: {error}") from error
 
 
 def detector_of_weights(weights: Checkpoint) -> Detector:
@@ -55,11 +55,16 @@ def detector_of_weights(weights: Checkpoint) -> Detector:
     try:
         nn.load_state_arrays(model, weights.ema)
     except ValueError as error:
-        raise UserError(f"--weights: their model cannot be built here: {error}") from error
+        raise UserError(f"{_named(weights)}: their model cannot be built here: {error}") from error
     strides = weights.header.settings.get("strides")
     if strides and strides != list(model.head.strides):
-        raise UserError(f"--weights: strides {brief(strides)}, here {list(model.head.strides)}")
+        found = list(model.head.strides)
+        raise UserError(f"{_named(weights)}: strides {brief(strides)}, here {found}")
     return model
+
+
+def _named(weights: Checkpoint) -> str:
+    return f"--weights {weights.path}".strip()
 
 
 def _numbers_by_layer(arrays: Arrays) -> dict[str, int]:

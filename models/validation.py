@@ -14,10 +14,11 @@ import numpy as np
 import backend
 from backend.checks import CPU
 from backend.words import count
-from models.detector import Detector, require_image_size
+from models.detector import require_image_size
 from models.evaluation import evaluate
 from models.heads.base import Head, Sink
-from models.inference.predictor import load_detector, suppression_settings
+from models.inference.predictor import make_predictor, suppression_settings
+from models.inference.protocol import Predictor
 from utils.cli.val_config import ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import read_coco_annotations
@@ -41,16 +42,16 @@ def run_validation(
     config: ValConfig,
     class_names: tuple[str, ...],
     samples: Sequence[Sample],
-    checkpoint: Checkpoint,
+    weights: Sequence[Checkpoint],
     world: World,
 ) -> None:
-    """Evaluate the EMA of a checkpoint and, on the first rank, show what was found."""
+    """Evaluate the EMA of checkpoints together and, on the first rank, show what was found."""
     device = backend.device.resolve(config.device)
-    model = load_detector(checkpoint, device)
+    model = make_predictor(weights, device, config.augment, config.half, fold=False)
     require_classes(config, class_names, model)
     require_image_size(config.image_size, model.stride, trains=False)
-    if world.process.is_main and class_names != checkpoint.header.class_names:
-        trained = ", ".join(checkpoint.header.class_names)
+    if world.process.is_main and class_names != weights[0].header.class_names:
+        trained = ", ".join(weights[0].header.class_names)
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
     coco_results = CocoResults(class_names, [sample.image_path for sample in samples])
@@ -83,12 +84,12 @@ def run_validation(
         write_results(config, model.head, validation.result, coco_results)
 
 
-def require_classes(config: ValConfig, class_names: Sequence[str], model: Detector) -> None:
+def require_classes(config: ValConfig, class_names: Sequence[str], model: Predictor) -> None:
     """Raise UserError unless data and weights have the same number of classes."""
-    if len(class_names) != model.spec.num_classes:
+    if len(class_names) != model.head.num_classes:
         raise UserError(
             f"--data {config.data} has {count(len(class_names), 'class', 'classes')}, "
-            f"--weights {' '.join(config.weights)} {model.spec.num_classes}; they must be equal"
+            f"--weights {' '.join(config.weights)} {model.head.num_classes}; they must be equal"
         )
 
 

@@ -112,6 +112,31 @@ class Ops(Protocol):
     def upsample_nearest_2x(self, x: Tensor) -> Tensor:
         """Enlarge (B, C, H, W) to (B, C, 2H, 2W), each value four times."""
 
+    # Images (B, C, H, W), float in, same dtype and memory layout out (no gradient is promised)
+    def resize_bilinear(self, x: Tensor, height: int, width: int) -> Tensor:
+        """Resize to height and width: between the centres of pixels, without antialiasing.
+
+        Raises:
+            ValueError: a side below 1, given or wanted.
+        """
+
+    def flip_columns(self, x: Tensor) -> Tensor:
+        """Return each image with left and right exchanged."""
+
+    def pad_to(self, x: Tensor, height: int, width: int, value: float) -> Tensor:
+        """Enlarge to height and width by a value at the bottom and right.
+
+        Raises:
+            ValueError: a side that is smaller than that of x.
+        """
+
+    def channels_last(self, x: Tensor) -> Tensor:
+        """Return the same values, the channels of a pixel side by side in memory.
+
+        Raises:
+            ValueError: on a backend that does not support it.
+        """
+
 
 class NN(Protocol):
     """Layers (classes, constructed as named here) and functions of modules.
@@ -143,7 +168,7 @@ class NN(Protocol):
         def __getitem__(self, index: int) -> Any: ...
 
     class Sequential(Module):
-        """Sub-modules called one after the other."""
+        """Sub-modules called one after the other; without any, its output is its input."""
 
         def __init__(self, *modules: Any) -> None: ...
         def __iter__(self) -> Any: ...

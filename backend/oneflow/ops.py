@@ -172,6 +172,24 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
     return cat((columns, columns), 3).reshape(batch, channels, 2 * height, 2 * width)
 
 
+def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:
+    checks.resized_sides(x.shape, height, width)
+    return functional.interpolate(x, (height, width), mode="bilinear", align_corners=False)
+
+
+def flip_columns(x: Tensor) -> Tensor:
+    return oneflow.flip(x, [3])
+
+
+def pad_to(x: Tensor, height: int, width: int, value: float) -> Tensor:
+    checks.padded_sides(x.shape, height, width)
+    return functional.pad(x, (0, width - x.shape[3], 0, height - x.shape[2]), value=value)
+
+
+def channels_last(x: Tensor) -> Tensor:
+    raise ValueError("OneFlow 0.9 has no channels_last layout; accepted: tensors as they are")
+
+
 def bce_with_logits(logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> Tensor:
     checks.same_shape(logits.shape, target.shape)
     target = target.detach()

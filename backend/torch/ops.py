@@ -159,6 +159,24 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
     return functional.interpolate(x, scale_factor=2.0, mode="nearest")
 
 
+def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:
+    checks.resized_sides(x.shape, height, width)
+    return functional.interpolate(x, (height, width), mode="bilinear", align_corners=False)
+
+
+def flip_columns(x: Tensor) -> Tensor:
+    return x.flip(3)
+
+
+def pad_to(x: Tensor, height: int, width: int, value: float) -> Tensor:
+    checks.padded_sides(x.shape, height, width)
+    return functional.pad(x, (0, width - x.shape[3], 0, height - x.shape[2]), value=value)
+
+
+def channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
+
+
 def bce_with_logits(logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> Tensor:
     checks.same_shape(logits.shape, target.shape)
     weight = None

@@ -159,3 +159,21 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def plot(result: Any, folder: Path) -> None:
         """Draw the result into files of a folder."""
+
+
+class BoxHead(Head):
+    """A head whose rows are boxes of single cells, which may come from several views and models.
+
+    A row of `decode` is cx, cy, w, h in pixels of the network's input, then scores of a common
+    meaning; each map gives its own rows. `models/inference/augmented.py` and `ensemble.py` need
+    that.
+    """
+
+    @abstractmethod
+    def decode_above(
+        self,
+        raw: Sequence[Tensor],
+        confidence_threshold: float,
+        levels: Sequence[int] | None = None,
+    ) -> list[np.ndarray]:
+        """Return what `Head.decode_above` does, of some of the maps: all when None."""

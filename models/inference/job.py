@@ -30,7 +30,7 @@ def run_detection(
 ) -> None:
     """Detect in every frame of the sources and write what was found."""
     device = backend.device.resolve(config.device)
-    predictor = make_predictor(weights, device)
+    predictor = make_predictor(weights, device, config.augment, config.half)
     suppression = suppression_settings(config, multi_label=False)
     detector = ImageDetector(predictor, device, config.image_size, suppression)
     log.info(backend.device.describe(device))

@@ -1,4 +1,4 @@
-"""What turns images into predictions: a model, one with augmentation, or several together.
+"""Weights -> a predictor: one model, one with augmentation, or several together.
 
 Before: `models/stored.py` builds a model from weights. After: `image_detector.py`, and
 `models/evaluation.py`, which take whatever is a `Predictor`.
@@ -7,52 +7,87 @@ Before: `models/stored.py` builds a model from weights. After: `image_detector.p
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
-
-import numpy as np
 
 import backend
+from backend.processes import this_process
 from models.detector import Detector
-from models.heads.base import Head
+from models.inference.augmented import Augmented
+from models.inference.ensemble import Ensemble
+from models.inference.folding import fold_batch_norm
+from models.inference.half import HalfPrecision, why_not_half
+from models.inference.protocol import Predictor
 from models.stored import detector_of_weights
 from utils.cli.detection_config import DetectionConfig
+from utils.data.loading.memory import require_memory
 from utils.evaluation.nms import SuppressionSettings
 from utils.state.checkpoint import Checkpoint
 
+MOST_NAMES = 3  # of classes, in a message
 
-class Predictor(Protocol):
-    """A model as those see it who only detect; `Detector` is one."""
-
-    @property
-    def head(self) -> Head:
-        """The head whose task it is, and which finishes what it predicts."""
-
-    @property
-    def stride(self) -> int:
-        """Pixels that image sides must be a multiple of."""
-
-    def __call__(self, *inputs: Any) -> Any:
-        """Queue the work on one tensor (B, 3, H, W) in [0, 1]; return what `decode_above` takes."""
-
-    def decode_above(self, raw: Any, confidence_threshold: float) -> list[np.ndarray]:
-        """Return of each image the rows that may count as found, as `Head.decode_above` does."""
+log = logging.getLogger("models")
 
 
-def make_predictor(weights: Sequence[Checkpoint], device: str) -> Predictor:
+def make_predictor(
+    weights: Sequence[Checkpoint],
+    device: str,
+    augment: bool = False,
+    half: bool = False,
+    fold: bool = True,
+) -> Predictor:
     """Build the EMA of each checkpoint in evaluation mode on a device, and join them.
 
+    Args:
+        augment: each model sees an image three times (`augmented.py`).
+        half: compute in half precision; where the device or the backend has none, a line says so.
+        fold: fold BatchNorm into the convolutions; results differ by rounding.
+
     Raises:
-        UserError: weights without a model, or one that this project cannot build as it was.
+        UserError: weights without a model, one that this project cannot build as it was, too large
+            for the memory, or models that cannot detect together.
     """
-    (checkpoint,) = weights
-    return load_detector(checkpoint, device)
+    float32_because = why_not_half(device) if half else ""
+    if float32_because:
+        log.info("--half: %s", float32_because)
+    members: list[Predictor] = []
+    for checkpoint in weights:
+        member: Predictor = load_detector(checkpoint, device, fold)
+        if half and not float32_because:
+            member = HalfPrecision(member, device)
+        members.append(Augmented(member) if augment else member)
+    if len(members) == 1:
+        return members[0]
+    ensemble = Ensemble(members, [checkpoint.path for checkpoint in weights])
+    _tell_other_names(weights)
+    return ensemble
 
 
-def load_detector(checkpoint: Checkpoint, device: str) -> Detector:
+def load_detector(checkpoint: Checkpoint, device: str, fold: bool = False) -> Detector:
     """Build the EMA of a checkpoint, in evaluation mode on a device; errors as above."""
+    size = sum(array.nbytes for array in checkpoint.ema.values())
+    require_memory(
+        size,
+        f"--weights {checkpoint.path}: the numbers of its model",
+        "give fewer or smaller weights",
+    )
     model = detector_of_weights(checkpoint)
+    if fold:
+        fold_batch_norm(model)
     return backend.nn.frozen_copy(backend.nn.place(model, device, "float32"))
+
+
+def _tell_other_names(weights: Sequence[Checkpoint]) -> None:
+    """Warn of weights whose classes have other names than those of the first, which count."""
+    first = weights[0]
+    for other in weights[1:]:
+        names = zip(first.header.class_names, other.header.class_names, strict=False)
+        different = [f"{theirs} for {ours}" for ours, theirs in names if ours != theirs]
+        if different and this_process().is_main:
+            log.warning(
+                "--weights %s has other names for its classes than %s, whose names count: %s",
+                other.path, first.path, ", ".join(different[:MOST_NAMES]),
+            )  # fmt: skip
 
 
 def suppression_settings(config: DetectionConfig, multi_label: bool) -> SuppressionSettings:

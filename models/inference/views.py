@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.data.image.letterbox import Letterbox, fit_letterbox
-from utils.data.image.resizing import letterbox
+from utils.data.image.resizing import letterbox, resize_to_detect
 
 
 class View(NamedTuple):
@@ -27,4 +27,4 @@ def whole_view(image: np.ndarray, long_side: int, stride: int) -> View:
     fitted = fit_letterbox(size, (long_side, long_side)).resized_size
     height, width = (-(-side // stride) * stride for side in fitted)
     placement = fit_letterbox(size, (height, width), max_scale=long_side / max(size))
-    return View(letterbox(image, placement), placement)
+    return View(letterbox(image, placement, resize_to_detect), placement)

@@ -10,6 +10,7 @@ from tests.conformance import (  # noqa: F401
     checks_dist,
     checks_elementwise,
     checks_fused,
+    checks_images,
     checks_layers,
     checks_modules,
     checks_multi_tensor,

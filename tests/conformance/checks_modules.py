@@ -110,6 +110,9 @@ def calls_modules_in_order(b: Backend) -> None:
     increase = Increase()
     chain = b.nn.Sequential(Halve(), increase)
     assert_equal(b.ops.to_numpy(chain(b.ops.full((2,), 4.0))), np.full(2, 3.0, "float32"))
+    assert_equal(
+        b.ops.to_numpy(b.nn.Sequential()(b.ops.full((2,), 4.0))), np.full(2, 4.0, "float32")
+    )
     assert chain[1] is increase and list(chain)[1] is increase
     names = [
         name for name, _ in b.nn.named_parameters(b.nn.Sequential(Halve(), b.nn.BatchNorm2d(1)))

@@ -14,6 +14,7 @@ from tests.conformance.wrong import (  # noqa: F401
     wrong_detection,
     wrong_dist,
     wrong_fused,
+    wrong_images,
     wrong_multi_tensor,
     wrong_nn,
     wrong_ops,

@@ -69,6 +69,15 @@ def test_parameter_names_shapes_and_counts_are_the_public_ones(size):
     assert model.head.strides == (8, 16, 32)
 
 
+def test_a_model_of_four_levels_has_the_public_names_shapes_and_counts():
+    model = Detector(read_model_yaml("models/hub/yolov5n6.yaml"))
+    expected = json.loads(shared_path("golden/config_state_shapes.json").read_text())
+    shapes = {name: list(tensor.shape) for name, tensor in nn.state_tensors(model).items()}
+    assert shapes == expected["hub/yolov5n6.yaml"]
+    assert (count_parameters(model), count_parameters(model, folded=True)) == (3_246_940, 3_239_884)
+    assert (model.head.strides, model.stride) == ((8, 16, 32, 64), 64)
+
+
 def test_state_has_the_public_names_in_the_public_order(detector):
     assert list(nn.state_tensors(detector)) == list(stored("state_fp32"))
 

@@ -15,7 +15,7 @@ from utils.files.project import PROJECT
 LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
 FLAT_IN_UTILS = {"__init__", "errors", "boxes", "detections", "optional"}
 # Large packages that not every command needs.
-OPTIONAL = {"cv2", "matplotlib", "pycocotools", "torchvision", "triton"}
+OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision", "triton"}
 OPTIONAL_HERE = "backend.torch.kernels"  # Triton's
 
 # Started by `python -m`, it chooses the framework and then imports the work, as scripts do.

@@ -32,8 +32,6 @@ TRAINING = {
 }
 
 VALIDATION = {
-    "--augment": "leave it out; each image is seen once, as it is",
-    "--half": "leave it out; a validation computes in float32",
     "--dnn": "leave it out; --backend says what runs the model",
     "--verbose": "leave it out; figures are always shown class by class",
     "--save-txt": _NO_TEXT,

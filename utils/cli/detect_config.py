@@ -16,6 +16,8 @@ class DetectConfig(DetectionConfig):
 
     source: str = flag("data", "--source", default="datasets/shapes/images/val", metavar="S",
         help="file, folder, pattern, list file, video, camera or URL")  # fmt: skip
+    track: bool = flag("detection", "--track", default=False,
+        help="number the objects of a video; a folder of images counts as one")  # fmt: skip
     batch_size: int = 1
     confidence_threshold: float = 0.25
     iou_threshold: float = 0.45

@@ -26,6 +26,13 @@ class DetectionConfig(CommandConfig):
     max_detections: int = flag("detection", "--max-det", default=300, metavar="N",
         check=whole_from(1), help="detections an image, at most")  # fmt: skip
 
+    augment: bool = flag("detection", "--augment", default=False,
+        help="see each image three times, in other sizes and mirrored; takes about 2.5 times as "
+        "long")  # fmt: skip
+    half: bool = flag("backend and device", "--half", default=False,
+        help="compute in half precision on a GPU; a line says where float32 is used "
+        "instead")  # fmt: skip
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not any(self.weights):

@@ -7,7 +7,7 @@ matplotlib or OpenCV where it needs them, and leaves their global state alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,25 @@ from backend.words import count
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.loading.batch import Targets
 from utils.data.sources.labels import Sample
+from utils.drawing.annotate import draw_boxes
+from utils.drawing.colours import COLOURS, class_colour
+from utils.drawing.fonts import drawable_name, system_fonts
 from utils.errors import UserError
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.coco.precision import RECALL_GRID
 from utils.files.atomic import atomic_file
 from utils.report.results import read_results
+from utils.screen.text import printable
 
-# Seven colours told apart under the common kinds of colour blindness: Okabe and Ito 2008.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 GREY, INK = "#C8C8C8", "#303030"
 
 MAX_TILES = 16
 MAX_MOSAIC_SIDE = 1920
+BATCH_LINE_WIDTH = 2  # pixels; JPEG takes the colour from thinner lines
 MAX_NAMED_CURVES = len(COLOURS)
 MAX_BARS = 30
+# What the font of a name needs too: figures stand beside it, and by "lp" matplotlib measures lines.
+BESIDE_NAMES = "0123456789. lp"
 
 RATES = ("lr0", "lr1", "lr2")
 PANELS_A_ROW = 3
@@ -44,7 +49,7 @@ def plot_batch(
     Args:
         images: (B, 3, H, W) uint8 RGB.
         targets: boxes of the batch; those of images not shown are left out.
-        class_names: of every class; names beyond ASCII, which OpenCV cannot draw, become numbers.
+        class_names: of every class.
         path: file to write.
     """
     import cv2
@@ -57,14 +62,15 @@ def plot_batch(
     height, width = round(height * scale), round(width * scale)
     mosaic = np.full((rows * height, columns * width, 3), 255, np.uint8)
     for index in range(num_tiles):
-        image = np.ascontiguousarray(images[index].transpose(1, 2, 0)[:, :, ::-1])
+        image = np.ascontiguousarray(images[index].transpose(1, 2, 0))
         tile = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
         mine = targets.image_index == index
-        corners = cxcywh_to_xyxy(targets.boxes_cxcywh_norm[mine]) * (width, height, width, height)
-        _draw_boxes(tile, corners, targets.class_index[mine], class_names)
         top, left = index // columns * height, index % columns * width
-        mosaic[top : top + height, left : left + width] = tile
+        mosaic[top : top + height, left : left + width] = _with_targets(
+            tile, targets.boxes_cxcywh_norm[mine], targets.class_index[mine], class_names
+        )
     mosaic[height::height] = mosaic[:, width::width] = 255
+    mosaic = cv2.cvtColor(mosaic, cv2.COLOR_RGB2BGR)
     _, encoded = cv2.imencode(".jpg", mosaic, (cv2.IMWRITE_JPEG_QUALITY, 90))
     with atomic_file(path) as file:
         file.write(encoded.tobytes())
@@ -138,53 +144,25 @@ def plot_precision_recall(result: EvaluationResult, path: Path) -> None:
         axes.plot(
             RECALL_GRID, curves[evaluated].mean(axis=0), color=INK, linewidth=3, label=mean_label
         )
-        figure.legend(title="AP50", frameon=False, loc="outside right upper")
+        legend = figure.legend(title="AP50", frameon=False, loc="outside right upper")
+        _set_fonts(legend.get_texts())
     axes.set(title="Precision over recall at IoU 0.50", xlabel="recall", ylabel="precision")
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
     _save(figure, path)
 
 
-def _draw_boxes(
+def _with_targets(
     tile: np.ndarray,
-    corners_xyxy: np.ndarray,
+    boxes_cxcywh_norm: np.ndarray,
     class_index: np.ndarray,
     class_names: Sequence[str],
-) -> None:
-    """Outline boxes (K, 4) in pixels of the tile (H, W, 3) BGR, largest first, and name them."""
-    import cv2
-
-    area = (corners_xyxy[:, 2:] - corners_xyxy[:, :2]).prod(axis=1)
-    order = np.argsort(-area, kind="stable")
-    outlines = np.round(corners_xyxy[order]).astype(int).tolist()
-    labels = class_index[order].tolist()
-    for (left, top, right, bottom), label in zip(outlines, labels, strict=True):
-        cv2.rectangle(tile, (left, top), (right, bottom), _colour_bgr(label), 2, cv2.LINE_AA)
-    # Names after all outlines, so that no line crosses one.
-    for (left, top, right, _), label in zip(outlines, labels, strict=True):
-        name = _plain_name(class_names, label)
-        _draw_name(tile, name, (left, top), right - left, _colour_bgr(label))
-
-
-def _draw_name(
-    tile: np.ndarray,
-    name: str,
-    corner: tuple[int, int],
-    box_width: int,
-    colour: tuple[int, int, int],
-) -> None:
-    """Write a name in a filled field at the top left corner of a box, where there is room."""
-    import cv2
-
-    font, size = cv2.FONT_HERSHEY_SIMPLEX, 0.4
-    (width, height), _ = cv2.getTextSize(name, font, size, 1)
-    # On a box much smaller than its name the field would hide what the box shows.
-    if width > 4 * box_width:
-        return
-    left = min(max(corner[0], 0), max(tile.shape[1] - width - 4, 0))
-    base = max(corner[1] - 3, height + 3)
-    cv2.rectangle(tile, (left, base - height - 3), (left + width + 4, base + 3), colour, -1)
-    ink = (255, 255, 255) if np.dot(colour, (0.114, 0.587, 0.299)) < 140 else (0, 0, 0)
-    cv2.putText(tile, name, (left + 2, base), font, size, ink, 1, cv2.LINE_AA)
+) -> np.ndarray:
+    """Return a tile (H, W, 3) with its boxes (K, 4), and names, of the largest ones first."""
+    order = np.argsort(-boxes_cxcywh_norm[:, 2:].prod(axis=1), kind="stable")
+    height, width = tile.shape[:2]
+    boxes_xyxy = cxcywh_to_xyxy(boxes_cxcywh_norm[order]) * (width, height, width, height)
+    names = [drawable_name(class_names[index], index) for index in class_index[order].tolist()]
+    return draw_boxes(tile, boxes_xyxy, class_index[order], names, BATCH_LINE_WIDTH)
 
 
 def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence[str]) -> None:
@@ -192,10 +170,11 @@ def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence
     counts = np.bincount(class_index, minlength=len(class_names))
     shown = np.argsort(-counts, kind="stable")[:MAX_BARS]
     positions = np.arange(len(shown))
-    colours = [COLOURS[index % len(COLOURS)] for index in shown]
+    colours = [np.divide(class_colour(index), 255) for index in shown.tolist()]
     bars = axes.barh(positions, counts[shown], height=0.7, color=colours)
     axes.bar_label(bars, padding=3, fontsize=8)
     axes.set_yticks(positions, [_figure_name(class_names, index) for index in shown], fontsize=8)
+    _set_fonts(axes.get_yticklabels())
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     axes.grid(False)
@@ -277,17 +256,21 @@ def _save(figure: Any, path: Path) -> None:
         figure.savefig(file, format=path.suffix[1:])
 
 
-def _plain_name(class_names: Sequence[str], index: int) -> str:
-    """Return the class name, or its number where the fonts at hand lack its letters."""
-    name = class_names[index]
-    return name if name.isascii() and name.isprintable() else f"class {index}"
-
-
 def _figure_name(class_names: Sequence[str], index: int) -> str:
-    """Return the name for matplotlib, which would read dollar signs as the bounds of a formula."""
-    return _plain_name(class_names, index).replace("$", r"\$")
+    """Return a name that matplotlib can draw in one font, or its number.
+
+    It would read dollar signs as the bounds of a formula.
+    """
+    name = printable(drawable_name(class_names[index], index))
+    text = name if system_fonts().font_for(name + BESIDE_NAMES) else f"class {index}"
+    return text.replace("$", r"\$")
 
 
-def _colour_bgr(class_index: int) -> tuple[int, int, int]:
-    red, green, blue = bytes.fromhex(COLOURS[class_index % len(COLOURS)][1:])
-    return blue, green, red
+def _set_fonts(texts: Iterable[Any]) -> None:
+    """Give texts of a figure fonts that have their characters; matplotlib's first one has few."""
+    from matplotlib.font_manager import FontProperties
+
+    for text in texts:
+        font = system_fonts().font_for(text.get_text() + BESIDE_NAMES)
+        if font and font.path:
+            text.set_fontproperties(FontProperties(fname=font.path, size=text.get_fontsize()))

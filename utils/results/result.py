@@ -11,6 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from utils.detections import Detections
+from utils.drawing.annotate import draw_boxes
+from utils.drawing.crop import crop_box
+from utils.drawing.fonts import drawable_name
 from utils.media.frame import Frame
 
 
@@ -21,6 +24,7 @@ class Result:
     frame: Frame
     detections: Detections  # in pixels of the frame
     class_names: tuple[str, ...]  # of every class that the model knows
+    track_ids: np.ndarray | None = None  # (K,) int64, one for an object in all frames; -1: none
 
     @property
     def image(self) -> np.ndarray:
@@ -46,3 +50,35 @@ class Result:
     def names(self) -> list[str]:
         """The class name of each detection."""
         return [self.class_names[index] for index in self.class_index.tolist()]
+
+    def plot(
+        self, line_width: int | None = None, labels: bool = True, scores: bool = True
+    ) -> np.ndarray:
+        """Return a copy of the image, (H, W, 3) uint8 RGB, with boxes and labels drawn.
+
+        Args:
+            line_width: pixels; None for what suits the image.
+            labels: write the class on each box, as "person 0.87", and a track's number before it.
+            scores: write its score too.
+        """
+        texts = self._labels(scores) if labels else [""] * len(self.scores)
+        return draw_boxes(self.image, self.boxes_xyxy, self.class_index, texts, line_width)
+
+    def _labels(self, scores: bool) -> list[str]:
+        """Return "7 person 0.87" for each detection, of that what there is and is asked for."""
+        columns = [list(map(drawable_name, self.names, self.class_index.tolist()))]
+        if self.track_ids is not None:
+            columns.insert(0, [str(number) if number > 0 else "" for number in self.track_ids])
+        if scores:
+            columns.append([f"{score:.2f}" for score in self.scores.tolist()])
+        return [" ".join(filter(None, words)) for words in zip(*columns, strict=True)]
+
+    def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
+        """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
+
+        Args:
+            gain: by which the sides of a box are multiplied.
+            pad: pixels that are added to each side afterwards, half of them at either end.
+            square: make both sides of a box as long as its longer one before.
+        """
+        return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]

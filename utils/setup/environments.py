@@ -301,7 +301,7 @@ def _tell_build(build: str) -> None:
         print(f"torch: the build for {needed}, which this machine's driver serves", flush=True)
     elif sys.platform == "linux":
         has = "no NVIDIA driver" if found is None else "a driver for CUDA {}.{}".format(*found)
-        print(f"torch: the build for {needed}, 2.8 GB to download; this machine shows {has}, so it "
+        print(f"torch: the build for {needed}, 2.9 GB to download; this machine shows {has}, so it "
               "computes on the CPU until driver 580 or newer is installed", flush=True)  # fmt: skip
 
 

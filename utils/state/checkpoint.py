@@ -73,6 +73,7 @@ class Checkpoint:
     Attributes:
         gradients: of batches since the last update, by `RANK/PARAMETER`; empty after an update.
         evaluation: of a validation in progress, those of `EvaluationProgress.arrays`.
+        path: the file that it was read from, for messages; "" if it was made here.
     """
 
     header: Header
@@ -81,6 +82,7 @@ class Checkpoint:
     optimizer: Arrays
     gradients: Arrays = field(default_factory=dict)
     evaluation: Arrays = field(default_factory=dict)
+    path: str = ""
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -149,7 +151,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         }
         for section in SECTIONS
     }
-    return Checkpoint(header, **sections)
+    return Checkpoint(header, **sections, path=str(path))
 
 
 def _read_array(path: Path, file: Any, name: str) -> np.ndarray:

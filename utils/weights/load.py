@@ -33,7 +33,7 @@ def load_weights(path: str | Path) -> Checkpoint:
         if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):
             return read_checkpoint(path)
         with open_foreign(path) as contents:
-            return _from_foreign(read_yolov5(contents))
+            return _from_foreign(path, read_yolov5(contents))
     except OSError as error:
         raise UserError(f"--weights {path}: {error.strerror}") from error
     except MemoryError as error:
@@ -49,7 +49,7 @@ def _starts_as_safetensors(path: Path) -> bool:
         return file.read(9)[8:] == b"{"
 
 
-def _from_foreign(weights: ForeignWeights) -> Checkpoint:
+def _from_foreign(path: Path, weights: ForeignWeights) -> Checkpoint:
     header = Header(
         model=weights.document,
         class_names=weights.class_names,
@@ -68,7 +68,8 @@ def _from_foreign(weights: ForeignWeights) -> Checkpoint:
         },
         backend="",
     )
-    return Checkpoint(header, model=weights.arrays, ema=weights.arrays, optimizer={})
+    arrays = weights.arrays
+    return Checkpoint(header, model=arrays, ema=arrays, optimizer={}, path=str(path))
 
 
 def model_document(checkpoint: Checkpoint) -> Mapping[str, Any]:

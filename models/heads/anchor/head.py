@@ -21,7 +21,7 @@ from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, grid_cells, logit
 from models.heads.anchor.fused_iou import choose_box_iou
 from models.heads.anchor.loss import DetectionLoss, LossGains
-from models.heads.base import Head
+from models.heads.base import BoxHead
 from models.registry import LayerPlan, LayerRequest, register
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
@@ -38,7 +38,7 @@ PRIOR_CLASS_SCORE = 0.6  # shared by all classes, for the initial class bias
 
 
 @register("Detect", joins=True)
-class AnchorHead(Head):
+class AnchorHead(BoxHead):
     """A 1x1 convolution per level that predicts A boxes a cell.
 
     Attributes:
@@ -145,7 +145,12 @@ class AnchorHead(Head):
             levels.append(decoded.reshape(batch, anchors * height * width, outputs))
         return ops.cat(levels, dim=1)
 
-    def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[np.ndarray]:
+    def decode_above(
+        self,
+        raw: Sequence[Tensor],
+        confidence_threshold: float,
+        levels: Sequence[int] | None = None,
+    ) -> list[np.ndarray]:
         """Return the rows of `decode` that can become detections, as arrays, one (K, 5 + C) an
         image.
 
@@ -154,8 +159,9 @@ class AnchorHead(Head):
         ten times as long.
         """
         lowest = logit(confidence_threshold - SCORE_ROUNDING)
-        levels = [self._rows_above(level, logits, lowest) for level, logits in enumerate(raw)]
-        return [np.concatenate(image) for image in zip(*levels, strict=True)]
+        levels = range(len(raw)) if levels is None else levels
+        rows = [self._rows_above(level, raw[level], lowest) for level in levels]
+        return [np.concatenate(image) for image in zip(*rows, strict=True)]
 
     def _rows_above(self, level: int, logits: Tensor, lowest: float) -> list[np.ndarray]:
         """Return the decoded rows of a level, image by image, whose objectness logit is above

@@ -75,3 +75,10 @@ def test_the_figures_of_old_logs_are_measured_only_when_asked():
 def test_validation_values_out_of_range_are_refused(flags, message):
     with pytest.raises(UserError, match=message):
         parse_val_flags(flags)
+
+
+def test_augmentation_half_precision_and_several_weights_parse():
+    config = parse_val_flags(shlex.split("--weights A B --augment --half"))
+    assert (config.weights, config.augment, config.half) == (("A", "B"), True, True)
+    default = parse_val_flags(["--weights", "W"])
+    assert (default.augment, default.half) == (False, False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 
 from backend import collectives
 from utils.processes import activity as activity_module
-from utils.processes import watchdog
+from utils.processes import watchdog, watchdog_hub
 from utils.processes.activity import Activity, Report, furthest_behind
 from utils.processes.watchdog_link import MAX_LINE_BYTES, Link
 
@@ -113,8 +114,29 @@ def test_what_is_not_the_protocol_is_refused(pair, data):
         pair[0].read()
 
 
+class JobEndedError(Exception):
+    """Rank 0 would have ended its process, which is pytest's own."""
+
+
 @pytest.fixture
-def invited(monkeypatch):
+def end_fails_the_test(monkeypatch):
+    """Rank 0 ends a job from any of its threads; here the main thread gets an exception."""
+
+    def fail(number, frame):
+        raise JobEndedError
+
+    def end(code, show_stack=None):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR2)
+
+    before = signal.signal(signal.SIGUSR2, fail)
+    monkeypatch.setattr(watchdog_hub, "end_process", end)
+    monkeypatch.setattr(watchdog, "_watcher", None)
+    yield
+    signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.fixture
+def invited(monkeypatch, end_fails_the_test):
     """Start rank 0 of two; rank 1 is a function of the invitation, in a thread."""
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
@@ -243,6 +265,15 @@ def test_a_second_rank_1_is_turned_away(invited):
     assert found == [b"", {"goodbye": 0}]
 
 
+def wait_until_closed(address: tuple[str, int]) -> None:
+    """Connect to a port until nobody can."""
+    deadline = time.monotonic() + SECONDS
+    with pytest.raises(ConnectionRefusedError):
+        while time.monotonic() < deadline:
+            with suppress(ConnectionResetError):  # it came while the port was being closed
+                socket.create_connection(address).close()
+
+
 def test_when_all_ranks_are_there_nobody_can_connect(invited):
     found = []
 
@@ -251,16 +282,25 @@ def test_when_all_ranks_are_there_nobody_can_connect(invited):
         with socket.create_connection(address) as member:
             member.sendall(hello(invitation))
             assert member.recv(1) == b"{"
-            deadline = time.monotonic() + SECONDS
-            with pytest.raises(ConnectionRefusedError):
-                while time.monotonic() < deadline:
-                    socket.create_connection(address).close()
+            wait_until_closed(address)
             member.sendall(GOODBYE)
             with member.makefile() as answers:
                 found.append(json.loads(answers.readlines()[-1]))
 
     invited(connect)
     assert found == [{"goodbye": 0}]
+
+
+def test_a_rank_that_dies_ends_the_job(invited):
+    def connect(invitation):
+        address = "127.0.0.1", invitation["port"]
+        with socket.create_connection(address) as member:
+            member.sendall(hello(invitation))
+            assert member.recv(1) == b"{"
+            wait_until_closed(address)
+
+    with pytest.raises(JobEndedError):
+        invited(connect)
 
 
 FLOOD = """

@@ -1,5 +1,6 @@
 """`plots.py`: files of the right size that show what they were given, without side effects."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +12,13 @@ import numpy as np
 import pytest
 
 from tests.small import RESULT_COLUMNS
+from tests.unit.drawing.stand_in_fonts import DEJAVU, forget_fonts, make_font, use_folders
 from utils.detections import Detections, GroundTruth
+from utils.drawing.colours import COLOURS
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.files.project import PROJECT
 from utils.report.plots import (
-    COLOURS,
     plot_batch,
     plot_labels,
     plot_precision_recall,
@@ -62,6 +64,39 @@ def example_result(class_names: list[str]) -> EvaluationResult:
 def write_results(path: Path, *rows: str, columns: list[str] = COLUMNS) -> Path:
     path.write_text("\n".join([",".join(f"{name:>24}" for name in columns), *rows]) + "\n")
     return path
+
+
+@pytest.fixture(params=["the machine's fonts", "a font for every name"])
+def has_font(request, tmp_path, monkeypatch):
+    """Without and with a font that draws Chinese characters, as black squares of 0.8 em."""
+    folder = tmp_path / "fonts"
+    folder.mkdir()
+    shutil.copy(DEJAVU, folder)
+    if request.param == "a font for every name":
+        make_font("红细胞0123456789. lp").save(folder / "squares.ttf")
+    use_folders(monkeypatch, folder)
+    yield request.param == "a font for every name"
+    forget_fonts()
+
+
+def black_squares(picture: np.ndarray, side: int) -> int:
+    """How many places hold a dark square of so many pixels."""
+    return int(cv2.erode((picture.max(axis=2) < 90).astype(np.uint8), np.ones((side, side))).sum())
+
+
+def test_names_in_any_script_are_written_on_a_batch_and_in_figures(tmp_path, has_font):
+    images = np.full((1, 3, 320, 320), 255, np.uint8)
+    targets = boxes((0, 2, 0.5, 0.5, 0.5, 0.5))
+    plot_batch(images, targets, NAMES, tmp_path / "batch.jpg")
+    sample = SimpleNamespace(
+        class_index=np.array([2]), boxes_cxcywh_norm=np.full((1, 4), 0.5, np.float32)
+    )
+    plot_labels([sample], NAMES, tmp_path / "labels.png")
+    plot_precision_recall(example_result(NAMES), tmp_path / "pr.png")
+    labels = read_rgb(tmp_path / "labels.png")
+    bars = labels[:, : labels.shape[1] // 3]  # beside them the colours of a density are dark
+    for picture in (read_rgb(tmp_path / "batch.jpg"), bars, read_rgb(tmp_path / "pr.png")):
+        assert (black_squares(picture, 6) > 0) == has_font  # letters are 8 pixels high at least
 
 
 def test_batch_shows_each_image_and_its_boxes_in_its_tile(tmp_path):

@@ -126,3 +126,28 @@ def test_a_rank_that_fails_while_it_validates_is_said_to_validate(monkeypatch, i
     monkeypatch.setattr(validation, "evaluate", noted)
     validate(monkeypatch, inputs, tmp_path)
     assert phases == ["validation"]
+
+
+def test_several_weights_and_augmentation_reach_the_figures(monkeypatch, capsys, inputs, tmp_path):
+    weights, found = str(inputs[0] / "weights.safetensors"), []
+    evaluate = validation.evaluate
+
+    def noted(model, *arguments, **options):
+        found.append(model)
+        return evaluate(model, *arguments, **options)
+
+    monkeypatch.setattr(validation, "evaluate", noted)
+    for flags in ((), ("--weights", weights, weights, "--augment", "--half")):
+        validate(monkeypatch, inputs, tmp_path, *flags)
+        assert labels_of_all(capsys.readouterr().out) == inputs[2]
+    plain, joined = found
+    assert "model.0.bn.running_var" in nn.state_arrays(plain)  # figures stay as in training
+    assert [type(member).__name__ for member in joined.members] == ["Augmented", "Augmented"]
+
+
+def test_classes_of_the_data_must_be_those_of_all_weights(monkeypatch, inputs, tmp_path):
+    path = inputs[1].parent / "one.yaml"
+    path.write_text(inputs[1].read_text().replace("names:", "names: [a]\nformerly:"))
+    weights = str(inputs[0] / "weights.safetensors")
+    with pytest.raises(UserError, match="one.yaml has 1 class, --weights .* 5; they must be equal"):
+        validate(monkeypatch, inputs, tmp_path, "--data", path, "--weights", weights, weights)

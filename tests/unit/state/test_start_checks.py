@@ -73,6 +73,13 @@ def test_a_validation_refuses_flags_before_a_framework_starts(run, flags, messag
     assert message in run("val.py", "--weights", weights, "--device", "cpu", *flags)
 
 
+def test_tracking_without_its_package_is_refused_before_a_framework_starts(run, tmp_path):
+    (tmp_path / "first" / "trackers.py").write_text("raise ImportError('x', name='trackers')\n")
+    source = ("detect.py", "--weights", "README.md", "--source", "README.md")
+    command = "pip install --no-deps -r requirements/optional.in"
+    assert run(*source, "--track") == f"error: --track needs trackers: {command}\n"
+
+
 @pytest.mark.parametrize("device", ["0", "cuda:1", "0,1"])
 def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(device, monkeypatch):
     monkeypatch.setattr(start_checks, "sees_driver", lambda: False)

@@ -8,13 +8,16 @@ from __future__ import annotations
 from utils.data.loading.image_cache import free_memory
 from utils.errors import UserError
 
+SMALLER_BATCHES = "use a smaller --img or --batch-size, or fewer --workers"
 
-def require_memory(needed: int, what: str) -> None:
+
+def require_memory(needed: int, what: str, remedy: str = SMALLER_BATCHES) -> None:
     """Raise UserError if so many bytes are not free.
 
     Args:
         needed: bytes.
         what: begins the message: what they are for.
+        remedy: ends it.
     """
     try:
         free = free_memory()
@@ -23,5 +26,5 @@ def require_memory(needed: int, what: str) -> None:
     if needed > free:
         raise UserError(
             f"{what} take at least {needed / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are "
-            "free; use a smaller --img or --batch-size, or fewer --workers"
+            f"free; {remedy}"
         )

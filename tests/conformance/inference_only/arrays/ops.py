@@ -70,3 +70,29 @@ def take_where(x: Tensor, condition: Tensor) -> Any:
 
 def upsample_nearest_2x(x: Tensor) -> Any:
     return x.repeat(2, axis=2).repeat(2, axis=3)
+
+
+def resize_bilinear(x: Tensor, height: int, width: int) -> Any:
+    checks.resized_sides(x.shape, height, width)
+    rows, columns = between(x.shape[2], height), between(x.shape[3], width)
+    return (rows @ np.asarray(x) @ columns.T).astype(x.dtype).view(Tensor)
+
+
+def between(old: int, new: int) -> np.ndarray:
+    """Return (new, old) weights of the old pixels in each new one."""
+    centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    return np.maximum(1 - np.abs(centres[:, None] - np.arange(old)), 0)
+
+
+def flip_columns(x: Tensor) -> Any:
+    return x[..., ::-1]
+
+
+def pad_to(x: Tensor, height: int, width: int, value: float) -> Any:
+    checks.padded_sides(x.shape, height, width)
+    sides = ((0, 0), (0, 0), (0, height - x.shape[2]), (0, width - x.shape[3]))
+    return np.pad(np.asarray(x), sides, constant_values=value).view(Tensor)
+
+
+def channels_last(x: Tensor) -> Any:
+    raise ValueError("arrays have one layout; accepted: tensors as they are")

@@ -13,7 +13,7 @@ from utils.data.image.letterbox import (
     fit_long_side,
     letterbox_to_image,
 )
-from utils.data.image.resizing import FILL, letterbox
+from utils.data.image.resizing import FILL, letterbox, resize, resize_to_detect
 
 # float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.
 PIXELS = {"rtol": 1e-6, "atol": 1e-4}
@@ -65,6 +65,18 @@ def test_pixels_agree_with_the_stored_ones(images):
                 np.testing.assert_array_equal(difference, 0)
             else:
                 assert_shrunk_alike(difference, placement)
+
+
+def test_what_is_detected_in_has_the_stored_pixels_down_to_half_size(images):
+    with np.load(shared_path("golden/images/letterbox_outputs.npz")) as outputs:
+        shrunk = []
+        for case in filter(lambda case: case["stored"], stored_cases()):
+            placement = placement_of(case, images[case["image"]])
+            if min(placement.scale) >= 0.5:
+                found = letterbox(images[case["image"]], placement, resize_to_detect)
+                np.testing.assert_array_equal(found, outputs[f"c{case['id']}"])
+                shrunk.append(min(placement.scale) < 1)
+        assert sum(shrunk) == 3
 
 
 def assert_shrunk_alike(difference: np.ndarray, placement: Letterbox) -> None:
@@ -144,10 +156,11 @@ def test_a_very_thin_image_keeps_one_pixel():
     assert letterbox(np.zeros((10, 10000, 3), np.uint8), placement).shape == (320, 320, 3)
 
 
-def test_shrinking_averages_over_all_pixels():
+@pytest.mark.parametrize("resizing", [resize, resize_to_detect])
+def test_shrinking_averages_over_all_pixels(resizing):
     checkerboard = np.zeros((64, 64, 3), np.uint8)
     checkerboard[::4] = 255  # a row in four: bilinear sampling at a quarter would see 0 or 255
-    found = letterbox(checkerboard, fit_letterbox((64, 64), (16, 16)))
+    found = letterbox(checkerboard, fit_letterbox((64, 64), (16, 16)), resizing)
     np.testing.assert_array_equal(found, 64)  # 255 / 4, rounded
 
 

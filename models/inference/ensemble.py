@@ -1,0 +1,71 @@
+"""Several models as one: all predict in the same images, and NMS chooses among all their boxes.
+
+Before: `predictor.py` makes the members. After: whoever takes a `Predictor`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from backend.contract import Tensor
+from backend.words import count
+from models.heads.base import BoxHead
+from models.inference.protocol import Predictor
+from utils.errors import UserError
+
+
+class Ensemble:
+    """Models of one task and equally many classes, of any sizes and strides.
+
+    Attributes:
+        head: of the first member; it finishes what all of them predict.
+    """
+
+    def __init__(self, members: Sequence[Predictor], names: Sequence[str]) -> None:
+        """Join members; names are their weights, for messages.
+
+        Raises:
+            UserError: they differ in task or number of classes, or their rows cannot be joined.
+        """
+        self.members, self.names = tuple(members), tuple(names)
+        self.head = members[0].head
+        self.stride = math.lcm(*(member.stride for member in members))
+        for member, name in zip(members, names, strict=True):
+            self._require_joinable(member, name)
+
+    def _require_joinable(self, member: Predictor, name: str) -> None:
+        kind, classes = type(self.head), self.head.num_classes
+        if not isinstance(member.head, BoxHead) or type(member.head) is not kind:
+            raise UserError(
+                f"--weights {name}: {type(member.head).__name__} cannot detect together with "
+                f"{kind.__name__} of {self.names[0]}; give weights of one task that finds boxes, "
+                "or one file"
+            )
+        if member.head.num_classes != classes:
+            raise UserError(
+                f"--weights {name}: {count(member.head.num_classes, 'class', 'classes')}, "
+                f"{self.names[0]} has {classes}; weights that detect together need equally many"
+            )
+
+    def __call__(self, images: Tensor) -> list[Any]:
+        return [member(images) for member in self.members]
+
+    def decode_above(self, raw: Sequence[Any], confidence_threshold: float) -> list[np.ndarray]:
+        """Return of each image the rows of all members, in their order."""
+        rows = [
+            member.decode_above(predicted, confidence_threshold)
+            for member, predicted in zip(self.members, raw, strict=True)
+        ]
+        return [np.concatenate(image) for image in zip(*rows, strict=True)]
+
+    def require_memory(self, shape: Sequence[int], trains: bool) -> None:
+        """Raise UserError that names the weights for which the images are too much."""
+        for member, name in zip(self.members, self.names, strict=True):
+            try:
+                member.require_memory(shape, trains)
+            except UserError as error:
+                raise UserError(f"--weights {name}: {error}") from error

@@ -1,0 +1,65 @@
+"""Models whose weights follow from their names, as golden's README says, and stored results."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from functools import cache
+from typing import Any
+
+import numpy as np
+import yaml
+
+from backend import nn
+from models.detector import Detector
+from models.graph import parse_model
+from tests.shared_files import shared_path
+from utils.files.project import PROJECT
+
+
+@cache
+def stored(name: str) -> Any:
+    """Return the arrays of golden/NAME.npz."""
+    return np.load(shared_path(f"golden/{name}.npz"))
+
+
+@cache
+def info(folder: str) -> dict[str, Any]:
+    return json.loads(shared_path(f"golden/{folder}/info.json").read_text())
+
+
+def drawn_input(shape: list[int]) -> np.ndarray:
+    """Return images (B, 3, H, W) float32 in [0, 1)."""
+    return generator("input").random(shape).astype(np.float32)
+
+
+def drawn_model(
+    yaml_name: str, gain: float, prefix: str = "", classes: int = 5, width: float = 0.125
+) -> Detector:
+    """Build a model of the project's YAML with weights by their names, in evaluation mode."""
+    document = yaml.safe_load((PROJECT / "models" / yaml_name).read_text())
+    spec = parse_model({**document, "width_multiple": width}, classes)
+    model = Detector(spec)
+    state = nn.state_arrays(model)
+    drawn = {name: draw(prefix, name, array, gain) for name, array in state.items()}
+    nn.load_state_arrays(model, drawn)
+    return nn.frozen_copy(model)
+
+
+def generator(name: str) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=zlib.crc32(name.encode("ascii"))))
+
+
+def draw(prefix: str, name: str, array: np.ndarray, gain: float) -> np.ndarray:
+    """Return the values of one tensor of the state: what the end of its name asks for."""
+    random, shape = generator(prefix + name), array.shape
+    if name.endswith("anchors"):
+        return array
+    if name.endswith("num_batches_tracked"):
+        return np.zeros(shape, array.dtype)
+    if name.endswith("running_mean") or (name.endswith("bias") and array.ndim == 1):
+        return (0.1 * random.standard_normal(shape)).astype(np.float32)
+    if name.endswith("running_var") or array.ndim == 1:
+        return (0.5 + random.random(shape)).astype(np.float32)
+    deviation = np.sqrt(gain / np.prod(shape[1:]))
+    return (random.standard_normal(shape) * deviation).astype(np.float32)

@@ -1,0 +1,134 @@
+"""Weights become the predictor that the flags ask for; errors name the weights they mean."""
+
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+
+from backend import autograd, nn, ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from models.inference import half, predictor
+from models.inference.augmented import Augmented
+from models.inference.ensemble import Ensemble
+from models.inference.half import HalfPrecision
+from models.inference.predictor import make_predictor
+from tests.small import write_tiny_model
+from utils.data.loading import memory
+from utils.errors import UserError
+from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
+from utils.weights.load import load_weights
+
+NAMES = ("a", "b", "c")
+
+
+def write_weights(folder, name, class_names=NAMES, seed=0):
+    model = Detector(read_model_yaml(write_tiny_model(folder), len(class_names)))
+    model.initialize(seed)
+    header = Header(
+        model=model.spec.document, class_names=tuple(class_names), epoch=1, batch_number=1,
+        last_update=0, ema_updates=1, best_fitness=0.0, hyperparameters={}, settings={},
+        backend="torch",
+    )  # fmt: skip
+    arrays = nn.state_arrays(model)
+    save_checkpoint(folder / name, Checkpoint(header, arrays, arrays, {}))
+    return load_weights(folder / name)
+
+
+@pytest.fixture
+def weights(tmp_path):
+    return [write_weights(tmp_path, f"{seed}.safetensors", seed=seed) for seed in (1, 2)]
+
+
+def rows(model):
+    images = np.random.Generator(np.random.Philox(5)).random((1, 3, 32, 64)).astype(np.float32)
+    with autograd.no_grad():
+        return model.decode_above(model(ops.tensor(images)), 0.0)[0]
+
+
+def test_one_file_is_a_model_with_batch_norm_folded(weights):
+    model, plain = (make_predictor(weights[:1], "cpu", fold=fold) for fold in (True, False))
+    assert isinstance(model, Detector)
+    assert "model.0.conv.bias" in nn.state_arrays(model)
+    assert "model.0.bn.running_var" in nn.state_arrays(plain)
+    # Float32 sums of a few layers in another order.
+    np.testing.assert_allclose(rows(model), rows(plain), rtol=1e-4, atol=1e-4)
+
+
+def test_several_files_detect_together_in_their_order(weights):
+    model = make_predictor(weights, "cpu")
+    assert isinstance(model, Ensemble)
+    alone = [rows(make_predictor([checkpoint], "cpu")) for checkpoint in weights]
+    np.testing.assert_array_equal(rows(model), np.concatenate(alone))
+    assert not np.array_equal(*alone)
+
+
+def test_each_model_is_augmented(weights):
+    model = make_predictor(weights, "cpu", augment=True)
+    assert all(isinstance(member, Augmented) for member in model.members)
+    # Three anchors in cells of 8 and 16 px: of 32 x 64 px without the coarser map, of 26.6 x 53.1,
+    # which is 32 x 64 rounded up, with both, of 21.4 x 42.9, so 32 x 48, without the finer one.
+    assert len(rows(model)) == 2 * 3 * (4 * 8 + (4 * 8 + 2 * 4) + 2 * 3)
+
+
+def test_half_on_a_cpu_is_float32_and_a_line_says_so(weights, caplog):
+    with caplog.at_level(logging.INFO, "models"):
+        model = make_predictor(weights, "cpu", half=True)
+    assert caplog.messages == ["--half: a CPU detects in float32"]
+    np.testing.assert_array_equal(rows(model), rows(make_predictor(weights, "cpu")))
+
+
+def test_half_where_it_is_there_wraps_each_model(weights, monkeypatch, caplog):
+    monkeypatch.setattr(predictor, "why_not_half", lambda device: "")
+    with caplog.at_level(logging.INFO, "models"):
+        model = make_predictor(weights, "cpu", augment=True, half=True)
+    assert {type(member.model) for member in model.members} == {HalfPrecision}
+    assert {member.model.dtype for member in model.members} == {half.HALF} == {"float16"}
+    assert caplog.messages == []
+
+
+def test_without_half_nothing_is_said_of_it(weights, caplog):
+    with caplog.at_level(logging.INFO):
+        make_predictor(weights[:1], "cpu")
+    assert caplog.messages == []
+
+
+def test_other_class_names_are_a_warning_that_names_both_files(weights, tmp_path, caplog):
+    other = write_weights(tmp_path, "other.safetensors", ("a", "x", "y"))
+    make_predictor([weights[0], other], "cpu")
+    (message,) = caplog.messages
+    assert message == (
+        f"--weights {tmp_path / 'other.safetensors'} has other names for its classes than "
+        f"{tmp_path / '1.safetensors'}, whose names count: x for b, y for c"
+    )
+
+
+def test_equal_class_names_are_no_warning(weights, caplog):
+    make_predictor(weights, "cpu")
+    assert caplog.messages == []
+
+
+def test_other_numbers_of_classes_name_the_file(weights, tmp_path):
+    other = write_weights(tmp_path, "other.safetensors", ("a", "b"))
+    with pytest.raises(UserError, match=r"other.safetensors: 2 classes, .*1.safetensors has 3"):
+        make_predictor([weights[0], other], "cpu")
+
+
+def test_weights_that_cannot_be_built_are_named(weights, tmp_path):
+    header = dataclasses.replace(weights[1].header, model={"nc": 3})
+    broken = dataclasses.replace(weights[1], header=header)
+    with pytest.raises(UserError, match=r"--weights .*2.safetensors: their model cannot be built"):
+        make_predictor([weights[0], broken], "cpu")
+
+
+def test_weights_larger_than_the_memory_are_named(weights, monkeypatch):
+    sizes = iter((1 << 40, 100))
+    monkeypatch.setattr(memory, "free_memory", lambda: next(sizes))
+    with pytest.raises(UserError, match=r"2.safetensors: the numbers .* free; give fewer or smal"):
+        make_predictor(weights, "cpu")
+
+
+def test_a_missing_file_among_several_is_named(tmp_path):
+    with pytest.raises(UserError, match="--weights .*absent.pt: no such file"):
+        load_weights(tmp_path / "absent.pt")

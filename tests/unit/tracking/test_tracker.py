@@ -1,0 +1,275 @@
+"""Ids of planted detections: noisy, missing, crossing, weak, of none."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import numpy as np
+import pytest
+
+from tests.unit.tracking.moving_objects import count_switches, draw_scene
+from utils.detections import Detections
+from utils.errors import UserError
+from utils.media.frame import Frame
+from utils.tracking.tracker import LOWEST_IOU, NO_ID, Tracker, make_tracker, needed_threshold
+
+CONFIDENCE = 0.25
+RATE = 25
+IMAGE = np.zeros((4, 4, 3), np.uint8)
+
+
+def frame(number: int, rate: float = RATE) -> Frame:
+    return Frame(IMAGE, "video", number, number / rate)
+
+
+def boxes(*rows: tuple[float, float, float], side: float = 40) -> Detections:
+    """Squares of (left, top, score)."""
+    table = np.array(rows, np.float32).reshape(-1, 3)
+    corners = np.concatenate([table[:, :2], table[:, :2] + np.float32(side)], axis=1)
+    return Detections(corners, table[:, 2], np.zeros(len(table), np.int64))
+
+
+def track(tracker: Tracker, *frames: Detections, first: int = 0) -> list[list[int]]:
+    """The ids of each frame."""
+    return [
+        tracker.update(detections, frame(first + number))[1].tolist()
+        for number, detections in enumerate(frames)
+    ]
+
+
+def new_tracker(confidence: float = CONFIDENCE) -> Tracker:
+    return make_tracker(RATE, confidence)
+
+
+def follow(scene: list[Detections]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """By frame the objects that are found, and their ids; their classes do not help."""
+    tracker = make_tracker(RATE, CONFIDENCE, class_agnostic=True)
+    results = [tracker.update(found, frame(number)) for number, found in enumerate(scene)]
+    return [found.class_index for found, _ in results], [ids for _, ids in results]
+
+
+def follow_with_oc_sort(scene: list[Detections]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The same by the other tracker of the package, with the same settings."""
+    trackers = importlib.import_module("trackers")
+    supervision = importlib.import_module("supervision")
+    tracker = trackers.OCSORTTracker(frame_rate=RATE, high_conf_det_threshold=CONFIDENCE,
+        minimum_consecutive_frames=2, minimum_iou_threshold=LOWEST_IOU)  # fmt: skip
+    results = [
+        tracker.update(
+            supervision.Detections(
+                xyxy=found.boxes_xyxy, confidence=found.scores, class_id=found.class_index
+            )
+        )
+        for found in scene
+    ]
+    return [one.class_id for one in results], [one.tracker_id + 1 for one in results]
+
+
+def test_an_object_has_no_id_at_first_and_one_id_from_then_on():
+    walk = [boxes((10 + 4 * step, 20, 0.9)) for step in range(20)]
+    assert track(new_tracker(), *walk) == [[NO_ID]] + [[1]] * 19
+
+
+def test_ids_count_from_1_in_the_order_of_appearance():
+    first, second = (10, 10, 0.9), (200, 100, 0.9)
+    ids = track(
+        new_tracker(), boxes(first), boxes(first), boxes(second, first), boxes(first, second)
+    )
+    assert ids == [[NO_ID], [1], [NO_ID, 1], [1, 2]]
+
+
+def test_ids_are_in_the_order_of_the_detections():
+    """The tracker itself returns weak ones last; ours keeps the highest score first."""
+    a, b, c = (10, 10), (200, 100), (400, 200)
+    start = [boxes((*a, 0.9), (*b, 0.8), (*c, 0.7))] * 2
+    tracker = new_tracker()
+    track(tracker, *start)
+    shuffled = boxes((*c, 0.95), (*a, 0.6), (*b, 0.15))
+    found, ids = tracker.update(shuffled, frame(2))
+    assert ids.tolist() == [3, 1, 2] and ids.dtype == np.int64
+    for field, given in zip(found, shuffled, strict=True):
+        np.testing.assert_array_equal(field, given)
+
+
+def test_a_weak_detection_continues_a_track_and_begins_none():
+    known, unknown = (10, 10, 0.9), (300, 200, 0.2)
+    tracker = new_tracker()
+    track(tracker, boxes(known), boxes(known))
+    for number in range(2, 6):
+        found, ids = tracker.update(boxes(unknown, (10, 10, 0.12)), frame(number))
+        assert ids.tolist() == [1]  # what has a score below --conf and no id is left out
+        assert found.scores.tolist() == pytest.approx([0.12])
+
+
+def test_what_counts_as_found_is_kept_without_an_id_too():
+    detections = boxes((10, 10, 0.9), (300, 200, CONFIDENCE), (500, 10, 0.24))
+    found, ids = new_tracker().update(detections, frame(0))
+    assert found.scores.tolist() == pytest.approx([0.9, CONFIDENCE])
+    assert ids.tolist() == [NO_ID, NO_ID]
+
+
+@pytest.mark.parametrize(
+    ("confidence", "needed"), [(0.25, 0.1), (0.1, 0.1), (0.001, 0.001), (0, 0)]
+)
+def test_a_tracker_needs_detections_below_conf(confidence, needed):
+    assert needed_threshold(confidence) == needed
+
+
+@pytest.mark.parametrize("confidence", [0.0, 0.001, 0.6, 1.0])
+def test_any_conf_begins_tracks(confidence):
+    detections = boxes((10, 10, max(confidence, 0.001)))
+    assert track(new_tracker(confidence), *[detections] * 3) == [[NO_ID], [1], [1]]
+
+
+def test_an_object_keeps_its_id_through_a_gap_below_a_second():
+    walk = [boxes((10 + 4 * step, 20, 0.9)) for step in range(60)]
+    hidden = [boxes() if 20 <= step < 40 else one for step, one in enumerate(walk)]
+    ids = track(new_tracker(), *hidden)
+    assert ids[20:40] == [[]] * 20  # 0.8 s
+    assert ids[40:] == [[1]] * 20
+
+
+def test_an_object_that_was_gone_for_two_seconds_is_a_new_one():
+    walk = [boxes((10, 20, 0.9))] * 10
+    ids = track(new_tracker(), *walk, *[boxes()] * (2 * RATE), *walk)
+    assert ids[9] == [1] and ids[-10:] == [[NO_ID]] + [[2]] * 9
+
+
+def test_two_that_cross_keep_their_ids():
+    steps = range(60)
+    crossing = [boxes((10 + 6 * step, 20, 0.9), (364 - 6 * step, 32, 0.8)) for step in steps]
+    ids = track(new_tracker(), *crossing)
+    assert ids[1:] == [[1, 2]] * 59
+
+
+def of_class(class_index: int, *rows: tuple[float, float, float]) -> Detections:
+    return boxes(*rows)._replace(class_index=np.full(len(rows), class_index))
+
+
+def join(*parts: Detections) -> Detections:
+    return Detections(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+
+
+def test_boxes_of_two_classes_on_one_object_keep_an_id_each():
+    """Which NMS leaves where a chair may be a couch; now one, now the other scores higher."""
+    random = np.random.default_rng(0)
+    tracker = new_tracker()
+    for number in range(30):
+        chair, couch = random.uniform(-3, 3, (2, 2))
+        x = 10 + 4 * number
+        both = [of_class(56, (x + chair[0], 20 + chair[1], 0.6)),
+            of_class(57, (x + couch[0], 20 + couch[1], 0.5))]  # fmt: skip
+        found, ids = tracker.update(join(*both[:: 1 if number % 2 else -1]), frame(number))
+        if number:
+            expected = {57: 1, 56: 2}  # the couch came first in the first frame
+            assert ids.tolist() == [expected[index] for index in found.class_index.tolist()]
+
+
+def test_an_object_that_changes_its_class_keeps_its_id_only_with_agnostic_nms():
+    walk = [of_class(2 if step < 10 else 7, (10 + 4 * step, 20, 0.9)) for step in range(20)]
+    ids = track(make_tracker(RATE, CONFIDENCE, class_agnostic=True), *walk)
+    assert ids == [[NO_ID]] + [[1]] * 19
+    ids = track(make_tracker(RATE, CONFIDENCE), *walk)
+    assert ids == [[NO_ID]] + [[1]] * 9 + [[NO_ID]] + [[2]] * 9
+
+
+def test_the_boxes_of_a_high_class_are_tracked_as_exactly_as_others():
+    """All classes are moved apart for the tracker; what it gets is float64."""
+    walk = [(10.3 + 4.1 * step, 20.7, 0.9) for step in range(20)]
+    tracker = new_tracker()
+    for number, row in enumerate(walk):
+        found, ids = tracker.update(of_class(9999, row), frame(number))
+        np.testing.assert_array_equal(found.boxes_xyxy, of_class(9999, row).boxes_xyxy)
+        assert ids.tolist() == ([1] if number else [NO_ID])
+
+
+def test_frames_that_are_left_out_of_a_video_do_not_lose_an_object():
+    """It moves by more than its width between those that are there; their times tell how far."""
+    tracker, shown = new_tracker(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 33, 34, 35]
+    ids = [tracker.update(boxes((5 * n, 20, 0.9)), frame(n))[1].tolist() for n in shown]
+    assert ids == [[NO_ID]] + [[1]] * (len(shown) - 1)
+
+
+@pytest.mark.parametrize(("rate", "between"), [(25, 2.5), (0.2, 5.0), (None, 1.5)])
+def test_rare_frames_are_tracked_and_may_miss_an_object_twice(rate, between):
+    """As of a stream that the network is too slow for: one image in more than a second."""
+    tracker = make_tracker(rate, CONFIDENCE)
+    ids = []
+    for step in range(12):
+        seen = boxes() if step in (6, 7) else boxes((10 + 2 * step, 20, 0.9))
+        shown = Frame(IMAGE, "camera", step * 60, step * between)
+        ids.append(tracker.update(seen, shown)[1].tolist())
+    assert ids[3:6] == ids[8:][:3] and ids[5] == ids[-1] != [NO_ID]
+
+
+@pytest.mark.parametrize(
+    "seconds", [[None] * 6, [0.0, -5.0, -5.0, -6.0, -7.0, -8.0], [float("nan")] * 6]
+)
+def test_times_that_do_not_grow_are_no_gap(seconds):
+    tracker = new_tracker()
+    ids = [
+        tracker.update(boxes((10, 10, 0.9)), Frame(IMAGE, "x", n, time))[1].tolist()
+        for n, time in enumerate([0.0, 0.04, *seconds])
+    ]
+    assert ids[2:] == [[1]] * 6
+
+
+def test_frames_in_which_nothing_is_found():
+    tracker = new_tracker()
+    for number in range(3):
+        found, ids = tracker.update(boxes(), frame(number))
+        assert found.boxes_xyxy.shape == (0, 4) and ids.shape == (0,) and ids.dtype == np.int64
+    assert track(tracker, boxes((10, 10, 0.9)), boxes((10, 10, 0.9)), first=3) == [[NO_ID], [1]]
+
+
+def test_boxes_without_area_and_far_outside_are_no_error():
+    rows = boxes((10, 10, 0.9), (1e6, -1e6, 0.8), (50, 50, 0.7))
+    rows.boxes_xyxy[0, 2:] = rows.boxes_xyxy[0, :2]
+    ids = track(new_tracker(), *[rows] * 4)
+    assert [len(one) for one in ids] == [3] * 4 and ids[-1][1:] == [1, 2]
+
+
+@pytest.mark.parametrize("side", [np.nan, np.inf, -np.inf])
+def test_a_box_that_is_not_finite_has_no_id_and_disturbs_no_other(side):
+    rows = boxes((10, 10, 0.9), (200, 100, 0.8))
+    broken = boxes((10, 10, 0.9), (200, 100, 0.8))
+    broken.boxes_xyxy[0, 2] = side
+    assert track(new_tracker(), rows, rows, broken, rows)[1:] == [[1, 2], [NO_ID, 2], [1, 2]]
+
+
+def test_the_same_video_gets_the_same_ids_twice():
+    scene = draw_scene(3, frames=40)
+    first, second = follow(scene)[1], follow(scene)[1]
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.fixture(scope="module")
+def scenes() -> list[list[Detections]]:
+    return [draw_scene(seed, frames=90) for seed in range(4)]
+
+
+def test_objects_that_cross_hide_and_leave_keep_their_ids(scenes):
+    """Of 48 objects that cross each other and pass a wall, two may be mistaken once."""
+    counts = [count_switches(*follow(scene)) for scene in scenes]
+    assert sum(objects for _, objects in counts) >= 47
+    assert sum(switches for switches, _ in counts) <= 2
+
+
+def test_bytetrack_gives_more_detections_an_id_than_oc_sort_and_switches_no_more(scenes):
+    """Why it was chosen."""
+
+    def judge(results):
+        switches = sum(count_switches(*result)[0] for result in results)
+        return switches, sum((one > 0).sum() for _, ids in results for one in ids)
+
+    switches, with_id = judge([follow(scene) for scene in scenes])
+    other_switches, other_with_id = judge([follow_with_oc_sort(scene) for scene in scenes])
+    assert switches <= other_switches and with_id > 1.05 * other_with_id
+
+
+def test_without_the_package_the_message_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "trackers", None)
+    with pytest.raises(UserError, match="--track needs trackers: pip install --no-deps -r"):
+        new_tracker()

@@ -1,0 +1,1 @@
+"""One number for an object in all frames of a video."""
