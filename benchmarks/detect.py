@@ -35,6 +35,8 @@ from utils.data.sources.dataset import BUILT_IN, load_dataset
 from utils.media.finding import find_sources
 from utils.media.frame import Frame
 from utils.media.source import Source
+from utils.pipeline.reading import Reader
+from utils.pipeline.stage_seconds import StageSeconds
 from utils.processes.command import run_command
 from utils.results.result import Result
 from utils.results.run_files import RunFiles
@@ -55,8 +57,6 @@ class Detected:
     def batches(self) -> list[Any]:
         """Return what the network takes, as tensors."""
         from models.detector import images_to_tensor
-        from utils.pipeline.reading import Reader
-        from utils.pipeline.stage_seconds import StageSeconds
 
         tensors, size = [], self.config.batch_size
         with Reader(self.detector.views, size, 1, StageSeconds()) as reader:

@@ -22,7 +22,12 @@ import backend
 from backend.checks import CPU
 from models.detector import require_image_size
 from models.inference.image_detector import ImageDetector
-from models.inference.predictor import augmented, make_predictor, suppression_settings
+from models.inference.predictor import (
+    augmented,
+    class_names_of,
+    make_predictor,
+    suppression_settings,
+)
 from utils.cli.call_config import call_config, whole
 from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import require_from
@@ -188,7 +193,7 @@ class TrainedDetector:
         if track:
             lowest = needed_threshold(lowest)
         detector = configured(self._detector, config, confidence_threshold=lowest)
-        trackers = SourceTrackers(config.confidence_threshold)
+        trackers = SourceTrackers(config.confidence_threshold, config.class_agnostic)
         given = iter(given)
         while batch := list(islice(given, config.batch_size)):
             found = detector.detect([frame.image for frame, _ in batch])
@@ -223,12 +228,6 @@ def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any
     if config.augment:
         detector.predictor = augmented(detector.predictor)
     return detector
-
-
-def class_names_of(weights: Checkpoint, num_classes: int) -> tuple[str, ...]:
-    """Return the name of each class that the weights predict; class5 where they tell none."""
-    names = weights.header.class_names
-    return (*names, *(f"class{number}" for number in range(len(names), num_classes)))
 
 
 def _frames_of(sources: Iterable[Source]) -> Iterator[Given]:

@@ -17,10 +17,10 @@ import backend
 from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.inference.api import class_names_of, configured
+from models.inference.api import configured
 from models.inference.hub_results import HubResults
 from models.inference.image_detector import ImageDetector
-from models.inference.predictor import make_predictor
+from models.inference.predictor import class_names_of, make_predictor
 from models.inference.views import View
 from utils.cli.call_config import call_config
 from utils.cli.detect_config import DetectConfig

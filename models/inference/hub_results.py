@@ -6,17 +6,25 @@ Before: `hub.py`. After: programs that were written for those.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image, ImageShow
 
 from backend import ops
 from backend.contract import Tensor
 from utils.boxes import xyxy_to_cxcywh
+from utils.cli.detect_config import DetectConfig
+from utils.errors import UserError
 from utils.results.other_programs import CENTRE_AND_SIZE, CORNERS, as_data_frame
 from utils.results.result import Result
-from utils.results.words import count_by_class
+from utils.results.run_files import RunFiles
+from utils.results.summary import summary
 from utils.screen.text import say
+from utils.state.folder import create_run_folder
+
+SAVE_DIR = "runs/detect/exp"
 
 
 class Tables(NamedTuple):
@@ -68,12 +76,8 @@ class HubResults:
         return iter(self.tolist())
 
     def _lines(self) -> list[str]:
-        lines = []
-        for number, result in enumerate(self._results, 1):
-            height, width = result.image.shape[:2]
-            found = count_by_class(result.class_index, result.class_names)
-            lines.append(f"image {number}/{self.n}: {height}x{width} {found}")
-        return lines
+        numbered = enumerate(self._results, 1)
+        return [f"image {number}/{self.n}: {summary(result)}" for number, result in numbered]
 
     def __str__(self) -> str:
         return "".join(f"{line}\n" for line in self._lines())
@@ -83,6 +87,76 @@ class HubResults:
         before, network, after = self.t
         speed = f"{before:.1f} ms before the network, {network:.1f} ms in it, {after:.1f} ms after"
         say(*self._lines(), f"Speed: {speed} an image, at shape {self.s}")
+
+    def render(self, labels: bool = True) -> list[np.ndarray]:
+        """Draw what was found; return the drawn images, (H, W, 3) uint8 RGB, which `ims` are then.
+
+        Args:
+            labels: write class and score on each box.
+        """
+        self.ims = [result.plot(labels=labels) for result in self._results]
+        return self.ims
+
+    def show(self, labels: bool = True) -> None:
+        """Show the drawn images with the program that Pillow finds for it.
+
+        Raises:
+            UserError: there is none.
+        """
+        for name, image in zip(self.files, self.render(labels), strict=True):
+            if not ImageShow.show(Image.fromarray(image), title=name):
+                raise UserError("show(): no program here shows images; save() writes them")
+
+    def save(
+        self, labels: bool = True, save_dir: str | Path = SAVE_DIR, exist_ok: bool = False
+    ) -> None:
+        """Write the drawn images into a new folder, and say where.
+
+        Args:
+            save_dir: the folder; of a name that exists, one with a number, unless exist_ok.
+
+        Raises:
+            UserError: they cannot be written there.
+        """
+        self._write(save_dir, exist_ok, hide_labels=not labels, hide_conf=not labels)
+
+    def crop(
+        self, save: bool = True, save_dir: str | Path = SAVE_DIR, exist_ok: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return what each box shows, image by image, from the lowest score to the highest.
+
+        Args:
+            save: also write them, as crops/CLASS/NAME.jpg in a folder as `save` makes it.
+
+        Returns:
+            A dict each: box (left, top, right, bottom in pixels), conf, cls, label "bus 0.51", and
+            im, (h, w, 3) uint8 RGB.
+        """
+        if save:
+            self._write(save_dir, exist_ok, nosave=True, save_crop=True)
+        return [
+            {
+                "box": list(found.box_xyxy),
+                "conf": found.score,
+                "cls": float(found.class_index),
+                "label": f"{found.name} {found.score:.2f}",
+                "im": image,
+            }
+            for result in self._results
+            for found, image in reversed(list(zip(result, result.crop(), strict=True)))
+        ]
+
+    def _write(self, save_dir: str | Path, exist_ok: bool, **flags: Any) -> None:
+        path = Path(save_dir)
+        folder = create_run_folder(path.parent, path.name, exist_ok)
+        config = DetectConfig(weights=("given",), **flags)
+        try:
+            with RunFiles(folder, config, list(self.names.values())) as files:
+                for result in self._results:
+                    files.add(result)
+        except OSError as error:
+            raise UserError(f"{error.filename or folder}: {error.strerror or error}") from error
+        say(f"results in {folder}")
 
     def tolist(self) -> list[HubResults]:
         """Return the results image by image."""

@@ -15,7 +15,7 @@ import backend
 from models.detector import require_image_size
 from models.inference.image_detector import ImageDetector
 from models.inference.pipeline import Pipeline, Write
-from models.inference.predictor import make_predictor, suppression_settings
+from models.inference.predictor import class_names_of, make_predictor, suppression_settings
 from utils.cli.detect_config import DetectConfig
 from utils.errors import UserError
 from utils.media.frame import Frame
@@ -46,7 +46,7 @@ def run_detection(
         UserError: none of the sources could be read.
     """
     detector = make_detector(config, weights)
-    class_names = weights[0].header.class_names
+    class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     telling = Telling(sources)
     track = (

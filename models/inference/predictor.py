@@ -98,6 +98,12 @@ def _tell_other_names(weights: Sequence[Checkpoint]) -> None:
             )  # fmt: skip
 
 
+def class_names_of(weights: Checkpoint, num_classes: int) -> tuple[str, ...]:
+    """Return the name of each class that the weights predict; class5 where they tell none."""
+    names = weights.header.class_names
+    return (*names, *(f"class{number}" for number in range(len(names), num_classes)))
+
+
 def suppression_settings(config: DetectionConfig, multi_label: bool) -> SuppressionSettings:
     """Return the flags that say what counts as found.
 

@@ -26,8 +26,9 @@ from tests.fuzz.reader import MIB, Reader
 from utils.data.image.header import BrokenImageError
 from utils.data.sources.label_file import BrokenLabelError
 from utils.errors import UserError
+from utils.media.source import BrokenSourceError
 
-REFUSALS = (UserError, BrokenImageError, BrokenLabelError)
+REFUSALS = (UserError, BrokenImageError, BrokenLabelError, BrokenSourceError)
 # Stated limits: what each byte may cost, in processor time and in memory. `Reader` has the rest.
 SECONDS_A_BYTE = 4e-5
 BYTES_A_BYTE = 100

@@ -47,7 +47,7 @@ _MAX_LIST_BYTES = 1 << 26
 _MAX_LINE_BYTES = 4096  # of a path, as the system has it
 _CAMERA = re.compile(r"[0-9]{1,3}")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_DIGITS = re.compile(r"([0-9]+)")
+_DIGITS = re.compile(r"[0-9]+")
 
 log = logging.getLogger("detect")
 
@@ -184,13 +184,13 @@ def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
 
 def _natural(names: Iterable[str]) -> list[str]:
     """Return names in their order as people count; names of equal numbers in that of characters."""
-    return sorted(names, key=_natural_key)
+    return sorted(sorted(names), key=lambda name: _DIGITS.sub(_comparable, name))
 
 
-def _natural_key(name: str) -> tuple[list[str | int], str]:
-    # Digits stand at odd places, so that numbers meet numbers.
-    parts = _DIGITS.split(name)
-    return [int(part) if place % 2 else part for place, part in enumerate(parts)], name
+def _comparable(digits: re.Match[str]) -> str:
+    """Return a number such that a shorter one comes first, as texts are compared."""
+    number = digits[0].lstrip("0")
+    return chr(len(number)) + number
 
 
 def _suffix(name: str) -> str:

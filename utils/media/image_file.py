@@ -17,7 +17,7 @@ import numpy as np
 
 from utils.data.image.being_read import read_as
 from utils.data.image.decoding import OtherSizeError, decode_bytes
-from utils.data.image.header import BrokenImageError, check_size, read_header
+from utils.data.image.header import BrokenImageError, check_complete, check_size, read_header
 from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.files.regular import open_regular
 from utils.media.frame import Frame
@@ -68,26 +68,32 @@ def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np
         BrokenSourceError: no image, a damaged one, or one of too many pixels, which are then not
             decoded.
     """
-    size, by_pillow = _checked_header(io.BytesIO(content), max_pixels)
+    file = io.BytesIO(content)
+    size, kind = _checked_header(file, max_pixels)
+    file.seek(0)
     try:
-        if by_pillow:
-            return decode_with_pillow(io.BytesIO(content))
+        if kind is None:
+            return decode_with_pillow(file)
+        check_complete(file, kind)  # OpenCV makes up what a JPEG lacks
         decoded = decode_bytes(np.frombuffer(content, np.uint8), size)
         return cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
     except (BrokenImageError, OtherSizeError) as error:
         raise BrokenSourceError(str(error)) from error
 
 
-def _checked_header(file: BinaryIO, max_pixels: int) -> tuple[tuple[int, int], bool]:
-    """Return (height, width), and whether Pillow decodes it.
+def _checked_header(file: BinaryIO, max_pixels: int) -> tuple[tuple[int, int], str | None]:
+    """Return (height, width), and the kind that OpenCV decodes; None for one of Pillow's.
 
     Raises:
         BrokenSourceError: what the header tells is not decoded.
     """
+    kind = None
     try:
-        by_pillow = read_pillow_size(file)
-        size = by_pillow or read_header(file).size
+        size = read_pillow_size(file)
+        if size is None:
+            header = read_header(file)
+            size, kind = header.size, header.kind
         check_size(size, max_pixels)
     except BrokenImageError as error:
         raise BrokenSourceError(str(error)) from error
-    return size, by_pillow is not None
+    return size, kind

@@ -21,6 +21,7 @@ from utils.media.source import BrokenSourceError, Kind
 from utils.media.video_frames import TimedImage
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)  # seconds before each new try in a row; then it is over
+STEADY_SECONDS = 10.0  # what gave frames for so long begins a new row of tries
 
 log = logging.getLogger("detect")
 
@@ -49,7 +50,7 @@ class LiveSource:
         self._stride = stride
         self._slot = _Slot()
         self._num_read = 0
-        self._start = 0.0  # when the first frame came
+        self._start = self._newest = 0.0  # when the first and the last frame came, by the clock
 
     def frames(self) -> Iterator[Frame]:
         """Yield the newest frame whenever one is asked for; seconds are those of the clock.
@@ -80,7 +81,7 @@ class LiveSource:
         """Read until it is closed or a recording ends; BrokenSourceError where it stays away."""
         tries = 0
         while True:
-            num_before = self._num_read
+            begin = time.monotonic()
             try:
                 with self._open_feed() as feed:
                     if self._read_feed(feed):
@@ -90,7 +91,7 @@ class LiveSource:
                 reason = str(error)
             if not self._num_read:  # it was never there: a mistake, or not switched on
                 raise BrokenSourceError(reason)
-            tries = 0 if self._num_read > num_before else tries
+            tries = 0 if self._newest > begin + STEADY_SECONDS else tries
             if tries == len(PAUSES):
                 again = count(tries, "time")
                 raise BrokenSourceError(f"{reason}; it was opened {again} again, in vain")
@@ -103,10 +104,10 @@ class LiveSource:
         """Read until a feed ends; return whether nothing is to follow."""
         self.rate = feed.rate / self._stride if feed.rate else None
         for image, _, seconds in feed.images:
-            now = time.monotonic()
             number, self._num_read = self._num_read, self._num_read + 1
-            self._start = self._start if number else now
-            time_shown = seconds if feed.is_recording else now - self._start
+            self._newest = time.monotonic()
+            self._start = self._start if number else self._newest
+            time_shown = seconds if feed.is_recording else self._newest - self._start
             frame = Frame(image, self.name, number, time_shown)
             if number % self._stride == 0:
                 self._slot.put(frame, wait=feed.is_recording)

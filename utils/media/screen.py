@@ -57,7 +57,7 @@ def open_screen(region: Region, max_pixels: int) -> Iterator[Feed]:
     """
     mss = import_optional("mss", "--source screen")
     try:
-        with mss.mss() as screen:
+        with mss.MSS() as screen:
             area = _area(region, screen.monitors, max_pixels)
             yield Feed(Fraction(_RATE), _images(screen, area))
     except mss.ScreenShotError as error:

@@ -47,7 +47,7 @@ def shown_url(url: str) -> str:
 
 @contextmanager
 def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
-    """Open a stream; what has a length is a recording.
+    """Open a stream; what has a length, in seconds or bytes, is a recording.
 
     Raises:
         BrokenSourceError: it cannot be opened, or holds no video.
@@ -65,8 +65,9 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
             stream.codec_context.thread_type = "SLICE"  # by frames it would hold some back
             stream.codec_context.thread_count = _THREADS
             rate = rate_of(stream)
-            images = timed_images(_decoded(av, container, stream), rate, stride=1)
-            yield Feed(rate, images, is_recording=bool(container.duration))
+            images = timed_images(_decoded(av, container, stream), rate, max_pixels)
+            has_length = bool(container.duration) or container.size > 0
+            yield Feed(rate, images, is_recording=has_length)
     except av.FFmpegError as error:
         raise BrokenSourceError(_reason(error)) from error
 
@@ -87,7 +88,9 @@ def _options(url: str) -> dict[str, str]:
     if scheme == "rtsp":
         options["rtsp_flags"] = "prefer_tcp"  # with UDP, lost packets are gray blocks
     if scheme in ("http", "https"):  # FFmpeg checks no certificate unless it is told to
-        options |= {"tls_verify": "1", "ca_file": ssl.get_default_verify_paths().cafile or ""}
+        options["tls_verify"] = "1"
+        if authorities := ssl.get_default_verify_paths().cafile:
+            options["ca_file"] = authorities
     return options
 
 

@@ -67,20 +67,29 @@ class VideoFile:
                 self.rate = rate / self._stride
                 self.num_frames = -(-stream.frames // self._stride) or None
                 decoded = packets.decode(container, stream)
-                for image, number, seconds in timed_images(decoded, rate, self._stride):
+                images = timed_images(decoded, rate, self._max_pixels, self._stride)
+                for image, number, seconds in images:
                     if self._is_closed:
                         return
                     yield Frame(image, self.path, number, seconds)
                     num_frames += 1
         except av.FFmpegError as error:
             raise BrokenSourceError(f"{cut}cannot be read as a video") from error
-        if cut:
-            raise BrokenSourceError(f"{cut}{count(num_frames, 'frame')} could be read")
-        if packets.num_damaged:
-            damaged = count(packets.num_damaged, "damaged packet")
-            raise BrokenSourceError(f"{damaged}; {count(num_frames, 'frame')} could be read")
-        if not num_frames:
-            raise BrokenSourceError("holds no frame that can be read")
+        self._check_end(length.is_cut, packets.num_damaged, num_frames)
+
+    def _check_end(self, is_cut: bool, num_damaged: int, num_frames: int) -> None:
+        """Raise BrokenSourceError unless all of the file could be read."""
+        if is_cut:
+            reason = "cut short"
+        elif num_damaged:
+            reason = count(num_damaged, "damaged packet")
+        elif num_frames:
+            return
+        else:
+            raise BrokenSourceError("holds no frame")
+        if not num_frames:  # FFmpeg refuses what is too large, and says no more than of damage
+            reason += f", or frames of over {self._max_pixels:,} pixels (--max-pixels)"
+        raise BrokenSourceError(f"{reason}; {count(num_frames, 'frame')} could be read")
 
 
 class _Packets:

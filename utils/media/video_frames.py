@@ -29,6 +29,8 @@ CONTAINERS = (
     "mpegvideo,mxf,nut,ogg"
 )
 _DEFAULT_RATE = Fraction(30)
+# FFmpeg compares the size in memory: up to 96 columns and 48 rows more, of at most 65,536 each.
+_PIXELS_AROUND = 10_000_000
 
 
 class TimedImage(NamedTuple):
@@ -46,7 +48,11 @@ def load_av(what_for: str) -> ModuleType:
 
 def open_options(max_pixels: int, containers: str = CONTAINERS) -> dict[str, str]:
     """Return what to open a container with; FFmpeg looks into frames before it hands them out."""
-    return {"format_whitelist": containers, "max_pixels": str(max_pixels)}
+    return {"format_whitelist": containers, **_within(max_pixels)}
+
+
+def _within(max_pixels: int) -> dict[str, str]:
+    return {"max_pixels": str(max_pixels + _PIXELS_AROUND)}
 
 
 def find_video(container: Any, max_pixels: int) -> Any:
@@ -61,14 +67,17 @@ def find_video(container: Any, max_pixels: int) -> Any:
     stream = found[0]
     if stream.codec_context is None:
         raise BrokenSourceError("is of a video codec that is not decoded")
-    width, height = stream.codec_context.width, stream.codec_context.height
-    if width and height:  # else the first packet tells, and the option below compares
-        try:
-            check_size((height, width), max_pixels)
-        except BrokenImageError as error:
-            raise BrokenSourceError(str(error)) from error
-    stream.codec_context.options = {"max_pixels": str(max_pixels)}
+    if stream.codec_context.width and stream.codec_context.height:  # else the first packet tells
+        _check_pixels(stream.codec_context, max_pixels)
+    stream.codec_context.options = _within(max_pixels)
     return stream
+
+
+def _check_pixels(sized: Any, max_pixels: int) -> None:
+    try:
+        check_size((sized.height, sized.width), max_pixels)
+    except BrokenImageError as error:
+        raise BrokenSourceError(str(error)) from error
 
 
 def _is_cover(stream: Any) -> bool:
@@ -82,8 +91,14 @@ def rate_of(stream: Any) -> Fraction:
     return Fraction(rate) if rate else _DEFAULT_RATE
 
 
-def timed_images(decoded: Iterable[Any], rate: Fraction, stride: int) -> Iterator[TimedImage]:
-    """Yield every n-th of PyAV's frames; a time that is absent or runs back is made to go on."""
+def timed_images(
+    decoded: Iterable[Any], rate: Fraction, max_pixels: int, stride: int = 1
+) -> Iterator[TimedImage]:
+    """Yield every n-th of PyAV's frames; a time that is absent or runs back is made to go on.
+
+    Raises:
+        BrokenSourceError: a frame is too large; the size may change in the middle.
+    """
     first: float | None = None
     seconds = -1.0
     for number, frame in enumerate(decoded):
@@ -95,6 +110,7 @@ def timed_images(decoded: Iterable[Any], rate: Fraction, stride: int) -> Iterato
         else:
             seconds = told if told is not None and told > seconds else seconds + float(1 / rate)
         if number % stride == 0:
+            _check_pixels(frame, max_pixels)
             yield TimedImage(upright_rgb(frame), number, seconds)
 
 

@@ -106,20 +106,6 @@ class Result:
         """
         return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]
 
-    def __len__(self) -> int:
-        return len(self.scores)
-
-    def __iter__(self) -> Iterator[Detection]:
-        boxes = map(tuple, self.boxes_xyxy.tolist())
-        ids = [None] * len(self) if self.track_ids is None else self.track_ids.tolist()
-        columns = (self.scores.tolist(), self.class_index.tolist(), self.names, ids)
-        return (Detection(*row) for row in zip(boxes, *columns, strict=True))
-
-    def __repr__(self) -> str:
-        height, width = self.image.shape[:2]
-        found = count_by_class(self.class_index, self.class_names)
-        return printable(f"Result({self.frame.source}, {width}x{height} px: {found})")
-
     def save(
         self,
         path: Path | str,
@@ -145,6 +131,20 @@ class Result:
         lines = label_lines(self.detections, (height, width), self.track_ids, scores)
         with atomic_text_file(Path(path)) as file:
             file.writelines(f"{line}\n" for line in lines)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator[Detection]:
+        boxes = map(tuple, self.boxes_xyxy.tolist())
+        ids = [None] * len(self) if self.track_ids is None else self.track_ids.tolist()
+        columns = (self.scores.tolist(), self.class_index.tolist(), self.names, ids)
+        return (Detection(*row) for row in zip(boxes, *columns, strict=True))
+
+    def __repr__(self) -> str:
+        height, width = self.image.shape[:2]
+        found = count_by_class(self.class_index, self.class_names)
+        return printable(f"Result({self.frame.source}, {width}x{height} px: {found})")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was found as plain values, which JSON can hold.

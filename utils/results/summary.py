@@ -1,6 +1,6 @@
-"""What was found in an image, in one line.
+"""What was found in an image, in words.
 
-Before: `result.py`. After: the screen, or a log.
+Before: `result.py`. After: a line on screen.
 """
 
 from __future__ import annotations

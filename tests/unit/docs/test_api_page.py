@@ -1,7 +1,6 @@
 """The examples of docs/api.md run as they stand, with files of the names that they use."""
 
 import re
-import sys
 
 import pytest
 from PIL import Image
@@ -47,4 +46,4 @@ def test_the_examples_run_one_after_the_other(folder, capsys):
     assert "1.jpg" in printed and "2.jpg" in printed
     assert "image 1/2: 60x90 " in printed
     assert sorted(path.name for path in (folder / "drawn").iterdir()) == ["bus.jpg", "image1.jpg"]
-    assert names["record"]["height"] == 60 and "hubconf" in sys.modules
+    assert names["record"]["height"] == 60

@@ -73,7 +73,7 @@ def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]
         with open_regular(path, MAX_IMAGE_BYTES) as file:
             header = read_header(file)
             check_size(header.size, max_pixels)
-            _check_complete(file, header.kind)
+            check_complete(file, header.kind)
     except OSError as error:
         raise BrokenImageError(error.strerror or str(error)) from error
     return header.size
@@ -202,7 +202,7 @@ def _check_tags(file: BinaryIO) -> None:
         raise BrokenImageError("a TIFF that tells its size more than once")
 
 
-def _check_complete(file: BinaryIO, kind: str) -> None:
+def check_complete(file: BinaryIO, kind: str) -> None:
     """Raise BrokenImageError for a PNG with a damaged chunk, and a JPEG that is cut off."""
     if kind == "PNG":
         try:

@@ -13,7 +13,7 @@ from PIL import Image
 
 import backend
 from models import load
-from models.inference.api import class_names_of
+from models.inference.predictor import class_names_of
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, tiny_checkpoint, write_tiny_weights
 from utils.boxes import pairwise_iou
 from utils.errors import UserError

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageShow
 
 import backend
 import hubconf
@@ -72,8 +72,7 @@ def test_the_network_sees_the_public_pixels():
     stored = np.load(shared_path("golden/inference/autoshape_pixels.npz"))
     views = hub_views([stored["image0_rgb"], stored["image1_rgb"]], 128, 32)
     seen = np.stack([view.pixels.transpose(2, 0, 1) for view in views])
-    # The stored ones were resized by OpenCV 5, whose bilinear differs from 4.11's by rounding.
-    assert np.abs(seen.astype(int) - stored["network_input_u8"]).max() <= 1
+    np.testing.assert_array_equal(seen, stored["network_input_u8"])
 
 
 def test_arrays_are_taken_as_the_public_wrapper_takes_them(model):
@@ -196,6 +195,64 @@ def test_results_are_taken_apart_image_by_image():
     assert [one.n for one in results] == [1, 1, 1]
     assert results.names == {0: "person", 1: "bicycle", 2: "bus"}
     assert (results.t, results.s) == ((1.0, 2.0, 3.0), (3, 3, 640, 640))
+
+
+def test_crops_are_the_stored_ones(tmp_path, capsys):
+    crops = golden_results().crop(save_dir=tmp_path / "crops of bus")
+    expected = golden("results_crop")
+    assert len(crops) == len(expected) == 4
+    for crop, stored in zip(crops, expected, strict=True):
+        assert list(crop["im"].shape) == stored["im_shape"]
+        assert {key: crop[key] for key in ("box", "conf", "cls", "label")} == {
+            key: stored[key] for key in ("box", "conf", "cls", "label")
+        }
+    folder = tmp_path / "crops of bus"
+    written = {str(path.relative_to(folder)) for path in folder.rglob("*.jpg")}
+    assert written == {
+        "crops/bus/image0.jpg", "crops/person/image0.jpg", "crops/person/image02.jpg",
+        "crops/bicycle/image1.jpg",
+    }  # fmt: skip
+    assert str(folder) in capsys.readouterr().out
+    before = sorted(tmp_path.rglob("*"))
+    assert len(golden_results().crop(save=False)) == 4
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_drawn_images_are_returned_and_saved(tmp_path):
+    results = golden_results()
+    drawn = results.render()
+    assert drawn is results.ims and [image.shape for image in drawn] == [
+        (120, 160, 3), (90, 60, 3), (50, 50, 3)
+    ]  # fmt: skip
+    assert drawn[0].any() and drawn[1].any() and not drawn[2].any()
+    results.save(save_dir=tmp_path / "exp")
+    results.save(labels=False, save_dir=tmp_path / "exp")
+    for folder in (tmp_path / "exp", tmp_path / "exp2"):
+        names = sorted(path.name for path in folder.iterdir())
+        assert names == ["image0.jpg", "image1.jpg", "image2.jpg"]
+    with Image.open(tmp_path / "exp" / "image0.jpg") as saved:
+        assert saved.size == (160, 120) and np.asarray(saved).any()
+    with pytest.raises(UserError, match="file --name exp: File exists"):
+        (tmp_path / "file").touch()
+        results.save(save_dir=tmp_path / "file" / "exp")
+
+
+def test_images_are_shown_by_a_viewer_or_an_error_says_what_to_do(monkeypatch):
+    class Viewer(ImageShow.Viewer):
+        shown = []
+
+        def show(self, image, **options):
+            self.shown.append((image.size, options["title"]))
+            return 1
+
+    monkeypatch.setattr(ImageShow, "_viewers", [Viewer()])
+    golden_results().show()
+    assert Viewer.shown == [
+        ((160, 120), "image0.jpg"), ((60, 90), "image1.jpg"), ((50, 50), "image2.jpg")
+    ]  # fmt: skip
+    monkeypatch.setattr(ImageShow, "_viewers", [])
+    with pytest.raises(UserError, match="no program here shows images"):
+        golden_results().show()
 
 
 def test_a_public_name_without_weights_says_where_to_put_them(monkeypatch, tmp_path):

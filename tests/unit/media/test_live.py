@@ -1,0 +1,187 @@
+"""Live sources: the newest frame, new tries, and an end from any thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from utils.media import live
+from utils.media.live import Feed, LiveSource
+from utils.media.source import BrokenSourceError
+from utils.media.video_frames import TimedImage
+
+
+def image(number: int) -> TimedImage:
+    return TimedImage(np.full((16, 16, 3), number, np.uint8), number, number / 10)
+
+
+def source_of(*feeds: Callable[[], Iterator[TimedImage]], **options) -> LiveSource:
+    """A source that opens each of these once, and is then gone."""
+    left = list(feeds)
+
+    @contextmanager
+    def open_feed():
+        if not left:
+            raise BrokenSourceError("gone")
+        yield Feed(Fraction(10), left.pop(0)(), options.get("is_recording", False))
+
+    return LiveSource("a camera", open_feed, options.get("stride", 1))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(live, "PAUSES", (0.01, 0.02, 0.03))
+
+
+def test_frames_that_nobody_took_in_time_are_left_out():
+    begun, go_on = threading.Event(), threading.Event()
+
+    def feed():
+        yield image(0)
+        begun.set()
+        go_on.wait(5)
+        yield from map(image, range(1, 100))
+        begun.set()
+        time.sleep(30)
+
+    source = source_of(feed)
+    frames = source.frames()
+    assert next(frames).image[0, 0, 0] == 0
+    begun.wait(5)
+    begun.clear()
+    go_on.set()
+    begun.wait(5)
+    newest = next(frames)
+    assert (newest.number, newest.image[0, 0, 0]) == (99, 99)
+    assert source.rate == 10
+    source.close()
+
+
+def test_seconds_are_those_of_the_clock_and_grow():
+    def feed():
+        for number in range(3):
+            yield image(number)
+            time.sleep(0.05)
+        time.sleep(30)
+
+    source = source_of(feed)
+    frames = source.frames()
+    first, second = next(frames), next(frames)
+    assert first.seconds == 0 and 0.04 < second.seconds < 5
+    source.close()
+
+
+def test_a_recording_waits_until_each_frame_is_taken():
+    source = source_of(lambda: map(image, range(20)), is_recording=True)
+    frames = []
+    for frame in source.frames():
+        time.sleep(0.002)
+        frames.append(frame)
+    assert [frame.number for frame in frames] == list(range(20))
+    assert [frame.seconds for frame in frames] == pytest.approx([n / 10 for n in range(20)])
+
+
+def test_every_nth_frame_of_a_recording():
+    source = source_of(lambda: map(image, range(10)), is_recording=True, stride=4)
+    assert [frame.number for frame in source.frames()] == [0, 4, 8]
+    assert source.rate == Fraction(10, 4)
+
+
+def test_what_breaks_off_is_opened_again_and_says_so(quick, caplog):
+    def breaks():
+        yield image(1)
+        time.sleep(0.05)
+        raise BrokenSourceError("cable")
+
+    source = source_of(breaks, lambda: iter([image(2)]))
+    frames = []
+    with pytest.raises(BrokenSourceError, match="gone; it was opened 3 times again, in vain"):
+        for frame in source.frames():
+            frames.append(frame)
+    assert [frame.image[0, 0, 0] for frame in frames] == [1, 2]
+    assert [frame.number for frame in frames] == [0, 1]
+    assert [record.getMessage() for record in caplog.records] == [
+        "a camera: cable; opened again in 0.01 s",
+        "a camera: it ended; opened again in 0.02 s",
+        "a camera: gone; opened again in 0.03 s",
+    ]
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+
+
+def test_a_steady_feed_begins_a_new_row_of_tries(quick, monkeypatch, caplog):
+    monkeypatch.setattr(live, "STEADY_SECONDS", 0.05)
+
+    def steady():
+        yield image(1)
+        time.sleep(0.1)
+        yield image(2)
+
+    source = source_of(*[steady] * 5)
+    with pytest.raises(BrokenSourceError, match="gone"):
+        list(source.frames())
+    # Each of the five began again at the first pause.
+    assert [record.args[2] for record in caplog.records] == [0.01] * 5 + [0.02, 0.03]
+
+
+def test_what_was_never_there_is_not_tried_again(caplog):
+    with pytest.raises(BrokenSourceError, match="^gone$"):
+        list(source_of().frames())
+    assert not caplog.records
+
+
+def test_a_defect_while_reading_reaches_who_takes_frames():
+    def feed():
+        yield image(1)
+        raise KeyError("a defect")
+
+    with pytest.raises(KeyError, match="a defect"):
+        list(source_of(feed, is_recording=True).frames())
+
+
+@pytest.mark.parametrize("where", ["frame", "opening", "pause"])
+def test_closing_from_another_thread_wakes_who_waits(where, monkeypatch):
+    monkeypatch.setattr(live, "PAUSES", (30.0,))
+
+    @contextmanager
+    def open_feed():
+        if where == "opening":
+            time.sleep(30)
+        yield Feed(None, feed())
+
+    def feed():
+        yield image(1)
+        if where == "frame":
+            time.sleep(30)
+
+    source = LiveSource("a camera", open_feed)
+    frames = source.frames()
+    if where != "opening":
+        next(frames)
+    threading.Timer(0.1, source.close).start()
+    start = time.monotonic()
+    assert list(frames) == []
+    assert time.monotonic() - start < 1
+
+
+def test_who_takes_no_more_frames_ends_the_reading():
+    ended = threading.Event()
+
+    def feed():
+        try:
+            for number in range(10**6):
+                yield image(number % 200)
+                time.sleep(0.001)
+        finally:
+            ended.set()
+
+    frames = source_of(feed).frames()
+    next(frames)
+    frames.close()
+    assert ended.wait(5)

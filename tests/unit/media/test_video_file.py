@@ -1,0 +1,264 @@
+"""Frames of video files: their pixels, times and turns, and what is said of damaged ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from tests.unit.media.videos import EVEN, KINDS, SIZE, UNEVEN, number_in, picture, video
+from utils.files.project import PROJECT
+from utils.media.source import BrokenSourceError
+from utils.media.video_file import VideoFile
+
+PIXELS = 10**6
+
+
+def read(path: Path, stride: int = 1) -> tuple[list, str]:
+    """The frames of a file, and why they end."""
+    frames = []
+    try:
+        for frame in VideoFile(path, PIXELS, stride).frames():
+            frames.append(frame)
+    except BrokenSourceError as error:
+        return frames, str(error)
+    return frames, ""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_all_frames_come_in_order_with_number_and_time(name, tmp_path):
+    path = tmp_path / name
+    video(path, KINDS[name])
+    frames, end = read(path)
+    assert end == ""
+    assert [frame.number for frame in frames] == list(range(20))
+    assert [number_in(frame.image) for frame in frames] == list(range(20))
+    # FLV and Matroska keep whole milliseconds.
+    assert np.allclose([frame.seconds for frame in frames], EVEN, atol=0.001)
+    image = frames[0].image
+    assert (image.shape, image.dtype, frames[0].source) == ((*SIZE, 3), np.uint8, path)
+    # RGB: the corner is red. The codecs lose some of it.
+    assert np.abs(image[4:10, 4:10].astype(int) - picture(0)[4:10, 4:10]).max() < 40
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.webm", "a.ts", "a.flv"])
+def test_uneven_times_are_kept(name, tmp_path):
+    path = tmp_path / name
+    video(path, KINDS[name], UNEVEN)
+    frames, end = read(path)
+    assert np.allclose([frame.seconds for frame in frames], UNEVEN, atol=0.001) and end == ""
+
+
+@pytest.mark.parametrize(("degrees", "turns"), [(90, 1), (180, 2), (270, 3)])
+def test_a_turned_video_is_upright(degrees, turns, tmp_path):
+    path, plain = tmp_path / "a.mp4", tmp_path / "b.mp4"
+    video(path, "libx264", rotation=degrees)
+    video(plain, "libx264")
+    turned, upright = read(path)[0], read(plain)[0]
+    assert len(turned) == len(upright) == 20
+    # The rotation is counter-clockwise, as np.rot90's.
+    assert (turned[3].image == np.rot90(upright[3].image, turns)).all()
+    assert turned[3].image.flags.c_contiguous
+
+
+def test_every_nth_frame_has_its_own_number_and_time(tmp_path):
+    path = tmp_path / "a.mp4"
+    video(path, "libx264")
+    source = VideoFile(path, PIXELS, stride=6)
+    frames = list(source.frames())
+    assert [frame.number for frame in frames] == [0, 6, 12, 18]
+    assert [number_in(frame.image) for frame in frames] == [0, 6, 12, 18]
+    assert [frame.seconds for frame in frames] == pytest.approx([0, 0.24, 0.48, 0.72])
+    assert (source.kind, source.rate, source.num_frames) == ("video", Fraction(25, 6), 4)
+
+
+def test_nothing_is_opened_before_its_turn(tmp_path):
+    source = VideoFile(tmp_path / "absent.mp4", PIXELS)
+    assert (source.rate, source.num_frames) == (None, None)
+    with pytest.raises(BrokenSourceError, match="No such file"):
+        next(source.frames())
+
+
+@pytest.mark.parametrize("name", ["a.mkv", "a.webm", "a.avi", "fast.mp4", "frag.mp4"])
+@pytest.mark.parametrize("part", [0.45, 0.6, 0.8, 0.95])
+def test_a_file_cut_short_gives_what_is_there_and_says_so(name, part, tmp_path):
+    path = tmp_path / name
+    flags = {"fast.mp4": "+faststart", "frag.mp4": "+frag_keyframe+empty_moov"}.get(name)
+    options = {"movflags": flags, "g": "4"} if flags else {}
+    video(path, KINDS.get(name, "libx264"), **options)
+    assert read(path)[1] == ""
+    content = path.read_bytes()
+    path.write_bytes(content[: int(part * len(content))])
+    frames, end = read(path)
+    assert end.startswith("cut short")
+    assert [frame.number for frame in frames] == list(range(len(frames)))
+    assert len(frames) <= 20
+    assert frames or part < 0.8
+
+
+def test_an_mp4_whose_index_is_cut_off_has_no_frames(tmp_path):
+    path = tmp_path / "a.mp4"
+    video(path, "libx264")
+    path.write_bytes(path.read_bytes()[:-40])
+    frames, end = read(path)
+    assert frames == [] and end.startswith("cut short")
+
+
+def test_damage_in_the_middle_is_told_and_the_rest_is_read(tmp_path):
+    path = tmp_path / "a.avi"
+    video(path, "mjpeg", pix_fmt="yuv420p", strict="unofficial")
+    content = bytearray(path.read_bytes())
+    starts = [at for at in range(len(content) - 8) if content[at : at + 4] == b"00dc"]
+    begin, size = starts[5] + 8, int.from_bytes(content[starts[5] + 4 : starts[5] + 8], "little")
+    content[begin : begin + size] = bytes(size)
+    path.write_bytes(content)
+    frames, end = read(path)
+    assert len(frames) == 19
+    assert end == "1 damaged packet; 19 frames could be read"
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("a.mp4", "libx264"), ("a.ts", "libx264"), ("a.mkv", "ffv1")]
+)
+def test_frames_of_too_many_pixels_are_not_decoded(name, codec, tmp_path, monkeypatch):
+    path = tmp_path / name
+    video(path, codec, EVEN[:3], size=(480, 640))
+
+    def decode(*arguments):
+        raise AssertionError("was decoded")
+
+    monkeypatch.setattr("utils.media.video_file._Packets.decode", decode)
+    with pytest.raises(BrokenSourceError, match="640x480 px.*--max-pixels"):
+        next(VideoFile(path, 300_000).frames())
+
+
+COST = """
+import resource, sys
+from pathlib import Path
+from utils.files.project import PROJECT
+from utils.media.source import BrokenSourceError
+from utils.media.video_file import VideoFile
+list(VideoFile(Path(sys.argv[1]), 10**6).frames())
+before = resource.getrusage(resource.RUSAGE_SELF)
+for path in sys.argv[2:]:
+    try:
+        next(VideoFile(Path(path), 10**6).frames())
+    except BrokenSourceError as error:
+        assert "--max-pixels" in str(error), error
+after = resource.getrusage(resource.RUSAGE_SELF)
+print(after.ru_maxrss - before.ru_maxrss, after.ru_utime - before.ru_utime)
+"""
+
+
+def test_huge_frames_cost_neither_memory_nor_time(tmp_path):
+    small = tmp_path / "small.mp4"
+    video(small, "libx264")
+    huge = {"ffv1": "a.mkv", "mjpeg": "a.avi", "libx264": "a.ts"}
+    for codec, name in huge.items():
+        options = {"preset": "ultrafast"} if codec == "libx264" else {"strict": "unofficial"}
+        video(tmp_path / name, codec, EVEN[:1], size=(1000, 16000), **options)
+    command = [sys.executable, "-c", COST, small, *(tmp_path / name for name in huge.values())]
+    told = subprocess.check_output(command, cwd=PROJECT, text=True)
+    kib, seconds = map(float, told.split())
+    assert kib < 12_000  # a frame has 23 MB
+    assert seconds < 0.5
+
+
+@pytest.mark.parametrize(("name", "codec"), [("a.avi", "mpeg4"), ("a.mpg", "mpeg2video")])
+def test_the_limit_of_pixels_is_exact(name, codec, tmp_path):
+    """Decoders that want room around a frame must not be refused it."""
+    path = tmp_path / name
+    video(path, codec)
+    limit = SIZE[0] * SIZE[1]
+    assert len(list(VideoFile(path, limit).frames())) == 20
+    with pytest.raises(BrokenSourceError, match="--max-pixels"):
+        next(VideoFile(path, limit - 1).frames())
+
+
+def test_a_file_without_video_says_so(tmp_path):
+    path = tmp_path / "a.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("aac", rate=8000)
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
+        frame.sample_rate = 8000
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    assert read(path) == ([], "holds no video")
+
+
+PLAYLISTS = {
+    "concat": "ffconcat version 1.0\nfile {path}\n",
+    "concat by protocol": "ffconcat version 1.0\nfile file:{path}\n",
+    "HLS": "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile://{path}\n#EXT-X-ENDLIST\n",
+    "SDP": "v=0\nc=IN IP4 127.0.0.1\nm=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n",
+    "DASH": '<?xml version="1.0"?><MPD type="static"><Period><AdaptationSet><Representation '
+    'id="1"><BaseURL>file://{path}</BaseURL></Representation></AdaptationSet></Period></MPD>',
+}
+
+
+@pytest.mark.parametrize("kind", PLAYLISTS)
+def test_a_playlist_opens_no_other_file(kind, tmp_path, monkeypatch):
+    inner, outer = tmp_path / "a.ts", tmp_path / "b.mp4"
+    video(inner, "libx264")
+    monkeypatch.chdir(tmp_path)
+    outer.write_text(PLAYLISTS[kind].format(path=inner if "HLS" in kind else "a.ts"))
+    frames, end = read(outer)
+    assert frames == [] and "cannot be read as a video" in end
+
+
+def make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+HOSTILE = {
+    "text": (lambda path: path.write_text("hello\n" * 100), "cannot be read as a video"),
+    "empty": (lambda path: path.touch(), "cannot be read as a video"),
+    "zeros": (lambda path: path.write_bytes(bytes(10**5)), "cannot be read as a video"),
+    "FIFO": (make_fifo, "is a FIFO"),
+    "device": (make_device, "is a device"),
+    "folder": (lambda path: path.mkdir(), "is a folder"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_is_no_video_has_one_reason(kind, tmp_path, capfd):
+    make, reason = HOSTILE[kind]
+    path = tmp_path / "\x1b[2J\udce9.mp4"
+    make(path)
+    frames, end = read(path)
+    assert frames == [] and reason in end
+    assert "\n" not in end and len(end) < 200
+    assert capfd.readouterr() == ("", "")  # nothing of FFmpeg's
+
+
+def test_damaged_videos_print_nothing(tmp_path, capfd):
+    path = tmp_path / "a.ts"
+    video(path, "libx264")
+    content = bytearray(path.read_bytes())
+    content[2000:] = bytes(len(content) - 2000)
+    path.write_bytes(content)
+    read(path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_closing_from_another_thread_ends_the_frames(tmp_path):
+    path = tmp_path / "a.mp4"
+    video(path, "libx264")
+    source = VideoFile(path, PIXELS)
+    frames = source.frames()
+    next(frames)
+    thread = threading.Thread(target=source.close)
+    thread.start()
+    thread.join()
+    assert list(frames) == []
