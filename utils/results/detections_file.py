@@ -16,9 +16,21 @@ from utils.files.growing import GrowingFile, growing_file
 
 
 def json_line(value: Any) -> str:
-    """Return a value in one line of JSON; a text that does not show as it is has escapes."""
+    """Return a value in one line of JSON that shows as it is, in characters of all languages.
+
+    What does not show is escaped. A byte of a file name that is no UTF-8 is spelt out: half a
+    character is no text to many readers of JSON.
+    """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text if text.isprintable() else json.dumps(value, allow_nan=False)
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    if character.isprintable():
+        return character
+    if "\ud800" <= character <= "\udfff":
+        return f"\\\\u{ord(character):04x}"
+    return json.dumps(character)[1:-1]
 
 
 class DetectionsFile:

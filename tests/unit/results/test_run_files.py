@@ -291,9 +291,18 @@ def test_the_json_file_has_all_of_a_detection(tmp_path):
     assert (tmp_path / "labels/\x1b人.txt").read_text().endswith(" 7\n")
 
 
-def test_characters_of_all_languages_are_readable_in_json(tmp_path):
-    write(tmp_path, make_result(Path("人.jpg")), nosave=True, save_json=True)
-    assert '"name": "人"' in (tmp_path / "detections.json").read_text(encoding="utf-8")
+def test_json_shows_characters_of_all_languages_and_escapes_what_steers_a_terminal(tmp_path):
+    name = "人\x9b\u202e\U000e0001"
+    write(tmp_path, make_result(Path(f"{name}.jpg")), nosave=True, save_json=True)
+    text = (tmp_path / "detections.json").read_text(encoding="utf-8")
+    assert '"name": "人\\u009b\\u202e\\udb40\\udc01"' in text
+    assert json.loads(text)["images"][0]["name"] == name
+
+
+def test_a_byte_that_is_no_text_is_spelt_out_in_json(tmp_path):
+    write(tmp_path, make_result(Path("a\udce9.jpg")), nosave=True, save_json=True)
+    (record,) = json.loads((tmp_path / "detections.json").read_text("utf-8"))["images"]
+    assert (record["name"], record["source"]) == ("a\\udce9", "a\\udce9.jpg")
 
 
 @pytest.mark.parametrize("stem", ["x" * 251, "人" * 83, "a\udce9", "a\nb"])
@@ -419,5 +428,5 @@ def test_a_written_video_has_the_frames_and_times_of_its_source(tmp_path):
     assert [frame.seconds for frame in found] == [0, 0.125, 0.25, 0.75]
     for frame, result in zip(found, frames, strict=True):
         plain, drawn = result.image.astype(int), result.plot(8).astype(int)
-        # H.264 halves the resolution of colours; measured, a fifth of what the drawing changes.
+        # H.264 halves the resolution of colours; measured, a sixth of what the drawing changes.
         assert np.abs(frame.image - drawn).mean() < np.abs(plain - drawn).mean() / 2
