@@ -1,6 +1,8 @@
 # The demo of each backend. OneFlow's CPU kernels are slow: its demo is smaller.
-DEMO_torch := --hyp data/hyps/hyp.demo.yaml --img 160 --batch 16 --epochs 60
-DEMO_oneflow := --hyp data/hyps/hyp.demo.yaml --img 128 --batch 16 --epochs 16
+DEMO_IMG_torch := 160
+DEMO_IMG_oneflow := 128
+DEMO_torch := --hyp data/hyps/hyp.demo.yaml --img $(DEMO_IMG_torch) --batch 16 --epochs 60
+DEMO_oneflow := --hyp data/hyps/hyp.demo.yaml --img $(DEMO_IMG_oneflow) --batch 16 --epochs 16
 DEMO_common := --data shapes --cfg models/yolov5n.yaml --weights '' --name demo
 
 # Both backends in turns; about ten minutes on two otherwise idle cores.
@@ -26,10 +28,11 @@ CHECK_SECOND := tests/unit $(addprefix --ignore=,tests/unit/benchmarks $(CHECK_F
 CHECK = YOLO_BACKEND=$(DEMO_BACKEND) OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 	.venv/$(DEMO_BACKEND)/bin/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
 
-.PHONY: help setup demo compare check check-first check-second test fuzz lint bench bench-gpu clean
+.PHONY: help setup demo detect compare check check-first check-second test fuzz lint bench bench-gpu clean
 
 help:
 	@echo 'make demo [BACKEND=oneflow]    train and validate YOLOv5n on the built-in dataset'
+	@echo 'make detect [BACKEND=oneflow]  draw on its images what the newest demo finds in them'
 	@echo 'make compare [COMPARE_ARGS=...]  time both backends on equal work; a table and a page'
 	@echo 'make check [BACKEND=oneflow]   linters and the tests that need no training, below 2 minutes'
 	@echo 'make test [PYTEST_ARGS=...]    run the tests on both backends'
@@ -49,6 +52,15 @@ demo:
 	@$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND)
 	@.venv/$(DEMO_BACKEND)/bin/python train.py --backend $(DEMO_BACKEND) \
 		$(DEMO_common) $(DEMO_$(DEMO_BACKEND))
+
+detect:
+	@weights=$$(ls -t runs/train/demo*/weights/best.safetensors 2>/dev/null | head -n 1); \
+	if [ -z "$$weights" ]; then \
+		echo 'error: there are no weights of a demo: run `make demo` first' >&2; exit 2; \
+	fi; \
+	$(PYTHON) -m utils.setup.environments $(DEMO_BACKEND) && \
+	.venv/$(DEMO_BACKEND)/bin/python detect.py --backend $(DEMO_BACKEND) --weights "$$weights" \
+		--img $(DEMO_IMG_$(DEMO_BACKEND))
 
 compare:
 	@$(PYTHON) -m utils.setup.environments

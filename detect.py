@@ -10,10 +10,14 @@ from utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
+import sys
+
 import backend
 from utils.cli.detect_config import parse_detect_flags
+from utils.data.sources.dataset import BUILT_IN, load_dataset
 from utils.media.finding import find_sources
 from utils.processes.command import run_command
+from utils.processes.exit_status import EXIT_FAILED
 from utils.state.start_checks import check_detection
 from utils.weights.load import load_weights
 
@@ -21,12 +25,21 @@ from utils.weights.load import load_weights
 def main() -> None:
     config = parse_detect_flags()
     check_detection(config)
-    sources = find_sources(config.source, config.max_pixels)
+    sources = find_sources(place_of(config.source), config.max_pixels, config.video_stride)
     weights = [load_weights(path) for path in config.weights]
     backend.use(config.backend)
     from models.inference.job import run_detection
 
-    run_detection(config, sources, weights)
+    if run_detection(config, sources, weights):
+        sys.exit(EXIT_FAILED)
+
+
+def place_of(source: str) -> str:
+    """Return where the images of --source are; the built-in dataset's are drawn when absent."""
+    if source != BUILT_IN:
+        return source
+    (images,) = load_dataset(BUILT_IN, splits=("val",)).val
+    return str(images)
 
 
 if __name__ == "__main__":

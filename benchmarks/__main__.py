@@ -34,8 +34,10 @@ SCALING = {"scaling", "scaling_measure", "scaling_model", "scaling_rank", "scali
 NO_BENCHMARK = {"__init__", "__main__", "paste_and_warp", "side_by_side", *SCALING}
 # Flags that make a script end sooner than its defaults.
 SMALL: dict[str, Sequence[str]] = {
+    "detect": ("--img", "320", "--images", "16", "--repeats", "3"),
     "metric": ("--images", "500", "--repeats", "3"),
     "epoch": ("--epochs", "2", "--img", "160"),
+    "tiles": ("--grid", "3", "--images", "9", "--repeats", "1"),
     "waiting": ("--busy", "0", "--rounds", "1"),
 }
 NUMPY_ALONE = {"metric"}  # take no --backend and --device

@@ -1,1 +1,52 @@
-"""Models: blocks, the graph that joins them, heads; their evaluation and their training."""
+"""Models: blocks, the graph that joins them, heads; their evaluation and their training.
+
+`load` is the way into them from another program; importing this package chooses no framework.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+
+def load(  # its result is not annotated: that class can be imported only inside
+    weights: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    backend: str | None = None,
+    device: str = "",
+    half: bool = False,
+    max_pixels: int | None = None,
+):
+    """Return a detector with trained weights: `models/inference/api.py::TrainedDetector`.
+
+    Args:
+        weights: a file that docs/weights.md lists; of several files the models detect together.
+        backend: "torch" or "oneflow"; None for the one in use, else YOLO_BACKEND, else what is
+            installed. A process has one.
+        device: "cpu"; "0" for the first GPU; "" for a GPU if there is one.
+        half: compute in half precision on a GPU; a line of the log says where there is none.
+        max_pixels: image files of more pixels are refused; None for the limit of --max-pixels.
+
+    Raises:
+        ValueError: a file or an argument that cannot be used; it names the next step.
+    """
+    files = [weights] if isinstance(weights, (str, os.PathLike)) else list(weights)
+    if not files:
+        raise ValueError("weights: []; at least one file of docs/weights.md is needed")
+    checkpoints = begin(files, backend, device)
+    from models.inference.api import TrainedDetector
+
+    return TrainedDetector(checkpoints, device, half, max_pixels)
+
+
+def begin(files: Sequence[str | os.PathLike[str]], backend: str | None, device: str) -> list[Any]:
+    """Read weights and then choose the framework; return the checkpoints. Errors as in `load`."""
+    # What these need may be absent while Python reads this file: utils/processes/start.py.
+    from backend import use
+    from utils.state.start_checks import check_device
+    from utils.weights.load import load_weights
+
+    check_device(device)
+    checkpoints = [load_weights(os.fspath(file)) for file in files]
+    use(backend)
+    return checkpoints

@@ -133,6 +133,9 @@ def images_to_tensor(
     """
     if channels_last is None:
         channels_last = gains_from_channels_last(device, dtype)
+    pixels = images.transpose(0, 2, 3, 1)
+    if channels_last and pixels.flags.c_contiguous:  # as `np.stack` leaves decoded images
+        return ops.normalize_images(ops.tensor(pixels, device).permute(0, 3, 1, 2), dtype, True)
     return ops.normalize_images(ops.tensor(images, device), dtype, channels_last)
 
 

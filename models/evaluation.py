@@ -7,6 +7,7 @@ model's head. `loop.py` calls it after each epoch, `validation.py` for val.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,11 +15,13 @@ import numpy as np
 
 from backend import autograd, ops
 from models.detector import images_to_tensor
-from models.heads.base import Head, Loss, Sink
+from models.heads.base import Evaluator, Head, Loss, Sink
+from models.inference.image_detector import ImageDetector
 from models.inference.protocol import Predictor
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader
+from utils.data.loading.reading import read_ahead
 from utils.data.sources.labels import Sample
 from utils.detections import GroundTruth
 from utils.evaluation.nms import SuppressionSettings
@@ -30,6 +33,7 @@ from utils.evaluation.progress import (
     make_progress,
 )
 from utils.processes import watchdog
+from utils.processes.world import ALONE, World
 from utils.screen.progress import Progress
 
 DEFAULT_SUPPRESSION = SuppressionSettings()
@@ -78,10 +82,7 @@ def evaluate(
     """
     head, evaluator = model.head, model.head.make_evaluator(class_names)
     progress = progress or nothing_done(head)
-    if objects is None:
-        objects = [ground_truth(sample) for sample in samples]
-    sinks = (evaluator, *sinks) if loader.world.process.is_main else (evaluator,)
-    receive = partial(_hand_over, sinks, objects)
+    receive = _receiver(evaluator, sinks, samples, objects, loader.world)
     collector = Collector(progress, loader.world, receive)
     finish = partial(_add_found, collector, head, suppression)
     finish_last: Callable[[], None] = _nothing
@@ -109,6 +110,39 @@ def evaluate(
     return Validation(evaluator.result(), losses)
 
 
+def evaluate_tiled(
+    detector: ImageDetector,
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
+    world: World = ALONE,
+    sinks: Sequence[Sink] = (),
+    objects: Sequence[GroundTruth] | None = None,
+) -> Validation:
+    """Detect in every image at its own size, in tiles, and compare with its labels.
+
+    Each rank detects in its shard of the images; otherwise it is `evaluate` without a loss.
+    The next image is read meanwhile: two are in memory.
+
+    Args:
+        detector: with tiling.
+    """
+    assert detector.tiling is not None
+    head = detector.predictor.head
+    evaluator = head.make_evaluator(class_names)
+    receive = _receiver(evaluator, sinks, samples, objects, world)
+    collector = Collector(nothing_done(head), world, receive)
+    shard = world.process.shard(range(len(samples)))
+    images = read_ahead([samples[index] for index in shard])
+    with Progress(len(shard), "validating", "images") as bar, closing(images):
+        for index, image in zip(shard, images, strict=True):
+            found = detector.detect_in_batches(image, detector.tiling.batch_size, watchdog.progress)
+            collector.add_image(FoundImage(0, index, found))
+            bar.update()
+    collector.end_batch(np.zeros(len(head.loss_names)))
+    losses = collector.finish()
+    return Validation(evaluator.result(), losses)
+
+
 def nothing_done(head: Head) -> EvaluationProgress:
     """Return where every validation of a head's task begins."""
     return make_progress(np.zeros((0, len(head.loss_names))), [], head.nothing_found)
@@ -123,6 +157,20 @@ def _read_losses(head: Head, loss: Loss | None, raw: Any, targets: Targets) -> n
     if loss is None:
         return np.zeros(len(head.loss_names))
     return np.array([float(ops.to_numpy(term)) for term in loss(raw, targets).by_name.values()])
+
+
+def _receiver(
+    evaluator: Evaluator,
+    sinks: Sequence[Sink],
+    samples: Sequence[Sample],
+    objects: Sequence[GroundTruth] | None,
+    world: World,
+) -> Callable[[FoundImage], None]:
+    """Return what takes each image and hands it on with its objects: to the sinks on rank 0."""
+    if objects is None:
+        objects = [ground_truth(sample) for sample in samples]
+    takers = (evaluator, *sinks) if world.process.is_main else (evaluator,)
+    return partial(_hand_over, takers, objects)
 
 
 def _hand_over(sinks: Sequence[Sink], objects: Sequence[GroundTruth], image: FoundImage) -> None:

@@ -15,8 +15,9 @@ import backend
 from backend.checks import CPU
 from backend.words import count
 from models.detector import require_image_size
-from models.evaluation import evaluate
+from models.evaluation import Validation, evaluate, evaluate_tiled
 from models.heads.base import Head, Sink
+from models.inference.image_detector import ImageDetector
 from models.inference.predictor import make_predictor, suppression_settings
 from models.inference.protocol import Predictor
 from utils.cli.val_config import ValConfig
@@ -64,24 +65,53 @@ def run_validation(
     legacy = LegacyEvaluator(class_names)
     asked = ((coco_results, config.save_json), (legacy, config.legacy_metric))
     sinks: list[Sink] = [sink for sink, wanted in asked if wanted]
-    with val_loader(config, samples, model.stride, world) as loader, watchdog.phase("validation"):
-        if device == CPU:
-            model.require_memory(loader.largest_shape, trains=False)
-        validation = evaluate(
-            model,
-            loader,
-            samples,
-            class_names,
-            device,
-            suppression_settings(config, multi_label=True),
-            sinks=sinks,
-            objects=objects,
-        )
+    with watchdog.phase("validation"):
+        validate = validate_tiled if config.tile else validate_batches
+        validation = validate(config, model, device, samples, class_names, world, sinks, objects)
     if world.process.is_main:
         say(*model.head.table(validation.result).splitlines())
         if config.legacy_metric:
             say(*legacy_table(legacy.result()).splitlines())
         write_results(config, model.head, validation.result, coco_results)
+
+
+def validate_batches(
+    config: ValConfig,
+    model: Predictor,
+    device: str,
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
+    world: World,
+    sinks: Sequence[Sink],
+    objects: Sequence[GroundTruth] | None,
+) -> Validation:
+    """Validate with batches of whole images."""
+    with val_loader(config, samples, model.stride, world) as loader:
+        if device == CPU:
+            model.require_memory(loader.largest_shape, trains=False)
+        suppression = suppression_settings(config, multi_label=True)
+        return evaluate(
+            model, loader, samples, class_names, device, suppression, sinks=sinks, objects=objects
+        )
+
+
+def validate_tiled(
+    config: ValConfig,
+    model: Predictor,
+    device: str,
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
+    world: World,
+    sinks: Sequence[Sink],
+    objects: Sequence[GroundTruth] | None,
+) -> Validation:
+    """Validate with images at their own size, in batches of tiles."""
+    if device == CPU:
+        shape = config.batch_size, 3, config.image_size, config.image_size
+        model.require_memory(shape, trains=False)
+    suppression = suppression_settings(config, multi_label=True)
+    detector = ImageDetector(model, device, config.image_size, suppression, config.tiling)
+    return evaluate_tiled(detector, samples, class_names, world, sinks, objects)
 
 
 def require_classes(config: ValConfig, class_names: Sequence[str], model: Predictor) -> None:

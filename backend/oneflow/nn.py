@@ -39,17 +39,21 @@ class Conv2d(oneflow.nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         # OneFlow ends the process for two dtypes, and for a matrix product of nothing.
         checks.one_dtype(map(ops.dtype_of, (x, self.weight)))
+        if x.is_cuda or x.numel() == 0:
+            return super().forward(x)
         # On a CPU the matrix product is more than twice as fast as OneFlow's own kernel.
-        if self._pointwise and not x.is_cuda and x.numel() > 0:
-            return self._as_matrix_product(x)
-        return super().forward(x)
+        pointwise = self._pointwise
+        y = self._as_matrix_product(x) if pointwise else self._conv_forward(x, self.weight, None)
+        if self.bias is None:
+            return y
+        # Of all ways to add a bias, this shape alone has a fast kernel: 0.4 ms, where the others,
+        # that of the convolution too, take 110 ms for 16 x 320 x 320 numbers.
+        return y + self.bias.reshape(1, self.out_channels, 1, 1)
 
     def _as_matrix_product(self, x: Tensor) -> Tensor:
         batch, channels, height, width = x.shape
         weight = self.weight.reshape(self.out_channels, self.in_channels)
         y = oneflow.matmul(weight, x.reshape(batch, channels, height * width))
-        if self.bias is not None:
-            y = y + self.bias.reshape(self.out_channels, 1)
         return y.reshape(batch, self.out_channels, height, width)
 
 

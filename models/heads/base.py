@@ -21,6 +21,7 @@ from utils.cli.hyperparameters import Hyperparameters
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets
 from utils.detections import GroundTruth
+from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 
 
@@ -135,6 +136,20 @@ class Head(nn.Module, ABC):
         On the host alone: whatever asks the framework for a result waits for all that it has
         queued.
         """
+
+    def join(
+        self, found: Sequence[Any], regions_xyxy: np.ndarray, settings: SuppressionSettings
+    ) -> Any:
+        """Return what is found in an image from what is found in overlapping views of it.
+
+        Args:
+            found: what `finish` returned of each view.
+            regions_xyxy: (V, 4) where the views lie in the image; together they cover it.
+
+        Raises:
+            UserError: what the task finds cannot be put together.
+        """
+        raise UserError("--tile: models of this task find nothing in tiles; leave it out")
 
     @abstractmethod
     def make_evaluator(self, class_names: Sequence[str]) -> Evaluator:

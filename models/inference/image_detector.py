@@ -1,26 +1,34 @@
 """Images of any size -> what is found in them: views, network, and the end on the host.
 
-Before: `predictor.py` and `views.py`. After: detect.py (`job.py`) and `models.load`. `views` and
-`finish` work on the host alone, in any thread; `predict` is for one thread at a time, and waits.
+Before: `predictor.py` and `views.py`. After: detect.py (`job.py`), `models.load` and, for tiles,
+val.py (`models/evaluation.py`). `views` and `finish` work on the host alone, in any thread;
+`predict` is for one thread at a time, and waits.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from backend import autograd
 from models.detector import images_to_tensor
-from models.inference.predictor import Predictor
-from models.inference.views import View, whole_view
-from utils.detections import Detections
+from models.inference.protocol import Predictor
+from models.inference.views import View, views_of
+from utils.data.image.tiling import Tiling
 from utils.evaluation.nms import SuppressionSettings
 
 
 class ImageDetector:
-    """A predictor on a device, for images of any size."""
+    """A predictor on a device, for images of any size.
+
+    Args:
+        image_size: what the long side of an image, or of a tile, becomes for the network.
+        suppression: which predictions count as found.
+        tiling: how an image is cut that is larger than a tile; None: it is not.
+    """
 
     def __init__(
         self,
@@ -28,43 +36,80 @@ class ImageDetector:
         device: str,
         image_size: int,
         suppression: SuppressionSettings,
+        tiling: Tiling | None = None,
     ) -> None:
         self.predictor = predictor
         self.device = device
         self.image_size = image_size
         self.suppression = suppression
+        self.tiling = tiling
         self._network = threading.Lock()
 
     def views(self, image: np.ndarray) -> list[View]:
-        """Return what the network takes of an image (H, W, 3) uint8 RGB."""
-        return [whole_view(image, self.image_size, self.predictor.stride)]
+        """Return what the network takes of an image (H, W, 3) uint8 RGB.
+
+        Tiles are parts of this very image: leave it as it is until `predict` has seen them.
+        """
+        return views_of(image, self.image_size, self.predictor.stride, self.tiling)
 
     def predict(self, views: Sequence[View]) -> list[np.ndarray]:
         """Return the rows that may count as found in each view, (K, ...) float32.
 
-        Views of one shape are a batch; so what is found in one depends on no other.
+        Views of one shape are a batch; so what is found in one depends on no other. With tiles, a
+        batch has no more of them than `tiling` says.
         """
-        shapes: dict[tuple[int, ...], list[int]] = {}
-        for index, view in enumerate(views):
-            shapes.setdefault(view.pixels.shape, []).append(index)
         rows: dict[int, np.ndarray] = {}
-        for indices in shapes.values():
+        for indices in self._batches(views):
             images = np.stack([views[index].pixels.transpose(2, 0, 1) for index in indices])
             rows.update(zip(indices, self._predict_batch(images), strict=True))
         return [rows[index] for index in range(len(views))]
+
+    def _batches(self, views: Sequence[View]) -> Iterator[list[int]]:
+        """Yield which views go through the network together."""
+        shapes: dict[tuple[int, int], list[int]] = {}
+        for index, view in enumerate(views):
+            shapes.setdefault(view.placement.input_size, []).append(index)
+        for indices in shapes.values():
+            size = self.tiling.batch_size if self.tiling else len(indices)
+            for start in range(0, len(indices), size):
+                yield indices[start : start + size]
 
     def _predict_batch(self, images: np.ndarray) -> list[np.ndarray]:
         with self._network, autograd.no_grad():
             raw = self.predictor(images_to_tensor(images, self.device))
             return self.predictor.decode_above(raw, self.suppression.confidence_threshold)
 
-    def finish(self, views: Sequence[View], rows: Sequence[np.ndarray]) -> Detections:
+    def finish(self, views: Sequence[View], rows: Sequence[np.ndarray]) -> Any:
         """Return what is found in an image, in its pixels, from the rows of its views."""
-        ((view,), (only,)) = views, rows
-        return self.predictor.head.finish(only, view.placement, self.suppression)
+        return self.join(views, list(map(self.finish_view, views, rows)))
 
-    def detect(self, images: Sequence[np.ndarray]) -> list[Detections]:
+    def finish_view(self, view: View, rows: np.ndarray) -> Any:
+        """Return what is found in one view, in pixels of its part of the image."""
+        return self.predictor.head.finish(rows, view.placement, self.suppression)
+
+    def join(self, views: Sequence[View], found: Sequence[Any]) -> Any:
+        """Return what is found in an image, in its pixels, from what is found in its views."""
+        if len(views) == 1:
+            return found[0]
+        regions_xyxy = np.array([view.region_xyxy for view in views])
+        return self.predictor.head.join(found, regions_xyxy, self.suppression)
+
+    def detect(self, images: Sequence[np.ndarray]) -> list[Any]:
         """Return what is found in each image (H, W, 3) uint8 RGB."""
         views = [self.views(image) for image in images]
         rows = iter(self.predict([view for image in views for view in image]))
         return [self.finish(image, [next(rows) for _ in image]) for image in views]
+
+    def detect_in_batches(
+        self, image: np.ndarray, batch_size: int, advance: Callable[[], None]
+    ) -> Any:
+        """Return what is found in one image; raw rows are kept of one batch of its views alone.
+
+        advance: called after each batch.
+        """
+        views, found = self.views(image), list[Any]()
+        for start in range(0, len(views), batch_size):
+            batch = views[start : start + batch_size]
+            found += map(self.finish_view, batch, self.predict(batch))
+            advance()
+        return self.join(views, found)

@@ -1,51 +1,107 @@
 """The work of detect.py: weights and sources -> frames, what is found in them, and files.
 
-Before: `detect.py` read flags and weights and chose the framework.
+Before: `detect.py` read flags and weights and chose the framework. After: `pipeline.py` detects,
+`utils/results/run_files.py` writes, `utils/pipeline/telling.py` tells.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Sequence
-
-import cv2
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import backend
+from models.detector import require_image_size
 from models.inference.image_detector import ImageDetector
-from models.inference.predictor import make_predictor, suppression_settings
+from models.inference.pipeline import Pipeline, Write
+from models.inference.predictor import class_names_of, make_predictor, suppression_settings
 from utils.cli.detect_config import DetectConfig
-from utils.drawing.annotate import draw_boxes
-from utils.files.atomic import atomic_file
+from utils.errors import UserError
+from utils.media.frame import Frame
 from utils.media.source import Source
-from utils.results.result import Result
+from utils.pipeline.telling import Telling
+from utils.pipeline.totals import Done
+from utils.processes.termination import ending_at_termination
+from utils.results.run_files import RunFiles
 from utils.screen.text import say
+from utils.screen.window import Window
 from utils.state.checkpoint import Checkpoint
 from utils.state.folder import create_run_folder
+from utils.tracking.sources import SourceTrackers
+from utils.tracking.tracker import needed_threshold
 
 log = logging.getLogger("detect")
 
 
 def run_detection(
     config: DetectConfig, sources: Sequence[Source], weights: Sequence[Checkpoint]
-) -> None:
-    """Detect in every frame of the sources and write what was found."""
-    device = backend.device.resolve(config.device)
-    predictor = make_predictor(weights, device, config.augment, config.half)
-    suppression = suppression_settings(config, multi_label=False)
-    detector = ImageDetector(predictor, device, config.image_size, suppression)
-    log.info(backend.device.describe(device))
-    class_names = weights[0].header.class_names
+) -> int:
+    """Detect in every frame of the sources and write what was found.
+
+    Returns:
+        How many sources were left out or broke off; each is named in a line.
+
+    Raises:
+        UserError: none of the sources could be read.
+    """
+    detector = make_detector(config, weights)
+    class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
     folder = create_run_folder(config.project, config.name, config.exist_ok)
-    for number, source in enumerate(sources):
-        for frame in source.frames():
-            (detections,) = detector.detect([frame.image])
-            result = Result(frame, detections, class_names)
-            labels = [
-                f"{name} {score:.2f}"
-                for name, score in zip(result.names, result.scores.tolist(), strict=True)
-            ]
-            drawn = draw_boxes(frame.image, result.boxes_xyxy, result.class_index, labels)
-            _, encoded = cv2.imencode(".jpg", cv2.cvtColor(drawn, cv2.COLOR_RGB2BGR))
-            with atomic_file(folder / f"{number}.jpg") as file:
-                file.write(encoded.tobytes())
+    telling = Telling(sources)
+    track = (
+        SourceTrackers(config.confidence_threshold, config.class_agnostic).update
+        if config.track
+        else None
+    )
+    log.info("weights: %s; source: %s", " ".join(config.weights), telling.shown(config.source))
+    tell = with_window(telling.tell, config)
+    try:
+        with ending_at_termination(), telling, RunFiles(folder, config, class_names) as files:
+            begin = places_of(files)
+            pipeline = Pipeline(detector, class_names, begin, tell, config.batch_size, track)
+            pipeline.run(sources)
+    except (KeyboardInterrupt, SystemExit):
+        say(f"stopped after {telling.done}; results so far in {folder}")
+        raise
+    if not telling.num_frames:
+        raise UserError(f"--source {telling.shown(config.source)}: nothing in it could be read")
+    telling.tell_all(pipeline.seconds.by_stage)
     say(f"results in {folder}")
+    return telling.num_broken
+
+
+def make_detector(config: DetectConfig, weights: Sequence[Checkpoint]) -> ImageDetector:
+    """Build the models on the device that the flags ask for."""
+    device = backend.device.resolve(config.device)
+    log.info(backend.device.describe(device))
+    predictor = make_predictor(weights, device, config.augment, config.half)
+    require_image_size(config.image_size, predictor.stride, trains=False)
+    suppression = suppression_settings(config, multi_label=False)
+    if config.track:
+        lowest = needed_threshold(config.confidence_threshold)
+        suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
+    return ImageDetector(predictor, device, config.image_size, suppression, config.tiling)
+
+
+def places_of(files: RunFiles) -> Callable[[Source, Frame], Write]:
+    """Return what fixes the names of a frame's files, and returns what writes them."""
+
+    def begin(source: Source, frame: Frame) -> Write:
+        return partial(files.add, place=files.reserve(frame, source.rate))
+
+    return begin
+
+
+def with_window(tell: Callable[[Done], None], config: DetectConfig) -> Callable[[Done], None]:
+    """Return `tell`, which with --view-img shows the drawn image too; q there is as Ctrl-C."""
+    if not config.view_images:
+        return tell
+    window = Window("detect.py")
+
+    def tell_and_show(done: Done) -> None:
+        tell(done)
+        if done.result is not None and window.show(done.result.plot()):
+            raise KeyboardInterrupt
+
+    return tell_and_show

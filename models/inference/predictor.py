@@ -21,6 +21,7 @@ from models.inference.protocol import Predictor
 from models.stored import detector_of_weights
 from utils.cli.detection_config import DetectionConfig
 from utils.data.loading.memory import require_memory
+from utils.errors import brief
 from utils.evaluation.nms import SuppressionSettings
 from utils.state.checkpoint import Checkpoint
 
@@ -49,18 +50,25 @@ def make_predictor(
     """
     float32_because = why_not_half(device) if half else ""
     if float32_because:
-        log.info("--half: %s", float32_because)
+        log.warning("--half: %s", float32_because)
     members: list[Predictor] = []
     for checkpoint in weights:
         member: Predictor = load_detector(checkpoint, device, fold)
         if half and not float32_because:
             member = HalfPrecision(member, device)
-        members.append(Augmented(member) if augment else member)
-    if len(members) == 1:
-        return members[0]
-    ensemble = Ensemble(members, [checkpoint.path for checkpoint in weights])
-    _tell_other_names(weights)
-    return ensemble
+        members.append(member)
+    predictor = members[0]
+    if len(members) > 1:
+        predictor = Ensemble(members, [checkpoint.path for checkpoint in weights])
+        _tell_other_names(weights)
+    return augmented(predictor) if augment else predictor
+
+
+def augmented(predictor: Predictor) -> Predictor:
+    """Return a predictor of the same models, each of which sees an image three times."""
+    if isinstance(predictor, Ensemble):
+        return Ensemble([Augmented(member) for member in predictor.members], predictor.names)
+    return Augmented(predictor)
 
 
 def load_detector(checkpoint: Checkpoint, device: str, fold: bool = False) -> Detector:
@@ -81,13 +89,19 @@ def _tell_other_names(weights: Sequence[Checkpoint]) -> None:
     """Warn of weights whose classes have other names than those of the first, which count."""
     first = weights[0]
     for other in weights[1:]:
-        names = zip(first.header.class_names, other.header.class_names, strict=False)
-        different = [f"{theirs} for {ours}" for ours, theirs in names if ours != theirs]
+        pairs = zip(other.header.class_names, first.header.class_names, strict=False)
+        different = [f"{brief(name)} for {brief(ours)}" for name, ours in pairs if name != ours]
         if different and this_process().is_main:
             log.warning(
                 "--weights %s has other names for its classes than %s, whose names count: %s",
                 other.path, first.path, ", ".join(different[:MOST_NAMES]),
             )  # fmt: skip
+
+
+def class_names_of(weights: Checkpoint, num_classes: int) -> tuple[str, ...]:
+    """Return the name of each class that the weights predict; class5 where they tell none."""
+    names = weights.header.class_names
+    return (*names, *(f"class{number}" for number in range(len(names), num_classes)))
 
 
 def suppression_settings(config: DetectionConfig, multi_label: bool) -> SuppressionSettings:

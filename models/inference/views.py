@@ -1,4 +1,4 @@
-"""An image -> the views of it that the network takes, and back: here one, the whole image.
+"""An image -> the views of it that the network takes, and back: the whole, and tiles of it.
 
 Before: an image of any size. After: `image_detector.py` predicts in the views.
 """
@@ -11,20 +11,68 @@ import numpy as np
 
 from utils.data.image.letterbox import Letterbox, fit_letterbox
 from utils.data.image.resizing import letterbox, resize_to_detect
+from utils.data.image.tiling import Tiling
 
 
 class View(NamedTuple):
-    """A part of an image, or all of it, as the network takes it."""
+    """A part of an image, or all of it."""
 
-    pixels: np.ndarray  # (h, w, 3) uint8 RGB, sides multiples of the model's stride
-    placement: Letterbox  # where the part lies in the pixels
+    part: np.ndarray  # (h, w, 3) uint8 RGB, as in the image, or already as the network takes it
+    placement: Letterbox  # where the part lies in what the network takes
     offset: tuple[int, int] = (0, 0)  # (top, left) of the part in the image
+
+    @property
+    def pixels(self) -> np.ndarray:
+        """(h, w, 3) uint8 RGB, as the network takes it: `placement.input_size`.
+
+        A tile is resized when this is asked for: the many tiles of an image need no memory.
+        """
+        if self.part.shape[:2] == self.placement.input_size:
+            return self.part
+        return letterbox(self.part, self.placement, resize_to_detect)
+
+    @property
+    def region_xyxy(self) -> tuple[int, int, int, int]:
+        """Where the part lies in the image: left, top, right, bottom in pixels."""
+        (top, left), (height, width) = self.offset, self.placement.original_size
+        return left, top, left + width, top + height
 
 
 def whole_view(image: np.ndarray, long_side: int, stride: int) -> View:
     """Return an image (H, W, 3) with its long side resized to long_side, and the least padding."""
-    size = image.shape[0], image.shape[1]
-    fitted = fit_letterbox(size, (long_side, long_side)).resized_size
-    height, width = (-(-side // stride) * stride for side in fitted)
-    placement = fit_letterbox(size, (height, width), max_scale=long_side / max(size))
+    placement = place(image.shape[:2], long_side, stride)
     return View(letterbox(image, placement, resize_to_detect), placement)
+
+
+def place(size: tuple[int, ...], long_side: int, stride: int) -> Letterbox:
+    """Return where a part (height, width) of an image lies in what the network takes.
+
+    Its long side becomes long_side; each side is padded to the next multiple of stride.
+    """
+    height, width = size
+    fitted = fit_letterbox((height, width), (long_side, long_side)).resized_size
+    bottom, right = (-(-side // stride) * stride for side in fitted)
+    max_scale = long_side / max(height, width)
+    return fit_letterbox((height, width), (bottom, right), max_scale)
+
+
+def views_of(
+    image: np.ndarray, long_side: int, stride: int, tiling: Tiling | None = None
+) -> list[View]:
+    """Return what the network takes of an image (H, W, 3) uint8 RGB.
+
+    It is the whole image; before it, of one that is larger than a tile, the tiles: their boxes are
+    the finer ones, and of equal scores the first stays. The whole shows what is larger than a tile.
+    The long side of either becomes long_side.
+    """
+    whole = whole_view(image, long_side, stride)
+    size = image.shape[0], image.shape[1]
+    if tiling is None or max(size) <= tiling.side:
+        return [whole]
+    height, width = tiling.tile_size(size)
+    placement = place((height, width), long_side, stride)
+    tiles = [
+        View(image[top : top + height, left : left + width], placement, (top, left))
+        for top, left in tiling.corners(size)
+    ]
+    return [*tiles, whole]

@@ -82,10 +82,16 @@ def test_two_ranks_print_and_write_what_one_process_does(folder, monkeypatch, ca
     assert sum("training images in memory" in line for line in printed) == 1
 
 
-def test_val_py_starts_its_ranks_itself(folder):
-    command = [sys.executable, "val.py", *flags(folder, "own"), "--nproc", "2"]
+def test_val_py_starts_its_ranks_itself_and_they_augment_and_join_models(folder, monkeypatch):
+    weights = str(folder / "weights.safetensors")
+    together = ["--weights", weights, weights, "--augment", "--half"]
+    command = [sys.executable, "val.py", *flags(folder, "own"), *together, "--nproc", "2"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "starting 2 processes" in done.stdout and done.stdout.count("results in") == 1
-    keys, _, _ = predictions(folder, "own")
-    assert len(keys) > 6
+    assert done.stdout.count("--half: a CPU detects in float32") == 1
+    monkeypatch.setattr("sys.argv", ["val.py", *flags(folder, "one"), *together])
+    val.main()
+    expected, found = predictions(folder, "one"), predictions(folder, "own")
+    assert len(found[0]) > 6 and found[0] == expected[0]
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)  # as above

@@ -39,3 +39,11 @@ VALIDATION = {
     "--save-hybrid": _NO_TEXT,
     "--single-cls": _SINGLE_CLASS,
 }
+
+DETECTION = {
+    "--data": "leave it out; the class names are in the weights",
+    "--dnn": "leave it out; --backend says what runs the model",
+    "--visualize": "leave it out; feature maps are not drawn",
+    "--update": "leave it out; every kind of weights of docs/weights.md is read as it is",
+    "--save-format": "--save-txt writes YOLO's boxes, --save-json those in pixels",
+}

@@ -6,16 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils.cli.absent_flags import DETECTION
 from utils.cli.detection_config import DetectionConfig
-from utils.cli.flags import add_flags, flag, new_parser, read_flags
+from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_between, whole_from
+from utils.errors import UserError
+
+THICKEST_LINE = 1000  # pixels
+
+
+def _require_thickness(name: str, value: int | None) -> None:
+    if value is not None:
+        whole_between(1, THICKEST_LINE)(name, value)
 
 
 @dataclass(frozen=True)
 class DetectConfig(DetectionConfig):
     """The settings of one run of detect.py; defaults are the public YOLOv5's."""
 
-    source: str = flag("data", "--source", default="datasets/shapes/images/val", metavar="S",
-        help="file, folder, pattern, list file, video, camera or URL")  # fmt: skip
+    source: str = flag("data", "--source", default="shapes", metavar="S",
+        help="file, folder, pattern, list file, video, camera or URL; 'shapes': the val images "
+        "of the built-in dataset")  # fmt: skip
+    video_stride: int = flag("data", "--vid-stride", default=1, metavar="N", check=whole_from(1),
+        help="take every Nth frame of a video")  # fmt: skip
+    view_images: bool = flag("output", "--view-img", default=False,
+        help="show each image in a window; q or Esc there ends the run")  # fmt: skip
     track: bool = flag("detection", "--track", default=False,
         help="number the objects of a video; a folder of images counts as one")  # fmt: skip
     batch_size: int = 1
@@ -23,10 +37,34 @@ class DetectConfig(DetectionConfig):
     iou_threshold: float = 0.45
     max_detections: int = 1000
     project: Path = Path("runs/detect")
+    save_txt: bool = flag("output", "--save-txt", default=False,
+        help="write what is found in an image as YOLO labels")  # fmt: skip
+    save_conf: bool = flag("output", "--save-conf", default=False,
+        help="with the score in each line of --save-txt")  # fmt: skip
+    save_csv: bool = flag("output", "--save-csv", default=False,
+        help="write predictions.csv: image, class name, score")  # fmt: skip
+    save_json: bool = flag("output", "--save-json", default=False,
+        help="write detections.json: all that is found, in pixels")  # fmt: skip
+    save_crop: bool = flag("output", "--save-crop", default=False,
+        help="write what is found as images, a folder a class")  # fmt: skip
+    nosave: bool = flag("output", "--nosave", default=False,
+        help="write no images and videos with boxes")  # fmt: skip
+    line_thickness: int | None = flag("output", "--line-thickness", default=None, type=int,
+        metavar="PX", check=_require_thickness,
+        help="of boxes; by default what suits the image")  # fmt: skip
+    hide_labels: bool = flag("output", "--hide-labels", default=False,
+        help="draw boxes without class names and scores")  # fmt: skip
+    hide_conf: bool = flag("output", "--hide-conf", default=False,
+        help="draw boxes without scores")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.save_conf and not self.save_txt:
+            raise UserError("--save-conf adds to the files of --save-txt; give that too")
 
 
 def parse_detect_flags(arguments: Sequence[str] | None = None) -> DetectConfig:
     """Parse detect.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
-    parser = new_parser("detect.py", "Find objects in images and videos.")
+    parser = new_parser("detect.py", "Find objects in images and videos.", DETECTION)
     add_flags(parser, DetectConfig)
     return DetectConfig(**read_flags(parser, arguments)[0])

@@ -6,7 +6,23 @@ from dataclasses import dataclass
 
 from utils.cli.flags import flag, require_fraction, whole_from
 from utils.cli.run_config import CommandConfig
+from utils.data.image.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 from utils.errors import UserError
+
+
+def require_tile(name: str, value: int) -> None:
+    """Raise UserError unless value is the side of a tile, or 0 for no tiles."""
+    if value and value < MIN_SIDE:
+        raise UserError(f"{name} {value}; a whole number from {MIN_SIDE} up is needed, in pixels")
+
+
+def require_overlap(name: str, value: float | None) -> None:
+    """Raise UserError unless value is a fraction of a tile by which others can overlap it."""
+    if value is not None and not MIN_OVERLAP <= value <= MAX_OVERLAP:
+        raise UserError(
+            f"{name} {value}; a number from {MIN_OVERLAP} to {MAX_OVERLAP} is needed: objects "
+            "across a border are recognised by it"
+        )
 
 
 @dataclass(frozen=True)
@@ -25,15 +41,29 @@ class DetectionConfig(CommandConfig):
         nargs="+", metavar="C", help="detect only these classes, by number")  # fmt: skip
     max_detections: int = flag("detection", "--max-det", default=300, metavar="N",
         check=whole_from(1), help="detections an image, at most")  # fmt: skip
-
+    tile: int = flag("detection", "--tile", default=0, metavar="PX", check=require_tile,
+        help="detect in tiles of this side too in an image that is larger, for small "
+        "objects; --batch-size tiles at a time")  # fmt: skip
+    overlap: float | None = flag("detection", "--overlap", default=None, type=float, metavar="X",
+        check=require_overlap,
+        help=f"of neighbouring tiles, a fraction of --tile; default {OVERLAP}")  # fmt: skip
     augment: bool = flag("detection", "--augment", default=False,
-        help="see each image three times, in other sizes and mirrored; takes about 2.5 times as "
-        "long")  # fmt: skip
+        help="see each image three times, smaller and mirrored; over twice the time")  # fmt: skip
     half: bool = flag("backend and device", "--half", default=False,
         help="compute in half precision on a GPU; a line says where float32 is used "
         "instead")  # fmt: skip
 
+    @property
+    def tiling(self) -> Tiling | None:
+        """How images are cut; None: they are not."""
+        if not self.tile:
+            return None
+        overlap = OVERLAP if self.overlap is None else self.overlap
+        return Tiling(self.tile, overlap, self.batch_size)
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.overlap is not None and not self.tile:
+            raise UserError(f"--overlap {self.overlap} is of tiles; give their side with --tile")
         if not any(self.weights):
             raise UserError("--weights is needed: a file that docs/weights.md lists")

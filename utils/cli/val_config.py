@@ -43,6 +43,11 @@ class ValConfig(DetectionConfig, RunConfig):
     legacy_metric: bool = flag("output", "--legacy-metric", default=False,
         help="print the figures as YOLOv5 prints them too, to compare with old logs")  # fmt: skip
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.square and self.tile:
+            raise UserError("--square is for whole images; leave it out, or --tile")
+
 
 def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
     """Parse val.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""

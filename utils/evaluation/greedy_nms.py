@@ -31,12 +31,13 @@ def suppress_greedily(
     """
     overlaps = _OverlapSearch(boxes_xyxy, group, iou_threshold)
     kept = np.zeros(0, np.int64)
-    rest = np.arange(len(boxes_xyxy))
+    rest: np.ndarray = np.arange(len(boxes_xyxy))
     while len(rest) > 0 and len(kept) < max_kept:
         found = _first_kept(overlaps, rest[:STAGE], max_kept - len(kept))
         kept = np.concatenate((kept, found))
-        if len(kept) < max_kept:
-            rest = overlaps.purged(rest[STAGE:], found)
+        rest = rest[STAGE:]
+        if len(rest) > 0 and len(kept) < max_kept:
+            rest = overlaps.purged(rest, found)
     return kept
 
 

@@ -62,6 +62,22 @@ def non_max_suppression(
     found = _candidates(decoded, confidence_threshold, multi_label)
     if classes is not None:
         found = found.take(np.flatnonzero(np.isin(found.class_index, classes)))
+    return suppress_overlapping(
+        found, iou_threshold, class_agnostic, max_detections, max_candidates
+    )
+
+
+def suppress_overlapping(
+    found: Detections,
+    iou_threshold: float,
+    class_agnostic: bool,
+    max_detections: int,
+    max_candidates: int = 30000,
+) -> Detections:
+    """Return the best of what is found in an image; the arguments are those above.
+
+    Equal scores keep their order.
+    """
     found = found.take(_descending_order(found.scores)[:max_candidates])
     group = np.zeros_like(found.class_index) if class_agnostic else found.class_index
     threshold = float(np.float32(iou_threshold))

@@ -13,13 +13,16 @@ from typing import Any, BinaryIO, TextIO
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, buffering: int = -1) -> Iterator[BinaryIO]:
     """Yield a file that replaces `path` when the block ends; it is removed if the block fails.
+
+    Args:
+        buffering: of Python's `open`.
 
     Raises:
         OSError: it cannot be written; the error names `path`.
     """
-    with _opened(path, "wb") as file:
+    with _opened(path, "wb", buffering=buffering) as file:
         yield file
 
 
@@ -39,7 +42,7 @@ def link_or_copy(source: Path, path: Path) -> None:
         with atomic_file(path) as copy, open(source, "rb") as file:
             shutil.copyfileobj(file, copy)
     else:
-        with _naming(path, temporary):
+        with naming(path, temporary):
             try:
                 os.replace(temporary, path)
             finally:  # also after success: onto another name of the same file it does nothing
@@ -57,7 +60,7 @@ def remove_unfinished(folder: Path) -> None:
 def _opened(path: Path, mode: str, **options: Any) -> Iterator[Any]:
     """Yield a new file of another name, made in the folder of `path`, that takes its place."""
     temporary = _temporary_name(path)
-    with _naming(path, temporary):
+    with naming(path, temporary):
         # A file or link that someone put there is not opened.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         descriptor = os.open(temporary, flags, 0o666)
@@ -78,11 +81,11 @@ def _temporary_name(path: Path) -> Path:
 
 
 @contextmanager
-def _naming(path: Path, temporary: Path) -> Iterator[None]:
-    """Have errors of the system name `path`, unless they name another file."""
+def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Have errors of the system name `path`, unless they name another file than `temporary`."""
     try:
         yield
     except OSError as error:
-        if error.errno is not None and error.filename in (None, str(temporary)):
+        if error.errno is not None and error.filename in (None, str(temporary or path)):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise

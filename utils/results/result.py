@@ -5,8 +5,12 @@ Before: `models/inference/image_detector.py`. After: files, drawings, other prog
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,12 +18,31 @@ from utils.detections import Detections
 from utils.drawing.annotate import draw_boxes
 from utils.drawing.crop import crop_box
 from utils.drawing.fonts import drawable_name
+from utils.files.atomic import atomic_text_file
 from utils.media.frame import Frame
+from utils.results.image_file import save_image
+from utils.results.other_programs import as_data_frame, as_supervision
+from utils.results.text_lines import label_lines
+from utils.results.words import count_by_class
+from utils.screen.text import printable
 
 
-@dataclass(frozen=True)
+class Detection(NamedTuple):
+    """One thing that was found, as plain numbers."""
+
+    box_xyxy: tuple[float, float, float, float]  # pixels of the image
+    score: float  # in (0, 1]
+    class_index: int
+    name: str  # of its class
+    track_id: int | None = None  # the same for one object in all frames; None: not tracked
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """What was found in one image, highest score first."""
+    """What was found in one image, highest score first.
+
+    It has the length of its detections, and yields each as a `Detection`.
+    """
 
     frame: Frame
     detections: Detections  # in pixels of the frame
@@ -82,3 +105,87 @@ class Result:
             square: make both sides of a box as long as its longer one before.
         """
         return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]
+
+    def save(
+        self,
+        path: Path | str,
+        line_width: int | None = None,
+        labels: bool = True,
+        scores: bool = True,
+    ) -> None:
+        """Write the image with boxes drawn on it, as `plot` draws them.
+
+        Raises:
+            UserError: the name ends in no kind of image that holds one of this size.
+            OSError: the file cannot be written; the error names it.
+        """
+        save_image(Path(path), self.plot(line_width, labels, scores))
+
+    def save_txt(self, path: Path | str, scores: bool = False) -> None:
+        """Write a YOLO label a detection, lowest score first, as `label_lines` gives them.
+
+        Raises:
+            OSError: the file cannot be written; the error names it.
+        """
+        height, width = self.image.shape[:2]
+        lines = label_lines(self.detections, (height, width), self.track_ids, scores)
+        with atomic_text_file(Path(path)) as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator[Detection]:
+        boxes = map(tuple, self.boxes_xyxy.tolist())
+        ids = [None] * len(self) if self.track_ids is None else self.track_ids.tolist()
+        columns = (self.scores.tolist(), self.class_index.tolist(), self.names, ids)
+        return (Detection(*row) for row in zip(boxes, *columns, strict=True))
+
+    def __repr__(self) -> str:
+        height, width = self.image.shape[:2]
+        found = count_by_class(self.class_index, self.class_names)
+        return printable(f"Result({self.frame.source}, {width}x{height} px: {found})")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was found as plain values, which JSON can hold.
+
+        Where a file name holds bytes that are no UTF-8, they are spelt out.
+        """
+        height, width = self.image.shape[:2]
+        return {
+            "source": _utf8(str(self.frame.source)),
+            "frame": self.frame.number,
+            "seconds": self.frame.seconds,
+            "height": height,
+            "width": width,
+            "detections": [self._record(found) for found in self],
+        }
+
+    def _record(self, found: Detection) -> dict[str, Any]:
+        record = {**found._asdict(), "box_xyxy": list(found.box_xyxy), "name": _utf8(found.name)}
+        if self.track_ids is None:
+            del record["track_id"]
+        return record
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON in one line, with characters of all languages as they are."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    def to_supervision(self) -> Any:
+        """Return `supervision.Detections`, with class names and track ids.
+
+        Raises:
+            UserError: that package is absent.
+        """
+        return as_supervision(self.detections, self.names, self.track_ids)
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`, a detection a row; UserError without that package.
+
+        Columns: xmin, ymin, xmax, ymax in pixels, confidence, class, name.
+        """
+        return as_data_frame(self.boxes_xyxy, self.detections, self.names)
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

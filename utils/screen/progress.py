@@ -18,6 +18,7 @@ from utils.screen.words import clock
 
 # 80 columns hold it with an epoch of four digits and three losses; a longer one is cut at its end.
 BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
+ENDLESS = "{desc} {n_fmt}, {elapsed}{postfix}"  # of work whose end nobody knows
 
 log = logging.getLogger("progress")
 
@@ -28,8 +29,12 @@ class Progress:
     Of several processes the first alone shows it. Threads may share it.
     """
 
-    def __init__(self, total: int, title: str, unit: str, done: int = 0) -> None:
-        """Begin work of so many units, as "batches", of which some may be done already."""
+    def __init__(self, total: int | None, title: str, unit: str, done: int = 0) -> None:
+        """Begin work of so many units, as "batches", of which some may be done already.
+
+        Args:
+            total: None where nobody knows it.
+        """
         self._total, self._title, self._unit = total, title, unit
         self._begun_with = self._done = done
         self._start = self._told = time.monotonic()
@@ -38,7 +43,7 @@ class Progress:
         bar = is_main and sys.stderr.isatty()
         self._bar = tqdm(
             total=total, initial=done, desc=title, leave=False, dynamic_ncols=True,
-            bar_format=BAR, disable=not bar,
+            bar_format=ENDLESS if total is None else BAR, disable=not bar,
         )  # fmt: skip
         self._writes_lines = is_main and not bar
 
@@ -48,6 +53,12 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         self._bar.close()
 
+    def expect(self, total: int) -> None:
+        """Say how many units there are, where that was not known at the start."""
+        with self._lock:
+            self._total = self._bar.total = total
+            self._bar.bar_format = BAR
+
     def update(self, note: str = "") -> None:
         """Count a unit that is done; the note says how it goes."""
         with self._lock:
@@ -56,11 +67,19 @@ class Progress:
                 self._bar.set_postfix_str(note, refresh=False)
             self._bar.update()
             now = time.monotonic()
-            if self._writes_lines and now >= self._told + LINE_SECONDS and self._done < self._total:
+            if (
+                self._writes_lines
+                and now >= self._told + LINE_SECONDS
+                and self._done != self._total
+            ):
                 self._told = now
                 log.info("%s", self._line(now - self._start, note))
 
     def _line(self, seconds: float, note: str) -> str:
-        left = seconds * (self._total - self._done) / (self._done - self._begun_with)
-        line = f"{self._title}: {self._done:,} of {self._total:,} {self._unit}, {clock(left)} left"
+        if self._total is None:
+            line = f"{self._title}: {self._done:,} {self._unit}, {clock(seconds)}"
+        else:
+            left = seconds * (self._total - self._done) / (self._done - self._begun_with)
+            done = f"{self._done:,} of {self._total:,} {self._unit}"
+            line = f"{self._title}: {done}, {clock(left)} left"
         return f"{line}, {note}" if note else line

@@ -18,6 +18,7 @@ from utils.cli.val_config import ValConfig
 from utils.errors import UserError
 from utils.files.yaml import find_yaml, read_yaml
 from utils.optional import import_optional
+from utils.screen.window import require_window
 from utils.setup.driver import NVIDIA_DRIVER, sees_driver
 
 SMALLEST_STRIDE = 32  # of the public models; one of a larger stride asks for more
@@ -40,6 +41,8 @@ def check_validation(config: ValConfig) -> None:
 
 def check_detection(config: DetectConfig) -> None:
     """Raise UserError for a flag of detect.py that cannot be honoured."""
+    if config.view_images:
+        require_window("--view-img")
     check_image_size(config.image_size)
     if config.track:
         import_optional("trackers", "--track")

@@ -28,6 +28,7 @@ from utils.data.image.letterbox import Letterbox, letterbox_to_image
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from utils.evaluation.joining import join_views
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.report.console import metrics_table
 from utils.report.plots import plot_precision_recall
@@ -181,6 +182,11 @@ class AnchorHead(BoxHead):
     ) -> Detections:
         found = non_max_suppression(decoded, **vars(settings))
         return found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
+
+    def join(
+        self, found: Sequence[Detections], regions_xyxy: np.ndarray, settings: SuppressionSettings
+    ) -> Detections:
+        return join_views(found, regions_xyxy, settings)
 
     def make_evaluator(self, class_names: Sequence[str]) -> DetectionEvaluator:
         return DetectionEvaluator(class_names)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as every
-from benchmarks import epoch, nms, val
+from benchmarks import detect, epoch, nms, val
 from tests.small import write_small_dataset, write_small_model
+from utils.data.sources.dataset import load_dataset
 from utils.errors import UserError
 from utils.files.project import PROJECT
 
@@ -38,6 +39,32 @@ def test_a_validation_is_timed_both_ways(monkeypatch, tmp_path):
     timings = json.loads(path.read_text())["timings"]
     assert [timing["name"] for timing in timings] == ["plain", "overlapped"]
     assert all(timing["case"] == "6 images, 64 px, batch 4" for timing in timings)
+
+
+def test_detection_is_timed_beside_the_forward_pass(monkeypatch, tmp_path, capsys):
+    data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
+    monkeypatch.setattr(detect, "load_dataset", lambda *_, **__: load_dataset(data))
+    path, images = tmp_path / "detect.json", data.parent / "images" / "val"
+    small = ("--img", 64, "--batch", 4, "--repeats", 1, "--device", "cpu", "--cfg", model)
+    run(monkeypatch, detect, "--source", images, *small, "--json", path)
+    timings = json.loads(path.read_text())["timings"]
+    assert [timing["name"] for timing in timings] == [
+        "forward pass alone", "detect --nosave", "detect"
+    ]  # fmt: skip
+    assert all(timing["case"] == "6 images, 64 px, batch 4" for timing in timings)
+    *_, speed, stages = capsys.readouterr().out.splitlines()
+    assert float(speed.removeprefix("detect: ").removesuffix(" images/s")) == pytest.approx(
+        6000 / timings[2]["median"], abs=0.06
+    )
+    assert stages.startswith("stages: decode 0.")
+
+
+def test_the_forward_pass_alone_sees_every_image_once(monkeypatch, tmp_path):
+    data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
+    monkeypatch.setattr(detect, "load_dataset", lambda *_, **__: load_dataset(data))
+    source = str(data.parent / "images" / "val")
+    flags = SimpleNamespace(weights="", cfg=model, source=source, img=64, batch=4, images=5)
+    assert sum(len(tensor) for tensor in detect.build(flags, "cpu").batches()) == 5
 
 
 def test_a_validation_that_measures_something_else_is_not_timed():

@@ -1,4 +1,4 @@
-"""Benchmarks of EMA, optimizer and upsampling: each compares equal work, or refuses."""
+"""Benchmarks of EMA, optimizer, upsampling and folding: each compares equal work, or refuses."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backend import nn, ops
-from benchmarks import ema, optimizer, upsample
+from benchmarks import ema, folding, optimizer, upsample
 from tests.small import write_small_model
 
 
@@ -54,3 +54,15 @@ def test_other_maps_end_the_comparison():
     upsample.require_equal(right, right)
     with pytest.raises(SystemExit, match="unequal work"):
         upsample.require_equal(right, wrong)
+
+
+def test_a_folded_model_is_timed_beside_the_plain_one(monkeypatch, tmp_path):
+    rows = run(folding, monkeypatch, tmp_path, "--cfg", write_small_model(tmp_path), "--img", 64)
+    assert rows == [("1 x 64 px", "plain"), ("1 x 64 px", "folded")]
+
+
+def test_other_raw_maps_end_the_comparison():
+    maps = [ops.tensor(np.float32([1, 2]))]
+    folding.require_equal_maps(maps, maps)
+    with pytest.raises(SystemExit, match="unequal work"):
+        folding.require_equal_maps(maps, [ops.tensor(np.float32([1, 2.1]))])

@@ -5,8 +5,10 @@ import shlex
 import pytest
 
 from utils.cli.absent_flags import VALIDATION
+from utils.cli.detect_config import parse_detect_flags
 from utils.cli.flags import flags_of
 from utils.cli.val_config import ValConfig, parse_val_flags
+from utils.data.image.tiling import Tiling
 from utils.errors import UserError
 
 
@@ -75,6 +77,31 @@ def test_the_figures_of_old_logs_are_measured_only_when_asked():
 def test_validation_values_out_of_range_are_refused(flags, message):
     with pytest.raises(UserError, match=message):
         parse_val_flags(flags)
+
+
+def test_tiles_are_cut_as_the_flags_say():
+    flags = "--weights W --tile 320 --overlap 0.25 --batch-size 4"
+    assert parse_val_flags(shlex.split(flags)).tiling == Tiling(320, 0.25, 4)
+    assert parse_detect_flags(shlex.split(flags)).tiling == Tiling(320, 0.25, 4)
+    assert parse_val_flags(["--weights", "W", "--tile", "640"]).tiling == Tiling(640, 0.2, 32)
+    assert parse_val_flags(["--weights", "W"]).tiling is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--tile 63", "--tile 63; a whole number from 64 up"),
+        ("--tile -640", "--tile -640; a whole number from 64 up"),
+        ("--tile 640 --overlap 0", "--overlap 0.0; a number from 0.1 to 0.75"),
+        ("--tile 640 --overlap 1", "--overlap 1.0; a number from 0.1 to 0.75"),
+        ("--tile 640 --overlap nan", "--overlap nan; a number from 0.1 to 0.75"),
+        ("--overlap 0.2", "--overlap 0.2 .*--tile"),
+        ("--tile 640 --square", "--square .*--tile"),
+    ],
+)
+def test_flags_of_tiles_that_cannot_be_honoured_are_refused(flags, message):
+    with pytest.raises(UserError, match=message):
+        parse_val_flags(["--weights", "W", *flags.split()])
 
 
 def test_augmentation_half_precision_and_several_weights_parse():

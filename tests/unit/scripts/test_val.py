@@ -1,6 +1,7 @@
 """val.py from flags to files: COCO's annotations and square batches reach the figures."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from models import validation
 from models.detector import Detector
 from models.evaluation import ground_truth
 from models.graph import read_model_yaml
+from models.inference.image_detector import ImageDetector
 from tests.small import write_small_dataset, write_small_model
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -126,6 +128,31 @@ def test_a_rank_that_fails_while_it_validates_is_said_to_validate(monkeypatch, i
     monkeypatch.setattr(validation, "evaluate", noted)
     validate(monkeypatch, inputs, tmp_path)
     assert phases == ["validation"]
+
+
+def test_tiles_bring_each_image_at_its_own_size(monkeypatch, capsys, inputs, tmp_path):
+    shapes, predict = [], ImageDetector.predict
+
+    def noted(self, views):
+        shapes.extend(view.placement.original_size for view in views)
+        return predict(self, views)
+
+    monkeypatch.setattr(ImageDetector, "predict", noted)
+    flags = ("--annotations", inputs[0] / "instances.json", "--save-json", "--legacy-metric")
+    validate(monkeypatch, inputs, tmp_path, "--tile", 64, *flags, "--classes", 0, 1)
+    printed = capsys.readouterr().out
+    sizes = [(x.height, x.width) for x in load_split(load_dataset(inputs[1]), "val")]
+    expected = []
+    for height, width in sizes:
+        if max(height, width) > 64:
+            tiles = (-(-max(side - 64, 0) // 51) + 1 for side in (height, width))  # 13 px overlap
+            expected += math.prod(tiles) * [(min(height, 64), min(width, 64))]
+        expected.append((height, width))
+    assert shapes == expected and len(shapes) > len(sizes)
+    assert "results in" in printed and labels_of_all(printed) < inputs[2]
+    rows = json.loads((Path(tmp_path) / "exp" / "predictions.json").read_text())
+    assert {row["image_id"] for row in rows} <= set(range(500, 506))
+    assert {row["category_id"] for row in rows} <= {70, 71}
 
 
 def test_several_weights_and_augmentation_reach_the_figures(monkeypatch, capsys, inputs, tmp_path):

@@ -1,12 +1,15 @@
 """A sample -> its image with boxes, read and decoded.
 
-Before: `sources/labels.py`. After: `batches.py`.
+Before: `sources/labels.py`. After: `batches.py`; `models/evaluation.py` for tiles.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import cv2
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
@@ -56,6 +59,26 @@ def decode(sample: Sample, reduction: int = 1) -> np.ndarray:
         DatasetError: the file cannot be decoded, or no longer has the size of the scan.
     """
     return read_as(sample.image_path, partial(_decode, sample, reduction))
+
+
+def read_ahead(samples: Sequence[Sample]) -> Generator[np.ndarray, None, None]:
+    """Yield the image of each sample, (H, W, 3) uint8 RGB, and decode the next one meanwhile.
+
+    Close it when it is not iterated to its end. Raises as `decode` does.
+    """
+    with ThreadPoolExecutor(1) as reader:
+        following = None
+        for sample in samples:
+            current, following = following, reader.submit(_decode_rgb, sample)
+            if current is not None:
+                yield current.result()
+        if following is not None:
+            yield following.result()
+
+
+def _decode_rgb(sample: Sample) -> np.ndarray:
+    image = decode(sample)
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)
 
 
 def _decode(sample: Sample, reduction: int) -> np.ndarray:

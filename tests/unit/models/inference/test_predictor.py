@@ -100,7 +100,7 @@ def test_other_class_names_are_a_warning_that_names_both_files(weights, tmp_path
     (message,) = caplog.messages
     assert message == (
         f"--weights {tmp_path / 'other.safetensors'} has other names for its classes than "
-        f"{tmp_path / '1.safetensors'}, whose names count: x for b, y for c"
+        f"{tmp_path / '1.safetensors'}, whose names count: 'x' for 'b', 'y' for 'c'"
     )
 
 

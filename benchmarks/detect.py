@@ -1,0 +1,159 @@
+"""Images a second of detect.py from files to results, beside the network's forward pass alone.
+
+    python -m benchmarks.detect --weights yolov5n.pt --source images/ --img 640 --device cpu
+
+The reference gives the network batches that are ready as tensors, and waits for each. The others
+are the whole pipeline with the same images in the same batches: with nothing written, as with
+--nosave, and with boxes drawn on every image. The seconds of the stages are those of the last run.
+Without --weights the model is untrained, and what it finds says nothing of NMS and drawing.
+"""
+
+from __future__ import annotations
+
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+import backend
+from backend import autograd, nn
+from backend.words import count
+from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
+from detect import place_of
+from utils.cli.detect_config import DetectConfig
+from utils.cli.flags import from_one
+from utils.data.sources.dataset import BUILT_IN, load_dataset
+from utils.media.finding import find_sources
+from utils.media.frame import Frame
+from utils.media.source import Source
+from utils.pipeline.reading import Reader
+from utils.pipeline.stage_seconds import StageSeconds
+from utils.processes.command import run_command
+from utils.results.result import Result
+from utils.results.run_files import RunFiles
+from utils.state.checkpoint import Checkpoint, Header
+from utils.weights.load import load_weights
+
+
+@dataclass
+class Detected:
+    """What all ways are given."""
+
+    detector: Any  # an ImageDetector
+    class_names: tuple[str, ...]
+    sources: Sequence[Source]
+    config: DetectConfig
+    by_stage: dict[str, float] = field(default_factory=dict)  # of the last run of the pipeline
+
+    def batches(self) -> list[Any]:
+        """Return what the network takes, as tensors."""
+        from models.detector import images_to_tensor
+
+        tensors, size = [], self.config.batch_size
+        with Reader(self.detector.views, size, 1, StageSeconds()) as reader:
+            for batch in reader.batches(self.sources):
+                views = [view.pixels.transpose(2, 0, 1) for read in batch for view in read.prepared]
+                for shape in dict.fromkeys(view.shape for view in views):
+                    alike = np.stack([view for view in views if view.shape == shape])
+                    tensors.append(images_to_tensor(alike, self.detector.device))
+        return tensors
+
+    def forward(self, tensors: Sequence[Any]) -> None:
+        """Run the network on all batches."""
+        with autograd.no_grad():
+            for tensor in tensors:
+                self.detector.predictor(tensor)
+                backend.device.synchronize(self.detector.device)
+
+    def unwritten(self) -> None:
+        self._detect(lambda source, frame: lambda result: None)
+
+    def written(self) -> None:
+        with (
+            TemporaryDirectory() as folder,
+            RunFiles(Path(folder), self.config, self.class_names) as files,
+        ):
+            from models.inference.job import places_of
+
+            self._detect(places_of(files))
+
+    def _detect(self, begin: Callable[[Source, Frame], Callable[[Result], None]]) -> None:
+        from models.inference.pipeline import Pipeline
+
+        size = self.config.batch_size
+        pipeline = Pipeline(self.detector, self.class_names, begin, lambda done: None, size)
+        pipeline.run(self.sources)
+        self.by_stage = pipeline.seconds.by_stage
+
+
+def build(flags: argparse.Namespace, device: str) -> Detected:
+    """Return what is measured, with the flags of detect.py."""
+    from models.inference.job import make_detector
+
+    config = DetectConfig(
+        weights=(flags.weights or flags.cfg,),
+        source=flags.source,
+        image_size=flags.img,
+        batch_size=flags.batch,
+        device=device,
+    )
+    weights = [load_weights(flags.weights) if flags.weights else untrained(flags.cfg)]
+    sources = find_sources(place_of(flags.source), config.max_pixels)[: flags.images]
+    class_names = weights[0].header.class_names
+    return Detected(make_detector(config, weights), class_names, sources, config)
+
+
+def untrained(cfg: str) -> Checkpoint:
+    """Return drawn weights for a model YAML, of the classes of the built-in dataset."""
+    from models.detector import Detector
+    from models.graph import read_model_yaml
+
+    names = load_dataset(BUILT_IN, splits=()).class_names
+    model = Detector(read_model_yaml(cfg, len(names)))
+    model.initialize(seed=0)
+    header = Header(
+        model=model.spec.document, class_names=names, epoch=0, batch_number=0, last_update=-1,
+        ema_updates=0, best_fitness=0.0, hyperparameters={}, settings={}, backend="",
+    )  # fmt: skip
+    arrays = nn.state_arrays(model)
+    return Checkpoint(header, arrays, arrays, {})
+
+
+def main() -> None:
+    parser = new_parser("detect", "Images a second of detect.py.", repeats=5)
+    add = parser.add_argument
+    add("--weights", default="", metavar="F", help="default: untrained weights of --cfg")
+    add("--cfg", default="models/yolov5n.yaml", metavar="F")
+    add("--source", default="shapes", metavar="S", help="images, as detect.py takes them")
+    add("--img", type=from_one, default=640, metavar="PX")
+    add("--batch", type=from_one, default=1, metavar="N")
+    add("--images", type=from_one, default=64, metavar="N", help="only the first N")
+    flags = parser.parse_args()
+    device = choose_device(flags)
+    run = build(flags, device)
+    tensors = run.batches()
+    ways = {
+        "forward pass alone": lambda: run.forward(tensors),
+        "detect --nosave": run.unwritten,
+        "detect": run.written,
+    }
+    number = len(run.sources)
+    case = f"{count(number, 'image')}, {flags.img} px, batch {flags.batch}"
+    timings = time_in_turns(case, ways, device, flags.repeats, warm_up=1)
+    finish(flags, timings, device)
+    for timing in timings:
+        print(f"{timing.name}: {1000 * number / timing.median:.1f} images/s")
+    print("stages:", ", ".join(f"{stage} {s:.2f} s" for stage, s in run.by_stage.items()))
+
+
+if __name__ == "__main__":
+    run_command(main)

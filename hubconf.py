@@ -1,0 +1,122 @@
+"""The models for `torch.hub.load(FOLDER, NAME, source="local")`; docs/api.md shows how.
+
+FOLDER is this one. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import models
+from utils import errors
+from utils.files.project import PROJECT
+from utils.processes.start import PACKAGES
+
+dependencies = list(PACKAGES)  # torch.hub names those that are missing
+
+
+def custom(path: str, device: str | None = None, backend: str | None = None):
+    """Return a model with trained weights: `models/inference/hub.py::HubModel`.
+
+    Args:
+        path: a file that docs/weights.md lists.
+        device: "cpu"; "0" for the first GPU; None for a GPU if there is one.
+        backend: "torch" or "oneflow"; None for the order of choice that the README gives.
+    """
+    weights = models.begin([path], backend, device or "")
+    from models.inference.hub import HubModel
+
+    return HubModel(weights, device or "")
+
+
+def yolov5n(
+    path: str | None = None,
+    pretrained: bool = True,
+    classes: int | None = None,
+    device: str | None = None,
+    backend: str | None = None,
+):
+    """Return YOLOv5n.
+
+    Args:
+        path: a file with weights; None for `weights/yolov5n.safetensors`, or `.pt`, in this folder.
+        pretrained: False for weights as training starts from them.
+        classes: how many the model knows; None for what the weights know, and for 80 without any.
+        device: as in `custom`.
+        backend: as in `custom`.
+    """
+    return _named("yolov5n", path, pretrained, classes, device, backend)
+
+
+def yolov5s(
+    path: str | None = None,
+    pretrained: bool = True,
+    classes: int | None = None,
+    device: str | None = None,
+    backend: str | None = None,
+):
+    """Return YOLOv5s; the arguments are those of `yolov5n`."""
+    return _named("yolov5s", path, pretrained, classes, device, backend)
+
+
+def yolov5m(
+    path: str | None = None,
+    pretrained: bool = True,
+    classes: int | None = None,
+    device: str | None = None,
+    backend: str | None = None,
+):
+    """Return YOLOv5m; the arguments are those of `yolov5n`."""
+    return _named("yolov5m", path, pretrained, classes, device, backend)
+
+
+def yolov5l(
+    path: str | None = None,
+    pretrained: bool = True,
+    classes: int | None = None,
+    device: str | None = None,
+    backend: str | None = None,
+):
+    """Return YOLOv5l; the arguments are those of `yolov5n`."""
+    return _named("yolov5l", path, pretrained, classes, device, backend)
+
+
+def yolov5x(
+    path: str | None = None,
+    pretrained: bool = True,
+    classes: int | None = None,
+    device: str | None = None,
+    backend: str | None = None,
+):
+    """Return YOLOv5x; the arguments are those of `yolov5n`."""
+    return _named("yolov5x", path, pretrained, classes, device, backend)
+
+
+def _named(
+    name: str,
+    path: str | None,
+    pretrained: bool,
+    classes: int | None,
+    device: str | None,
+    backend: str | None,
+):
+    """Return a public model with weights of a file, or as training starts from them."""
+    if path is None and pretrained:
+        path = _stored(name)
+    weights = models.begin([path] if path else [], backend, device or "")
+    from models.inference.hub import HubModel, random_weights
+
+    model = HubModel(weights or [random_weights(name, classes or 80)], device or "")
+    if classes not in (None, len(model.names)):
+        raise errors.UserError(f"classes={classes}: the model of {path} knows {len(model.names)}")
+    return model
+
+
+def _stored(name: str) -> str:
+    """Return the file in which a user has put a public model's weights; UserError for none."""
+    files = [PROJECT / "weights" / f"{name}{suffix}" for suffix in (".safetensors", ".pt")]
+    for file in files:
+        if file.exists():
+            return str(file)
+    raise errors.UserError(
+        f"{name}: nothing is downloaded; put its weights into {files[0]}, or {files[1].name} "
+        "beside it, or name them by path=..., or give pretrained=False for weights to train"
+    )

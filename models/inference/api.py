@@ -1,0 +1,245 @@
+"""Trained weights in a program of one's own: images -> results. docs/api.md shows how.
+
+Before: `models/__init__.py::load` chose the framework. After: `utils/results/result.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import logging
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from fractions import Fraction
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import backend
+from backend.checks import CPU
+from models.detector import require_image_size
+from models.inference.image_detector import ImageDetector
+from models.inference.predictor import (
+    augmented,
+    class_names_of,
+    make_predictor,
+    suppression_settings,
+)
+from utils.cli.call_config import call_config, whole
+from utils.cli.detect_config import DetectConfig
+from utils.cli.flags import require_from
+from utils.data.image.resizing import FILL
+from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings
+from utils.media.finding import FileSources, find_sources
+from utils.media.frame import Frame
+from utils.media.given import as_list, given_frame, given_name
+from utils.media.source import BrokenSourceError, Source
+from utils.optional import import_optional
+from utils.results.result import Result
+from utils.screen.text import printable
+from utils.state.checkpoint import Checkpoint
+from utils.tracking.sources import SourceTrackers
+from utils.tracking.tracker import needed_threshold
+
+SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small network
+
+log = logging.getLogger("detect")
+
+
+class Given(NamedTuple):
+    """A frame to detect in."""
+
+    frame: Frame
+    rate: Fraction | None  # frames a second of its video
+
+
+class TrainedDetector:
+    """Trained weights on a device, ready to detect; made by `models.load`.
+
+    Threads may share one. What is found in an image depends neither on other threads nor, with
+    batch=1, on the other images given.
+
+    The arguments of a call that are numbers are those of detect.py's flags, with their defaults:
+
+    size: long side of the images as the network sees them, pixels; a multiple of `stride`.
+    conf: the lowest score.
+    iou: the overlap above which the worse of two boxes of a class is dropped.
+    max_det: at most so many detections an image.
+    classes: detect only these classes, by number; None for all.
+    agnostic: a box removes overlapping boxes of all classes.
+    augment: look at each image in three ways (test-time augmentation).
+    batch: so many images at a time go through the network. A GPU gains; rounding may differ.
+
+    Attributes:
+        class_names: the name of each class, by number.
+        device: "cpu" or "cuda:0".
+        stride: pixels that `size` must be a multiple of.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[Checkpoint],
+        device: str,
+        half: bool = False,
+        max_pixels: int | None = None,
+    ) -> None:
+        self.device = backend.device.resolve(device)
+        predictor = make_predictor(weights, self.device, half=half)
+        self.stride = predictor.stride
+        self.class_names = class_names_of(weights[0], predictor.head.num_classes)
+        self._max_pixels = max_pixels or DetectConfig.max_pixels
+        self._detector = ImageDetector(
+            predictor, self.device, DetectConfig.image_size, SuppressionSettings()
+        )
+
+    def __call__(
+        self,
+        images: Any,
+        size: int = DetectConfig.image_size,
+        conf: float = DetectConfig.confidence_threshold,
+        iou: float = DetectConfig.iou_threshold,
+        max_det: int = DetectConfig.max_detections,
+        classes: Iterable[int] | None = None,
+        agnostic: bool = False,
+        augment: bool = False,
+        batch: int = DetectConfig.batch_size,
+    ) -> list[Result]:
+        """Return a list with what is found in each image; of one image, a list of one.
+
+        Args:
+            images: a file name, the bytes of an image file, a NumPy array (H, W, 3), (H, W, 4) or
+                (H, W) of uint8 in RGB order, a PIL image; a list of any of them, whatever their
+                sizes; or an array (B, H, W, 3).
+
+        Raises:
+            UserError: a `ValueError` that names what is wrong: an argument, or the image that
+                cannot be read.
+        """
+        config = self._config(
+            size=size,
+            conf=conf,
+            iou=iou,
+            max_det=max_det,
+            classes=classes,
+            agnostic=agnostic,
+            augment=augment,
+            batch=batch,
+        )
+        given = [Given(self._frame(image, i), None) for i, image in enumerate(as_list(images))]
+        return list(self._results(given, config))
+
+    def stream(
+        self, source: Any, vid_stride: int = 1, track: bool = False, **options: Any
+    ) -> Iterator[Result]:
+        """Yield what is found in each image or frame, in order, with one batch in memory.
+
+        An image that cannot be read is named in a warning of the log "detect" and left out, as
+        detect.py does.
+
+        Args:
+            source: what --source takes: a video, folder, pattern, list file, camera or URL. Or
+                images as a call takes them, and names of videos: a list, or what yields them.
+            vid_stride: of videos, take every n-th frame.
+            track: number the objects of each video, in `Result.track_ids`; images that are no
+                frames of a video count as one.
+            options: those of a call.
+
+        Raises:
+            UserError: as a call; of what can be known then, before the first result is asked for.
+        """
+        config = self._config(**options)
+        stride = whole("vid_stride", vid_stride)
+        require_from("vid_stride", stride, 1)
+        if track:
+            import_optional("trackers", "track=True")
+        if isinstance(source, (str, os.PathLike)):
+            given = _frames_of(find_sources(os.fsdecode(source), self._max_pixels, stride))
+        else:
+            images = source if hasattr(source, "__next__") else as_list(source)
+            given = self._frames(images, stride)
+        return self._results(given, config, track)
+
+    def warm_up(self, size: int = DetectConfig.image_size) -> None:
+        """Detect in a grey square once, so that the first real image does not wait for set-up."""
+        side = self._config(size=size).image_size
+        self(np.full((side, side, 3), FILL, np.uint8), size=side)
+
+    def _frame(self, image: Any, index: int) -> Frame:
+        try:
+            return given_frame(image, index, self._max_pixels)
+        except BrokenSourceError as error:
+            raise UserError(f"{printable(given_name(image, index))}: {error}") from error
+
+    def _frames(self, images: Iterable[Any], stride: int) -> Iterator[Given]:
+        """Yield the frames of images, and of videos among them; name those that cannot be read."""
+        for index, image in enumerate(images):
+            if isinstance(image, (str, os.PathLike)):
+                yield from _frames_of(FileSources([os.fsdecode(image)], self._max_pixels, stride))
+                continue
+            try:
+                yield Given(given_frame(image, index, self._max_pixels), None)
+            except BrokenSourceError as error:
+                _warn(given_name(image, index), error)
+
+    def _results(
+        self, given: Iterable[Given], config: DetectConfig, track: bool = False
+    ) -> Iterator[Result]:
+        """Yield what is found in frames, a batch at a time."""
+        lowest = config.confidence_threshold
+        if track:
+            lowest = needed_threshold(lowest)
+        detector = configured(self._detector, config, confidence_threshold=lowest)
+        trackers = SourceTrackers(config.confidence_threshold, config.class_agnostic)
+        given = iter(given)
+        while batch := list(islice(given, config.batch_size)):
+            found = detector.detect([frame.image for frame, _ in batch])
+            for (frame, rate), detections in zip(batch, found, strict=True):
+                ids = None
+                if track:
+                    detections, ids = trackers.update(detections, frame, rate)
+                yield Result(frame, detections, self.class_names, ids)
+
+    def _config(self, **options: Any) -> DetectConfig:
+        config = call_config(len(self.class_names), **options)
+        require_image_size(config.image_size, self.stride, trains=False)
+        return config
+
+
+def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:
+    """Return a detector with the settings of a call, of the same network and its lock.
+
+    Args:
+        suppression: fields of `SuppressionSettings` that differ from those of config.
+
+    Raises:
+        UserError: images of the size take more memory than this machine has.
+    """
+    settings = suppression_settings(config, multi_label=False)
+    detector = copy.copy(detector)
+    detector.image_size = config.image_size
+    detector.suppression = dataclasses.replace(settings, **suppression)
+    shape = (config.batch_size, 3, config.image_size, config.image_size)
+    if detector.device == CPU and math.prod(shape) > SURELY_FIT:
+        detector.predictor.require_memory(shape, trains=False)
+    if config.augment:
+        detector.predictor = augmented(detector.predictor)
+    return detector
+
+
+def _frames_of(sources: Iterable[Source]) -> Iterator[Given]:
+    """Yield the frames of sources, and name those that give none, or no more of them."""
+    for source in sources:
+        with closing(source):
+            try:
+                for frame in source.frames():
+                    yield Given(frame, source.rate)
+            except BrokenSourceError as error:
+                _warn(str(source.name), error)
+
+
+def _warn(name: str, error: BrokenSourceError) -> None:
+    log.warning("%s: %s; it is left out", printable(name), error)

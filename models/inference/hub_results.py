@@ -1,0 +1,198 @@
+"""What was found in images, under the names of the public YOLOv5's results.
+
+Before: `hub.py`. After: programs that were written for those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image, ImageShow
+
+from backend import ops
+from backend.contract import Tensor
+from utils.boxes import xyxy_to_cxcywh
+from utils.cli.detect_config import DetectConfig
+from utils.errors import UserError
+from utils.results.other_programs import CENTRE_AND_SIZE, CORNERS, as_data_frame
+from utils.results.result import Result
+from utils.results.run_files import RunFiles
+from utils.results.summary import summary
+from utils.screen.text import say
+from utils.state.folder import create_run_folder
+
+SAVE_DIR = "runs/detect/exp"
+
+
+class Tables(NamedTuple):
+    """A `pandas.DataFrame` an image, for each format of the boxes."""
+
+    xyxy: list[Any]
+    xyxyn: list[Any]
+    xywh: list[Any]
+    xywhn: list[Any]
+
+
+class HubResults:
+    """What was found in the images of a call.
+
+    Attributes:
+        xyxy: of each image a tensor (K, 6) float32 of the backend in use, on the CPU: left, top,
+            right, bottom in pixels, score, class number; the highest score first.
+        xywh: the same with centre and size.
+        xyxyn, xywhn: the same as fractions of the image's width and height.
+        pred: `xyxy`.
+        ims: the images, (H, W, 3) uint8 RGB; after `render` with what was found drawn.
+        files: their file names, those of `save`.
+        names: class names by number.
+        n: how many images.
+        t: milliseconds an image: before the network, in it, after it.
+        s: shape of the network's input.
+    """
+
+    def __init__(
+        self, results: Sequence[Result], milliseconds: Sequence[float], shape: Sequence[int]
+    ) -> None:
+        self._results = list(results)
+        self.ims = [result.image for result in results]
+        self.files = [str(result.frame.source) for result in results]
+        self.names = dict(enumerate(results[0].class_names)) if results else {}
+        self.n = len(results)
+        self.t = tuple(milliseconds)
+        self.s = tuple(shape)
+        self.xyxy = [_tensor(result, _corners(result)) for result in results]
+        self.xywh = [_tensor(result, _centre(result)) for result in results]
+        self.xyxyn = [_tensor(result, _corners(result) / _whwh(result)) for result in results]
+        self.xywhn = [_tensor(result, _centre(result) / _whwh(result)) for result in results]
+        self.pred = self.xyxy
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __iter__(self) -> Iterator[HubResults]:
+        return iter(self.tolist())
+
+    def _lines(self) -> list[str]:
+        numbered = enumerate(self._results, 1)
+        return [f"image {number}/{self.n}: {summary(result)}" for number, result in numbered]
+
+    def __str__(self) -> str:
+        return "".join(f"{line}\n" for line in self._lines())
+
+    def print(self) -> None:
+        """Print a line an image, and the times."""
+        before, network, after = self.t
+        speed = f"{before:.1f} ms before the network, {network:.1f} ms in it, {after:.1f} ms after"
+        say(*self._lines(), f"Speed: {speed} an image, at shape {self.s}")
+
+    def render(self, labels: bool = True) -> list[np.ndarray]:
+        """Draw what was found; return the drawn images, (H, W, 3) uint8 RGB, which `ims` are then.
+
+        Args:
+            labels: write class and score on each box.
+        """
+        self.ims = [result.plot(labels=labels) for result in self._results]
+        return self.ims
+
+    def show(self, labels: bool = True) -> None:
+        """Show the drawn images with the program that Pillow finds for it.
+
+        Raises:
+            UserError: there is none.
+        """
+        for name, image in zip(self.files, self.render(labels), strict=True):
+            if not ImageShow.show(Image.fromarray(image), title=name):
+                raise UserError("show(): no program here shows images; save() writes them")
+
+    def save(
+        self, labels: bool = True, save_dir: str | Path = SAVE_DIR, exist_ok: bool = False
+    ) -> None:
+        """Write the drawn images into a new folder, and say where.
+
+        Args:
+            save_dir: the folder; of a name that exists, one with a number, unless exist_ok.
+
+        Raises:
+            UserError: they cannot be written there.
+        """
+        self._write(save_dir, exist_ok, hide_labels=not labels, hide_conf=not labels)
+
+    def crop(
+        self, save: bool = True, save_dir: str | Path = SAVE_DIR, exist_ok: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return what each box shows, image by image, from the lowest score to the highest.
+
+        Args:
+            save: also write them, as crops/CLASS/NAME.jpg in a folder as `save` makes it.
+
+        Returns:
+            A dict each: box (left, top, right, bottom in pixels), conf, cls, label "bus 0.51", and
+            im, (h, w, 3) uint8 RGB.
+        """
+        if save:
+            self._write(save_dir, exist_ok, nosave=True, save_crop=True)
+        return [
+            {
+                "box": list(found.box_xyxy),
+                "conf": found.score,
+                "cls": float(found.class_index),
+                "label": f"{found.name} {found.score:.2f}",
+                "im": image,
+            }
+            for result in self._results
+            for found, image in reversed(list(zip(result, result.crop(), strict=True)))
+        ]
+
+    def _write(self, save_dir: str | Path, exist_ok: bool, **flags: Any) -> None:
+        path = Path(save_dir)
+        folder = create_run_folder(path.parent, path.name, exist_ok)
+        config = DetectConfig(weights=("given",), **flags)
+        try:
+            with RunFiles(folder, config, list(self.names.values())) as files:
+                for result in self._results:
+                    files.add(result)
+        except OSError as error:
+            raise UserError(f"{error.filename or folder}: {error.strerror or error}") from error
+        say(f"results in {folder}")
+
+    def tolist(self) -> list[HubResults]:
+        """Return the results image by image."""
+        return [HubResults([result], self.t, self.s) for result in self._results]
+
+    def pandas(self) -> Tables:
+        """Return tables, as `results.pandas().xyxy[0]` wants them; UserError without pandas."""
+
+        def tables(boxes: Any, columns: Sequence[str]) -> list[Any]:
+            return [
+                as_data_frame(boxes(result), result.detections, result.names, columns)
+                for result in self._results
+            ]
+
+        return Tables(
+            xyxy=tables(_corners, CORNERS),
+            xyxyn=tables(lambda result: _corners(result) / _whwh(result), CORNERS),
+            xywh=tables(_centre, CENTRE_AND_SIZE),
+            xywhn=tables(lambda result: _centre(result) / _whwh(result), CENTRE_AND_SIZE),
+        )
+
+
+def _corners(result: Result) -> np.ndarray:
+    return result.boxes_xyxy
+
+
+def _centre(result: Result) -> np.ndarray:
+    return xyxy_to_cxcywh(result.boxes_xyxy)
+
+
+def _whwh(result: Result) -> np.ndarray:
+    height, width = result.image.shape[:2]
+    return np.array([width, height, width, height], np.float32)
+
+
+def _tensor(result: Result, boxes: np.ndarray) -> Tensor:
+    """Return boxes (K, 4) with scores and class numbers, (K, 6) float32."""
+    columns = (boxes, result.scores[:, None], result.class_index[:, None])
+    return ops.tensor(np.concatenate(columns, axis=1).astype(np.float32))

@@ -1,0 +1,98 @@
+"""Sources -> what is found in each of their frames: reading, network and writing side by side.
+
+Before: `image_detector.py`, `utils/pipeline/reading.py`. After: `job.py`. The network runs in the
+caller's thread. While it computes a batch, threads read the next one, and finish and write the
+last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from models.inference.image_detector import ImageDetector
+from utils.media.frame import Frame
+from utils.media.source import Source
+from utils.pipeline.background import num_threads
+from utils.pipeline.reading import Read, Reader
+from utils.pipeline.stage_seconds import StageSeconds
+from utils.pipeline.totals import Done
+from utils.pipeline.writing import Writer
+from utils.results.result import Result
+
+Write = Callable[[Result], None]
+Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
+
+
+class Pipeline:
+    """Detects in sources with a detector and tells each frame in the order of the sources.
+
+    Neither the number of threads nor their pace changes a result. Another batch size may, as far
+    as the framework's kernels for it round otherwise.
+    """
+
+    def __init__(
+        self,
+        detector: ImageDetector,
+        class_names: tuple[str, ...],
+        begin: Callable[[Source, Frame], Write],
+        tell: Callable[[Done], None],
+        batch_size: int = 1,
+        track: Track | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Make a pipeline.
+
+        Args:
+            begin: called for each frame in order, in the caller's thread. What it returns is called
+                with the frame's result in a thread, for the frames of a video in their order.
+            tell: called for each frame in order, in the caller's thread, when it is written.
+            track: takes what is found in a frame, the frame and its video's frames a second, and
+                returns what counts as found and its ids; called for all frames in order.
+            threads: that read images, and as many that write them; None for what the cores allow.
+        """
+        self.detector, self.class_names, self.batch_size = detector, class_names, batch_size
+        self.seconds = StageSeconds()
+        self._begin, self._tell, self._track = begin, tell, track
+        self._threads = threads or num_threads()
+
+    def run(self, sources: Iterable[Source]) -> None:
+        """Detect in all frames of the sources; raise what a thread raised."""
+        threads, most = self._threads, self.batch_size + self._threads
+        with (
+            Reader(self.detector.views, self.batch_size, threads, self.seconds) as reader,
+            closing(reader.batches(sources)) as batches,
+            Writer(self._tell, threads, most) as writer,
+        ):
+            for batch in batches:
+                rows = iter(self._predict(batch))
+                for read in batch:
+                    own = [next(rows) for _ in read.prepared or ()]
+                    in_turn = self._track is not None or read.source.kind != "image"
+                    writer.add(self._work(read, own), in_turn, read.num_bytes)
+
+    def _predict(self, batch: Sequence[Read]) -> Sequence[np.ndarray]:
+        views = [view for read in batch for view in read.prepared or ()]
+        with self.seconds("network"):
+            return self.detector.predict(views)
+
+    def _work(self, read: Read, rows: Sequence[np.ndarray]) -> Callable[[], Done]:
+        """Return what is left to do for a frame."""
+        if read.frame is None:
+            return lambda: Done(read.source, None, read.problem)
+        return partial(self._finish, read, read.frame, rows, self._begin(read.source, read.frame))
+
+    def _finish(self, read: Read, frame: Frame, rows: Sequence[np.ndarray], write: Write) -> Done:
+        with self.seconds("finish"):
+            found, ids = self.detector.finish(read.prepared, rows), None
+            if self._track is not None:
+                found, ids = self._track(found, frame, read.source.rate)
+            result = Result(frame, found, self.class_names, ids)
+        with self.seconds("write"):
+            write(result)
+        return Done(read.source, result, input_size=read.prepared[0].placement.input_size)

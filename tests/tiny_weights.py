@@ -1,0 +1,58 @@
+"""Weights of the smallest detector, which find something in any image with some structure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from backend import nn
+from models.detector import Detector
+from models.graph import read_model_yaml
+from tests.small import write_tiny_model
+from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
+
+CLASS_NAMES = ("circle", "square", "star", "étoile", "三角")
+STRIDE = 16
+SCORE_GAIN = 2000  # without it all scores are nearly a quarter
+BOX_GAIN = 100  # without it all boxes of an anchor have one size
+
+
+def tiny_checkpoint(folder: Path, seed: int = 0) -> Checkpoint:
+    """Return weights whose scores lie far apart, by what an image shows."""
+    spec = read_model_yaml(write_tiny_model(folder))
+    model = Detector(spec)
+    model.initialize(seed)
+    arrays = nn.state_arrays(model)
+    box = [True] * 4 + [False] * (1 + len(CLASS_NAMES))
+    gain = np.where(box * 3, BOX_GAIN, SCORE_GAIN).astype(np.float32)[:, None, None, None]
+    for name in arrays:
+        if name.startswith(f"{model.head_name}m."):
+            arrays[name] = arrays[name] * (gain if name.endswith(".weight") else np.float32(0))
+    header = Header(
+        model=spec.document,
+        class_names=CLASS_NAMES,
+        epoch=0,
+        batch_number=0,
+        last_update=-1,
+        ema_updates=0,
+        best_fitness=0.0,
+        hyperparameters={},
+        settings={},
+        backend="",
+    )
+    return Checkpoint(header, arrays, arrays, {})
+
+
+def write_tiny_weights(folder: Path, seed: int = 0) -> Path:
+    """Write such weights; return their file."""
+    path = folder / f"tiny{seed}.safetensors"
+    save_checkpoint(path, tiny_checkpoint(folder, seed))
+    return path
+
+
+def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
+    """Return an image (H, W, 3) uint8 of coloured blocks."""
+    blocks = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), np.uint8)
+    rows, columns = np.arange(height) * 8 // height, np.arange(width) * 8 // width
+    return np.ascontiguousarray(blocks[rows][:, columns])

@@ -1,0 +1,280 @@
+"""detect.py as a user runs it: its lines, exit codes, and the ways in which it ends early."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import detect
+from models.inference import job
+from tests.small import SMALL_SHAPES
+from tests.tiny_weights import noise, write_tiny_weights
+from utils.cli.detect_config import parse_detect_flags
+from utils.data.shapes.dataset import draw_dataset
+from utils.errors import UserError
+from utils.files.project import PROJECT
+from utils.media.video_writer import VideoWriter
+from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
+from utils.processes.termination import EXIT_TERMINATED
+from utils.screen.window import Window
+
+SMALL = ("--img", "64", "--device", "cpu")
+MOST_SECONDS = 2  # from a request to the end
+HOSTILE = os.fsdecode(b"caf\xe9\x1b[31m.jpg")
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture
+def images(tmp_path):
+    """A folder with three images and two files that are none."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number in range(3):
+        write_image(folder / f"{number}.jpg", seed=number)
+    (folder / HOSTILE).write_text("no image")
+    os.mkfifo(folder / "pipe.jpg")
+    return folder
+
+
+def write_image(path, seed=0):
+    encoded = cv2.imencode(".jpg", noise(48, 64, seed))[1].tobytes()
+    path.write_bytes(encoded)
+    return encoded
+
+
+def many_images(folder, number):
+    folder.mkdir()
+    write_image(folder / "00000.jpg")
+    for index in range(1, number):
+        os.link(folder / "00000.jpg", folder / f"{index:05d}.jpg")
+    return folder
+
+
+def write_video(path, frames):
+    with VideoWriter(path, (48, 64), Fraction(30)) as video:
+        for number in range(frames):
+            video.write(noise(48, 64, number), number / 30)
+    return path
+
+
+def arguments(weights, source, project, *flags):
+    return ["--weights", str(weights), "--source", str(source), "--project", str(project),
+            *SMALL, *map(str, flags)]  # fmt: skip
+
+
+def run_here(monkeypatch, caplog, *given):
+    """Run main in this process; return its lines of the log."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr("sys.argv", ["detect.py", *arguments(*given)])
+    detect.main()
+    return caplog.messages
+
+
+def drawn(folder):
+    return sorted(path.name for path in folder.glob("*.jpg"))
+
+
+def test_all_images_of_a_folder_are_drawn_and_told(monkeypatch, caplog, capsys, weights, tmp_path):
+    folder = many_images(tmp_path / "in", 3)
+    lines = run_here(monkeypatch, caplog, weights, folder, tmp_path / "runs")
+    assert any(f"weights: {weights}; source: {folder}, 3 images" in line for line in lines)
+    assert [line.split(": ")[0] for line in lines if re.match(r"\d/", line)] == [
+        f"{n + 1}/3 {folder}/0000{n}.jpg" for n in range(3)
+    ]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("found: ")
+    assert re.match(r"3 images in .* images/s; side by side: decode .* network", printed[1])
+    assert printed[-1] == f"results in {tmp_path / 'runs' / 'exp'}"
+    assert drawn(tmp_path / "runs" / "exp") == ["00000.jpg", "00001.jpg", "00002.jpg"]
+
+
+def test_what_cannot_be_read_is_named_and_the_code_says_so(weights, images, tmp_path):
+    command = [sys.executable, "detect.py", *arguments(weights, images, tmp_path / "runs")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (EXIT_FAILED, "")
+    left_out = [line for line in done.stdout.splitlines() if ": left out: " in line]
+    assert left_out[0] == rf"{images}/caf\xe9\x1b[31m.jpg: left out: not an image"
+    assert left_out[1].startswith(f"{images}/pipe.jpg: left out: is a FIFO")
+    assert "left out or incomplete: 2 of 5 images, named above" in done.stdout
+    assert drawn(tmp_path / "runs" / "exp") == ["0.jpg", "1.jpg", "2.jpg"]
+
+
+def test_a_source_with_nothing_to_read_is_a_mistake(monkeypatch, caplog, weights, images, tmp_path):
+    with pytest.raises(UserError, match="--source .*pipe.jpg: nothing in it could be read"):
+        run_here(monkeypatch, caplog, weights, images / "pipe.jpg", tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="empty"):
+        run_here(monkeypatch, caplog, weights, tmp_path / "empty", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("number", "end", "code"),
+    [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, EXIT_TERMINATED)],
+)
+@pytest.mark.parametrize("kind", ["images", "video"])
+def test_a_request_ends_the_run_soon_and_what_is_written_is_whole(
+    monkeypatch, caplog, capsys, weights, tmp_path, number, end, code, kind
+):
+    many = {"images": lambda: many_images(tmp_path / "in", 4000),
+            "video": lambda: write_video(tmp_path / "in.mp4", 1500)}[kind]()  # fmt: skip
+    asked = []
+
+    def ask():
+        asked.append(time.monotonic())
+        os.kill(os.getpid(), number)
+
+    run = job.Pipeline.run
+    timer = threading.Timer(0.7, ask)
+    monkeypatch.setattr(job.Pipeline, "run", lambda *given: (timer.start(), run(*given)))
+    with pytest.raises(end) as raised:
+        run_here(monkeypatch, caplog, weights, many, tmp_path / "runs")
+    assert time.monotonic() - asked[0] < MOST_SECONDS
+    assert getattr(raised.value, "code", None) == code
+    folder = tmp_path / "runs" / "exp"
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "stopped" in line]
+    done = int(re.match(r"stopped after ([\d,]+) ", line)[1].replace(",", ""))
+    assert line.endswith(f"; results so far in {folder}") and 0 < done < 1500
+    if kind == "images":
+        names = drawn(folder)
+        assert names == [f"{n:05d}.jpg" for n in range(len(names))] and len(names) == done
+        assert all(cv2.imread(str(folder / name)) is not None for name in names)
+    else:
+        assert frames_of(folder / "in.mp4") == done
+    assert not list(folder.rglob(".*"))
+
+
+def frames_of(path):
+    video = cv2.VideoCapture(str(path))
+    return sum(1 for _ in iter(lambda: video.read()[0], False))
+
+
+def test_ctrl_c_ends_the_command_with_its_code(weights, tmp_path):
+    folder = many_images(tmp_path / "in", 4000)
+    command = [sys.executable, "detect.py", *arguments(weights, folder, tmp_path / "runs")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))  # fmt: skip
+    wait_for(lambda: drawn(tmp_path / "runs" / "exp"))
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (EXIT_INTERRUPTED, "interrupted\n")
+    assert out.splitlines()[-1].startswith("stopped after ")
+    assert time.monotonic() - start < MOST_SECONDS
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_full_disk_ends_the_run_with_the_file_named(monkeypatch, caplog, weights, tmp_path):
+    """The system's limit of a file's size stands in for it: it fails in the thread that writes."""
+    folder = many_images(tmp_path / "in", 50)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large.*runs/exp/0000"):
+            run_here(monkeypatch, caplog, weights, folder, tmp_path / "runs")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list((tmp_path / "runs" / "exp").iterdir()) == []
+
+
+def test_the_built_in_images_are_drawn_when_they_are_absent(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert parse_detect_flags(["--weights", "x"]).source == "shapes"
+    few = partial(draw_dataset, config=SMALL_SHAPES)
+    monkeypatch.setattr("utils.data.sources.dataset.draw_dataset", few)
+    place = Path(detect.place_of("shapes"))
+    assert len(list(place.glob("*.jpg"))) == SMALL_SHAPES.num_val
+    assert detect.place_of("elsewhere") == "elsewhere"
+
+
+def test_view_img_shows_each_drawn_image_and_q_ends_the_run(monkeypatch, caplog, weights, tmp_path):
+    monkeypatch.setattr(cv2, "currentUIFramework", lambda: "QT5")
+    monkeypatch.setenv("DISPLAY", ":0")
+    shown = []
+    monkeypatch.setattr(Window, "show", lambda self, image: shown.append(image) or len(shown) == 2)
+    folder = many_images(tmp_path / "in", 50)
+    with pytest.raises(KeyboardInterrupt):
+        run_here(monkeypatch, caplog, weights, folder, tmp_path / "runs", "--view-img")
+    assert 2 <= len(shown) < 50 and {image.shape for image in shown} == {(48, 64, 3)}
+    assert np.array_equal(shown[0], shown[1])
+
+
+def test_a_folder_of_5_000_files_starts_at_once(monkeypatch, caplog, weights, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_image(folder / "000000.jpg")
+    for index in range(1, 5_000):
+        os.symlink("000000.jpg", folder / f"{index:06d}.jpg")
+    begun = []
+
+    def begin(pipeline, sources):
+        begun.append((time.monotonic(), len(sources)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job.Pipeline, "run", begin)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_here(monkeypatch, caplog, weights, folder, tmp_path / "runs")
+    assert begun[0][1] == 5_000
+    assert begun[0][0] - start < 2
+
+
+@pytest.mark.parametrize("flag", ["--data", "--dnn", "--visualize", "--update", "--save-format"])
+def test_a_public_flag_that_is_absent_says_what_to_do(flag, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse_detect_flags(["--weights", "x", flag])
+    assert ended.value.code == 2
+    assert f"{flag} is not in this version: " in capsys.readouterr().err
+
+
+def make_detect(folder):
+    command = ["make", "-f", str(PROJECT / "Makefile"), "detect", "PYTHON=true"]
+    environment = {name: x for name, x in os.environ.items() if not name.startswith("MAKE")}
+    environment.pop("BACKEND", None)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_make_detect_without_a_demo_says_what_to_run_first(tmp_path):
+    done = make_detect(tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there are no weights of a demo: run `make demo` first\n")
+
+
+def test_make_detect_takes_the_weights_of_the_newest_demo(tmp_path):
+    for age, name in enumerate(("demo2", "demo", "exp")):
+        weights = tmp_path / "runs" / "train" / name / "weights" / "best.safetensors"
+        weights.parent.mkdir(parents=True)
+        weights.touch()
+        os.utime(weights, (1000 - age, 1000 - age))
+    python = tmp_path / ".venv" / "torch" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
+    assert make_detect(tmp_path).stdout.splitlines() == [
+        "detect.py --backend torch --weights runs/train/demo2/weights/best.safetensors --img 160"
+    ]

@@ -1,0 +1,47 @@
+"""Tiles cover an image, overlap enough, and none lies beyond it."""
+
+import numpy as np
+import pytest
+
+from utils.data.image.tiling import MAX_OVERLAP, MIN_OVERLAP, Tiling
+
+
+@pytest.mark.parametrize("overlap", [MIN_OVERLAP, 0.2, 0.5, MAX_OVERLAP])
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 100, 127, 128, 129, 1000, 3333])
+def test_tiles_are_spread_evenly_and_none_is_more_than_needed(length, overlap):
+    side = 64
+    tiling = Tiling(side, overlap)
+    corners = tiling.corners((length, 1))
+    assert {left for _, left in corners} == {0}
+    tops = [top for top, _ in corners]
+    assert tiling.tile_size((length, 1)) == (min(side, length), 1)
+    assert tops[0] == 0 and tops[-1] + min(side, length) == length
+    steps = np.diff(tops)
+    if length > side:
+        assert side - steps.max() >= side * overlap
+        assert steps.max() - steps.min() <= 1
+        # One tile less would lie further apart, on average, than the overlap permits.
+        intervals = len(tops) - 1
+        assert length - side > (intervals - 1) * (side - np.ceil(side * overlap))
+    else:
+        assert tops == [0]
+
+
+def test_tiles_go_row_by_row():
+    # 130 px: 66 beyond the first tile, at most 51 apart; 70 px: 6 beyond it.
+    assert Tiling(64, 0.2).corners((70, 130)) == [
+        (0, 0),
+        (0, 33),
+        (0, 66),
+        (6, 0),
+        (6, 33),
+        (6, 66),
+    ]
+    assert Tiling(64, 0.2).corners((64, 64)) == [(0, 0)]
+
+
+def test_an_image_of_one_row_is_cut_along_it():
+    tiling = Tiling(64, 0.5)
+    assert tiling.tile_size((1, 20000)) == (1, 64)
+    corners = tiling.corners((1, 20000))
+    assert len(corners) == 624 and corners[-1] == (0, 20000 - 64)  # 19936 px in steps of 32

@@ -1,0 +1,416 @@
+"""`models.load` and what it returns, as another program uses them."""
+
+import io
+import os
+import subprocess
+import sys
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import backend
+from models import load
+from models.inference.predictor import class_names_of
+from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, tiny_checkpoint, write_tiny_weights
+from utils.boxes import pairwise_iou
+from utils.errors import UserError
+from utils.files.project import PROJECT
+from utils.media.video_writer import VideoWriter
+
+IMAGE = noise(64, 96)
+SIZE = 64
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture(scope="module")
+def detector(weights):
+    return load(weights, device="cpu")
+
+
+def encoded(image, kind="PNG", **options):
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, kind, **options)
+    return file.getvalue()
+
+
+def rows(result):
+    """All that was found, (K, 6) float64."""
+    columns = (result.boxes_xyxy, result.scores[:, None], result.class_index[:, None])
+    return np.concatenate(columns, axis=1, dtype=np.float64)
+
+
+def largest_overlap(result):
+    """The highest IoU of two boxes, of any classes, that were not clipped."""
+    boxes = result.boxes_xyxy
+    inside = boxes[(boxes[:, :2] > 0).all(axis=1) & (boxes[:, 2:] < 160).all(axis=1)]
+    assert len(inside) > 1
+    return np.triu(pairwise_iou(inside, inside), 1).max()
+
+
+def assert_same(results, others):
+    assert len(results) == len(others)
+    for result, other in zip(results, others, strict=True):
+        assert len(result) > 0
+        np.testing.assert_array_equal(rows(result), rows(other))
+
+
+def test_importing_models_needs_no_package_and_chooses_no_framework():
+    code = (
+        "import models, sys; assert not {'numpy', 'backend', 'torch', 'oneflow'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, timeout=60)
+
+
+def test_one_image_gives_a_list_of_one_result_of_numpy_fields(detector):
+    (result,) = detector(IMAGE, size=SIZE)
+    assert (detector.class_names, detector.device, detector.stride) == (CLASS_NAMES, "cpu", STRIDE)
+    assert len(result) > 10
+    assert (result.boxes_xyxy.shape, result.boxes_xyxy.dtype) == ((len(result), 4), np.float32)
+    assert (result.scores.shape, result.scores.dtype) == ((len(result),), np.float32)
+    assert (result.class_index.shape, result.class_index.dtype) == ((len(result),), np.int64)
+    assert result.names == [CLASS_NAMES[index] for index in result.class_index]
+    assert (np.diff(result.scores) <= 0).all() and result.scores.min() > 0.25
+    assert result.boxes_xyxy.min() >= 0
+    assert (result.boxes_xyxy.max(axis=0) <= (96, 64, 96, 64)).all()
+    assert np.shares_memory(result.image, IMAGE)
+
+
+def test_all_kinds_of_input_are_the_same_image(detector, tmp_path):
+    path = tmp_path / "一.png"
+    path.write_bytes(encoded(IMAGE))
+    every_other = np.repeat(np.frombuffer(path.read_bytes(), np.uint8), 2)
+    alpha = np.dstack([IMAGE, np.full((64, 96), 7, np.uint8)])
+    given = [
+        str(path), path, path.read_bytes(), bytearray(path.read_bytes()),
+        memoryview(path.read_bytes() + bytes(9))[:-9], memoryview(every_other)[::2],
+        IMAGE, IMAGE[::-1].copy()[::-1], alpha,
+        Image.fromarray(IMAGE), Image.fromarray(alpha), Image.open(path),
+    ]  # fmt: skip
+    results = detector(given, size=SIZE)
+    assert_same(results, detector(IMAGE, size=SIZE) * len(given))
+    sources = [result.frame.source for result in results]
+    assert sources[:3] == [path, path, "image2"] and sources[6] == "image6"
+    assert str(sources[-1]) == str(path)
+
+
+def test_arrays_are_taken_as_rgb(detector):
+    (as_rgb,), (as_bgr,) = (
+        detector(encoded(IMAGE), size=SIZE),
+        detector(IMAGE[..., ::-1], size=SIZE),
+    )
+    np.testing.assert_array_equal(as_rgb.image, IMAGE)
+    assert len(as_rgb) != len(as_bgr) or (rows(as_rgb) != rows(as_bgr)).any()
+
+
+def test_a_grey_array_is_an_image_of_three_equal_channels(detector):
+    grey = IMAGE[..., 0]
+    (result,) = detector(grey, size=SIZE)
+    assert result.image.shape == (64, 96, 3)
+    assert_same([result], detector(np.dstack([grey] * 3), size=SIZE))
+
+
+def test_a_photo_that_was_turned_is_seen_upright(detector):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # show it turned by a quarter to the right
+    content = encoded(np.rot90(IMAGE), exif=exif)
+    for given in (content, Image.open(io.BytesIO(content))):
+        (result,) = detector(given, size=SIZE)
+        np.testing.assert_array_equal(result.image, IMAGE)
+
+
+def test_an_array_of_several_images_is_a_list(detector):
+    batch = np.stack([noise(40, 64, seed) for seed in range(3)])
+    assert_same(detector(batch, size=SIZE), detector(list(batch), size=SIZE))
+
+
+def test_no_images_give_no_results(detector):
+    assert detector([]) == []
+
+
+def test_what_is_found_in_an_image_depends_on_no_other(detector):
+    images = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]
+    together = detector(images, size=SIZE)
+    assert_same(together, [detector(image, size=SIZE)[0] for image in images])
+
+
+def test_a_batch_finds_what_single_images_show(detector):
+    images = [noise(64, 96, seed) for seed in range(5)]
+    singles, batches = (detector(images, size=SIZE, conf=0.9, batch=n) for n in (1, 3))
+    for single, batch in zip(singles, batches, strict=True):
+        # A batch may be computed in another order: float32 rounding, times the head's gain.
+        np.testing.assert_allclose(rows(single), rows(batch), rtol=0, atol=0.01)
+
+
+def test_options_mean_what_they_say(detector):
+    (plain,) = detector(IMAGE, size=SIZE)
+    (sure,) = detector(IMAGE, size=SIZE, conf=0.9)
+    # Fewer rows are decoded with a higher threshold, perhaps by other instructions: rounding.
+    np.testing.assert_allclose(rows(sure), rows(plain)[plain.scores > 0.9], rtol=1e-6)
+    (few,) = detector(IMAGE, size=SIZE, max_det=3)
+    np.testing.assert_array_equal(rows(few), rows(plain)[:3])
+    (some,) = detector(IMAGE, size=SIZE, classes=[1, np.int64(2)])
+    np.testing.assert_array_equal(rows(some), rows(plain)[np.isin(plain.class_index, (1, 2))])
+    assert len(detector(IMAGE, size=SIZE, classes=[])[0]) == 0
+    (large,) = detector(IMAGE, size=128)
+    assert len(large) != len(plain)
+
+
+def test_agnostic_boxes_of_different_classes_do_not_overlap(detector):
+    image = noise(160, 160)
+    (apart,) = detector(image, size=160, conf=0.01)
+    (alone,) = detector(image, size=160, conf=0.01, iou=0.2, agnostic=True)
+    # Boxes are scaled back after NMS, which can move an IoU by a rounding.
+    assert largest_overlap(alone) < 0.2001 < 0.5 < largest_overlap(apart)
+
+
+def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
+    cases = {
+        "image0 is an array of float32, not uint8": IMAGE.astype(np.float32) / 255,
+        "image0 is an array of uint16": IMAGE.astype(np.uint16),
+        r"shape \(3, 64, 96\).*transpose\(1, 2, 0\)": IMAGE.transpose(2, 0, 1),
+        r"shape \(64, 96, 2\)": IMAGE[..., :2],
+        r"shape \(0, 96, 3\)": IMAGE[:0],
+        r"shape \(96,\)": IMAGE[0, :, 0],
+        "image0 is a NoneType": None,
+        "image0 is a dict": {},
+        "image1 is a int": [IMAGE, 3],
+        "image1 is a list": [IMAGE, [IMAGE]],
+        "iterator of images": iter([IMAGE]),
+        r"open file is not taken; give what its read\(\)": io.BytesIO(b""),
+        "nothing is downloaded": "https://example.com/bus.jpg",
+    }
+    for message, given in cases.items():
+        with pytest.raises(UserError, match=message):
+            detector(given, size=SIZE)
+
+
+def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
+    text = tmp_path / "words\x1b[31m.jpg"
+    text.write_text("no image")
+    cut = tmp_path / "cut.png"
+    cut.write_bytes(encoded(IMAGE)[:200])
+    cases = {
+        r"words\\x1b\[31m.jpg: not an image": text,
+        "cut.png: ": cut,
+        "absent.jpg: No such file": tmp_path / "absent.jpg",
+        "is a folder": tmp_path,
+        "image1: not an image": [IMAGE, b"no image"],
+        "image0: ": b"",
+        "null byte": "a\0.jpg",
+    }
+    for message, given in cases.items():
+        with pytest.raises(UserError, match=message):
+            detector(given, size=SIZE)
+
+
+def test_a_pillow_image_of_a_cut_file_is_an_error_not_a_traceback(detector):
+    image = Image.open(io.BytesIO(encoded(IMAGE)[:200]))
+    with pytest.raises(UserError, match="image0: "):
+        detector(image, size=SIZE)
+
+
+def test_large_image_files_are_refused_before_they_are_decoded(weights, tmp_path):
+    detector = load(weights, device="cpu", max_pixels=5000)
+    path = tmp_path / "large.png"
+    path.write_bytes(encoded(IMAGE))
+    for given in (path, path.read_bytes(), Image.fromarray(IMAGE)):
+        with pytest.raises(UserError, match="96x64 px are 6,144, over the limit of 5,000"):
+            detector(given, size=SIZE)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"size": 100}, "--img 100 is no multiple of the model's stride 16; use 112"),
+        ({"size": 16}, "--img 16; a whole number from 32"),
+        ({"size": 64.0}, r"size 64\.0; a whole number"),
+        ({"size": True}, "size True; a whole number"),
+        ({"conf": 2}, "--conf 2"),
+        ({"conf": float("nan")}, "--conf nan"),
+        ({"conf": "high"}, "conf 'high'; a number"),
+        ({"conf": 10**400}, "conf a number of 1329 bits; a number"),
+        ({"iou": -1}, "--iou -1"),
+        ({"max_det": 0}, "--max-det 0"),
+        ({"classes": [0, 5]}, r"classes \[5\]; the model knows 0 to 4"),
+        ({"classes": 3}, "classes 3; a list"),
+        ({"classes": ["star"]}, "classes 'star'; a whole number"),
+        ({"batch": 0}, "--batch-size 0"),
+    ],
+)
+def test_a_wrong_option_is_named(detector, option, message):
+    for use in (detector, detector.stream):
+        with pytest.raises(UserError, match=message):
+            use(IMAGE, **{"size": SIZE, **option})
+
+
+def test_an_unknown_option_is_a_type_error(detector):
+    for use in (detector, detector.stream):
+        with pytest.raises(TypeError, match="confidence"):
+            use(IMAGE, confidence=0.5)
+
+
+def test_loading_names_what_is_wrong(weights, tmp_path):
+    other = {"torch": "oneflow", "oneflow": "torch"}[backend.use()]
+    cases = {
+        "absent.safetensors: no such file": ([tmp_path / "absent.safetensors"], {}),
+        "device 'tpu'": ([weights], {"device": "tpu"}),
+        "unknown backend 'jax'": ([weights], {"backend": "jax"}),
+        f"already uses '{backend.use()}'": ([weights], {"backend": other}),
+        "weights: ": ([[]], {}),
+    }
+    for message, (arguments, options) in cases.items():
+        with pytest.raises(ValueError, match=message):
+            load(*arguments, **options)
+
+
+def test_classes_without_names_get_numbers(tmp_path):
+    checkpoint = tiny_checkpoint(tmp_path)
+    assert class_names_of(checkpoint, 6) == (*CLASS_NAMES, "class5")
+
+
+def test_several_weights_find_what_each_alone_finds_before_nms(weights, tmp_path):
+    other = write_tiny_weights(tmp_path, seed=1)
+    options = {"size": SIZE, "iou": 1.0, "conf": 0.5}
+    alone = [load(path, device="cpu")(IMAGE, **options)[0] for path in (weights, other)]
+    (together,) = load([weights, other], device="cpu")(IMAGE, **options)
+    expected = np.concatenate([rows(result) for result in alone])
+    expected = expected[np.argsort(-expected[:, 4], kind="stable")]
+    np.testing.assert_allclose(rows(together), expected, rtol=1e-5)
+
+
+def test_augmentation_adds_what_is_found_in_other_sizes(detector):
+    options = {"size": SIZE, "iou": 1.0, "conf": 0.5}
+    (plain,), (augmented,) = (detector(IMAGE, augment=x, **options) for x in (False, True))
+    # The first of the three looks leaves out the coarsest of the two levels.
+    assert len(augmented) > len(plain) / 2
+    stays = (rows(plain)[:, None] == rows(augmented)).all(axis=2).any(axis=1)
+    assert 0 < stays.sum() < len(plain)
+    (again,) = detector(IMAGE, **options)
+    np.testing.assert_array_equal(rows(again), rows(plain))
+
+
+def test_half_precision_on_a_cpu_is_float32_and_says_so(weights, caplog):
+    detector = load(weights, device="cpu", half=True)
+    assert "float32" in caplog.text
+    assert_same(detector(IMAGE, size=SIZE), load(weights, device="cpu")(IMAGE, size=SIZE))
+
+
+def test_threads_find_what_one_thread_finds(detector):
+    images = [noise(48 + 8 * seed, 96, seed) for seed in range(8)]
+    serial = [detector(image, size=SIZE, conf=0.5 + seed / 20) for seed, image in enumerate(images)]
+    found = {}
+    start = threading.Barrier(len(images))
+
+    def work(seed):
+        start.wait()
+        for _ in range(3):
+            found.setdefault(seed, []).append(
+                detector(images[seed], size=SIZE, conf=0.5 + seed / 20)
+            )
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(len(images))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for seed, expected in enumerate(serial):
+        assert len(found[seed]) == 3
+        for results in found[seed]:
+            assert_same(results, expected)
+
+
+def test_a_stream_of_images_is_what_a_call_finds(detector):
+    images = [noise(64, 96, seed) for seed in range(3)]
+    assert_same(list(detector.stream(images, size=SIZE)), detector(images, size=SIZE))
+    assert_same(list(detector.stream(IMAGE, size=SIZE)), detector(IMAGE, size=SIZE))
+
+
+def test_a_stream_reads_no_further_than_its_batch(detector):
+    read = []
+
+    def images():
+        for seed in range(1000):
+            read.append(seed)
+            yield noise(64, 96, seed)
+
+    stream = detector.stream(images(), size=SIZE, batch=2)
+    assert read == []
+    next(stream)
+    assert read == [0, 1]
+
+
+def test_a_stream_of_a_folder_names_what_is_broken_and_goes_on(detector, tmp_path, caplog):
+    for name in ("a.png", "c.png"):
+        (tmp_path / name).write_bytes(encoded(IMAGE))
+    (tmp_path / "b.png").write_text("no image")
+    for source in (str(tmp_path), sorted(tmp_path.iterdir())):
+        caplog.clear()
+        results = list(detector.stream(source, size=SIZE))
+        assert [result.frame.source.name for result in results] == ["a.png", "c.png"]
+        (line,) = caplog.messages
+        assert "b.png: not an image" in line
+
+
+@pytest.fixture
+def video(tmp_path):
+    pytest.importorskip("av")
+    path = tmp_path / "clip.mp4"
+    with VideoWriter(path, IMAGE.shape[:2], Fraction(10)) as writer:
+        for number in range(6):
+            writer.write(np.roll(IMAGE, 2 * number, axis=1), number / 10)
+    return path
+
+
+def test_a_stream_of_a_video_gives_its_frames(detector, video):
+    results = list(detector.stream(video, size=SIZE))
+    assert [result.frame.number for result in results] == list(range(6))
+    np.testing.assert_allclose([result.frame.seconds for result in results], np.arange(6) / 10)
+    images = [result.image for result in results]
+    for result, (alone,) in zip(
+        results, (detector(image, size=SIZE) for image in images), strict=True
+    ):
+        np.testing.assert_array_equal(rows(result), rows(alone))
+    some = detector.stream([video, video], size=SIZE, vid_stride=3)
+    assert [result.frame.number for result in some] == [0, 3, 0, 3]
+    with pytest.raises(UserError, match="vid_stride 0"):
+        detector.stream(video, vid_stride=0)
+
+
+def test_a_video_is_closed_when_nobody_asks_for_more(detector, video):
+    stream = detector.stream(video, size=SIZE)
+    next(stream)
+    before = len(os.listdir("/proc/self/fd"))
+    stream.close()
+    assert len(os.listdir("/proc/self/fd")) < before
+
+
+def test_a_tracked_stream_numbers_what_stays_in_sight(detector):
+    pytest.importorskip("trackers")
+    results = list(detector.stream([IMAGE] * 4, size=SIZE, conf=0.5, max_det=20, track=True))
+    assert [result.track_ids.dtype for result in results] == [np.int64] * 4
+    (first, second), others = results[:2], results[2:]
+    assert (first.track_ids == -1).all()  # the second frame confirms an object
+    assert (second.track_ids > 0).any()
+    for other in others:
+        kept = set(second.track_ids[second.track_ids > 0]) & set(other.track_ids)
+        assert kept == set(second.track_ids[second.track_ids > 0])
+    (plain,) = detector.stream(IMAGE, size=SIZE)
+    assert plain.track_ids is None
+
+
+def test_a_source_that_is_absent_is_told_before_the_first_result(detector, tmp_path):
+    with pytest.raises(UserError, match="absent"):
+        detector.stream(tmp_path / "absent")
+
+
+def test_warming_up_needs_no_image(detector):
+    detector.warm_up(SIZE)
+    with pytest.raises(UserError, match="--img 100"):
+        detector.warm_up(100)

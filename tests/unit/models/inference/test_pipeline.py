@@ -1,0 +1,193 @@
+"""Whatever the threads do, the pipeline finds what the detector finds, in the sources' order."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from models.inference.image_detector import ImageDetector
+from models.inference.pipeline import Pipeline
+from models.inference.predictor import make_predictor
+from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
+from utils.evaluation.nms import SuppressionSettings
+from utils.media.frame import Frame
+from utils.media.source import BrokenSourceError
+
+# With another batch size PyTorch's CPU kernels may add in another order: float32 rounding, 1e-7
+# of each term, over the few hundred terms of a sum, times the large weights of the tiny head.
+BATCH_TOLERANCE = 1e-2
+
+
+class Images:
+    """A source of noise; one frame is an image."""
+
+    rate = None
+
+    def __init__(self, number, kind="image", frames=1, breaks=False):
+        self.number, self.kind, self.num_frames = number, kind, frames
+        self.name, self._breaks = f"{number}.jpg", breaks
+
+    def images(self):
+        sizes = [(48, 64), (64, 64), (33, 70)]  # batches of several shapes
+        for index in range(self.num_frames):
+            yield noise(*sizes[(self.number + index) % 3], seed=10 * self.number + index)
+
+    def frames(self):
+        for index, image in enumerate(self.images()):
+            time.sleep(random.random() / 500)
+            yield Frame(image, self.name, None if self.kind == "image" else index)
+        if self._breaks:
+            raise BrokenSourceError("broken")
+
+    def close(self):
+        pass
+
+
+SOURCES = [
+    *map(Images, range(7)),
+    Images(7, "video", 5),
+    Images(8, frames=0, breaks=True),
+    Images(9),
+]
+
+
+@pytest.fixture(scope="module")
+def detector(tmp_path_factory):
+    weights = tiny_checkpoint(tmp_path_factory.mktemp("weights"))
+    settings = SuppressionSettings(0.25, 0.45, max_detections=20, multi_label=False)
+    return ImageDetector(make_predictor([weights], "cpu"), "cpu", 64, settings)
+
+
+def detect(detector, sources, **options):
+    """Return what was begun, written and told."""
+    begun, written, told = [], [], []
+
+    def begin(source, frame):
+        begun.append((source.number, frame.number))
+
+        def write(result):
+            time.sleep(random.random() / 500)
+            written.append((source.number, frame.number))
+
+        return write
+
+    Pipeline(detector, CLASS_NAMES, begin, told.append, **options).run(sources)
+    return begun, written, told
+
+
+def expected(detector, sources):
+    """What the detector finds in one image after another."""
+    images = [image for source in sources for image in source.images()]
+    return [detector.detect([image])[0] for image in images]
+
+
+def found(told):
+    return [done.result.detections for done in told if done.result is not None]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_results_are_those_of_single_images_bit_for_bit(detector, threads):
+    _, _, told = detect(detector, SOURCES, threads=threads)
+    wanted = expected(detector, SOURCES)
+    assert sum(len(one.scores) for one in wanted) > 20
+    for one, other in zip(found(told), wanted, strict=True):
+        assert all(map(np.array_equal, one, other))
+
+
+def test_the_number_of_threads_changes_no_bit_of_a_batch(detector):
+    (_, _, one), (_, _, other) = (
+        detect(detector, SOURCES, batch_size=4, threads=threads) for threads in (1, 4)
+    )
+    for detections, same in zip(found(one), found(other), strict=True):
+        assert all(map(np.array_equal, detections, same))
+
+
+@pytest.mark.parametrize("batch_size", [3, 16])
+def test_another_batch_size_changes_rounding_alone(detector, batch_size):
+    _, _, told = detect(detector, SOURCES, batch_size=batch_size)
+    for one, other in zip(found(told), expected(detector, SOURCES), strict=True):
+        assert np.array_equal(one.class_index, other.class_index)
+        np.testing.assert_allclose(one.boxes_xyxy, other.boxes_xyxy, atol=BATCH_TOLERANCE)
+        np.testing.assert_allclose(one.scores, other.scores, atol=BATCH_TOLERANCE)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_frames_begin_and_are_told_in_order_and_those_of_a_video_are_written_in_order(
+    detector, batch_size
+):
+    begun, written, told = detect(detector, SOURCES, batch_size=batch_size, threads=4)
+    order = [(n, None) for n in range(7)] + [(7, n) for n in range(5)] + [(9, None)]
+    assert begun == order and sorted(written, key=str) == sorted(order, key=str)
+    assert [one for one in written if one[0] == 7] == [(7, n) for n in range(5)]
+    assert [done.source.number for done in told] == [*range(7), 7, 7, 7, 7, 7, 8, 9]
+    assert [(done.source.number, done.problem) for done in told if done.problem] == [(8, "broken")]
+
+
+def test_the_next_batch_is_predicted_while_the_last_is_written(detector):
+    predicted = threading.Semaphore(0)
+    predict = detector.predict
+
+    class Counting:
+        def __getattr__(self, name):
+            return getattr(detector, name)
+
+        def predict(self, views):
+            predicted.release()
+            return predict(views)
+
+    def begin(source, frame):
+        def write(result):
+            if source.number == 0:
+                for _ in range(
+                    2
+                ):  # the network has begun the next batch before this one is written
+                    assert predicted.acquire(timeout=20)
+
+        return write
+
+    told = []
+    Pipeline(Counting(), CLASS_NAMES, begin, told.append, threads=2).run(map(Images, range(4)))
+    assert [done.source.number for done in told] == [0, 1, 2, 3]
+
+
+def test_frames_are_tracked_in_order_and_ids_come_with_the_result(detector):
+    order = []
+
+    def track(detections, frame, rate):
+        order.append((frame.source, frame.number))
+        return detections.take(np.arange(0)), np.zeros(0, np.int64)
+
+    _, _, told = detect(detector, SOURCES, track=track, threads=4, batch_size=3)
+    assert order == [(f"{n}.jpg", None) for n in range(7)] + [("7.jpg", n) for n in range(5)] + [
+        ("9.jpg", None)
+    ]
+    assert all(len(one.scores) == 0 for one in found(told))
+    assert all(done.result.track_ids is not None for done in told if done.result)
+
+
+def test_a_failure_to_write_ends_the_run(detector):
+    def begin(source, frame):
+        def write(result):
+            if source.number == 2:
+                raise OSError(28, "No space left on device", "2.jpg")
+
+        return write
+
+    told = []
+    with pytest.raises(OSError, match="2.jpg"):
+        Pipeline(detector, CLASS_NAMES, begin, told.append).run(map(Images, range(100)))
+    assert [done.source.number for done in told] == [0, 1]
+
+
+def test_each_stage_takes_time(detector):
+    pipeline = Pipeline(
+        detector, CLASS_NAMES, lambda *_: lambda _: time.sleep(0.01), lambda _: None
+    )
+    pipeline.run(map(Images, range(3)))
+    seconds = pipeline.seconds.by_stage
+    assert list(seconds) == ["decode", "network", "finish", "write"]
+    assert min(seconds.values()) > 0 and seconds["write"] >= 0.03

@@ -1,0 +1,258 @@
+"""Views of an image: their shapes, their memory, and what is found through them."""
+
+import json
+import tracemalloc
+
+import cv2
+import numpy as np
+import pytest
+
+from models import evaluation
+from models.heads.anchor.head import AnchorHead
+from models.inference.image_detector import ImageDetector
+from models.inference.views import views_of, whole_view
+from tests.rank_threads import run_rank_threads
+from tests.shared_files import shared_path
+from utils.data.image.tiling import Tiling
+from utils.data.sources.labels import Sample
+from utils.errors import DatasetError
+from utils.evaluation.nms import SuppressionSettings
+
+SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
+
+
+def gradient(height, width):
+    """An image in which each place has its own colour."""
+    rows, columns = np.mgrid[:height, :width]
+    return np.stack((rows % 256, columns % 256, (rows // 256 + columns // 256) % 256), 2).astype(
+        np.uint8
+    )
+
+
+def test_whole_views_have_the_shapes_of_the_public_wrapper():
+    cases = json.loads(shared_path("golden/inference/info.json").read_text())["autoshape"]
+    checked = 0
+    for case in cases:
+        size, stride, shapes = case["size"], int(case["max_stride"]), case["image_shapes"]
+        if len(shapes) > 1 or isinstance(size, list) or len(shapes[0]) != 3 or shapes[0][0] == 3:
+            continue  # several images share a shape there; others are no (H, W, 3)
+        image = np.zeros((*shapes[0][:2], 3), np.uint8)
+        assert [1, 3, *whole_view(image, size, stride).pixels.shape[:2]] == case["network_input"]
+        checked += 1
+    assert checked == 32
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((30, 1000), (32, 640)),  # 19 px and padding
+        ((1000, 30), (640, 32)),
+        ((1, 1), (640, 640)),
+        ((1, 20000), (32, 640)),  # a 32nd of a pixel becomes one
+        ((20000, 1), (640, 32)),
+        ((1, 200000), (32, 640)),
+        ((641, 640), (640, 640)),
+    ],
+)
+def test_any_shape_of_image_has_a_view(size, expected):
+    view = whole_view(np.full((*size, 3), 200, np.uint8), 640, 32)
+    assert view.pixels.shape == (*expected, 3)
+    assert min(view.placement.resized_size) >= 1
+    assert (view.pixels == 200).all(axis=2).sum() == np.prod(view.placement.resized_size)
+    box = np.float32([[*view.placement.padding[::-1], 640, 640]])
+    assert np.isfinite(view.placement.to_original(box)).all()
+
+
+def test_a_tile_is_a_part_of_the_image_and_the_whole_comes_last():
+    image = gradient(150, 300)
+    *tiles, whole = views_of(image, 128, 32, Tiling(128, 0.25))
+    np.testing.assert_array_equal(whole.pixels, whole_view(image, 128, 32).pixels)
+    assert whole.region_xyxy == (0, 0, 300, 150)
+    assert len(tiles) == 2 * 3
+    for view in tiles:
+        left, top, right, bottom = view.region_xyxy
+        assert (right - left, bottom - top) == (128, 128)
+        np.testing.assert_array_equal(view.pixels, image[top:bottom, left:right])
+        assert np.shares_memory(view.part, image)
+    assert {view.placement.input_size for view in tiles} == {(128, 128)}
+
+
+def test_a_tile_becomes_as_large_as_img_says():
+    *tiles, _ = views_of(gradient(150, 300), 256, 32, Tiling(128, 0.25))
+    assert {view.pixels.shape for view in tiles} == {(256, 256, 3)}
+    # Lower than a tile: 100 px of 128 become 200 of 256, and 224 is the next multiple of 32.
+    *tiles, _ = views_of(gradient(100, 300), 256, 32, Tiling(128, 0.25))
+    assert {view.pixels.shape for view in tiles} == {(224, 256, 3)}
+    assert {view.placement.padding for view in tiles} == {(12, 0)}
+
+
+@pytest.mark.parametrize("size", [(128, 128), (50, 128), (1, 1)])
+def test_an_image_no_larger_than_a_tile_is_one_view_as_without_tiles(size):
+    image = gradient(*size)
+    (view,) = views_of(image, 64, 32, Tiling(128, 0.25))
+    np.testing.assert_array_equal(view.pixels, whole_view(image, 64, 32).pixels)
+    assert view.placement == whole_view(image, 64, 32).placement
+
+
+def test_tiles_of_a_large_image_need_little_memory():
+    image = np.zeros((6000, 8000, 3), np.uint8)
+    tracemalloc.start()
+    try:
+        views = views_of(image, 640, 32, Tiling(160, 0.2))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(views) == 1 + 47 * 63  # 5,840 and 7,840 px in steps of 128 at most
+    # As arrays of 640 px they would be 3.6 GB; the whole is 0.9 MB.
+    assert peak < 10e6
+
+
+class Brightest:
+    """A predictor that finds each bright rectangle on black, to the pixel; counts its batches."""
+
+    stride = 32
+
+    def __init__(self):
+        self.head = AnchorHead(2, [[10, 13]], [8], [8])
+        self.batches = []
+
+    def __call__(self, images):
+        return images
+
+    def decode_above(self, raw, threshold):
+        from backend import ops
+
+        pixels = ops.to_numpy(raw)
+        self.batches.append(pixels.shape)
+        return [self._rows(image) for image in pixels]
+
+    @staticmethod
+    def _rows(image):
+        """Red rectangles are of class 0, green ones of class 1; black and grey are nothing."""
+        rows = []
+        for class_index in (0, 1):
+            bright = (image[class_index] > 0.9).astype(np.uint8)
+            _, _, found, _ = cv2.connectedComponentsWithStats(bright)
+            for left, top, width, height, _ in found[1:].tolist():
+                scores = [0.9, 0.1] if class_index == 0 else [0.1, 0.9]
+                centre = left + width / 2, top + height / 2
+                rows.append([*centre, width, height, 0.9, *scores])
+        return np.float32(rows).reshape(-1, 7)
+
+
+OBJECTS = {  # left, top, right, bottom: of a class
+    0: [(5, 5, 20, 25), (100, 50, 118, 70), (120, 50, 138, 70), (90, 100, 220, 190)],
+    1: [(250, 10, 256, 16), (95, 75, 145, 92), (230, 95, 390, 230)],
+}
+
+
+def scene():
+    image = np.zeros((250, 400, 3), np.uint8)
+    for class_index, boxes in OBJECTS.items():
+        for left, top, right, bottom in boxes:
+            image[top:bottom, left:right, class_index] = 255
+    return image
+
+
+def detector(tiling=None, image_size=128):
+    return ImageDetector(Brightest(), "cpu", image_size, SETTINGS, tiling)
+
+
+TILING = Tiling(128, 0.3, batch_size=4)
+
+
+def test_objects_across_tiles_are_found_whole_and_once():
+    with_tiles = detector(TILING)
+    (found,) = with_tiles.detect([scene()])
+    assert len(found.scores) == sum(map(len, OBJECTS.values()))
+    for class_index, boxes in OBJECTS.items():
+        rows = found.boxes_xyxy[found.class_index == class_index]
+        for box in np.float32(boxes):
+            # What no tile shows whole comes from the whole image, in which 400 px are 128.
+            is_large = (box[2:] - box[:2]).max() > 128
+            assert np.abs(rows - box).max(axis=1).min() <= (400 / 128 if is_large else 0)
+    # As many tiles at a time as asked for: 3 rows of 5 are 15.
+    assert [shape[0] for shape in with_tiles.predictor.batches] == [4, 4, 4, 3, 1]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 20000), (20000, 1), (129, 1)])
+def test_a_line_of_pixels_is_detected_in(size):
+    (found,) = detector(TILING).detect([np.zeros((*size, 3), np.uint8)])
+    assert [len(field) for field in found] == [0, 0, 0]
+
+
+def test_images_of_several_sizes_are_detected_as_each_alone():
+    images = [scene(), scene()[:100, :100], scene()[:, :300]]
+    together = detector(TILING).detect(images)
+    for image, found in zip(images, together, strict=True):
+        (alone,) = detector(TILING).detect([image])
+        for array, expected in zip(found, alone, strict=True):
+            np.testing.assert_array_equal(array, expected)
+
+
+def test_batch_by_batch_is_as_all_at_once():
+    calls = []
+    found = detector(TILING).detect_in_batches(scene(), 4, lambda: calls.append(None))
+    (expected,) = detector(TILING).detect([scene()])
+    for array, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(array, wanted)
+    assert len(calls) == 4  # of 16 views
+
+
+@pytest.fixture
+def samples(tmp_path):
+    """The scene, and parts of it, with their objects."""
+    found = []
+    for number, (height, width) in enumerate([(250, 400), (100, 100), (250, 130)]):
+        path = tmp_path / f"{number}.png"
+        cv2.imwrite(str(path), scene()[:height, :width, ::-1])
+        rows = [(c, *box) for c, boxes in OBJECTS.items() for box in boxes
+                if box[2] <= width and box[3] <= height]  # fmt: skip
+        labels = np.float32(rows).reshape(-1, 5)
+        corners = labels[:, 1:]
+        centres, sizes = (corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]
+        boxes = np.concatenate((centres, sizes), axis=1) / np.float32([width, height] * 2)
+        found.append(Sample(path, height, width, labels[:, 0].astype(np.int64), boxes))
+    return found
+
+
+class Received:
+    def __init__(self):
+        self.images = []
+
+    def add(self, image_id, found, truth):
+        self.images.append((image_id, found, truth))
+
+
+def test_a_validation_in_tiles_finds_every_object(samples):
+    sink = Received()
+    result = evaluation.evaluate_tiled(detector(TILING), samples, ("r", "g"), sinks=[sink]).result
+    assert [image_id for image_id, _, _ in sink.images] == [0, 1, 2]
+    assert result.num_images == 3
+    assert result.map50 > 0.9
+    for _, found, truth in sink.images:
+        assert len(found.scores) >= len(truth.class_index) > 0
+
+
+@pytest.mark.parametrize("world_size", [2, 5])
+def test_ranks_validate_in_tiles_as_one_process_does(samples, world_size):
+    def work(world):
+        sink = Received()
+        found = evaluation.evaluate_tiled(detector(TILING), samples, ("r", "g"), world, [sink])
+        return found.result, sink.images
+
+    ((alone, images),) = run_rank_threads(1, work)
+    ranks = run_rank_threads(world_size, work)
+    for result, _ in ranks:
+        assert result.summary() == pytest.approx(alone.summary(), nan_ok=True, abs=0)
+    assert [x[0] for x in ranks[0][1]] == [x[0] for x in images]
+    for (_, found, _), (_, expected, _) in zip(ranks[0][1], images, strict=True):
+        for array, wanted in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(array, wanted)
+    assert all(received == [] for _, received in ranks[1:])
+
+
+def test_an_image_that_is_gone_ends_a_validation_in_tiles_with_its_name(samples):
+    samples[1].image_path.unlink()
+    with pytest.raises(DatasetError, match="1.png: cannot be read"):
+        evaluation.evaluate_tiled(detector(TILING), samples, ("r", "g"))

@@ -1,0 +1,148 @@
+"""Sources are read ahead in threads: in order, in bounded memory, and until somebody stops."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from tests.unit.pipeline.fake_sources import SIDE, FakeSource
+from utils.pipeline import reading
+from utils.pipeline.reading import Reader
+from utils.pipeline.stage_seconds import StageSeconds
+
+
+@pytest.fixture(autouse=True)
+def opened(monkeypatch):
+    names = []
+    monkeypatch.setattr(FakeSource, "opened", names)
+    return names
+
+
+def sum_of(image):
+    return int(image.sum())
+
+
+def make_reader(batch_size=1, threads=3, prepare=sum_of):
+    return Reader(prepare, batch_size, threads, StageSeconds())
+
+
+def read_all(sources, **options):
+    with make_reader(**options) as reader:
+        return list(reader.batches(sources))
+
+
+def names(batches):
+    return [
+        [(read.source.name, read.frame and read.frame.number) for read in batch]
+        for batch in batches
+    ]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_images_come_in_order_whatever_the_threads_do(threads):
+    batches = read_all(map(FakeSource, range(25)), batch_size=4, threads=threads)
+    assert [len(batch) for batch in batches] == [4] * 6 + [1]
+    reads = [read for batch in batches for read in batch]
+    assert [read.source.number for read in reads] == list(range(25))
+    assert [read.prepared for read in reads] == [3 * SIDE * SIDE * n for n in range(25)]
+
+
+def test_batches_end_where_the_kind_of_source_changes():
+    kinds = ["image", "image", "image", "video", "video", "image"]
+    sources = [FakeSource(n, kind, 1 if kind == "image" else 3) for n, kind in enumerate(kinds)]
+    found = [
+        [name.split()[1] for name, _ in batch] for batch in names(read_all(sources, batch_size=2))
+    ]
+    assert found == [["0", "1"], ["2"], ["3", "3"], ["3"], ["4", "4"], ["4"], ["5"]]
+
+
+def test_frames_of_a_video_come_in_order():
+    (batches,) = [read_all([FakeSource(3, "video", 40)])]
+    assert names(batches) == [[("video 3", number)] for number in range(40)]
+
+
+def test_a_source_that_breaks_is_an_entry_and_the_rest_goes_on():
+    sources = [FakeSource(0), FakeSource(1, frames=0, breaks=True), FakeSource(2),
+               FakeSource(3, "video", 2, breaks=True), FakeSource(4)]  # fmt: skip
+    reads = [read for batch in read_all(sources) for read in batch]
+    assert [(read.source.number, read.problem) for read in reads] == [
+        (0, ""), (1, "no more of 1"), (2, ""), (3, ""), (3, ""), (3, "no more of 3"), (4, ""),
+    ]  # fmt: skip
+    assert all((read.frame is None) == bool(read.problem) for read in reads)
+
+
+def test_a_source_without_a_frame_is_told():
+    (batch,) = read_all([FakeSource(0, frames=0)])
+    assert batch[0].problem == "holds no image"
+    assert read_all([FakeSource(0, "video", 0)]) == []
+
+
+def test_an_endless_list_begins_at_once_and_is_read_a_little_ahead(opened):
+    with make_reader(batch_size=2, threads=3) as reader:
+        sources = map(FakeSource, itertools.count())
+        with closing(reader.batches(sources)) as batches:
+            assert names([next(batches)]) == [[("image 0", None), ("image 1", None)]]
+            assert len(opened) <= 2 + 2 + 3 + 1
+
+
+def test_large_images_are_not_read_ahead(opened, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_BYTES", 100)
+    side = 6  # 108 bytes
+    with make_reader(threads=1, batch_size=6) as reader:
+        sources = [FakeSource(number, side=side) for number in range(20)]
+        with closing(reader.batches(sources)) as batches:
+            assert len(next(batches)) == 1  # a batch is cut where it is large
+            time.sleep(0.1)
+            assert len(opened) <= 3
+            assert [batch[0].source.number for batch in batches] == list(range(1, 20))
+
+
+def test_of_a_video_of_large_frames_few_are_read_ahead(monkeypatch):
+    monkeypatch.setattr(reading, "MOST_BYTES", 100)
+    seen = []
+    video = FakeSource(1, "video", 30, side=6)
+    with make_reader(prepare=seen.append, batch_size=9) as reader:
+        batches = reader.batches([video])
+        next(batches)
+        time.sleep(0.1)
+        assert len(seen) <= 3
+        batches.close()
+
+
+def test_no_live_source_waits_for_another():
+    stuck, lively = FakeSource(1, "live", 1, waits=True), FakeSource(2, "live", 30)
+    with make_reader() as reader, closing(reader.batches([stuck, lively])) as batches:
+        seen = [next(batches)[0].source.number for _ in range(31)]
+    assert seen.count(2) == 30
+    assert stuck.closed.is_set() and lively.closed.is_set()
+
+
+@pytest.mark.parametrize("kind", ["video", "live"])
+def test_the_end_wakes_a_thread_that_waits_for_a_frame(kind):
+    source = FakeSource(1, kind, 1, waits=True)
+    start = time.monotonic()
+    with (
+        pytest.raises(KeyboardInterrupt),
+        make_reader() as reader,
+        closing(reader.batches([source])) as batches,
+    ):
+        next(batches)
+        time.sleep(0.05)
+        raise KeyboardInterrupt
+    assert source.closed.is_set()
+    assert time.monotonic() - start < 1
+    alive = [thread.name for thread in threading.enumerate() if thread.name.startswith(kind)]
+    assert not alive
+
+
+@pytest.mark.parametrize("kind", ["image", "video", "live"])
+def test_a_defect_of_a_thread_ends_the_work(kind):
+    def fail(image):
+        raise RuntimeError("defect")
+
+    with pytest.raises(RuntimeError, match="defect"):
+        read_all([FakeSource(number, kind, 2) for number in range(3)], prepare=fail)

@@ -1,0 +1,66 @@
+"""The arguments of a call from another program -> the settings that detect.py's flags make.
+
+Before: `models/inference/api.py` and `hub.py` beside it. After: `detect_config.py` checks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+from utils.cli.detect_config import DetectConfig
+from utils.errors import UserError, brief
+
+
+def call_config(
+    num_classes: int,
+    size: int = DetectConfig.image_size,
+    conf: float = DetectConfig.confidence_threshold,
+    iou: float = DetectConfig.iou_threshold,
+    max_det: int = DetectConfig.max_detections,
+    classes: Iterable[int] | None = None,
+    agnostic: bool = False,
+    augment: bool = False,
+    batch: int = DetectConfig.batch_size,
+) -> DetectConfig:
+    """Return settings; UserError names an argument, or its flag, with a wrong value.
+
+    Args:
+        num_classes: how many the model knows.
+    """
+    return DetectConfig(
+        weights=("given",),
+        image_size=whole("size", size),
+        confidence_threshold=_number("conf", conf),
+        iou_threshold=_number("iou", iou),
+        max_detections=whole("max_det", max_det),
+        classes=None if classes is None else _known(classes, num_classes),
+        class_agnostic=bool(agnostic),
+        augment=bool(augment),
+        batch_size=whole("batch", batch),
+    )
+
+
+def _known(classes: Any, num_classes: int) -> tuple[int, ...]:
+    """Return class numbers; UserError for one that the model does not know."""
+    if not isinstance(classes, Iterable):
+        raise UserError(f"classes {brief(classes)}; a list of class numbers is needed")
+    numbers = tuple(whole("classes", number) for number in classes)
+    if strange := [number for number in numbers if not 0 <= number < num_classes]:
+        raise UserError(f"classes {brief(strange)}; the model knows 0 to {num_classes - 1}")
+    return numbers
+
+
+def whole(name: str, value: Any) -> int:
+    """Return a whole number; UserError names the argument that is none."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise UserError(f"{name} {brief(value)}; a whole number is needed")
+    return int(value)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value if isinstance(value, Real) else "")
+    except (ValueError, OverflowError):
+        raise UserError(f"{name} {brief(value)}; a number is needed") from None

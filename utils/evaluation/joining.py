@@ -1,0 +1,170 @@
+"""What is found in overlapping views of an image -> what is found in the image.
+
+Before: NMS in each view (`utils/evaluation/nms.py`). After: as for an image that is seen at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from utils.detections import Detections
+from utils.evaluation.nms import SuppressionSettings, suppress_overlapping
+
+AGREEMENT = 0.5  # IoU; from 0.3 to 0.7, mAP on benchmarks/tiles.py differs by less than 0.01
+# A box that a border cuts ends there to about half a cell of the finest map: 4 px of 640.
+NEAR_BORDER = 4 / 640  # of the long side of the view
+BLOCK = 256  # cut boxes that are compared at once with all of another view: bounds the memory
+OUTWARD = np.array([-1, -1, 1, 1], np.float32)  # of left, top, right, bottom
+
+
+class _Pieces(NamedTuple):
+    """What is found in all views, one view after the other."""
+
+    boxes_xyxy: np.ndarray  # (K, 4) float32, pixels of the image
+    group: np.ndarray  # (K,) int64: pieces of different groups are different objects
+    view: np.ndarray  # (K,) int64, ascending
+    is_cut: np.ndarray  # (K, 4) bool: the view ends at the left, top, right, bottom of the box
+
+
+def join_views(
+    found: Sequence[Detections], regions_xyxy: np.ndarray, settings: SuppressionSettings
+) -> Detections:
+    """Return each object of an image once, as its whole box.
+
+    A box is cut where it ends at a border of its view inside the image. Another view goes on with
+    it if a box there agrees with it on what both views see (IoU of what lies in both is at least
+    AGREEMENT) and reaches beyond a border that cuts it. So
+
+    1. a cut box is left out when a box that is not cut goes on with it: that view shows more;
+    2. cut boxes that go on with each other become one, the smallest around them, with the best of
+       their scores;
+    3. NMS, in the order and with the ties of `non_max_suppression`, chooses among all that is left.
+
+    A cut box that none goes on with stays as it is.
+
+    Args:
+        found: in each view, in pixels of the view and clipped to it; after NMS.
+        regions_xyxy: (V, 4) where the views lie in the image; together they cover it.
+
+    Source: joining by what overlaps, not by dropping what is cut, follows Akyon et al. 2022,
+    arXiv:2202.06934. They compare whole boxes; those of one object in two tiles may overlap little.
+    """
+    regions = regions_xyxy.astype(np.float32)
+    view = np.repeat(np.arange(len(found)), [len(detections.scores) for detections in found])
+    everything = Detections(*(np.concatenate(field) for field in zip(*found, strict=True)))
+    boxes_xyxy = everything.boxes_xyxy + np.tile(regions[view, :2], 2)
+    class_index = everything.class_index
+    group = np.zeros_like(class_index) if settings.class_agnostic else class_index
+    pieces = _Pieces(boxes_xyxy, group, view, _cut_sides(boxes_xyxy, regions, view))
+    joined = _joined(everything._replace(boxes_xyxy=boxes_xyxy), *_continued(pieces, regions))
+    return suppress_overlapping(
+        joined, settings.iou_threshold, settings.class_agnostic, settings.max_detections
+    )
+
+
+def _cut_sides(boxes_xyxy: np.ndarray, regions: np.ndarray, view: np.ndarray) -> np.ndarray:
+    """Return (K, 4) bool: which sides of the boxes end at a border inside the image."""
+    image = np.concatenate((regions[:, :2].min(axis=0), regions[:, 2:].max(axis=0)))
+    long_sides = (regions[:, 2:] - regions[:, :2]).max(axis=1)
+    near = np.abs(regions[view] - boxes_xyxy) <= NEAR_BORDER * long_sides[view, None]
+    return near & (regions != image)[view]
+
+
+def _continued(pieces: _Pieces, regions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what goes on with what.
+
+    Returns:
+        (K,) bool: cut boxes with which one goes on that is not cut.
+        (P,) and (P,) int64: pairs of other cut boxes, of which the second goes on with the first.
+    """
+    is_cut = np.logical_or.reduce(pieces.is_cut, axis=1)
+    pairs = [np.zeros((2, 0), np.int64), *_pairs(pieces, regions, np.flatnonzero(is_cut))]
+    cut, more = np.concatenate(pairs, axis=1)
+    shown_whole = np.zeros(len(is_cut), bool)
+    shown_whole[cut[~is_cut[more]]] = True
+    both_left = is_cut[more] & ~shown_whole[cut] & ~shown_whole[more]
+    return shown_whole, cut[both_left], more[both_left]
+
+
+def _pairs(pieces: _Pieces, regions: np.ndarray, cut: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield (2, N) int64 of each pair of views: cut boxes of one, what in the other goes on."""
+    starts = np.searchsorted(pieces.view, np.arange(len(regions) + 1))
+    for index in np.unique(pieces.view[cut]).tolist():
+        own = cut[pieces.view[cut] == index]
+        for other in _meeting(regions[index], regions).tolist():
+            common = _intersection(regions[index], regions[other])
+            rows = np.arange(starts[other], starts[other + 1])
+            rows = rows[_meeting(common, pieces.boxes_xyxy[rows])]
+            if other != index and len(rows):
+                for start in range(0, len(own), BLOCK):
+                    block = own[start : start + BLOCK]
+                    yield _pairs_of_views(pieces, block, rows, regions[index], common)
+
+
+def _pairs_of_views(
+    pieces: _Pieces, cut: np.ndarray, others: np.ndarray, region: np.ndarray, common: np.ndarray
+) -> np.ndarray:
+    """Return (2, N) int64: cut boxes of the view of a region, others that go on with them.
+
+    common: (4,) what the view of the others shows as well.
+    """
+    beyond = (pieces.boxes_xyxy[others] - region) * OUTWARD > 0
+    goes_on = (pieces.is_cut[cut, None] & beyond).any(axis=2)
+    goes_on &= pieces.group[cut, None] == pieces.group[others]
+    place, other_place = np.nonzero(goes_on)
+    pairs = np.stack((cut[place], others[other_place]))
+    seen, seen_there = _intersection(pieces.boxes_xyxy[pairs], common)
+    shared = _area(_intersection(seen, seen_there))
+    union = _area(seen) + _area(seen_there) - shared
+    return pairs[:, (shared > 0) & (shared >= AGREEMENT * union)]
+
+
+def _meeting(box_xyxy: np.ndarray, boxes_xyxy: np.ndarray) -> np.ndarray:
+    """Return the rows of boxes (N, 4) that have an area in common with a box (4,)."""
+    return np.flatnonzero(_area(_intersection(box_xyxy, boxes_xyxy)) > 0)
+
+
+def _intersection(boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray) -> np.ndarray:
+    """Return what boxes (..., 4) have in common; its right may lie left of its left."""
+    corners = (
+        np.maximum(boxes_a_xyxy[..., :2], boxes_b_xyxy[..., :2]),
+        np.minimum(boxes_a_xyxy[..., 2:], boxes_b_xyxy[..., 2:]),
+    )
+    return np.concatenate(corners, axis=-1)
+
+
+def _area(boxes_xyxy: np.ndarray) -> np.ndarray:
+    """Return the area of boxes (..., 4); 0 of one with nothing between its sides."""
+    width, height = np.moveaxis(boxes_xyxy[..., 2:] - boxes_xyxy[..., :2], -1, 0)
+    return np.maximum(width, 0) * np.maximum(height, 0)
+
+
+def _joined(
+    everything: Detections, left_out: np.ndarray, cut: np.ndarray, more: np.ndarray
+) -> Detections:
+    """Return what is found with each chain of pairs as one box, in place of its first piece."""
+    first = _first_of_chain(len(left_out), cut, more)
+    boxes_xyxy = everything.boxes_xyxy.copy()
+    for corner, furthest in ((slice(0, 2), np.minimum), (slice(2, 4), np.maximum)):
+        furthest.at(boxes_xyxy[:, corner], first, everything.boxes_xyxy[:, corner])
+    worst_first = np.argsort(-everything.scores, kind="stable")[::-1]
+    best = np.arange(len(first))
+    best[first[worst_first]] = worst_first  # of several that are assigned to a row, the last stays
+    joined = everything.take(best)._replace(boxes_xyxy=boxes_xyxy)
+    return joined.take(np.flatnonzero(~left_out & (first == np.arange(len(first)))))
+
+
+def _first_of_chain(num_pieces: int, cut: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """Return (K,) int64: the first row that each row hangs together with by pairs of rows."""
+    first = np.arange(num_pieces)
+    while True:
+        before = first
+        first = before.copy()
+        np.minimum.at(first, cut, before[more])
+        np.minimum.at(first, more, before[cut])
+        first = first[first]  # twice as far each time
+        if np.array_equal(first, before):
+            return first
