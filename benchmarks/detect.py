@@ -90,13 +90,12 @@ class Detected:
         self._detect(lambda source, frame: lambda result: None)
 
     def written(self) -> None:
-        with (
-            TemporaryDirectory() as folder,
-            RunFiles(Path(folder), self.config, self.class_names) as files,
-        ):
-            from models.inference.job import places_of
+        from models.inference.job import places_of
 
-            self._detect(places_of(files))
+        with TemporaryDirectory() as folder:
+            files = RunFiles(Path(folder), self.config, self.class_names)
+            with files:
+                self._detect(places_of(files))
 
     def _detect(self, begin: Callable[[Source, Frame], Callable[[Result], None]]) -> None:
         from models.inference.pipeline import Pipeline

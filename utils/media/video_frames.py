@@ -3,7 +3,7 @@
 Before: a container that `video_file.py` or `stream.py` opened. After: their frames.
 
 PyAV 17.1 (FFmpeg 8) beside OpenCV 4.11 on files of eight containers, with even and uneven frame
-times, B-frames, rotation and cuts: both gave the same pixels and times where a file was whole.
+times, B-frames, rotation and cuts: both gave the same times where a file was whole.
 OpenCV ignored the rotation, counted 91 frames for 20, lost up to six frames in front of a cut and
 told of no cut; it writes even times only, and its build here has no H.264.
 """
