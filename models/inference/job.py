@@ -101,10 +101,13 @@ def with_window(tell: Callable[[Done], None], config: DetectConfig) -> Callable[
     if not config.view_images:
         return tell
     window = Window("detect.py")
+    labels, scores = not config.hide_labels, not config.hide_conf
 
     def tell_and_show(done: Done) -> None:
         tell(done)
-        if done.result is not None and window.show(done.result.plot()):
-            raise KeyboardInterrupt
+        if done.result is not None:
+            drawn = done.result.plot(config.line_thickness, labels, scores)
+            if window.show(drawn):
+                raise KeyboardInterrupt
 
     return tell_and_show
