@@ -40,7 +40,7 @@ def known_capability(name: str, known: Iterable[str]) -> None:
 
 def thread_number(number: int) -> None:
     if number < 1:
-        raise ValueError(f"{number} threads; accepted: a number from 1 up")
+        raise ValueError(f"number of threads {number}; accepted: 1 and more")
 
 
 def sizes(shape: Sequence[int]) -> None:
