@@ -46,7 +46,8 @@ def run_detection(
     Raises:
         UserError: none of the sources could be read.
     """
-    detector = make_detector(config, weights)
+    is_one_image = len(sources) == 1 and sources[0].kind == "image"
+    detector = make_detector(config, weights, several=not is_one_image)
     class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     telling = Telling(sources)
@@ -72,8 +73,14 @@ def run_detection(
     return telling.num_broken
 
 
-def make_detector(config: DetectConfig, weights: Sequence[Checkpoint]) -> ImageDetector:
-    """Build the models on the device that the flags ask for."""
+def make_detector(
+    config: DetectConfig, weights: Sequence[Checkpoint], several: bool = True
+) -> ImageDetector:
+    """Build the models on the device that the flags ask for.
+
+    Args:
+        several: more than one frame will come, so that they can be computed side by side.
+    """
     device = backend.device.resolve(config.device)
     log.info(backend.device.describe(device))
     predictor = make_predictor(weights, device, config.augment, config.half)
@@ -82,8 +89,8 @@ def make_detector(config: DetectConfig, weights: Sequence[Checkpoint]) -> ImageD
     if config.track:
         lowest = needed_threshold(config.confidence_threshold)
         suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
-    # The tiles of an image are one batch after another: all cores are for each.
-    lanes = num_lanes(device) if config.tiling is None else 1
+    # All cores are for each tile, one batch after another, and for an only image.
+    lanes = num_lanes(device) if several and config.tiling is None else 1
     return ImageDetector(predictor, device, config.image_size, suppression, config.tiling, lanes)
 
 
