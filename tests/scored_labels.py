@@ -198,11 +198,10 @@ def main() -> None:
     thresholds = Thresholds(image_size=flags.img)
     dataset = load_dataset(flags.data, splits=("val",))
     samples = load_split(dataset, "val")
-    between = Differences(
-        load_weights(str(flags.weights)), samples, dataset.class_names, thresholds
-    )
-    for name, values in between.figures():
-        tell(name, values)
+    weights = load_weights(str(flags.weights))
+    ways = Differences(weights, samples, dataset.class_names, thresholds).ways()
+    for name, measure in ways.items():
+        tell(name, measure())
 
     def run(line: list[str]) -> None:
         sys.argv = line
