@@ -49,7 +49,7 @@ def make_predictor(
             for the memory, or models that cannot detect together.
     """
     float32_because = why_not_half(device) if half else ""
-    if float32_because:
+    if float32_because and this_process().is_main:
         log.warning("--half: %s", float32_because)
     members: list[Predictor] = []
     for checkpoint in weights:
