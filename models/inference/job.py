@@ -14,6 +14,7 @@ from functools import partial
 import backend
 from models.detector import require_image_size
 from models.inference.image_detector import ImageDetector
+from models.inference.lanes import num_lanes
 from models.inference.pipeline import Pipeline, Write
 from models.inference.predictor import class_names_of, make_predictor, suppression_settings
 from utils.cli.detect_config import DetectConfig
@@ -81,7 +82,9 @@ def make_detector(config: DetectConfig, weights: Sequence[Checkpoint]) -> ImageD
     if config.track:
         lowest = needed_threshold(config.confidence_threshold)
         suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
-    return ImageDetector(predictor, device, config.image_size, suppression, config.tiling)
+    # The tiles of an image are one batch after another: all cores are for each.
+    lanes = num_lanes(device) if config.tiling is None else 1
+    return ImageDetector(predictor, device, config.image_size, suppression, config.tiling, lanes)
 
 
 def places_of(files: RunFiles) -> Callable[[Source, Frame], Write]:
@@ -98,10 +101,13 @@ def with_window(tell: Callable[[Done], None], config: DetectConfig) -> Callable[
     if not config.view_images:
         return tell
     window = Window("detect.py")
+    labels, scores = not config.hide_labels, not config.hide_conf
 
     def tell_and_show(done: Done) -> None:
         tell(done)
-        if done.result is not None and window.show(done.result.plot()):
-            raise KeyboardInterrupt
+        if done.result is not None:
+            drawn = done.result.plot(config.line_thickness, labels, scores)
+            if window.show(drawn):
+                raise KeyboardInterrupt
 
     return tell_and_show
