@@ -82,7 +82,8 @@ def load_detector(checkpoint: Checkpoint, device: str, fold: bool = False) -> De
     model = detector_of_weights(checkpoint)
     if fold:
         fold_batch_norm(model)
-    return backend.nn.frozen_copy(backend.nn.place(model, device, "float32"))
+    detector: Detector = backend.nn.place(model, device, "float32").eval()
+    return detector
 
 
 def _tell_other_names(weights: Sequence[Checkpoint]) -> None:

@@ -129,18 +129,24 @@ def test_a_source_with_nothing_to_read_is_a_mistake(monkeypatch, caplog, weights
         run_here(monkeypatch, caplog, weights, tmp_path / "empty", tmp_path)
 
 
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Many images, and a video of many frames."""
+    folder = tmp_path_factory.mktemp("sources")
+    video = write_video(folder / "in.mp4", MANY)
+    return {"images": many_images(folder / "in", MANY), "video": video}
+
+
 @pytest.mark.parametrize("kind", ["images", "video"])
 @pytest.mark.parametrize(
     ("request_", "code", "errors"),
     [(signal.SIGINT, EXIT_INTERRUPTED, "interrupted\n"), (signal.SIGTERM, EXIT_TERMINATED, "")],
 )
 def test_a_request_ends_the_command_and_what_is_written_is_whole(
-    weights, tmp_path, request_, code, errors, kind
+    weights, sources, tmp_path, request_, code, errors, kind
 ):
-    many = {"images": lambda: many_images(tmp_path / "in", MANY),
-            "video": lambda: write_video(tmp_path / "in.mp4", MANY)}[kind]()  # fmt: skip
     folder = tmp_path / "runs" / "exp"
-    command = [sys.executable, "detect.py", *arguments(weights, many, folder.parent)]
+    command = [sys.executable, "detect.py", *arguments(weights, sources[kind], folder.parent)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))  # fmt: skip
     wait_for(lambda: any(folder.glob("*")) or any(folder.glob(".in.mp4*")))
