@@ -12,9 +12,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from fractions import Fraction
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,9 +34,12 @@ from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.media.finding import FileSources, find_sources
 from utils.media.frame import Frame
-from utils.media.given import as_list, given_frame, given_name
+from utils.media.given import GivenImage, as_list, given_frame, given_name
 from utils.media.source import BrokenSourceError, Source
 from utils.optional import import_optional
+from utils.pipeline.background import num_threads
+from utils.pipeline.reading import Read, Reader
+from utils.pipeline.stage_seconds import StageSeconds
 from utils.results.result import Result
 from utils.screen.text import printable
 from utils.state.checkpoint import Checkpoint
@@ -48,13 +49,6 @@ from utils.tracking.tracker import needed_threshold
 SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small network
 
 log = logging.getLogger("detect")
-
-
-class Given(NamedTuple):
-    """A frame to detect in."""
-
-    frame: Frame
-    rate: Fraction | None  # frames a second of its video
 
 
 class TrainedDetector:
@@ -72,7 +66,10 @@ class TrainedDetector:
     classes: detect only these classes, by number; None for all.
     agnostic: a box removes overlapping boxes of all classes.
     augment: look at each image in three ways (test-time augmentation).
-    batch: so many images at a time go through the network. A GPU gains; rounding may differ.
+    tile: of an image larger than this many pixels, look at tiles of this side too; 0: do not.
+    overlap: of neighbouring tiles, a fraction of `tile`; None for detect.py's default.
+    batch: so many images, or tiles, at a time go through the network. A GPU gains; rounding may
+        differ.
 
     Attributes:
         class_names: the name of each class, by number.
@@ -106,6 +103,8 @@ class TrainedDetector:
         classes: Iterable[int] | None = None,
         agnostic: bool = False,
         augment: bool = False,
+        tile: int = DetectConfig.tile,
+        overlap: float | None = DetectConfig.overlap,
         batch: int = DetectConfig.batch_size,
     ) -> list[Result]:
         """Return a list with what is found in each image; of one image, a list of one.
@@ -127,22 +126,35 @@ class TrainedDetector:
             classes=classes,
             agnostic=agnostic,
             augment=augment,
+            tile=tile,
+            overlap=overlap,
             batch=batch,
         )
-        given = [Given(self._frame(image, i), None) for i, image in enumerate(as_list(images))]
-        return list(self._results(given, config))
+        frames = [self._frame(image, index) for index, image in enumerate(as_list(images))]
+        detector = configured(self._detector, config)
+        results: list[Result] = []
+        for start in range(0, len(frames), config.batch_size):
+            batch_frames = frames[start : start + config.batch_size]
+            found = detector.detect([frame.image for frame in batch_frames])
+            results += [
+                Result(frame, detections, self.class_names)
+                for frame, detections in zip(batch_frames, found, strict=True)
+            ]
+        return results
 
     def stream(
         self, source: Any, vid_stride: int = 1, track: bool = False, **options: Any
     ) -> Iterator[Result]:
-        """Yield what is found in each image or frame, in order, with one batch in memory.
+        """Yield what is found in each image or frame, in order, with a few batches in memory.
 
-        An image that cannot be read is named in a warning of the log "detect" and left out, as
+        While the network computes, threads read what comes next; they end with the generator. An
+        image that cannot be read is named in a warning of the log "detect" and left out, as
         detect.py does.
 
         Args:
             source: what --source takes: a video, folder, pattern, list file, camera or URL. Or
-                images as a call takes them, and names of videos: a list, or what yields them.
+                images as a call takes them, and names of videos: a list, or what yields them. Of
+                what yields them no more is taken than the batch of the next result.
             vid_stride: of videos, take every n-th frame.
             track: number the objects of each video, in `Result.track_ids`; images that are no
                 frames of a video count as one.
@@ -157,11 +169,13 @@ class TrainedDetector:
         if track:
             import_optional("trackers", "track=True")
         if isinstance(source, (str, os.PathLike)):
-            given = _frames_of(find_sources(os.fsdecode(source), self._max_pixels, stride))
-        else:
-            images = source if hasattr(source, "__next__") else as_list(source)
-            given = self._frames(images, stride)
-        return self._results(given, config, track)
+            sources: Iterable[Source]
+            sources = find_sources(os.fsdecode(source), self._max_pixels, stride)
+            return self._stream(sources, config, track)
+        if hasattr(source, "__next__"):
+            # Its next image may wait for a result, or be written over this one.
+            return self._stream(self._sources(source, stride), config, track, ahead=0)
+        return self._stream(self._sources(as_list(source), stride), config, track)
 
     def warm_up(self, size: int = DetectConfig.image_size) -> None:
         """Detect in a grey square once, so that the first real image does not wait for set-up."""
@@ -174,34 +188,43 @@ class TrainedDetector:
         except BrokenSourceError as error:
             raise UserError(f"{printable(given_name(image, index))}: {error}") from error
 
-    def _frames(self, images: Iterable[Any], stride: int) -> Iterator[Given]:
-        """Yield the frames of images, and of videos among them; name those that cannot be read."""
+    def _sources(self, images: Iterable[Any], stride: int) -> Iterator[Source]:
+        """Yield images, and videos among them, as sources."""
         for index, image in enumerate(images):
             if isinstance(image, (str, os.PathLike)):
-                yield from _frames_of(FileSources([os.fsdecode(image)], self._max_pixels, stride))
-                continue
-            try:
-                yield Given(given_frame(image, index, self._max_pixels), None)
-            except BrokenSourceError as error:
-                _warn(given_name(image, index), error)
+                yield from FileSources([os.fsdecode(image)], self._max_pixels, stride)
+            else:
+                yield GivenImage(image, index, self._max_pixels)
 
-    def _results(
-        self, given: Iterable[Given], config: DetectConfig, track: bool = False
+    def _stream(
+        self,
+        sources: Iterable[Source],
+        config: DetectConfig,
+        track: bool,
+        ahead: int | None = None,
     ) -> Iterator[Result]:
-        """Yield what is found in frames, a batch at a time."""
+        """Yield what is found in the frames of sources; name those that give none, or no more."""
         lowest = config.confidence_threshold
         if track:
             lowest = needed_threshold(lowest)
         detector = configured(self._detector, config, confidence_threshold=lowest)
         trackers = SourceTrackers(config.confidence_threshold, config.class_agnostic)
-        given = iter(given)
-        while batch := list(islice(given, config.batch_size)):
-            found = detector.detect([frame.image for frame, _ in batch])
-            for (frame, rate), detections in zip(batch, found, strict=True):
-                ids = None
-                if track:
-                    detections, ids = trackers.update(detections, frame, rate)
-                yield Result(frame, detections, self.class_names, ids)
+        size = config.batch_size
+        with (
+            Reader(detector.views, size, num_threads(), StageSeconds(), ahead) as reader,
+            closing(reader.batches(sources)) as batches,
+        ):
+            for batch in batches:
+                rows = iter(detector.predict([v for read in batch for v in read.prepared or ()]))
+                for read in batch:
+                    if read.frame is None:
+                        _warn(read)
+                        continue
+                    found = detector.finish(read.prepared, [next(rows) for _ in read.prepared])
+                    ids = None
+                    if track:
+                        found, ids = trackers.update(found, read.frame, read.source.rate)
+                    yield Result(read.frame, found, self.class_names, ids)
 
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(len(self.class_names), **options)
@@ -220,7 +243,7 @@ def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any
     """
     settings = suppression_settings(config, multi_label=False)
     detector = copy.copy(detector)
-    detector.image_size = config.image_size
+    detector.image_size, detector.tiling = config.image_size, config.tiling
     detector.suppression = dataclasses.replace(settings, **suppression)
     shape = (config.batch_size, 3, config.image_size, config.image_size)
     if detector.device == CPU and math.prod(shape) > SURELY_FIT:
@@ -230,16 +253,7 @@ def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any
     return detector
 
 
-def _frames_of(sources: Iterable[Source]) -> Iterator[Given]:
-    """Yield the frames of sources, and name those that give none, or no more of them."""
-    for source in sources:
-        with closing(source):
-            try:
-                for frame in source.frames():
-                    yield Given(frame, source.rate)
-            except BrokenSourceError as error:
-                _warn(str(source.name), error)
-
-
-def _warn(name: str, error: BrokenSourceError) -> None:
-    log.warning("%s: %s; it is left out", printable(name), error)
+def _warn(read: Read) -> None:
+    what = "it" if read.source.kind == "image" else "what follows"
+    name = printable(str(read.source.name))
+    log.warning("%s: %s; %s is left out", name, read.problem, what)

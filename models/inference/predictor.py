@@ -49,7 +49,7 @@ def make_predictor(
             for the memory, or models that cannot detect together.
     """
     float32_because = why_not_half(device) if half else ""
-    if float32_because:
+    if float32_because and this_process().is_main:
         log.warning("--half: %s", float32_because)
     members: list[Predictor] = []
     for checkpoint in weights:
@@ -82,7 +82,8 @@ def load_detector(checkpoint: Checkpoint, device: str, fold: bool = False) -> De
     model = detector_of_weights(checkpoint)
     if fold:
         fold_batch_norm(model)
-    return backend.nn.frozen_copy(backend.nn.place(model, device, "float32"))
+    detector: Detector = backend.nn.place(model, device, "float32").eval()
+    return detector
 
 
 def _tell_other_names(weights: Sequence[Checkpoint]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -82,16 +83,28 @@ def test_two_ranks_print_and_write_what_one_process_does(folder, monkeypatch, ca
     assert sum("training images in memory" in line for line in printed) == 1
 
 
-def test_val_py_starts_its_ranks_itself_and_they_augment_and_join_models(folder, monkeypatch):
+def figures_in(printed):
+    """The lines of the tables: figures of three and four digits."""
+    return [line for line in printed.splitlines() if re.search(r"\d\.\d{3}", line)]
+
+
+@pytest.mark.parametrize("way", ["augmented", "tiled"])
+def test_val_py_starts_its_ranks_itself_and_they_find_what_one_does(
+    folder, monkeypatch, capsys, way
+):
     weights = str(folder / "weights.safetensors")
-    together = ["--weights", weights, weights, "--augment", "--half"]
-    command = [sys.executable, "val.py", *flags(folder, "own"), *together, "--nproc", "2"]
+    asked = {"augmented": ["--weights", weights, weights, "--augment", "--half"],
+             "tiled": ["--tile", "64", "--overlap", "0.3"]}[way]  # fmt: skip
+    command = [sys.executable, "val.py", *flags(folder, f"own-{way}"), *asked, "--nproc", "2"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "starting 2 processes" in done.stdout and done.stdout.count("results in") == 1
-    assert done.stdout.count("--half: a CPU detects in float32") == 1
-    monkeypatch.setattr("sys.argv", ["val.py", *flags(folder, "one"), *together])
+    told = done.stdout.count("--half: a CPU detects in float32")
+    assert told == asked.count("--half")
+    monkeypatch.setattr("sys.argv", ["val.py", *flags(folder, f"one-{way}"), *asked])
     val.main()
-    expected, found = predictions(folder, "one"), predictions(folder, "own")
+    table = figures_in(capsys.readouterr().out)
+    assert len(table) > 5 and figures_in(done.stdout) == table
+    expected, found = predictions(folder, f"one-{way}"), predictions(folder, f"own-{way}")
     assert len(found[0]) > 6 and found[0] == expected[0]
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)  # as above

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -19,18 +20,22 @@ import numpy as np
 import pytest
 
 import detect
+from tests.shared_files import shared_path
 from tests.small import SMALL_SHAPES
 from tests.tiny_weights import noise, write_tiny_weights
+from tests.unit.tracking.drawn_video import HEIGHT, NUM_FRAMES, RATE, WIDTH, write_drawn_video
 from utils.cli.detect_config import parse_detect_flags
 from utils.data.shapes.dataset import draw_dataset
 from utils.errors import UserError
 from utils.files.project import PROJECT
+from utils.media.video_file import VideoFile
 from utils.media.video_writer import VideoWriter
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from utils.processes.termination import EXIT_TERMINATED
 from utils.screen.window import Window
 
 SMALL = ("--img", "64", "--device", "cpu")
+PERSON, CHAIR = 0, 56  # of COCO's 80 classes
 SECONDS = 60  # a limit against hanging
 MANY = 3000  # images, or frames
 HOSTILE = os.fsdecode(b"caf\xe9\x1b[31m.jpg")
@@ -124,18 +129,24 @@ def test_a_source_with_nothing_to_read_is_a_mistake(monkeypatch, caplog, weights
         run_here(monkeypatch, caplog, weights, tmp_path / "empty", tmp_path)
 
 
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Many images, and a video of many frames."""
+    folder = tmp_path_factory.mktemp("sources")
+    video = write_video(folder / "in.mp4", MANY)
+    return {"images": many_images(folder / "in", MANY), "video": video}
+
+
 @pytest.mark.parametrize("kind", ["images", "video"])
 @pytest.mark.parametrize(
     ("request_", "code", "errors"),
     [(signal.SIGINT, EXIT_INTERRUPTED, "interrupted\n"), (signal.SIGTERM, EXIT_TERMINATED, "")],
 )
 def test_a_request_ends_the_command_and_what_is_written_is_whole(
-    weights, tmp_path, request_, code, errors, kind
+    weights, sources, tmp_path, request_, code, errors, kind
 ):
-    many = {"images": lambda: many_images(tmp_path / "in", MANY),
-            "video": lambda: write_video(tmp_path / "in.mp4", MANY)}[kind]()  # fmt: skip
     folder = tmp_path / "runs" / "exp"
-    command = [sys.executable, "detect.py", *arguments(weights, many, folder.parent)]
+    command = [sys.executable, "detect.py", *arguments(weights, sources[kind], folder.parent)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))  # fmt: skip
     wait_for(lambda: any(folder.glob("*")) or any(folder.glob(".in.mp4*")))
@@ -177,6 +188,48 @@ def test_a_full_disk_ends_the_run_with_the_file_named(monkeypatch, caplog, weigh
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list((tmp_path / "runs" / "exp").iterdir()) == []
+
+
+def test_a_whole_video_is_tracked_drawn_and_written(monkeypatch, caplog, tmp_path):
+    video, project = tmp_path / "walk.mp4", tmp_path / "runs"
+    write_drawn_video(video, shared_path("data/coco256/images"))
+    flags = ("--img", WIDTH, "--classes", PERSON, CHAIR, "--track", "--save-txt", "--save-json")
+    weights = shared_path("weights/coco-yolov5n-v6.pt")
+    run_here(monkeypatch, caplog, weights, video, project, *flags)
+    document = json.loads((project / "exp" / "detections.json").read_text())
+    records = document["images"]
+    assert [record["frame"] for record in records] == list(range(NUM_FRAMES))
+    times = np.arange(NUM_FRAMES) / RATE
+    np.testing.assert_allclose([record["seconds"] for record in records], times, atol=1e-6)
+
+    person_ids, centres = [], []
+    for number, record in enumerate(records, start=1):
+        assert record["name"] == f"walk_{number}"
+        lines = (project / "exp" / "labels" / f"walk_{number}.txt").read_text().splitlines()
+        rows = [[float(word) for word in line.split()] for line in lines[::-1]]
+        found = record["detections"]
+        assert [(row[0], row[5]) for row in rows] == [
+            (x["class_index"], x["track_id"]) for x in found
+        ]
+        for row, one in zip(rows, found, strict=True):
+            left, top, right, bottom = one["box_xyxy"]
+            box = (left + right) / 2 / WIDTH, (top + bottom) / 2 / HEIGHT, (right - left) / WIDTH
+            np.testing.assert_allclose(row[1:4], box, rtol=1e-5)  # six digits
+        (person,) = [row for row in rows if row[0] == PERSON]
+        person_ids.append(person[5])
+        centres.append(person[1] * WIDTH)
+    assert person_ids == [-1] + [1] * (NUM_FRAMES - 1)
+    # It walks 8 px a frame, and the network is a few pixels off.
+    np.testing.assert_allclose(centres, centres[0] + 8 * np.arange(NUM_FRAMES), atol=4)
+
+    written = list(VideoFile(project / "exp" / "walk.mp4", max_pixels=10**6).frames())
+    assert [frame.number for frame in written] == list(range(NUM_FRAMES))
+    np.testing.assert_allclose([frame.seconds for frame in written], times, atol=1e-6)
+    assert frames_of(project / "exp" / "walk.mp4") == NUM_FRAMES
+    for drawn_frame, plain in zip(written, VideoFile(video, 10**6).frames(), strict=True):
+        assert drawn_frame.image.shape == (HEIGHT, WIDTH, 3)
+        differs = np.abs(drawn_frame.image.astype(int) - plain.image).max(axis=2) > 60
+        assert 0.01 < differs.mean() < 0.5  # lines and labels alone
 
 
 def test_the_built_in_images_are_drawn_when_they_are_absent(monkeypatch, tmp_path):

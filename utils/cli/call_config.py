@@ -22,6 +22,8 @@ def call_config(
     classes: Iterable[int] | None = None,
     agnostic: bool = False,
     augment: bool = False,
+    tile: int = DetectConfig.tile,
+    overlap: float | None = DetectConfig.overlap,
     batch: int = DetectConfig.batch_size,
 ) -> DetectConfig:
     """Return settings; UserError names an argument, or its flag, with a wrong value.
@@ -38,6 +40,8 @@ def call_config(
         classes=None if classes is None else _known(classes, num_classes),
         class_agnostic=bool(agnostic),
         augment=bool(augment),
+        tile=whole("tile", tile),
+        overlap=None if overlap is None else _number("overlap", overlap),
         batch_size=whole("batch", batch),
     )
 

@@ -6,7 +6,8 @@ Before: `models.load` and hubconf.py. After: `models/inference/api.py` and `hub.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from utils.data.image.header import BrokenImageError, check_size
 from utils.errors import UserError
 from utils.media.frame import Frame
 from utils.media.image_file import ImageFile, decode_image
-from utils.media.source import BrokenSourceError
+from utils.media.source import BrokenSourceError, Kind
 
 TAKEN = (
     "accepted: a file name, the bytes of an image file, a NumPy array (H, W, 3), (H, W, 4) or "
@@ -69,6 +70,26 @@ def given_frame(image: Any, index: int, max_pixels: int) -> Frame:
 def given_name(image: Any, index: int) -> str:
     """Return what an image is called where it cannot be read."""
     return os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"image{index}"
+
+
+class GivenImage:
+    """An image in memory as a source."""
+
+    kind: Kind = "image"
+    rate: Fraction | None = None
+    num_frames: int | None = 1
+
+    def __init__(self, image: Any, index: int, max_pixels: int) -> None:
+        """Keep an image; the arguments are those of `given_frame`."""
+        self._given = image, index, max_pixels
+        self.name = given_name(image, index)
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the image; UserError for what is none."""
+        yield given_frame(*self._given)
+
+    def close(self) -> None:
+        """Do nothing: one image is soon read."""
 
 
 def as_rgb(image: np.ndarray, name: str) -> np.ndarray:

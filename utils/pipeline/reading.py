@@ -48,6 +48,7 @@ class Reader:
         batch_size: int,
         threads: int,
         seconds: StageSeconds,
+        ahead: int | None = None,
     ) -> None:
         """Make a reader.
 
@@ -56,9 +57,11 @@ class Reader:
             batch_size: frames a batch, at most; fewer where they are large.
             threads: that read images.
             seconds: of which reading is the stage "decode".
+            ahead: images and frames that are read before they are asked for; None for a batch and
+                one more a thread. Of a video it is one at least.
         """
         self._prepare, self._batch_size, self._seconds = prepare, batch_size, seconds
-        self._ahead = batch_size + threads
+        self._ahead = batch_size + threads if ahead is None else ahead
         self._images = background_pool(threads, "images")
         self._waiting_bytes = 0
         self._lock = threading.Lock()

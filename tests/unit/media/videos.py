@@ -57,6 +57,7 @@ def video(
         stream.height, stream.width = size
         stream.pix_fmt = "yuv420p"
         stream.options = {**with_b_frames, **options}
+        stream.codec_context.thread_count = 1  # with threads, x264 may write other bytes each time
         ticks = 25 if seconds is EVEN else 1000
         stream.codec_context.time_base = Fraction(1, ticks)
         if rotation:

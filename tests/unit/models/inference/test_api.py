@@ -13,12 +13,17 @@ from PIL import Image
 
 import backend
 from models import load
-from models.inference.predictor import class_names_of
+from models.inference.image_detector import ImageDetector
+from models.inference.predictor import class_names_of, make_predictor
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, tiny_checkpoint, write_tiny_weights
+from tests.unit.media.videos import video_bytes
 from utils.boxes import pairwise_iou
+from utils.data.image.tiling import Tiling
 from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings
 from utils.files.project import PROJECT
 from utils.media.video_writer import VideoWriter
+from utils.weights.load import load_weights
 
 IMAGE = noise(64, 96)
 SIZE = 64
@@ -162,6 +167,24 @@ def test_options_mean_what_they_say(detector):
     assert len(large) != len(plain)
 
 
+def test_tiles_are_those_of_a_detector_with_tiles(detector, weights):
+    image, settings = noise(100, 160), SuppressionSettings(0.25, 0.45, max_detections=1000,
+        multi_label=False)  # fmt: skip
+    predictor = make_predictor([load_weights(str(weights))], "cpu")
+    found = []
+    for options in ({"tile": 64}, {"tile": 64, "overlap": 0.5}, {"tile": 160}):
+        tiling = Tiling(options["tile"], options.get("overlap", 0.2), batch_size=3)
+        (expected,) = ImageDetector(predictor, "cpu", SIZE, settings, tiling).detect([image])
+        for results in (
+            detector(image, size=SIZE, batch=3, **options),
+            list(detector.stream(image, size=SIZE, batch=3, **options)),
+        ):
+            assert all(map(np.array_equal, results[0].detections, expected))
+        found.append(rows(results[0]))
+    assert len(found[1]) > len(found[0]) > len(found[2])  # no tile is needed for 160 px
+    np.testing.assert_array_equal(found[2], rows(detector(image, size=SIZE)[0]))
+
+
 def test_agnostic_boxes_of_different_classes_do_not_overlap(detector):
     image = noise(160, 160)
     (apart,) = detector(image, size=160, conf=0.01)
@@ -242,6 +265,11 @@ def test_large_image_files_are_refused_before_they_are_decoded(weights, tmp_path
         ({"classes": 3}, "classes 3; a list"),
         ({"classes": ["star"]}, "classes 'star'; a whole number"),
         ({"batch": 0}, "--batch-size 0"),
+        ({"tile": 63}, "--tile 63; a whole number from 64"),
+        ({"tile": 64.0}, r"tile 64\.0; a whole number"),
+        ({"overlap": 0.2}, "--overlap 0.2 is of tiles"),
+        ({"tile": 64, "overlap": 0.8}, "--overlap 0.8; a number from 0.1 to 0.75"),
+        ({"tile": 64, "overlap": "half"}, "overlap 'half'; a number"),
     ],
 )
 def test_a_wrong_option_is_named(detector, option, message):
@@ -346,6 +374,64 @@ def test_a_stream_reads_no_further_than_its_batch(detector):
     assert read == [0, 1]
 
 
+@pytest.mark.parametrize("kind", ["folder", "list"])
+def test_a_stream_reads_the_next_images_while_the_network_computes(
+    monkeypatch, detector, tmp_path, kind
+):
+    images = [noise(64, 96, seed) for seed in range(4)]
+    for number, image in enumerate(images):
+        (tmp_path / f"{number}.png").write_bytes(encoded(image))
+    third_is_read = threading.Event()
+    views, predict = ImageDetector.views, ImageDetector.predict
+
+    def views_noted(self, image):
+        if np.array_equal(image, images[2]):
+            third_is_read.set()
+        return views(self, image)
+
+    def predict_late(self, given):
+        assert third_is_read.wait(20), "nothing is read while the network computes"
+        return predict(self, given)
+
+    monkeypatch.setattr(ImageDetector, "views", views_noted)
+    monkeypatch.setattr(ImageDetector, "predict", predict_late)
+    source = tmp_path if kind == "folder" else [encoded(image) for image in images]
+    assert_same(list(detector.stream(source, size=SIZE)), detector(images, size=SIZE))
+
+
+@pytest.mark.parametrize("kind", ["images", "video"])
+def test_the_threads_of_a_stream_end_when_nobody_asks_for_more(detector, video, kind):
+    before = set(threading.enumerate())
+    stream = detector.stream([IMAGE] * 50 if kind == "images" else video, size=SIZE)
+    assert set(threading.enumerate()) == before  # nothing begins before the first result
+    next(stream)
+    assert {thread.name.split("_")[0] for thread in set(threading.enumerate()) - before} == {kind}
+    stream.close()
+    assert set(threading.enumerate()) == before
+
+
+def test_what_yields_images_may_use_each_result_and_write_over_its_last_image(detector):
+    image, results = np.empty_like(IMAGE), []
+
+    def images():
+        for seed in range(3):
+            assert len(results) == seed
+            image[:] = noise(64, 96, seed)
+            yield image
+
+    for result in detector.stream(images(), size=SIZE):
+        results.append(result)
+    assert_same(results, detector([noise(64, 96, seed) for seed in range(3)], size=SIZE))
+
+
+def test_an_error_comes_behind_the_results_before_it(detector):
+    stream = detector.stream([IMAGE, IMAGE, b"", 3, IMAGE], size=SIZE)
+    assert_same([next(stream), next(stream)], detector([IMAGE, IMAGE], size=SIZE))
+    with pytest.raises(UserError, match="image3 is a int"):
+        next(stream)
+    assert list(stream) == []
+
+
 def test_a_stream_of_a_folder_names_what_is_broken_and_goes_on(detector, tmp_path, caplog):
     for name in ("a.png", "c.png"):
         (tmp_path / name).write_bytes(encoded(IMAGE))
@@ -381,6 +467,17 @@ def test_a_stream_of_a_video_gives_its_frames(detector, video):
     assert [result.frame.number for result in some] == [0, 3, 0, 3]
     with pytest.raises(UserError, match="vid_stride 0"):
         detector.stream(video, vid_stride=0)
+
+
+def test_a_video_that_is_cut_short_gives_what_is_there(detector, video, tmp_path, caplog):
+    broken = tmp_path / "broken.mkv"
+    content = video_bytes("libx264", "matroska")
+    broken.write_bytes(content[: len(content) * 4 // 5])
+    results = list(detector.stream([broken, video], size=SIZE))
+    names = [result.frame.source.name for result in results]
+    assert names.count("clip.mp4") == 6 and 0 < names.count("broken.mkv") < 20
+    (line,) = caplog.messages
+    assert "broken.mkv: " in line and line.endswith("; what follows is left out")
 
 
 def test_a_video_is_closed_when_nobody_asks_for_more(detector, video):
