@@ -38,6 +38,11 @@ def known_capability(name: str, known: Iterable[str]) -> None:
         raise ValueError(f"unknown capability {name!r}; known: {', '.join(known)}")
 
 
+def thread_number(number: int) -> None:
+    if number < 1:
+        raise ValueError(f"number of threads {number}; accepted: 1 and more")
+
+
 def sizes(shape: Sequence[int]) -> None:
     if any(size < 0 for size in shape):
         raise ValueError(f"shape {tuple(shape)} has a negative size; accepted: sizes from 0 up")

@@ -2,8 +2,10 @@
 
     python -m benchmarks.detect --weights yolov5n.pt --source images/ --img 640 --device cpu
 
-The reference gives the network batches that are ready as tensors, and waits for each. The others
-are the whole pipeline with the same images in the same batches: with nothing written, as with
+The reference gives the network batches that are ready as tensors, and waits for each. On a CPU the
+pipeline has several of them in the network at once, each with a part of the cores
+(`models/inference/lanes.py`), so the forward pass is timed that way too. The others are the whole
+pipeline with the same images in the same batches: with nothing written, as with
 --nosave, and with boxes drawn on every image. The seconds of the stages are those of the last run.
 Without --weights the model is untrained, and what it finds says nothing of NMS and drawing.
 """
@@ -67,24 +69,33 @@ class Detected:
                     tensors.append(images_to_tensor(alike, self.detector.device))
         return tensors
 
-    def forward(self, tensors: Sequence[Any]) -> None:
-        """Run the network on all batches."""
+    def forward(self, tensor: Any) -> None:
+        """Run the network on a batch, to its end."""
         with autograd.no_grad():
-            for tensor in tensors:
-                self.detector.predictor(tensor)
-                backend.device.synchronize(self.detector.device)
+            self.detector.predictor(tensor)
+            backend.device.synchronize(self.detector.device)
+
+    def one_by_one(self, tensors: Sequence[Any]) -> None:
+        for tensor in tensors:
+            self.forward(tensor)
+
+    def in_lanes(self, tensors: Sequence[Any]) -> None:
+        from models.inference.lanes import Lanes
+
+        with Lanes(self.detector.lanes) as lanes:
+            for done in [lanes.submit(self.forward, tensor) for tensor in tensors]:
+                done.result()
 
     def unwritten(self) -> None:
         self._detect(lambda source, frame: lambda result: None)
 
     def written(self) -> None:
-        with (
-            TemporaryDirectory() as folder,
-            RunFiles(Path(folder), self.config, self.class_names) as files,
-        ):
-            from models.inference.job import places_of
+        from models.inference.job import places_of
 
-            self._detect(places_of(files))
+        with TemporaryDirectory() as folder:
+            files = RunFiles(Path(folder), self.config, self.class_names)
+            with files:
+                self._detect(places_of(files))
 
     def _detect(self, begin: Callable[[Source, Frame], Callable[[Result], None]]) -> None:
         from models.inference.pipeline import Pipeline
@@ -142,7 +153,8 @@ def main() -> None:
     run = build(flags, device)
     tensors = run.batches()
     ways = {
-        "forward pass alone": lambda: run.forward(tensors),
+        "forward pass alone": lambda: run.one_by_one(tensors),
+        "the same, in lanes": lambda: run.in_lanes(tensors),
         "detect --nosave": run.unwritten,
         "detect": run.written,
     }

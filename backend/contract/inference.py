@@ -243,6 +243,19 @@ class Device(Protocol):
     def describe(self, device: str) -> str:
         """Return one line for the log: framework version and device."""
 
+    def host_threads(self) -> int:
+        """Return how many threads the CPU operations that this thread begins take together."""
+
+    def set_host_threads(self, number: int) -> None:
+        """Have the CPU operations that this thread begins take so many threads, from now on.
+
+        Other threads that have begun operations keep their number; those that begin later may take
+        this one. A backend whose operations take one thread leaves it at that.
+
+        Raises:
+            ValueError: number is below 1.
+        """
+
     def supports(self, capability: str) -> bool:
         """Return whether a capability of `CAPABILITIES` is there; ValueError for another name."""
 

@@ -67,6 +67,14 @@ def rounds_to_tf32(device: str) -> bool:
     return has_tf32 and os.environ.get(TF32_VARIABLE, "true").lower() in ("1", "true", "yes", "on")
 
 
+def host_threads() -> int:
+    return 1
+
+
+def set_host_threads(number: int) -> None:
+    checks.thread_number(number)
+
+
 def supports(capability: str) -> bool:
     answers = {"cuda": _usable() != [CPU], "half_gradients": False, "channels_last": False}
     checks.known_capability(capability, answers)

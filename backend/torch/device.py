@@ -86,6 +86,15 @@ def rounds_to_tf32(device: str) -> bool:
     return has_tf32 and bool(torch.backends.cudnn.allow_tf32)
 
 
+def host_threads() -> int:
+    return torch.get_num_threads()
+
+
+def set_host_threads(number: int) -> None:
+    checks.thread_number(number)
+    torch.set_num_threads(number)
+
+
 def supports(capability: str) -> bool:
     answers = {"cuda": torch.cuda.is_available(), "half_gradients": True, "channels_last": True}
     checks.known_capability(capability, answers)

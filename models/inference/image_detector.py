@@ -2,7 +2,7 @@
 
 Before: `predictor.py` and `views.py`. After: detect.py (`job.py`), `models.load` and, for tiles,
 val.py (`models/evaluation.py`). `views` and `finish` work on the host alone, in any thread;
-`predict` is for one thread at a time, and waits.
+`predict` is for `lanes` threads at a time, and waits.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class ImageDetector:
         image_size: what the long side of an image, or of a tile, becomes for the network.
         suppression: which predictions count as found.
         tiling: how an image is cut that is larger than a tile; None: it is not.
+        lanes: how many threads may be in the network at once; others wait.
     """
 
     def __init__(
@@ -37,13 +38,15 @@ class ImageDetector:
         image_size: int,
         suppression: SuppressionSettings,
         tiling: Tiling | None = None,
+        lanes: int = 1,
     ) -> None:
         self.predictor = predictor
         self.device = device
         self.image_size = image_size
         self.suppression = suppression
         self.tiling = tiling
-        self._network = threading.Lock()
+        self.lanes = lanes
+        self._network = threading.Semaphore(lanes)
 
     def views(self, image: np.ndarray) -> list[View]:
         """Return what the network takes of an image (H, W, 3) uint8 RGB.

@@ -14,6 +14,7 @@ from functools import partial
 import backend
 from models.detector import require_image_size
 from models.inference.image_detector import ImageDetector
+from models.inference.lanes import num_lanes
 from models.inference.pipeline import Pipeline, Write
 from models.inference.predictor import class_names_of, make_predictor, suppression_settings
 from utils.cli.detect_config import DetectConfig
@@ -45,7 +46,8 @@ def run_detection(
     Raises:
         UserError: none of the sources could be read.
     """
-    detector = make_detector(config, weights)
+    is_one_image = len(sources) == 1 and sources[0].kind == "image"
+    detector = make_detector(config, weights, several=not is_one_image)
     class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     telling = Telling(sources)
@@ -71,8 +73,14 @@ def run_detection(
     return telling.num_broken
 
 
-def make_detector(config: DetectConfig, weights: Sequence[Checkpoint]) -> ImageDetector:
-    """Build the models on the device that the flags ask for."""
+def make_detector(
+    config: DetectConfig, weights: Sequence[Checkpoint], several: bool = True
+) -> ImageDetector:
+    """Build the models on the device that the flags ask for.
+
+    Args:
+        several: more than one frame will come, so that they can be computed side by side.
+    """
     device = backend.device.resolve(config.device)
     log.info(backend.device.describe(device))
     predictor = make_predictor(weights, device, config.augment, config.half)
@@ -81,7 +89,9 @@ def make_detector(config: DetectConfig, weights: Sequence[Checkpoint]) -> ImageD
     if config.track:
         lowest = needed_threshold(config.confidence_threshold)
         suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
-    return ImageDetector(predictor, device, config.image_size, suppression, config.tiling)
+    # All cores are for each tile, one batch after another, and for an only image.
+    lanes = num_lanes(device) if several and config.tiling is None else 1
+    return ImageDetector(predictor, device, config.image_size, suppression, config.tiling, lanes)
 
 
 def places_of(files: RunFiles) -> Callable[[Source, Frame], Write]:
@@ -98,10 +108,13 @@ def with_window(tell: Callable[[Done], None], config: DetectConfig) -> Callable[
     if not config.view_images:
         return tell
     window = Window("detect.py")
+    labels, scores = not config.hide_labels, not config.hide_conf
 
     def tell_and_show(done: Done) -> None:
         tell(done)
-        if done.result is not None and window.show(done.result.plot()):
-            raise KeyboardInterrupt
+        if done.result is not None:
+            drawn = done.result.plot(config.line_thickness, labels, scores)
+            if window.show(drawn):
+                raise KeyboardInterrupt
 
     return tell_and_show

@@ -1,13 +1,13 @@
 """Sources -> what is found in each of their frames: reading, network and writing side by side.
 
-Before: `image_detector.py`, `utils/pipeline/reading.py`. After: `job.py`. The network runs in the
-caller's thread. While it computes a batch, threads read the next one, and finish and write the
-last one.
+Before: `image_detector.py`, `utils/pipeline/reading.py`. After: `job.py`. While the network
+computes a batch in a lane (`lanes.py`), threads read the next one and write the last one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from fractions import Fraction
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from models.inference.image_detector import ImageDetector
+from models.inference.lanes import Lanes
 from utils.media.frame import Frame
 from utils.media.source import Source
 from utils.pipeline.background import num_threads
@@ -26,6 +27,7 @@ from utils.pipeline.writing import Writer
 from utils.results.result import Result
 
 Write = Callable[[Result], None]
+Predicted = Future[list[list[np.ndarray]]]
 Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
 
@@ -63,31 +65,38 @@ class Pipeline:
 
     def run(self, sources: Iterable[Source]) -> None:
         """Detect in all frames of the sources; raise what a thread raised."""
-        threads, most = self._threads, self.batch_size + self._threads
+        threads = self._threads
+        most = self.batch_size * (self.detector.lanes + 1) + threads
         with (
             Reader(self.detector.views, self.batch_size, threads, self.seconds) as reader,
             closing(reader.batches(sources)) as batches,
             Writer(self._tell, threads, most) as writer,
+            Lanes(self.detector.lanes) as lanes,
         ):
             for batch in batches:
-                rows = iter(self._predict(batch))
-                for read in batch:
-                    own = [next(rows) for _ in read.prepared or ()]
+                predicted = lanes.submit(self._predict, batch)
+                for index, read in enumerate(batch):
                     in_turn = self._track is not None or read.source.kind != "image"
-                    writer.add(self._work(read, own), in_turn, read.num_bytes)
+                    writer.add(self._work(read, predicted, index), in_turn, read.num_bytes)
 
-    def _predict(self, batch: Sequence[Read]) -> Sequence[np.ndarray]:
+    def _predict(self, batch: Sequence[Read]) -> list[list[np.ndarray]]:
+        """Return the rows of each view of each frame."""
         views = [view for read in batch for view in read.prepared or ()]
         with self.seconds("network"):
-            return self.detector.predict(views)
+            rows = iter(self.detector.predict(views))
+        return [[next(rows) for _ in read.prepared or ()] for read in batch]
 
-    def _work(self, read: Read, rows: Sequence[np.ndarray]) -> Callable[[], Done]:
-        """Return what is left to do for a frame."""
+    def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Done]:
+        """Return what is left to do for a frame, the index-th of a batch."""
         if read.frame is None:
             return lambda: Done(read.source, None, read.problem)
-        return partial(self._finish, read, read.frame, rows, self._begin(read.source, read.frame))
+        write = self._begin(read.source, read.frame)
+        return partial(self._finish, read, read.frame, predicted, index, write)
 
-    def _finish(self, read: Read, frame: Frame, rows: Sequence[np.ndarray], write: Write) -> Done:
+    def _finish(
+        self, read: Read, frame: Frame, predicted: Predicted, index: int, write: Write
+    ) -> Done:
+        rows = predicted.result()[index]
         with self.seconds("finish"):
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:

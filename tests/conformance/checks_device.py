@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -130,6 +131,33 @@ def says_whether_products_lose_bits(b: Backend) -> None:
     lost = abs(products - (1 + 2**-12)).max() > 2**-14  # float32's own rounding is near 2^-23
     assert not lost or b.device.rounds_to_tf32(device) is True
     assert b.device.rounds_to_tf32("cpu") is False
+
+
+@judges("device.host_threads")
+@judges("device.set_host_threads")
+def threads_are_those_of_the_thread_that_asks(b: Backend) -> None:
+    before = b.device.host_threads()
+    assert isinstance(before, int) and before >= 1
+    images = b.ops.tensor(np.ones((1, 3, 16, 16), np.float32))
+    b.ops.to_numpy(b.ops.atan(images))  # this thread has begun operations
+
+    def with_threads(number: int) -> int:
+        b.device.set_host_threads(number)
+        values = b.ops.to_numpy(b.ops.atan(images))
+        np.testing.assert_allclose(values, np.arctan(np.float32(1)), rtol=1e-6)
+        return b.device.host_threads()
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            found = [pool.submit(with_threads, number).result() for number in (1, 2)]
+        assert found[0] == 1 and found[1] in (1, 2)
+        assert b.device.host_threads() == before
+        several = found[1] == 2  # this backend's operations can take several
+        assert with_threads(2) == (2 if several else 1) and with_threads(1) == 1
+    finally:
+        b.device.set_host_threads(before)
+    assert b.device.host_threads() == before
+    assert_raises(ValueError, lambda: b.device.set_host_threads(0), "0")
 
 
 @judges("device.supports")

@@ -49,6 +49,7 @@ TRIED_BY = {
     "utils.data.sources.dataset_yaml": "dataset-yaml",
     "utils.data.sources.image_files": "image-list",
     "utils.data.sources.label_file": "labels",
+    "utils.drawing.fonts": "font",
     "utils.files.json": "coco-annotations",
     "utils.files.yaml": "dataset-yaml",
     "utils.media.finding": "source-list",

@@ -9,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from fractions import Fraction
 from functools import partial
@@ -20,7 +19,6 @@ import numpy as np
 import pytest
 
 import detect
-from models.inference import job
 from tests.small import SMALL_SHAPES
 from tests.tiny_weights import noise, write_tiny_weights
 from utils.cli.detect_config import parse_detect_flags
@@ -33,7 +31,8 @@ from utils.processes.termination import EXIT_TERMINATED
 from utils.screen.window import Window
 
 SMALL = ("--img", "64", "--device", "cpu")
-MOST_SECONDS = 2  # from a request to the end
+SECONDS = 60  # a limit against hanging
+MANY = 3000  # images, or frames
 HOSTILE = os.fsdecode(b"caf\xe9\x1b[31m.jpg")
 
 
@@ -125,33 +124,27 @@ def test_a_source_with_nothing_to_read_is_a_mistake(monkeypatch, caplog, weights
         run_here(monkeypatch, caplog, weights, tmp_path / "empty", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("number", "end", "code"),
-    [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, EXIT_TERMINATED)],
-)
 @pytest.mark.parametrize("kind", ["images", "video"])
-def test_a_request_ends_the_run_soon_and_what_is_written_is_whole(
-    monkeypatch, caplog, capsys, weights, tmp_path, number, end, code, kind
+@pytest.mark.parametrize(
+    ("request_", "code", "errors"),
+    [(signal.SIGINT, EXIT_INTERRUPTED, "interrupted\n"), (signal.SIGTERM, EXIT_TERMINATED, "")],
+)
+def test_a_request_ends_the_command_and_what_is_written_is_whole(
+    weights, tmp_path, request_, code, errors, kind
 ):
-    many = {"images": lambda: many_images(tmp_path / "in", 4000),
-            "video": lambda: write_video(tmp_path / "in.mp4", 1500)}[kind]()  # fmt: skip
-    asked = []
-
-    def ask():
-        asked.append(time.monotonic())
-        os.kill(os.getpid(), number)
-
-    run = job.Pipeline.run
-    timer = threading.Timer(0.7, ask)
-    monkeypatch.setattr(job.Pipeline, "run", lambda *given: (timer.start(), run(*given)))
-    with pytest.raises(end) as raised:
-        run_here(monkeypatch, caplog, weights, many, tmp_path / "runs")
-    assert time.monotonic() - asked[0] < MOST_SECONDS
-    assert getattr(raised.value, "code", None) == code
+    many = {"images": lambda: many_images(tmp_path / "in", MANY),
+            "video": lambda: write_video(tmp_path / "in.mp4", MANY)}[kind]()  # fmt: skip
     folder = tmp_path / "runs" / "exp"
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "stopped" in line]
+    command = [sys.executable, "detect.py", *arguments(weights, many, folder.parent)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))  # fmt: skip
+    wait_for(lambda: any(folder.glob("*")) or any(folder.glob(".in.mp4*")))
+    process.send_signal(request_)
+    out, told = process.communicate(timeout=SECONDS)
+    assert (process.returncode, told) == (code, errors)
+    line = out.splitlines()[-1]
     done = int(re.match(r"stopped after ([\d,]+) ", line)[1].replace(",", ""))
-    assert line.endswith(f"; results so far in {folder}") and 0 < done < 1500
+    assert line.endswith(f"; results so far in {folder}") and done < MANY
     if kind == "images":
         names = drawn(folder)
         assert names == [f"{n:05d}.jpg" for n in range(len(names))] and len(names) == done
@@ -166,22 +159,8 @@ def frames_of(path):
     return sum(1 for _ in iter(lambda: video.read()[0], False))
 
 
-def test_ctrl_c_ends_the_command_with_its_code(weights, tmp_path):
-    folder = many_images(tmp_path / "in", 4000)
-    command = [sys.executable, "detect.py", *arguments(weights, folder, tmp_path / "runs")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))  # fmt: skip
-    wait_for(lambda: drawn(tmp_path / "runs" / "exp"))
-    process.send_signal(signal.SIGINT)
-    start = time.monotonic()
-    out, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (EXIT_INTERRUPTED, "interrupted\n")
-    assert out.splitlines()[-1].startswith("stopped after ")
-    assert time.monotonic() - start < MOST_SECONDS
-
-
 def wait_for(condition):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -220,26 +199,6 @@ def test_view_img_shows_each_drawn_image_and_q_ends_the_run(monkeypatch, caplog,
         run_here(monkeypatch, caplog, weights, folder, tmp_path / "runs", "--view-img")
     assert 2 <= len(shown) < 50 and {image.shape for image in shown} == {(48, 64, 3)}
     assert np.array_equal(shown[0], shown[1])
-
-
-def test_a_folder_of_5_000_files_starts_at_once(monkeypatch, caplog, weights, tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
-    write_image(folder / "000000.jpg")
-    for index in range(1, 5_000):
-        os.symlink("000000.jpg", folder / f"{index:06d}.jpg")
-    begun = []
-
-    def begin(pipeline, sources):
-        begun.append((time.monotonic(), len(sources)))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(job.Pipeline, "run", begin)
-    start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        run_here(monkeypatch, caplog, weights, folder, tmp_path / "runs")
-    assert begun[0][1] == 5_000
-    assert begun[0][0] - start < 2
 
 
 @pytest.mark.parametrize("flag", ["--data", "--dnn", "--visualize", "--update", "--save-format"])

@@ -65,7 +65,7 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
             stream.codec_context.thread_type = "SLICE"  # by frames it would hold some back
             stream.codec_context.thread_count = _THREADS
             rate = rate_of(stream)
-            images = timed_images(_decoded(av, container, stream), rate, max_pixels)
+            images = timed_images(av, _decoded(av, container, stream), rate, max_pixels)
             has_length = bool(container.duration) or container.size > 0
             yield Feed(rate, images, is_recording=has_length)
     except av.FFmpegError as error:

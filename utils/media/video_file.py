@@ -67,7 +67,7 @@ class VideoFile:
                 self.rate = rate / self._stride
                 self.num_frames = -(-stream.frames // self._stride) or None
                 decoded = packets.decode(container, stream)
-                images = timed_images(decoded, rate, self._max_pixels, self._stride)
+                images = timed_images(av, decoded, rate, self._max_pixels, self._stride)
                 for image, number, seconds in images:
                     if self._is_closed:
                         return

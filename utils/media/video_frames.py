@@ -3,7 +3,7 @@
 Before: a container that `video_file.py` or `stream.py` opened. After: their frames.
 
 PyAV 17.1 (FFmpeg 8) beside OpenCV 4.11 on files of eight containers, with even and uneven frame
-times, B-frames, rotation and cuts: both gave the same pixels and times where a file was whole.
+times, B-frames, rotation and cuts: both gave the same times where a file was whole.
 OpenCV ignored the rotation, counted 91 frames for 20, lost up to six frames in front of a cut and
 told of no cut; it writes even times only, and its build here has no H.264.
 """
@@ -92,13 +92,14 @@ def rate_of(stream: Any) -> Fraction:
 
 
 def timed_images(
-    decoded: Iterable[Any], rate: Fraction, max_pixels: int, stride: int = 1
+    av: ModuleType, decoded: Iterable[Any], rate: Fraction, max_pixels: int, stride: int = 1
 ) -> Iterator[TimedImage]:
     """Yield every n-th of PyAV's frames; a time that is absent or runs back is made to go on.
 
     Raises:
         BrokenSourceError: a frame is too large; the size may change in the middle.
     """
+    converter = av.video.reformatter.VideoReformatter()
     first: float | None = None
     seconds = -1.0
     for number, frame in enumerate(decoded):
@@ -111,13 +112,16 @@ def timed_images(
             seconds = told if told is not None and told > seconds else seconds + float(1 / rate)
         if number % stride == 0:
             _check_pixels(frame, max_pixels)
-            yield TimedImage(upright_rgb(frame), number, seconds)
+            yield TimedImage(upright_rgb(frame, converter), number, seconds)
 
 
-def upright_rgb(frame: Any) -> np.ndarray:
-    """Return PyAV's frame as (H, W, 3) uint8 RGB, turned as its display matrix says."""
+def upright_rgb(frame: Any, converter: Any) -> np.ndarray:
+    """Return PyAV's frame as (H, W, 3) uint8 RGB, turned as its display matrix says.
+
+    `frame.to_ndarray(format="rgb24")` alone would start a thread a core, for each frame.
+    """
     matrix = frame.side_data.get("DISPLAYMATRIX")
-    image: np.ndarray = frame.to_ndarray(format="rgb24")
+    image: np.ndarray = converter.reformat(frame, format="rgb24", threads=1).to_ndarray()
     if matrix is None:
         return image
     return turned_upright(image, orientation_of_matrix(np.frombuffer(matrix, np.int32).tolist()))

@@ -93,8 +93,9 @@ class VideoWriter:
                     self._begin()
                 self._mux(frame)
         except Exception as error:
-            self._error = error
-            raise
+            # Frames may follow one that failed; what PyAV says of them does not tell the cause.
+            self._error = self._error or error
+            raise self._error from None
 
     def _begin(self) -> None:
         file = self._stack.enter_context(atomic_file(self._path))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from utils.files.atomic import naming
 from utils.media.frame import Frame
 from utils.media.video_writer import VideoWriter
 from utils.results.places import SourceFiles
@@ -30,7 +31,8 @@ class DrawnVideos:
     def write(self, frame: Frame, drawn: np.ndarray, files: SourceFiles) -> None:
         """Add a frame, drawn on, to the video of its source; OSError names the video."""
         assert frame.seconds is not None, f"frame {frame.number} of {frame.source} has no time"
-        self._writer(frame, files).write(drawn, frame.seconds)
+        with naming(files.drawing):
+            self._writer(frame, files).write(drawn, frame.seconds)
 
     def _writer(self, frame: Frame, files: SourceFiles) -> VideoWriter:
         is_file = isinstance(frame.source, Path)

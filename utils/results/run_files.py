@@ -95,9 +95,9 @@ class RunFiles:
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         try:
             self.close()
-        except OSError:
-            if kind is None:  # else the first failure says more
-                raise
+        except Exception:
+            if kind is None or not issubclass(kind, Exception):
+                raise  # else the first failure says more; an interrupt is none
 
     def close(self) -> None:
         """Finish all files; what waits for turns that never came is written too."""

@@ -266,6 +266,8 @@ register(
         ("device.host_waits", "counts without a call", lambda b: lambda run, device: None),
         ("device.describe", "is several lines", lambda b: lambda device: "CPU\n2.13.0\n0.9.0"),
         ("device.rounds_to_tf32", "takes a CPU for a GPU", lambda b: lambda device: True),
+        ("device.host_threads", "counts from none", lambda b: lambda: 0),
+        ("device.set_host_threads", "takes any number", lambda b: lambda number: None),
         ("device.supports", "denies what it does not know", lambda b: lambda capability: False),
     )
 )

@@ -167,7 +167,7 @@ def test_closing_from_another_thread_wakes_who_waits(where, monkeypatch):
     threading.Timer(0.1, source.close).start()
     start = time.monotonic()
     assert list(frames) == []
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 20  # not for 30
 
 
 def test_who_takes_no_more_frames_ends_the_reading():

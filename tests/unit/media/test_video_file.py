@@ -262,3 +262,23 @@ def test_closing_from_another_thread_ends_the_frames(tmp_path):
     thread.start()
     thread.join()
     assert list(frames) == []
+
+
+def test_frames_are_converted_by_one_object_without_threads(tmp_path, monkeypatch):
+    """PyAV's own way starts a thread a core for each frame: half the speed, and it can fail."""
+    path = tmp_path / "a.mp4"
+    video(path, "libx264")
+    original, made, threads = av.video.reformatter.VideoReformatter, [], []
+
+    class Recorder:
+        def __init__(self):
+            made.append(self)
+            self.converter = original()
+
+        def reformat(self, frame, **options):
+            threads.append(options["threads"])
+            return self.converter.reformat(frame, **options)
+
+    monkeypatch.setattr(av.video.reformatter, "VideoReformatter", Recorder)
+    assert len(read(path)[0]) == 20
+    assert len(made) == 1 and threads == [1] * 20

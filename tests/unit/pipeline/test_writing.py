@@ -86,12 +86,10 @@ def test_an_interrupt_tells_what_has_begun_and_drops_the_rest():
         begun.append(number)
         return slowly(number, 0.05)
 
-    start = time.monotonic()
     with pytest.raises(KeyboardInterrupt), Writer(told.append, 2, most=100) as writer:
         for number in range(100):
             writer.add(partial(work, number), in_turn=False, num_bytes=0)
         raise KeyboardInterrupt
-    assert time.monotonic() - start < 1
     assert told == sorted(begun) == list(range(len(begun)))
     assert len(begun) < 100
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import json
 import resource
 import sys
@@ -386,6 +387,15 @@ def test_the_first_failure_is_told_and_not_those_that_follow(tmp_path):
     assert caught.value.filename == str(tmp_path / "a.png")
 
 
+def test_a_file_that_cannot_be_finished_after_an_interrupt_is_told(tmp_path):
+    (tmp_path / "predictions.csv").mkdir()
+    with (
+        pytest.raises(IsADirectoryError, match="predictions.csv"),
+        RunFiles(tmp_path, configure(save_csv=True), CLASS_NAMES),
+    ):
+        raise KeyboardInterrupt
+
+
 def test_a_folder_that_is_in_the_way_is_named(tmp_path):
     (tmp_path / "predictions.csv").mkdir()
     with pytest.raises(IsADirectoryError, match="predictions.csv"):
@@ -430,3 +440,25 @@ def test_a_written_video_has_the_frames_and_times_of_its_source(tmp_path):
         plain, drawn = result.image.astype(int), result.plot(8).astype(int)
         # H.264 halves the resolution of colours; measured, a sixth of what the drawing changes.
         assert np.abs(frame.image - drawn).mean() < np.abs(plain - drawn).mean() / 2
+
+
+def test_a_disk_that_a_video_fills_is_one_error_that_names_the_video(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    frames = [make_result(Path("clip.avi"), PERSON, number=number) for number in range(100)]
+    frames = [
+        dataclasses.replace(result, frame=result.frame._replace(image=np.roll(noise, number)))
+        for number, result in enumerate(frames)
+    ]
+    with full_disk(30_000), pytest.raises(OSError, match="File too large") as caught:
+        write_in_a_thread(tmp_path, frames)
+    assert caught.value.filename == str(tmp_path / "clip.mp4")
+    assert files_in(tmp_path) == []
+
+
+def write_in_a_thread(folder: Path, results) -> None:
+    """Write results as a pipeline does: those that wait follow one that fails."""
+    with RunFiles(folder, configure(), CLASS_NAMES) as files:
+        with ThreadPoolExecutor(1) as pool:
+            futures = [pool.submit(files.add, result) for result in results]
+        for future in futures:
+            future.result()

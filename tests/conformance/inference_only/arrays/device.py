@@ -17,6 +17,14 @@ def describe(device: str) -> str:
     return f"NumPy {np.__version__}, CPU"
 
 
+def host_threads() -> int:
+    return 1
+
+
+def set_host_threads(number: int) -> None:
+    checks.thread_number(number)
+
+
 def supports(capability: str) -> bool:
     checks.known_capability(capability, CAPABILITIES)
     return False

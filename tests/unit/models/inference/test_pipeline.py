@@ -9,7 +9,9 @@ import time
 import numpy as np
 import pytest
 
+from backend import device
 from models.inference.image_detector import ImageDetector
+from models.inference.lanes import Lanes, num_lanes
 from models.inference.pipeline import Pipeline
 from models.inference.predictor import make_predictor
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
@@ -56,10 +58,18 @@ SOURCES = [
 
 
 @pytest.fixture(scope="module")
-def detector(tmp_path_factory):
-    weights = tiny_checkpoint(tmp_path_factory.mktemp("weights"))
+def predictor(tmp_path_factory):
+    return make_predictor([tiny_checkpoint(tmp_path_factory.mktemp("weights"))], "cpu")
+
+
+def make_detector(predictor, lanes):
     settings = SuppressionSettings(0.25, 0.45, max_detections=20, multi_label=False)
-    return ImageDetector(make_predictor([weights], "cpu"), "cpu", 64, settings)
+    return ImageDetector(predictor, "cpu", 64, settings, lanes=lanes)
+
+
+@pytest.fixture
+def detector(predictor):
+    return make_detector(predictor, lanes=1)
 
 
 def detect(detector, sources, **options):
@@ -89,8 +99,9 @@ def found(told):
     return [done.result.detections for done in told if done.result is not None]
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_results_are_those_of_single_images_bit_for_bit(detector, threads):
+@pytest.mark.parametrize(("threads", "lanes"), [(1, 1), (4, 1), (1, 3), (4, 3)])
+def test_results_are_those_of_single_images_bit_for_bit(predictor, threads, lanes):
+    detector = make_detector(predictor, lanes)
     _, _, told = detect(detector, SOURCES, threads=threads)
     wanted = expected(detector, SOURCES)
     assert sum(len(one.scores) for one in wanted) > 20
@@ -98,9 +109,10 @@ def test_results_are_those_of_single_images_bit_for_bit(detector, threads):
         assert all(map(np.array_equal, one, other))
 
 
-def test_the_number_of_threads_changes_no_bit_of_a_batch(detector):
+def test_the_number_of_threads_changes_no_bit_of_a_batch(predictor):
     (_, _, one), (_, _, other) = (
-        detect(detector, SOURCES, batch_size=4, threads=threads) for threads in (1, 4)
+        detect(make_detector(predictor, threads), SOURCES, batch_size=4, threads=threads)
+        for threads in (1, 4)
     )
     for detections, same in zip(found(one), found(other), strict=True):
         assert all(map(np.array_equal, detections, same))
@@ -152,6 +164,47 @@ def test_the_next_batch_is_predicted_while_the_last_is_written(detector):
     told = []
     Pipeline(Counting(), CLASS_NAMES, begin, told.append, threads=2).run(map(Images, range(4)))
     assert [done.source.number for done in told] == [0, 1, 2, 3]
+
+
+def test_several_batches_are_in_the_network_at_once_and_no_more_than_lanes(predictor):
+    detector, inside, most = make_detector(predictor, lanes=3), [], []
+    together = threading.Barrier(3)
+
+    class Watched:
+        def __getattr__(self, name):
+            return getattr(predictor, name)
+
+        def __call__(self, images):
+            inside.append(images)
+            most.append(len(inside))
+            together.wait(20)
+            inside.pop()
+            return predictor(images)
+
+    detector.predictor = Watched()
+    _, _, told = detect(detector, list(map(Images, range(9))))
+    assert max(most) == 3 and len(told) == 9
+
+
+def test_lanes_share_the_threads_of_the_cpu_and_give_them_back():
+    before = device.host_threads()
+    with Lanes(2) as lanes:
+        found = {lanes.submit(device.host_threads).result() for _ in range(4)}
+        assert found == {max(1, before // 2)}
+    assert device.host_threads() == before
+    assert num_lanes("cuda:0") == 1 and 1 <= num_lanes("cpu") <= before
+
+
+def test_an_error_in_the_network_ends_the_run(detector):
+    class Failing:
+        def __getattr__(self, name):
+            return getattr(detector, name)
+
+        def predict(self, views):
+            raise RuntimeError("defect")
+
+    with pytest.raises(RuntimeError, match="defect"):
+        detect(Failing(), list(map(Images, range(50))))
 
 
 def test_frames_are_tracked_in_order_and_ids_come_with_the_result(detector):
