@@ -13,25 +13,25 @@ from utils.processes.start import PACKAGES
 dependencies = list(PACKAGES)  # torch.hub names those that are missing
 
 
-def custom(path: str, device: str | None = None, backend: str | None = None):
+def custom(path: str, device: str | int | None = None, backend: str | None = None):
     """Return a model with trained weights: `models/inference/hub.py::HubModel`.
 
     Args:
         path: a file that docs/weights.md lists.
-        device: "cpu"; "0" for the first GPU; None for a GPU if there is one.
+        device: "cpu"; "0", or 0, for the first GPU; None for a GPU if there is one.
         backend: "torch" or "oneflow"; None for the order of choice that the README gives.
     """
-    weights = models.begin([path], backend, device or "")
+    weights = models.begin([path], backend, _device_name(device))
     from models.inference.hub import HubModel
 
-    return HubModel(weights, device or "")
+    return HubModel(weights, _device_name(device))
 
 
 def yolov5n(
     path: str | None = None,
     pretrained: bool = True,
     classes: int | None = None,
-    device: str | None = None,
+    device: str | int | None = None,
     backend: str | None = None,
 ):
     """Return YOLOv5n.
@@ -50,7 +50,7 @@ def yolov5s(
     path: str | None = None,
     pretrained: bool = True,
     classes: int | None = None,
-    device: str | None = None,
+    device: str | int | None = None,
     backend: str | None = None,
 ):
     """Return YOLOv5s; the arguments are those of `yolov5n`."""
@@ -61,7 +61,7 @@ def yolov5m(
     path: str | None = None,
     pretrained: bool = True,
     classes: int | None = None,
-    device: str | None = None,
+    device: str | int | None = None,
     backend: str | None = None,
 ):
     """Return YOLOv5m; the arguments are those of `yolov5n`."""
@@ -72,7 +72,7 @@ def yolov5l(
     path: str | None = None,
     pretrained: bool = True,
     classes: int | None = None,
-    device: str | None = None,
+    device: str | int | None = None,
     backend: str | None = None,
 ):
     """Return YOLOv5l; the arguments are those of `yolov5n`."""
@@ -83,11 +83,15 @@ def yolov5x(
     path: str | None = None,
     pretrained: bool = True,
     classes: int | None = None,
-    device: str | None = None,
+    device: str | int | None = None,
     backend: str | None = None,
 ):
     """Return YOLOv5x; the arguments are those of `yolov5n`."""
     return _named("yolov5x", path, pretrained, classes, device, backend)
+
+
+def _device_name(device: str | int | None) -> str:
+    return "" if device is None else str(device)
 
 
 def _named(
@@ -95,16 +99,16 @@ def _named(
     path: str | None,
     pretrained: bool,
     classes: int | None,
-    device: str | None,
+    device: str | int | None,
     backend: str | None,
 ):
     """Return a public model with weights of a file, or as training starts from them."""
     if path is None and pretrained:
         path = _stored(name)
-    weights = models.begin([path] if path else [], backend, device or "")
+    weights = models.begin([path] if path else [], backend, _device_name(device))
     from models.inference.hub import HubModel, random_weights
 
-    model = HubModel(weights or [random_weights(name, classes or 80)], device or "")
+    model = HubModel(weights or [random_weights(name, classes or 80)], _device_name(device))
     if classes not in (None, len(model.names)):
         raise errors.UserError(f"classes={classes}: the model of {path} knows {len(model.names)}")
     return model

@@ -13,7 +13,7 @@ from typing import Any
 def load(  # its result is not annotated: that class can be imported only inside
     weights: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     backend: str | None = None,
-    device: str = "",
+    device: str | int = "",
     half: bool = False,
     max_pixels: int | None = None,
 ):
@@ -23,7 +23,7 @@ def load(  # its result is not annotated: that class can be imported only inside
         weights: a file that docs/weights.md lists; of several files the models detect together.
         backend: "torch" or "oneflow"; None for the one in use, else YOLO_BACKEND, else what is
             installed. A process has one.
-        device: "cpu"; "0" for the first GPU; "" for a GPU if there is one.
+        device: "cpu"; "0", or 0, for the first GPU; "" for a GPU if there is one.
         half: compute in half precision on a GPU; a line of the log says where there is none.
         max_pixels: image files of more pixels are refused; None for the limit of --max-pixels.
 
@@ -33,6 +33,7 @@ def load(  # its result is not annotated: that class can be imported only inside
     files = [weights] if isinstance(weights, (str, os.PathLike)) else list(weights)
     if not files:
         raise ValueError("weights: []; at least one file of docs/weights.md is needed")
+    device = str(device)
     checkpoints = begin(files, backend, device)
     from models.inference.api import TrainedDetector
 

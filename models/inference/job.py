@@ -18,6 +18,7 @@ from models.inference.lanes import num_lanes
 from models.inference.pipeline import Pipeline, Write
 from models.inference.predictor import class_names_of, make_predictor, suppression_settings
 from utils.cli.detect_config import DetectConfig
+from utils.cli.detection_config import require_known
 from utils.errors import UserError
 from utils.media.frame import Frame
 from utils.media.source import Source
@@ -85,6 +86,7 @@ def make_detector(
     log.info(backend.device.describe(device))
     predictor = make_predictor(weights, device, config.augment, config.half)
     require_image_size(config.image_size, predictor.stride, trains=False)
+    require_known("--classes", config.classes, predictor.head.num_classes)
     suppression = suppression_settings(config, multi_label=False)
     if config.track:
         lowest = needed_threshold(config.confidence_threshold)

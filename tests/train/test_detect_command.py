@@ -121,6 +121,17 @@ def test_what_cannot_be_read_is_named_and_the_code_says_so(weights, images, tmp_
     assert drawn(tmp_path / "runs" / "exp") == ["0.jpg", "1.jpg", "2.jpg"]
 
 
+@pytest.mark.parametrize("number", [5, -1])
+def test_a_class_that_the_model_does_not_know_is_a_mistake(
+    monkeypatch, caplog, weights, images, tmp_path, number
+):
+    with pytest.raises(UserError, match=f"--classes {number}; the model knows 0 to 4"):
+        run_here(
+            monkeypatch, caplog, weights, images, tmp_path / "runs", "--classes", "1", str(number)
+        )
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_source_with_nothing_to_read_is_a_mistake(monkeypatch, caplog, weights, images, tmp_path):
     with pytest.raises(UserError, match="--source .*pipe.jpg: nothing in it could be read"):
         run_here(monkeypatch, caplog, weights, images / "pipe.jpg", tmp_path)

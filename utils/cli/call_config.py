@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from utils.cli.detect_config import DetectConfig
+from utils.cli.detection_config import require_known
 from utils.errors import UserError, brief
 
 
@@ -51,8 +52,7 @@ def _known(classes: Any, num_classes: int) -> tuple[int, ...]:
     if not isinstance(classes, Iterable):
         raise UserError(f"classes {brief(classes)}; a list of class numbers is needed")
     numbers = tuple(whole("classes", number) for number in classes)
-    if strange := [number for number in numbers if not 0 <= number < num_classes]:
-        raise UserError(f"classes {brief(strange)}; the model knows 0 to {num_classes - 1}")
+    require_known("classes", numbers, num_classes)
     return numbers
 
 

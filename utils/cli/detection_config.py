@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from utils.cli.flags import flag, require_fraction, whole_from
@@ -23,6 +24,13 @@ def require_overlap(name: str, value: float | None) -> None:
             f"{name} {value}; a number from {MIN_OVERLAP} to {MAX_OVERLAP} is needed: objects "
             "across a border are recognised by it"
         )
+
+
+def require_known(name: str, classes: Iterable[int] | None, num_classes: int) -> None:
+    """Raise UserError for a class number that a model of so many classes does not know."""
+    for number in classes or ():
+        if not 0 <= number < num_classes:
+            raise UserError(f"{name} {number}; the model knows 0 to {num_classes - 1}")
 
 
 @dataclass(frozen=True)

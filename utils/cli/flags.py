@@ -174,14 +174,19 @@ class _Parser(argparse.ArgumentParser):
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             # A word that is no flag is the value of the flag before it, unless there is none.
-            named = [word for word in unknown if word.startswith("-")] or unknown
+            named = [word for word in unknown if word.startswith("-")] or unknown[:1]
             self.error("\n".join(map(self._answer, named)))
         return found
 
     def _answer(self, word: str) -> str:
         """Return what to do about a word of the command line that is no flag."""
+        if not word.startswith("-"):
+            return (
+                f"'{printable(word)}' belongs to no flag: the one before it takes fewer values; a "
+                "pattern such as 'images/*.jpg' needs quotes"
+            )
         name = printable(word.partition("=")[0])
-        if name.startswith("-") and (instead := self.absent.get(name.replace("_", "-"))):
+        if instead := self.absent.get(name.replace("_", "-")):
             return f"{name} is not in this version: {instead}"
         near = difflib.get_close_matches(name, self._flags(), n=1, cutoff=NEAR)
         return f"{name} is no flag of {self.prog}" + (f"; did you mean {near[0]}?" if near else "")

@@ -45,6 +45,7 @@ ACCEPTED = (
 )
 _MAX_LIST_BYTES = 1 << 26
 _MAX_LINE_BYTES = 4096  # of a path, as the system has it
+_TRIED = 100  # names in a folder without images, of which one may be a folder
 _CAMERA = re.compile(r"[0-9]{1,3}")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _DIGITS = re.compile(r"[0-9]+")
@@ -175,7 +176,11 @@ def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
     """Return the images and videos by their names, and say how many others there are."""
     chosen = [path for path in paths if _suffix(path) in IMAGE_SUFFIXES + VIDEO_SUFFIXES]
     if not chosen:
-        raise UserError(f"--source {argument}: no image and no video; {ACCEPTED}")
+        inner = ""
+        if any(os.path.isdir(os.path.join(argument, path)) for path in paths[:_TRIED]):
+            pattern = os.path.join(argument, "**", "*")
+            inner = f", but folders; '{pattern}' takes what is in those too"
+        raise UserError(f"--source {argument}: no image and no video{inner}; {ACCEPTED}")
     if num_others := len(paths) - len(chosen):
         others = count(num_others, "other name")
         log.info("%s: %s left out, no image or video", argument, others)

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from utils.errors import UserError
-from utils.files.atomic import atomic_file
+from utils.files.atomic import atomic_file, naming
 from utils.media.video_frames import load_av
 
 MAX_SIDE = 16384  # of H.264
@@ -75,8 +75,11 @@ class VideoWriter:
             seconds: when it is shown, later than the frame before it.
 
         Raises:
-            OSError: the folder cannot be written, the disk is full, or the like.
+            OSError: the folder cannot be written, the disk is full, or the like; for each frame
+                that follows, the same.
         """
+        if self._error:
+            raise self._error
         height, width = self._size
         if image.shape[:2] != self._size:
             image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
@@ -85,9 +88,10 @@ class VideoWriter:
         tick = max(round(seconds * _TICKS), self._last_tick + 1)
         frame.pts, frame.time_base, self._last_tick = tick, Fraction(1, _TICKS), tick
         try:
-            if self._container is None:
-                self._begin()
-            self._mux(frame)
+            with naming(self._path):
+                if self._container is None:
+                    self._begin()
+                self._mux(frame)
         except Exception as error:
             # Frames may follow one that failed; what PyAV says of them does not tell the cause.
             self._error = self._error or error

@@ -28,7 +28,10 @@ def load_weights(path: str | Path) -> Checkpoint:
     """
     path = Path(path)
     if not path.exists():
-        raise UserError(f"--weights {path}: no such file")
+        raise UserError(
+            f"--weights {path}: no such file; nothing is downloaded, docs/weights.md says which "
+            "files are read"
+        )
     try:
         if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):
             return read_checkpoint(path)

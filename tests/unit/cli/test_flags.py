@@ -80,6 +80,12 @@ def test_help_shows_the_groups_in_their_order(capsys):
     assert "detection:" not in text  # empty
 
 
+TOO_MANY = (
+    "belongs to no flag: the one before it takes fewer values; a pattern such as 'images/*.jpg' "
+    "needs quotes"
+)
+
+
 def refusal(capsys, *arguments: str) -> list[str]:
     """The lines that a wrong command line is answered with."""
     with pytest.raises(SystemExit) as caught:
@@ -97,7 +103,9 @@ def refusal(capsys, *arguments: str) -> list[str]:
         (["-cups", "3"], "error: -cups is no flag of cups; did you mean --cups?"),
         (["--sugra=yes"], "error: --sugra is no flag of cups; did you mean --sugar?"),
         (["--xyz"], "error: --xyz is no flag of cups"),
-        (["green"], "error: green is no flag of cups"),
+        (["green"], f"error: 'green' {TOO_MANY}"),
+        (["--cups", "3", "4"], f"error: '4' {TOO_MANY}"),
+        (["--sugar", "b c.jpg", "d.jpg", "e.jpg"], f"error: 'b c.jpg' {TOO_MANY}"),
         (["--cups", "two"], "error: argument --cups/--mugs: 'two'; a whole number is needed"),
         (["--strength", "x"], "error: argument --strength: 'x'; a number is needed"),
         (["--cups"], "error: argument --cups/--mugs: expected one argument"),

@@ -120,6 +120,7 @@ REFUSED = {
     "*.tiff": "no image and no video; accepted",
     "notes.md": "no image and no video",
     "inner/inner2": "no image and no video",
+    "outer": "no image and no video, but folders; 'outer/\\*\\*/\\*' takes what is in those too",
     "empty.txt": "the list is empty",
     "holes.txt": "null byte",
     "long.txt": "too long",
@@ -141,6 +142,7 @@ REFUSED = {
 def test_what_is_nothing_says_what_is_accepted(argument, folder, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "inner/inner2").mkdir()
+    (folder / "outer/train").mkdir(parents=True)
     (folder / "empty.txt").write_text("\n \n")
     (folder / "holes.txt").write_bytes(b"a\0b")
     (folder / "long.txt").write_text("a" * 5000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 import signal
 import subprocess
@@ -170,6 +171,28 @@ def test_a_full_disk_is_one_error_and_leaves_nothing(num_bytes, tmp_path):
     ended = subprocess.run(command, cwd=PROJECT, check=False, stderr=subprocess.PIPE, text=True)
     assert (ended.returncode, ended.stderr) == (1, "File too large\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_frame_that_follows_an_error_does_not_hide_it(tmp_path, monkeypatch):
+    """Frames that other threads have ready still come, and FFmpeg's errors for them say nothing."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    writer = VideoWriter(tmp_path / "a.mp4", SIZE)
+    with pytest.raises(OSError, match="No space left"), writer:
+        writer.write(picture(0), 0.0)
+        monkeypatch.setattr(writer, "_mux", raising(full))
+        with pytest.raises(OSError, match="No space left.*a.mp4"):
+            writer.write(picture(1), 0.1)
+        monkeypatch.setattr(writer, "_mux", raising(RuntimeError("Error in a callback")))
+        with pytest.raises(OSError, match="No space left"):
+            writer.write(picture(2), 0.2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def raising(error):
+    def fail(*arguments):
+        raise error
+
+    return fail
 
 
 def test_a_long_video_takes_no_more_memory(tmp_path):

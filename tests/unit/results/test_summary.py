@@ -3,11 +3,13 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
 from tests.unit.results.made import make_result
 from utils.results.summary import summary
+from utils.results.words import count_by_class
 
 BOX = (1, 2, 3, 4, 0.5)
 
@@ -32,3 +34,11 @@ def test_the_words_are_the_stored_ones(number):
 def test_without_detections_it_says_so_beside_the_size_of_the_image():
     assert summary(make_result("a.jpg", size=(50, 40))) == "50x40 (no detections)"
     assert summary(make_result("a.jpg", (*BOX, 2))) == "40x60 1 cat"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("car", "2 cars"), ("skis", "2 skis"), ("wine glass", "2 wine glass"), ("车", "2 车")],
+)
+def test_a_plural_is_made_only_where_an_s_makes_one(name, shown):
+    assert count_by_class(np.zeros(2, np.int64), [name]) == shown

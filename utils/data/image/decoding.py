@@ -16,7 +16,7 @@ import numpy as np
 
 from utils.data.image.header import BrokenImageError, read_header
 from utils.data.image.letterbox import Letterbox
-from utils.data.image.png import BrokenPngError, without_animation
+from utils.data.image.png import BrokenPngError, without_extras
 from utils.data.image.resizing import letterbox
 
 # A progressive JPEG has 10 scans or so. Each takes a few bytes and, here, 1.2 ns a pixel.
@@ -88,7 +88,7 @@ def _check_scans(content: np.ndarray, size: tuple[int, int]) -> None:
 def _decode(content: np.ndarray, kind: str, reduction: int) -> np.ndarray | None:
     try:
         if kind == "PNG":
-            content = without_animation(content)
+            content = without_extras(content)
         return cv2.imdecode(content, REDUCTIONS[reduction])
     except (BrokenPngError, cv2.error):  # also more pixels than OpenCV accepts
         return None

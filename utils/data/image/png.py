@@ -19,6 +19,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 MAX_CHUNKS = 1 << 20  # libpng writes one for each 8 KiB of compressed pixels
 _DATA, _END = b"IDAT", b"IEND"
 _ANIMATION = (b"acTL", b"fcTL", b"fdAT")
+_LEFT_OUT = (*_ANIMATION, b"iCCP")
 _FRAME = struct.Struct(">I4s")  # length of the content and kind; a checksum follows the content
 _CHECKSUM = struct.Struct(">I")
 _BLOCK_BYTES = 1 << 20
@@ -53,20 +54,23 @@ def check_png(file: BinaryIO) -> None:
             raise BrokenPngError(f"the checksum of its chunk {chunk.kind!r} is wrong")
 
 
-def without_animation(content: np.ndarray) -> np.ndarray:
-    """Return a PNG's bytes, (N,) uint8, without its animation: all decoders take the rest alike.
+def without_extras(content: np.ndarray) -> np.ndarray:
+    """Return a PNG's bytes, (N,) uint8, without animation and colour profile.
+
+    All decoders take the rest alike.
 
     The image that stays is the one that programs without animations show, in most files the first
-    frame. OpenCV 4.11 ends the process when the first frame of an animation is damaged.
+    frame. OpenCV 4.11 ends the process when the first frame of an animation is damaged. It converts
+    no colours by a profile, but its libpng prints warnings of those that common programs write.
 
     Raises:
         BrokenPngError: a chunk reaches behind the end of the file.
     """
     file = io.BytesIO(content.data)
     header = takewhile(lambda chunk: chunk.kind != _DATA, _chunks(file))
-    if not any(chunk.kind in _ANIMATION for chunk in header):
+    if not any(chunk.kind in _LEFT_OUT for chunk in header):
         return content
-    kept = [chunk for chunk in _chunks(file) if chunk.kind not in _ANIMATION]
+    kept = [chunk for chunk in _chunks(file) if chunk.kind not in _LEFT_OUT]
     parts = [content[chunk.start : chunk.end] for chunk in kept]
     return np.concatenate([content[: len(SIGNATURE)], *parts])
 

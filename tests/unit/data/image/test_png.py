@@ -14,7 +14,7 @@ from PIL import Image
 from utils.data.image import png
 from utils.data.image.decoding import decode_bytes
 from utils.data.image.header import BrokenImageError, read_image_size
-from utils.data.image.png import SIGNATURE, BrokenPngError, check_png, without_animation
+from utils.data.image.png import SIGNATURE, BrokenPngError, check_png, without_extras
 from utils.files.project import PROJECT
 
 SIDE = 16
@@ -93,7 +93,7 @@ def test_an_animation_is_decoded_as_the_image_that_all_programs_show(before):
 def test_a_damaged_animation_is_left_out_or_refused(before):
     content = as_array(animated(before=before))
     kinds = [content[:8].tobytes(), b"IHDR", b"IDAT", b"IEND"]
-    left = without_animation(content).tobytes()
+    left = without_extras(content).tobytes()
     assert [kind for kind in kinds if kind in left] == kinds
     assert not any(kind in left for kind in (b"acTL", b"fcTL", b"fdAT"))
     with pytest.raises(BrokenImageError, match="broken PNG header"):
@@ -114,10 +114,21 @@ def test_what_pillow_saves_as_an_animation_gives_its_first_frame(mode, tmp_path)
     np.testing.assert_array_equal(image, cv2.imread(str(still)))
 
 
+def test_a_colour_profile_changes_no_pixel_and_prints_nothing(capfd):
+    """libpng warns of profiles that many programs write; OpenCV converts no colours by them."""
+    image = np.arange(20 * 20 * 3, dtype=np.uint8).reshape(20, 20, 3)
+    plain = cv2.imencode(".png", image)[1].tobytes()
+    end = len(SIGNATURE) + 25  # of the header
+    profile = chunk(b"iCCP", b"name\0\0" + zlib.compress(b"no profile" * 20))
+    decoded = decode_bytes(as_array(plain[:end] + profile + plain[end:]), (20, 20))
+    np.testing.assert_array_equal(decoded, image)
+    assert capfd.readouterr().err == ""
+
+
 def test_a_still_image_is_not_copied():
     _, encoded = cv2.imencode(".png", np.zeros((20, 20, 3), np.uint8))
     content = encoded.reshape(-1)
-    assert without_animation(content) is content
+    assert without_extras(content) is content
 
 
 @pytest.mark.parametrize("length", [0xFFFFFFFF, 0xFFFFFFF4, 0x7FFFFFFF, 1000])

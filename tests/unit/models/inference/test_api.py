@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import backend
+import hubconf
 from models import load
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import class_names_of, make_predictor
@@ -261,7 +262,7 @@ def test_large_image_files_are_refused_before_they_are_decoded(weights, tmp_path
         ({"conf": 10**400}, "conf a number of 1329 bits; a number"),
         ({"iou": -1}, "--iou -1"),
         ({"max_det": 0}, "--max-det 0"),
-        ({"classes": [0, 5]}, r"classes \[5\]; the model knows 0 to 4"),
+        ({"classes": [0, 5]}, "classes 5; the model knows 0 to 4"),
         ({"classes": 3}, "classes 3; a list"),
         ({"classes": ["star"]}, "classes 'star'; a whole number"),
         ({"batch": 0}, "--batch-size 0"),
@@ -282,6 +283,15 @@ def test_an_unknown_option_is_a_type_error(detector):
     for use in (detector, detector.stream):
         with pytest.raises(TypeError, match="confidence"):
             use(IMAGE, confidence=0.5)
+
+
+def test_a_device_may_be_a_number(weights, monkeypatch):
+    monkeypatch.setattr("utils.state.start_checks.sees_driver", lambda: False)
+    for use in (load, hubconf.custom):
+        with pytest.raises(ValueError, match="--device '1' is not there"):
+            use(weights, device=1)
+    with pytest.raises(ValueError, match="--device '0' is not there"):
+        hubconf.custom(weights, device=0)
 
 
 def test_loading_names_what_is_wrong(weights, tmp_path):
