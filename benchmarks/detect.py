@@ -109,6 +109,7 @@ class Detected:
 def build(flags: argparse.Namespace, device: str) -> Detected:
     """Return what is measured, with the flags of detect.py."""
     from models.inference.job import make_detector
+    from models.inference.predictor import class_names_of
 
     config = DetectConfig(
         weights=(flags.weights or flags.cfg,),
@@ -119,8 +120,9 @@ def build(flags: argparse.Namespace, device: str) -> Detected:
     )
     weights = [load_weights(flags.weights) if flags.weights else untrained(flags.cfg)]
     sources = find_sources(place_of(flags.source), config.max_pixels)[: flags.images]
-    class_names = weights[0].header.class_names
-    return Detected(make_detector(config, weights), class_names, sources, config)
+    detector = make_detector(config, weights)
+    class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
+    return Detected(detector, class_names, sources, config)
 
 
 def untrained(cfg: str) -> Checkpoint:
