@@ -48,7 +48,7 @@ def main() -> None:
         if point is None:
             config = TrainConfig(**values)
             check_training(config)
-            hyp = read_hyperparameters(config.hyp)
+            hyp = read_hyperparameters(config.hyp, config.override)
         else:
             config, hyp = resumed_config(values, given, point.header)
             if point.is_finished:

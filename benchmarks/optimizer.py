@@ -22,7 +22,7 @@ import numpy as np
 
 from backend import autograd, multi_tensor, nn, ops, optim
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
-from utils.cli.train_config import OPTIMIZERS
+from utils.cli.recipe_config import OPTIMIZERS
 from utils.processes.command import run_command
 
 RATES, MOMENTUM, DECAY = (1e-4, 1e-4, 1e-4), 0.937, 5e-4

@@ -72,7 +72,7 @@ def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
     for name in DECIDING:
         if name in trained and trained[name] != given[name]:
             yield f"{name} is {given[name]}, but the weights come from a run with {trained[name]}"
-    hyp = as_document(read_hyperparameters(config.hyp))
+    hyp = as_document(read_hyperparameters(config.hyp, config.override))
     for name, value in start.header.hyperparameters.items():
         if value != hyp.get(name):
             yield f"--hyp has {name}: {hyp.get(name)}, but the weights come from a run with {value}"

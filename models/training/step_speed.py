@@ -34,7 +34,7 @@ def measure_steps(
         start: weights to begin with.
         samples: of which the batch is made.
     """
-    hyp = read_hyperparameters(config.hyp)
+    hyp = read_hyperparameters(config.hyp, config.override)
     size, count, augment = config.image_size, config.batch_size, hyp.augmentation()
     model = build_model(config, start, class_names)
     with TrainLoader(samples, size, count, augment, config.seed, workers=0) as loader:

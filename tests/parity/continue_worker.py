@@ -26,7 +26,8 @@ from models.training.step import train_step
 from tests.losses import arrays_of
 from tests.parity.side import slowed
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import OPTIMIZERS, parse_train_flags
+from utils.cli.recipe_config import OPTIMIZERS
+from utils.cli.train_config import parse_train_flags
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader

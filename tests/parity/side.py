@@ -31,7 +31,8 @@ from tests.parity import stored
 from tests.parity.rows import DTYPES
 from tests.parity.settings import Settings
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters, read_hyperparameters
-from utils.cli.train_config import OPTIMIZERS, parse_train_flags
+from utils.cli.recipe_config import OPTIMIZERS
+from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset

@@ -5,7 +5,7 @@ import pytest
 
 from tests.environments import BACKENDS, python_of, run_python
 from tests.small import write_small_dataset, write_small_model
-from utils.cli.train_config import OPTIMIZERS
+from utils.cli.recipe_config import OPTIMIZERS
 from utils.state.checkpoint import load_checkpoint
 
 STEPS = 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,17 +75,41 @@ class Hyperparameters:
         return AugmentConfig(**{name: getattr(self, name) for name in names})
 
 
-def read_hyperparameters(path: str | Path) -> Hyperparameters:
-    """Read a hyper-parameter YAML that names every hyper-parameter, and only these."""
+def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyperparameters:
+    """Read a hyper-parameter YAML; one that has a default may be absent.
+
+    Args:
+        overrides: "KEY=VALUE", in place of those of the file.
+    """
     path = find_yaml(str(path), "data/hyps")
     document = read_yaml("--hyp", path, f"the default is {DEFAULT_HYPERPARAMETERS}")
-    known = {field.name for field in dataclasses.fields(Hyperparameters)}
-    unknown, missing = sorted(set(document) - known, key=str), sorted(known - set(document))
+    fields = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
+    needed = {name for name, default in fields.items() if default is dataclasses.MISSING}
+    unknown = sorted(set(document) - set(fields), key=str)
+    missing = sorted(needed - set(document))
     named = (("unknown", unknown), ("missing", missing))
     faults = [f"{fault} {brief(names)}" for fault, names in named if names]
     if faults:
         raise UserError(f"--hyp {path}: {', '.join(faults)}; see {DEFAULT_HYPERPARAMETERS}")
+    given = dict(_override(word, fields) for word in overrides)
     try:
-        return Hyperparameters(**document)
+        hyp = Hyperparameters(**document)
     except UserError as error:
         raise UserError(f"--hyp {path}: {error}") from error
+    try:
+        return dataclasses.replace(hyp, **given)
+    except UserError as error:
+        raise UserError(f"--override {error}") from error
+
+
+def _override(word: str, known: Iterable[str]) -> tuple[str, float]:
+    """Return name and value of KEY=VALUE; UserError for an unknown name or no number."""
+    name, separator, text = word.partition("=")
+    if not separator or name not in known:
+        near = difflib.get_close_matches(name, list(known), n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
+        raise UserError(f"--override {brief(word)}: KEY=VALUE of a hyper-parameter is needed{hint}")
+    try:
+        return name, float(text)
+    except ValueError:
+        raise UserError(f"--override {brief(word)}: {brief(text)} is not a number") from None

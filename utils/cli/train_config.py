@@ -5,30 +5,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from backend.words import count
 from utils.cli.absent_flags import TRAINING
 from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
-from utils.cli.run_config import RunConfig
+from utils.cli.recipe_config import RecipeConfig
 from utils.errors import UserError
 
-MAX_SEED = 2**63 - 1
 PRECISIONS = ("off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
-OPTIMIZERS = ("SGD", "Adam", "AdamW")
+LOGGERS = ("tensorboard", "wandb", "mlflow")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
 # Settings of one process, not of the run that it begins or continues.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
-
-
-def require_seed(name: str, value: int) -> None:
-    """Raise UserError unless value is a seed."""
-    whole_from(0)(name, value)
-    if value > MAX_SEED:
-        raise UserError(f"{name} {value}; at most {MAX_SEED} is accepted")
 
 
 def require_minutes(name: str, value: float | None) -> None:
@@ -38,23 +28,13 @@ def require_minutes(name: str, value: float | None) -> None:
 
 
 @dataclass(frozen=True)
-class TrainConfig(RunConfig):
+class TrainConfig(RecipeConfig):
     """The settings of one training run."""
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
         help="file of docs/weights.md")  # fmt: skip
     cfg: str = flag("model", "--cfg", default="", type=str.strip, metavar="F",
         help="model YAML, to start from scratch; yolov5s without --weights")  # fmt: skip
-    hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
-        help="hyper-parameter YAML")  # fmt: skip
-    epochs: int = flag("recipe", "--epochs", "--epoch", default=100, metavar="N",
-        check=whole_from(1), help="passes over the images")  # fmt: skip
-    seed: int = flag("recipe", "--seed", default=0, check=require_seed,
-        help="of weights, order and augmentation")  # fmt: skip
-    cosine: bool = flag("recipe", "--cos-lr", default=False,
-        help="cosine instead of linear schedule")  # fmt: skip
-    optimizer: str = flag("recipe", "--optimizer", default="SGD", choices=OPTIMIZERS,
-        help="hyp's momentum is Adam's beta1")  # fmt: skip
     freeze: tuple[str, ...] = flag("model", "--freeze", default=("0",), type=str, nargs="+",
         metavar="LAYER", help="N: the first N layers; several numbers or names (model.24.m): "
         "these; BatchNorm statistics go on")  # fmt: skip
@@ -95,6 +75,17 @@ class TrainConfig(RunConfig):
     save_steps: int = flag("interruption", "--save-steps", default=0, metavar="N",
         check=whole_from(0),
         help="save the state every N batches too; 0: after epochs only")  # fmt: skip
+
+    save_period: int = flag("output", "--save-period", default=-1, metavar="N",
+        check=whole_from(-1), help="keep weights of every Nth epoch; below 1: none")  # fmt: skip
+    no_save: bool = flag("output", "--nosave", default=False,
+        help="keep the last weights only, not the best")  # fmt: skip
+    no_val: bool = flag("output", "--noval", default=False,
+        help="validate after the last epoch only")  # fmt: skip
+    no_plots: bool = flag("output", "--noplots", default=False, help="draw nothing")  # fmt: skip
+    loggers: tuple[str, ...] = flag("output", "--loggers", default=(), type=str, nargs="+",
+        choices=LOGGERS, metavar="LOGGER",
+        help=f"where figures go besides results.csv: {', '.join(LOGGERS)}")  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -38,6 +38,8 @@ FREE = PROCESS_SETTINGS | {
     "save_steps", "bind_numa",
 }  # fmt: skip
 
+HYPERPARAMETERS = {"hyp", "override"}  # their numbers are compared
+
 RECORD = "work.json"  # the last file that a run writes
 OTHER_VERSION = "go on with the version that wrote it, or start a new run from it with --weights"
 
@@ -255,8 +257,8 @@ def resumed_config(
             f"--resume goes on with the run's own settings, but {'; '.join(problems)}; leave "
             "these flags out, or start a new run from its weights"
         )
-    settings = {**header.settings, "freeze": tuple(header.settings["freeze"])}
-    settings |= {name: Path(settings[name]) for name in ("hyp", "project")}
+    settings = {name: tuple(x) if isinstance(x, list) else x for name, x in header.settings.items()}
+    settings |= {name: Path(str(settings[name])) for name in ("hyp", "project")}
     # The run keeps its own name: --resume finds it by this name.
     free = {name: value for name, value in given.items() if name in FREE - {"name"}}
     return TrainConfig(**{**values, **settings, **free}), hyp
@@ -292,23 +294,24 @@ def _with_all_settings(header: Header) -> Header:
 
 
 def _is_like(value: Any, default: Any) -> bool:
-    """Return whether a setting has the type of its default; if that is None, it may be a text."""
+    """Return whether a setting has the type of its default; any text or number if that is None."""
     if isinstance(value, list):
         return isinstance(default, list) and all(isinstance(item, str) for item in value)
-    return type(value) is type(default) or (default is None and isinstance(value, str))
+    return type(value) is type(default) or (default is None and isinstance(value, (str, float)))
 
 
 def _changes(
     given: Mapping[str, Any], settings: Mapping[str, Any], hyp: Hyperparameters
 ) -> Iterator[str]:
+    if given.keys() & HYPERPARAMETERS:
+        file, overrides = ({**settings, **given}[name] for name in ("hyp", "override"))
+        asked = as_document(read_hyperparameters(file, overrides))
+        unlike = [key for key, number in as_document(hyp).items() if number != asked[key]]
+        if unlike:
+            yield f"--hyp {file} has another {', '.join(unlike)}"
     for name, value in given.items():
         stored = settings.get(name)
-        if name == "hyp":
-            asked = as_document(read_hyperparameters(value))
-            unlike = [key for key, number in as_document(hyp).items() if number != asked[key]]
-            if unlike:
-                yield f"--hyp {value} has another {', '.join(unlike)}"
-        elif name not in FREE and _plain(value) != _plain(stored):
+        if name not in FREE | HYPERPARAMETERS and _plain(value) != _plain(stored):
             yield f"{name} is {_plain(value)}, in the run {_plain(stored)}"
 
 

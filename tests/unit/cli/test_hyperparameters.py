@@ -1,5 +1,6 @@
 """Hyper-parameter YAMLs: what reads, and what is refused how."""
 
+import dataclasses
 import datetime
 from pathlib import Path
 
@@ -58,3 +59,27 @@ def test_a_missing_hyperparameter_is_named(tmp_path):
 @pytest.mark.parametrize("path", sorted(Path("data/hyps").glob("*.yaml")), ids=lambda p: p.name)
 def test_every_hyperparameter_yaml_that_ships_reads(path):
     assert isinstance(read_hyperparameters(path), Hyperparameters)
+
+
+def test_overrides_take_the_place_of_a_files_numbers():
+    given = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    changed = read_hyperparameters(DEFAULT_HYPERPARAMETERS, ("lr0=0.2", "mosaic=5e-1"))
+    assert changed == dataclasses.replace(given, lr0=0.2, mosaic=0.5)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        (
+            "lr=0.1",
+            "--override 'lr=0.1': KEY=VALUE of a hyper-parameter is needed; did you mean lr",
+        ),
+        ("momentum", "--override 'momentum': KEY=VALUE of a hyper-parameter is needed"),
+        ("lr0=fast", "--override 'lr0=fast': 'fast' is not a number"),
+        ("lr0=nan", "--override lr0: nan; a finite number from 0 up is needed"),
+        ("mosaic=2", "--override mosaic: 2.0"),
+    ],
+)
+def test_a_wrong_override_is_refused_by_name(word, message):
+    with pytest.raises(UserError, match=message):
+        read_hyperparameters(DEFAULT_HYPERPARAMETERS, (word,))

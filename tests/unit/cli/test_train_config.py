@@ -101,7 +101,7 @@ def test_values_out_of_range_are_refused(flags, message):
 
 
 @pytest.mark.parametrize(
-    "flags", [["--evolve"], ["--epo", "3"], ["--img", "large"], ["--optimizer", "LION"]]
+    "flags", [["--evolve", "x"], ["--epo", "3"], ["--img", "large"], ["--optimizer", "LION"]]
 )
 def test_unknown_and_malformed_flags_end_with_code_two_in_two_lines(flags, capsys):
     with pytest.raises(SystemExit) as caught:

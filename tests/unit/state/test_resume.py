@@ -327,7 +327,12 @@ def test_a_setting_that_came_after_the_state_has_the_value_of_a_run_without_its_
     settings = without(state().header.settings, "amp", "save_steps", "half_gradients")
     write_header(tmp_path / "exp", settings=settings)
     header = point(tmp_path, "auto").header
-    assert header.settings == {**state().header.settings, "freeze": ["2"]}
+    assert header.settings == {
+        **state().header.settings,
+        "freeze": ["2"],
+        "override": [],
+        "loggers": [],
+    }
     config, _ = resumed_config(*read_train_flags(["--resume", "--amp", "off"]), header)
     assert (config.amp, config.save_steps, config.half_gradients) == ("off", 0, False)
     assert (config.epochs, config.freeze) == (3, ("2",))  # those that it has are its own

@@ -10,7 +10,8 @@ from backend import multi_tensor, nn, ops, optim
 from models.training import multi_tensor as choice
 from tests.conformance.checks_optim import backward
 from tests.conformance.judging import Backend, uniform
-from utils.cli.train_config import OPTIMIZERS, parse_train_flags
+from utils.cli.recipe_config import OPTIMIZERS
+from utils.cli.train_config import parse_train_flags
 
 STEPS = 50
 # Largest difference after 50 steps of weights of about 1. A few roundings a step, of 6e-8 and

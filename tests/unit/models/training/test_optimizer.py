@@ -8,7 +8,8 @@ import pytest
 from backend import autograd, optim
 from models.training.optimizer import build_optimizer
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from utils.cli.train_config import OPTIMIZERS, parse_train_flags
+from utils.cli.recipe_config import OPTIMIZERS
+from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)

@@ -1,0 +1,81 @@
+"""What a training does with its images and labels: the part of train.py's settings of that name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.cli.flags import flag, require_fraction, whole_from
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
+from utils.cli.run_config import RunConfig
+from utils.errors import UserError
+
+MAX_SEED = 2**63 - 1
+OPTIMIZERS = ("SGD", "Adam", "AdamW")
+
+
+def require_seed(name: str, value: int) -> None:
+    """Raise UserError unless value is a seed."""
+    whole_from(0)(name, value)
+    if value > MAX_SEED:
+        raise UserError(f"{name} {value}; at most {MAX_SEED} is accepted")
+
+
+def require_hours(name: str, value: float | None) -> None:
+    """Raise UserError unless value is None or above 0."""
+    if value is not None and not value > 0:
+        raise UserError(f"{name} {value:g}; hours above 0 are needed")
+
+
+def require_part(name: str, value: float) -> None:
+    """Raise UserError unless value is above 0 and at most 1."""
+    if not 0 < value <= 1:
+        raise UserError(f"{name} {value:g}; a number above 0, at most 1, is needed")
+
+
+@dataclass(frozen=True)
+class RecipeConfig(RunConfig):
+    """How a model learns, beside the hyper-parameters of a file."""
+
+    hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
+        help="hyper-parameter YAML")  # fmt: skip
+    epochs: int = flag("recipe", "--epochs", "--epoch", default=100, metavar="N",
+        check=whole_from(1), help="passes over the images")  # fmt: skip
+    seed: int = flag("recipe", "--seed", default=0, check=require_seed,
+        help="of weights, order and augmentation")  # fmt: skip
+    cosine: bool = flag("recipe", "--cos-lr", default=False,
+        help="cosine instead of linear schedule")  # fmt: skip
+    optimizer: str = flag("recipe", "--optimizer", default="SGD", choices=OPTIMIZERS,
+        help="hyp's momentum is Adam's beta1")  # fmt: skip
+    override: tuple[str, ...] = flag("recipe", "--override", default=(), type=str, nargs="+",
+        metavar="KEY=VALUE", help="hyper-parameters in place of those of --hyp")  # fmt: skip
+    patience: int = flag("recipe", "--patience", default=100, metavar="N", check=whole_from(0),
+        help="end after so many epochs without a better one; 0: never")  # fmt: skip
+    hours: float | None = flag("recipe", "--time", default=None, type=float, metavar="HOURS",
+        check=require_hours, help="end with the epoch in which so many hours are over")  # fmt: skip
+    label_smoothing: float = flag("recipe", "--label-smoothing", default=0.0, metavar="F",
+        check=require_fraction, help="of the class targets")  # fmt: skip
+    autobalance: bool = flag("recipe", "--autobalance", default=False,
+        help="weigh the levels' objectness losses by how large they are")  # fmt: skip
+    no_auto_anchor: bool = flag("recipe", "--noautoanchor", default=False,
+        help="keep the anchors of --cfg or --weights, even where they fit badly")  # fmt: skip
+    multi_scale: bool = flag("recipe", "--multi-scale", default=False,
+        help="draw the image size of each batch from half of --img to one and a half")  # fmt: skip
+    rect: bool = flag("recipe", "--rect", default=False,
+        help="batches of images of like aspect ratio, without mosaics, unshuffled")  # fmt: skip
+    quad: bool = flag("recipe", "--quad", default=False,
+        help="join each four images of a batch into one of twice the side, or enlarge "
+        "one")  # fmt: skip
+    single_class: bool = flag("recipe", "--single-cls", default=False,
+        help="take all objects for one class")  # fmt: skip
+    image_weights: bool = flag("recipe", "--image-weights", default=False,
+        help="draw images more often whose classes are found badly")  # fmt: skip
+    repeat_factor: float = flag("recipe", "--repeat-factor", default=0.0, metavar="T",
+        check=require_fraction,
+        help="repeat images of classes that less than this part of the images shows")  # fmt: skip
+    fraction: float = flag("recipe", "--fraction", default=1.0, metavar="F", check=require_part,
+        help="train on this part of the images")  # fmt: skip
+    close_mosaic: int = flag("recipe", "--close-mosaic", default=0, metavar="N",
+        check=whole_from(0), help="make no mosaics in the last N epochs")  # fmt: skip
+    evolve: int = flag("recipe", "--evolve", default=0, nargs="?", const=300, metavar="N",
+        check=whole_from(0), help="search hyper-parameters in N trainings")  # fmt: skip
