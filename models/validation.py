@@ -72,7 +72,7 @@ def run_validation(
         say(*model.head.table(validation.result).splitlines())
         if config.legacy_metric:
             say(*legacy_table(legacy.result()).splitlines())
-        write_results(config, model.head, validation.result, coco_results)
+        write_results(config, model.head, validation.result, samples, coco_results)
 
 
 def validate_batches(
@@ -141,10 +141,12 @@ def of_classes(objects: GroundTruth, classes: Sequence[int] | None) -> GroundTru
     return objects._replace(**{name: field[rows] for name, field in given.items()})
 
 
-def write_results(config: ValConfig, head: Head, result: Any, coco_results: CocoResults) -> None:
+def write_results(
+    config: ValConfig, head: Head, result: Any, samples: Sequence[Sample], coco_results: CocoResults
+) -> None:
     """Write the head's plots and, where asked for, predictions.json, into a folder."""
     folder = create_run_folder(config.project, config.name, config.exist_ok)
-    head.plot(result, folder)
+    head.plot(result, samples, folder)
     if config.save_json:
         coco_results.write(folder / "predictions.json")
     say(f"results in {folder}")

@@ -43,7 +43,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
         del checkpoint  # its arrays
     with val_loader(job, state.model.stride) as loader:
         best = train(run, state, train_loader, loader, job.val_samples)
-    conclude_run(run, state, best)
+    conclude_run(run, state, best, job.val_samples)
     cached = {"training": train_loader.cached, "validation": loader.cached}
     write_work(run, state, len(job.train_samples), len(job.val_samples), cached)
 
