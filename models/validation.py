@@ -87,7 +87,7 @@ def run_validation(
         say(f"{count(len(samples), 'image')} in {seconds:.1f} s, {rate}")
         if config.legacy_metric:
             say(*legacy_table(legacy.result()).splitlines())
-        write_results(config, model.head, validation.result, coco_results, labels)
+        write_results(config, model.head, validation.result, samples, coco_results, labels)
 
 
 def validate_batches(
@@ -191,12 +191,13 @@ def write_results(
     config: ValConfig,
     head: Head,
     result: Any,
+    samples: Sequence[Sample],
     coco_results: CocoResults,
     labels: LabelFiles,
 ) -> None:
     """Write the head's plots and, where asked for, predictions.json, into a folder."""
     folder = create_run_folder(config.project, config.name, config.exist_ok)
-    head.plot(result, folder)
+    head.plot(result, samples, folder)
     if config.save_json:
         coco_results.write(folder / "predictions.json")
     if config.save_txt:
