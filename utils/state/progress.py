@@ -54,6 +54,15 @@ def read_progress(document: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("watch")
     if not {len(progress["columns"])} >= set(map(len, progress["results"])):
         raise ValueError("results")
-    for cell in itertools.chain.from_iterable(progress["results"]):
-        float(cell or 0)
+    if not all(map(_is_number, itertools.chain.from_iterable(progress["results"]))):
+        raise ValueError("results")
     return progress
+
+
+def _is_number(cell: str) -> bool:
+    """Return whether a cell of results.csv is a number or has no value."""
+    try:
+        float(cell or 0)
+    except ValueError:
+        return False
+    return True
