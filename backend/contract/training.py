@@ -151,6 +151,15 @@ class NN(inference.NN, Protocol):
         """Set whether these parameters require a gradient; if not, remove the present one."""
 
     @staticmethod
+    def last_batch_statistics(module: Any) -> AbstractContextManager[None]:
+        """Return a context in which BatchNorm layers normalize each batch with its own statistics.
+
+        These become their running mean and (unbiased) variance, and stay so afterwards, when the
+        layers go on as before. A batch without images leaves the statistics of the one before.
+        All other layers keep their mode.
+        """
+
+    @staticmethod
     def synchronize_batch_norm(module: Any) -> None:
         """Make its BatchNorm layers use the statistics of all ranks' images, from now on."""
 
