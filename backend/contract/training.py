@@ -165,7 +165,14 @@ class NN(inference.NN, Protocol):
 
 
 class Device(inference.Device, Protocol):
-    """What measures the time of a step."""
+    """What measures the time and memory of a step."""
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Return whether an error says that the device or the host has no memory left.
+
+        PyTorch raises it where the memory is asked for, and goes on. OneFlow 0.9 ends the process
+        in most places: no error arrives there.
+        """
 
     def synchronize(self, device: str) -> None:
         """Return when all work queued on the device has been done."""
@@ -287,6 +294,9 @@ class Autograd(Protocol):
         Raises:
             ValueError: no parameter has this name or shape; the message names it. None is set.
         """
+
+    def copy_gradients(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return copies of the present gradients by name, bit for bit; none where there is none."""
 
     def compile_problem(self, device: str) -> str | None:
         """Return why `compiled` does not work on this machine, in a few words; None where it does.
