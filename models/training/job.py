@@ -54,7 +54,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     with closing(run.loggers), val_loader(job, state.model.stride) as loader:
         tell_beginning(run, state)
         best = train(run, state, train_loader, loader, job.val_samples)
-        conclude_run(run, state, best)
+        conclude_run(run, state, best, job.val_samples)
     cached = {"training": train_loader.cached, "validation": loader.cached}
     write_work(run, state, len(job.train_samples), len(job.val_samples), cached)
 

@@ -2,8 +2,11 @@
 
 import json
 import math
+import re
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -80,36 +83,112 @@ def read_events(folder: Path) -> list:
     return events
 
 
+class FakeMlflow(SimpleNamespace):
+    """As much of mlflow as is used: a store that outlives its clients. The real one is large."""
+
+    def __init__(self) -> None:
+        super().__init__(stores={}, MlflowClient=self.client)
+
+    def client(self, tracking_uri: str) -> SimpleNamespace:
+        store = self.stores.setdefault(tracking_uri, SimpleNamespace(experiments={}, runs=[]))
+        return SimpleNamespace(
+            get_experiment_by_name=store.experiments.get,
+            create_experiment=partial(self.create_experiment, store),
+            create_run=partial(self.create_run, store),
+            search_runs=lambda experiments, order_by: [
+                run for run in reversed(store.runs) if run.experiment in experiments
+            ],
+            log_param=lambda number, name, value: store.runs[number].params.update({name: value}),
+            log_metric=partial(self.log_metric, store),
+            log_artifact=lambda number, path, folder: store.runs[number].files.append(path),
+            set_terminated=lambda number: setattr(store.runs[number], "status", "FINISHED"),
+        )
+
+    def create_experiment(self, store, name, artifact_location):
+        store.experiments[name] = SimpleNamespace(experiment_id=name, place=artifact_location)
+        return name
+
+    def create_run(self, store, experiment, run_name, tags):
+        run = SimpleNamespace(
+            experiment=experiment,
+            info=SimpleNamespace(run_id=len(store.runs), run_name=run_name),
+            data=SimpleNamespace(tags=tags),
+            params={}, metrics={}, files=[], status="RUNNING",
+        )  # fmt: skip
+        store.runs.append(run)
+        return run
+
+    def log_metric(self, store, number, name, value, step):
+        assert re.fullmatch(r"[\w\-. /]+", name)  # mlflow refuses others
+        store.runs[number].metrics[name, step] = value
+
+
 def test_mlflow_has_one_run_with_each_epoch_and_the_plots(tmp_path, caplog, monkeypatch):
+    mlflow = FakeMlflow()
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "my runs/ex'p"
     run_in_two_parts("mlflow", folder)
-    assert not [record for record in caplog.records if "--loggers" in record.getMessage()]
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri=f"sqlite:///{folder.parent}/mlflow.db")
-    experiment = client.get_experiment_by_name("my runs")
-    (run,) = client.search_runs([experiment.experiment_id])
-    assert run.info.run_name == "ex'p" and run.info.status == "FINISHED"
-    assert run.data.params == {
-        "project": str(folder.parent), "epochs": "3", "freeze": "['0']", "lr0": "0.01",
-    }  # fmt: skip
-    history = client.get_metric_history(run.info.run_id, MAP.replace(":", "-"))
-    assert {metric.step: metric.value for metric in history} == {1: 0.125, 2: 0.25, 3: 0.375}
-    assert run.data.metrics["best/mAP_0.5-0.95"] == 0.25
-    assert [file.path for file in client.list_artifacts(run.info.run_id, "plots")] == [
-        "plots/results.png"
-    ]
-
-
-def test_wandb_is_offline_and_goes_on_under_its_id(tmp_path, caplog, monkeypatch):
-    monkeypatch.delenv("WANDB_MODE", raising=False)
-    folder = tmp_path / "runs/exp"
-    run_in_two_parts("wandb", folder)
     assert not caplog.records
-    parts = [path.name for path in (folder / "wandb").glob("*run-*-*")]
-    assert len(parts) == 2 and all(part.startswith("offline-run-") for part in parts)
-    assert len({part.split("-")[3] for part in parts}) == 1  # offline-run-TIME-ID
+    (store,) = mlflow.stores.values()
+    assert list(mlflow.stores) == [f"sqlite:///{folder.parent}/mlflow.db"]
+    (run,) = store.runs
+    assert (run.info.run_name, run.experiment, run.status) == ("ex'p", "my runs", "FINISHED")
+    assert run.params == {
+        "project": str(folder.parent), "epochs": 3, "freeze": ["0"], "lr0": 0.01,
+    }  # fmt: skip
+    name, best = "metrics/mAP_0.5-0.95", "best/mAP_0.5-0.95"
+    assert run.metrics == {(name, 1): 0.125, (name, 2): 0.25, (name, 3): 0.375, (best, 2): 0.25}
+    assert run.files == [str(folder / "results.png")]
+
+
+def test_mlflow_writes_into_the_store_of_the_environment(tmp_path, monkeypatch):
+    mlflow = FakeMlflow()
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    run_in_two_parts("mlflow", tmp_path / "runs/exp")
+    (store,) = mlflow.stores.values()
+    assert list(mlflow.stores) == ["http://127.0.0.1:5000"]
+    assert store.experiments["runs"].place is None  # the server knows one
+
+
+class FakeWandb(SimpleNamespace):
+    """As much of wandb as is used. The real one is large."""
+
+    def __init__(self) -> None:
+        super().__init__(runs=[], Settings=dict, Image=lambda path: Path(path).name)
+
+    def init(self, **given):
+        given["id"] = given["id"] or f"id{len(self.runs)}"
+        folder = Path(given["dir"]) / "wandb" / f"offline-run-20261122_0829{len(self.runs)}4"
+        folder.with_name(f"{folder.name}-{given['id']}").mkdir(parents=True)
+        run = SimpleNamespace(given=given, rows=[], summary={}, ended=False)
+        run.log = lambda values, step=None: run.rows.append((step, values))
+        run.finish = lambda: setattr(run, "ended", True)
+        self.runs.append(run)
+        return run
+
+
+@pytest.mark.parametrize("mode", [None, "online"])
+def test_wandb_is_offline_unless_told_and_goes_on_under_its_id(tmp_path, caplog, monkeypatch, mode):
+    wandb = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    if mode:
+        monkeypatch.setenv("WANDB_MODE", mode)
+    run_in_two_parts("wandb", tmp_path / "runs/exp")
+    assert not caplog.records
+    first, second = wandb.runs
+    assert [run.given["mode"] for run in wandb.runs] == [mode or "offline"] * 2
+    assert [run.given["id"] for run in wandb.runs] == ["id0", "id0"]
+    assert [run.given["resume"] for run in wandb.runs] == [None, "allow" if mode else None]
+    assert (first.given["project"], first.given["name"]) == ("runs", "exp")
+    assert first.given["config"]["hyperparameters"] == {"lr0": 0.01}
+    assert first.rows == [(1, {MAP: 0.125}), (2, {MAP: 0.25})]
+    assert second.rows[:2] == [(2, {MAP: 0.25}), (3, {MAP: 0.375})]
+    assert second.rows[2:] == [(None, {"results": "results.png"})]
+    assert second.summary == {"best/mAP_0.5:0.95": 0.25, "best/epoch": 2}
+    assert first.ended and second.ended
 
 
 class Recorder:
