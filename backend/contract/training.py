@@ -100,6 +100,12 @@ class Ops(inference.Ops, Protocol):
             ValueError: logits and target of unequal shapes.
         """
 
+    def bce_terms(self, logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> Tensor:
+        """Return the binary cross-entropy of each element, of which `bce_with_logits` is the mean.
+
+        Shape and dtype are those of logits (gradient); else as there.
+        """
+
     def ema_update_(
         self, averages: Sequence[Tensor], values: Sequence[Tensor], decay: float
     ) -> None:

@@ -17,11 +17,12 @@ from backend import nn, ops
 from backend.contract import Tensor
 from backend.words import count
 from models.heads.anchor.anchors import anchors_in_cells, check_anchors
+from models.heads.anchor.balance import LevelBalance, reference_level
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, grid_cells, logit
 from models.heads.anchor.fused_iou import choose_box_iou
 from models.heads.anchor.loss import DetectionLoss, LossGains
-from models.heads.base import BoxHead
+from models.heads.base import NO_OPTIONS, BoxHead, LossOptions
 from models.registry import LayerPlan, LayerRequest, register
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
@@ -131,11 +132,18 @@ class AnchorHead(BoxHead):
         return biases
 
     def make_loss(
-        self, hyp: Hyperparameters, image_size: int, fused_on: str | None = None
+        self,
+        hyp: Hyperparameters,
+        image_size: int,
+        fused_on: str | None = None,
+        options: LossOptions = NO_OPTIONS,
     ) -> DetectionLoss:
         gains = LossGains.scaled(hyp, len(self.strides), self.num_classes, image_size)
         box_iou = choose_box_iou(fused_on) if fused_on else complete_iou
-        return DetectionLoss(ops.to_numpy(self.anchors), self.num_classes, gains, box_iou)
+        reference = reference_level(self.strides) if options.autobalance else None
+        balance, smoothing = LevelBalance(len(self.strides), reference), options.label_smoothing
+        anchors = ops.to_numpy(self.anchors)
+        return DetectionLoss(anchors, self.num_classes, gains, box_iou, balance, smoothing)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
         """Map raw maps to (B, N, 5 + C): cx, cy, w, h in pixels, objectness and class scores."""
