@@ -21,6 +21,7 @@ from models.training.outputs import (
 from models.training.replay import replay
 from models.training.start import build_model
 from models.training.state import TrainState, build_state
+from models.training.statistics import recommend
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
@@ -46,6 +47,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     place = (job.point, job.stop, job.data, job.world, job.lock)
     run = begin_run(config, job.hyp, job.class_names, columns, *place)
     describe_run(run, state, job.train_samples)
+    recommend(config.precise_bn, len(train_loader))
     if checkpoint is not None:
         restore(run, state, checkpoint)
         del checkpoint  # its arrays
