@@ -52,5 +52,3 @@ STRENGTHS = tuple(
     for field in dataclasses.fields(AugmentConfig)
     if field.name not in ("transforms", "mosaic_epochs")
 )
-    field.name for field in dataclasses.fields(AugmentConfig) if field.type == "float"
-)
