@@ -6,6 +6,7 @@ kept as one text, JSON: a run goes on with the transforms with which it began.
 
 from __future__ import annotations
 
+import difflib
 import json
 import random
 import sys
@@ -16,6 +17,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 
 from utils.data.augment.geometry import MIN_AREA_RATIO, MIN_SIDE
@@ -32,7 +34,7 @@ PUBLIC_TRANSFORMS = PROJECT / FOLDER / "public.yaml"
 KNOWN = {
     "AdditiveNoise", "AdvancedBlur", "Affine", "AtLeastOneBBoxRandomCrop", "AutoContrast",
     "BBoxSafeRandomCrop", "Blur", "CLAHE", "CenterCrop", "ChannelDropout", "ChannelShuffle",
-    "ChromaticAberration", "CoarseDropout", "ColorJitter", "ConstrainedCoarseDropout", "Crop",
+    "ChromaticAberration", "CoarseDropout", "ColorJitter", "Crop",
     "CropAndPad", "D4", "Defocus", "Downscale", "ElasticTransform", "Emboss", "Equalize",
     "Erasing", "FancyPCA", "GaussNoise", "GaussianBlur", "GlassBlur", "GridDistortion",
     "GridDropout", "GridElasticDeform", "HEStain", "HorizontalFlip", "HueSaturationValue",
@@ -73,10 +75,9 @@ def require_known(where: str, document: Mapping[Any, Any]) -> None:
         raise UserError(f"{where}: no transform is named; write a line such as Blur: {{p: 0.01}}")
     for name, given in document.items():
         if name not in KNOWN:
-            raise UserError(
-                f"{where}: {brief(name)} is no transform that may be used; known: "
-                f"{', '.join(sorted(KNOWN))}"
-            )
+            near = difflib.get_close_matches(str(name), KNOWN, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(KNOWN))}"
+            raise UserError(f"{where}: {brief(name)} is no transform that may be used; {hint}")
         if not (given is None or isinstance(given, dict) and all(map(_is_name, given))):
             raise UserError(
                 f"{where}: {name}: {brief(given)}; its arguments by name are needed: {{p: 0.5}}"
@@ -96,6 +97,7 @@ def require_transforms(text: str, image_size: int) -> None:
     """
     if not text:
         return
+    _build(text)
     surely = {name: {**given, "p": 1.0} for name, given in _parse(text).items()}
     shades = np.arange(image_size**2 * 3, dtype=np.uint32) % 251
     image = shades.astype(np.uint8).reshape(image_size, image_size, 3)
@@ -125,7 +127,7 @@ def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
     pipeline = _build(text)
     # One state for all: with `set_random_seed` each would begin with the same draw.
     pipeline.compose.set_random_state(np.random.default_rng(seed), random.Random(seed))
-    given = {"image": np.ascontiguousarray(item.image[..., ::-1])}
+    given = {"image": cv2.cvtColor(item.image, cv2.COLOR_BGR2RGB)}
     if pipeline.is_spatial:
         given |= {"bboxes": item.boxes_xyxy, "row": np.arange(len(item.boxes_xyxy))}
     found = pipeline.compose(**given)
@@ -136,7 +138,7 @@ def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
             f"image of {item.size[1]}x{item.size[0]} uint8; add Resize, or leave out what "
             "changes the size"
         )
-    image = np.ascontiguousarray(image[..., ::-1])
+    image = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
     if not pipeline.is_spatial:
         return item._replace(image=image)
     boxes = np.asarray(found["bboxes"], np.float64).reshape(-1, 4)
@@ -174,8 +176,17 @@ def _make(package: ModuleType, name: str, given: Mapping[str, Any]) -> Any:
             return getattr(package, name)(**given)
     except (TypeError, ValueError, Warning) as error:
         raise UserError(
-            f"{_FLAG}: {name}: {brief(dict(given))} is not accepted: {brief(str(error))}"
+            f"{_FLAG}: {name}: {brief(dict(given))} is not accepted: {_reason(error)}"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error says, in one line; one of pydantic has a part for each argument."""
+    cause = error.__cause__
+    if cause is None or not hasattr(cause, "errors"):
+        return str(error)
+    first = cause.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _parse(text: str) -> dict[str, Any]:
