@@ -91,7 +91,7 @@ class PresenceHead(Head):
         return f"accuracy {result:.4f}"
 
     @staticmethod
-    def plot(result: float, folder: Path) -> None:
+    def plot(result: float, samples: Any, folder: Path) -> None:
         (folder / "accuracy.txt").write_text(PresenceHead.table(result), encoding="utf-8")
 
 

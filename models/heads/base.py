@@ -21,6 +21,7 @@ from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets
+from utils.data.sources.labels import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
@@ -193,8 +194,8 @@ class Head(nn.Module, ABC):
 
     @staticmethod
     @abstractmethod
-    def plot(result: Any, folder: Path) -> None:
-        """Draw the result into files of a folder."""
+    def plot(result: Any, samples: Sequence[Sample], folder: Path) -> None:
+        """Draw the result, of the images of these samples, into files of a folder."""
 
 
 class BoxHead(Head):

@@ -27,13 +27,16 @@ from models.registry import LayerPlan, LayerRequest, register
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
+from utils.data.sources.labels import Sample
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.joining import join_views
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.report.console import metrics_table
-from utils.report.plots import plot_precision_recall
+from utils.report.plots.confusion import plot_confusion
+from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
+from utils.report.plots.images import plot_examples
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by
@@ -227,5 +230,8 @@ class AnchorHead(BoxHead):
         return metrics_table(result)
 
     @staticmethod
-    def plot(result: EvaluationResult, folder: Path) -> None:
+    def plot(result: EvaluationResult, samples: Sequence[Sample], folder: Path) -> None:
         plot_precision_recall(result, folder / "PR_curve.png")
+        plot_over_confidence(result, folder)
+        plot_confusion(result.confusion, result.class_names, folder / "confusion_matrix.png")
+        plot_examples(result.examples, samples, result.class_names, folder)

@@ -32,7 +32,7 @@ def choose(caplog):
         caplog.clear()
         with caplog.at_level("INFO"):
             found = choose_anchors(
-                anchors,
+                given,
                 strides,
                 np.asarray(sizes, np.float64),
                 dataclasses.replace(hyp, **changes),
