@@ -17,6 +17,7 @@ from backend import nn, ops
 from backend.contract import Tensor
 from backend.words import count
 from models.heads.anchor.anchors import anchors_in_cells, check_anchors, unfitted_anchors
+from models.heads.anchor.autoanchor import choose_anchors, number_to_fit
 from models.heads.anchor.balance import LevelBalance, reference_level
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, grid_cells, logit
@@ -25,6 +26,7 @@ from models.heads.anchor.loss import DetectionLoss, LossGains
 from models.heads.base import NO_OPTIONS, BoxHead, LossOptions
 from models.registry import Cost, LayerPlan, LayerRequest, register
 from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.recipe_config import RecipeConfig
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
 from utils.data.sources.labels import Sample
 from utils.detections import Detections
@@ -84,6 +86,25 @@ class AnchorHead(BoxHead):
         if "anchors" not in document:
             raise UserError("missing anchors")
         return {"anchors": check_anchors(document["anchors"])}
+
+    @classmethod
+    def fitted(
+        cls,
+        document: Mapping[str, Any],
+        strides: Sequence[int],
+        sizes_wh: np.ndarray,
+        hyp: Hyperparameters,
+        config: RecipeConfig,
+    ) -> Mapping[str, Any]:
+        anchors = document["anchors"]
+        if not config.no_auto_anchor:
+            anchors = choose_anchors(anchors, strides, sizes_wh, hyp, config.seed)
+        elif number_to_fit(anchors, hyp):
+            raise UserError(
+                "--noautoanchor keeps the model's anchors, but the model YAML or the "
+                "hyper-parameter `anchors` asks for new ones; leave one of them out"
+            )
+        return {**document, "anchors": anchors}
 
     @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
