@@ -10,11 +10,16 @@ from utils.errors import UserError
 # The command that installs each; the pins are those of requirements/optional.in. trackers asks for
 # another OpenCV, which would overwrite ours.
 INSTALL = {
+    "albumentations": "pip install albumentations==2.0.8",
     "av": "pip install av==17.1.0",
+    "mlflow": "pip install mlflow-skinny==3.17.2 sqlalchemy==2.0.58 alembic==1.20.1",
     "mss": "pip install mss==10.2.0",
+    "optuna": "pip install optuna==5.0.0 sqlalchemy==2.0.58",
     "pandas": "pip install pandas==2.3.3",
     "supervision": "pip install supervision==0.31.2",
+    "tensorboardX": "pip install tensorboardx==2.6.5",
     "trackers": "pip install --no-deps -r requirements/optional.in",
+    "wandb": "pip install wandb==0.25.0",
 }
 
 

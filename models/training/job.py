@@ -5,11 +5,19 @@ Before: `train.py` read flags and data and chose the framework. After: `loop.py`
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import backend
 from backend.checks import CPU
 from models.training.checkpointing import rebuild_model, restore
 from models.training.loop import train
-from models.training.outputs import columns_of, conclude_run, describe_run, write_work
+from models.training.outputs import (
+    columns_of,
+    conclude_run,
+    describe_run,
+    tell_beginning,
+    write_work,
+)
 from models.training.replay import replay
 from models.training.start import build_model
 from models.training.state import TrainState, build_state
@@ -41,9 +49,10 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     if checkpoint is not None:
         restore(run, state, checkpoint)
         del checkpoint  # its arrays
-    with val_loader(job, state.model.stride) as loader:
+    with closing(run.loggers), val_loader(job, state.model.stride) as loader:
+        tell_beginning(run, state)
         best = train(run, state, train_loader, loader, job.val_samples)
-    conclude_run(run, state, best, job.val_samples)
+        conclude_run(run, state, best, job.val_samples)
     cached = {"training": train_loader.cached, "validation": loader.cached}
     write_work(run, state, len(job.train_samples), len(job.val_samples), cached)
 

@@ -30,6 +30,7 @@ from utils.data.sources.labels import Sample
 from utils.files.project import PROJECT, from_here
 from utils.files.yaml import write_yaml
 from utils.processes.ranks import on_main
+from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
 from utils.report.plots.images import plot_batch
 from utils.report.plots.labels import plot_correlogram, plot_labels
 from utils.report.plots.rates import plot_learning_rates
@@ -84,6 +85,14 @@ def plot_start(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
 
 
 @on_main
+def tell_beginning(run: Run, state: TrainState) -> None:
+    """Tell the loggers that the run begins or goes on."""
+    settings, hyp = run_settings(run.config), as_document(run.hyp)
+    event = RunBegins(run.folder, settings, hyp, run.class_names, state.epoch)
+    run.loggers.run_begins(event)
+
+
+@on_main
 def plot_trained_batch(run: Run, state: TrainState, batch: Batch) -> None:
     """Draw the first rank's shard of a batch, with its boxes."""
     path = run.folder / f"train_batch{state.batch_number}.jpg"
@@ -92,8 +101,9 @@ def plot_trained_batch(run: Run, state: TrainState, batch: Batch) -> None:
 
 @on_main
 def write_results(run: Run) -> None:
-    """Write results.csv, as far as the run has come."""
+    """Write results.csv and results.jsonl, as far as the run has come."""
     run.results.write(run.folder / "results.csv")
+    run.results.write_lines(run.folder / "results.jsonl")
 
 
 def columns_of(head: Head) -> list[str]:
@@ -111,6 +121,7 @@ def report_epoch(run: Run, state: TrainState, losses: np.ndarray, validation: Va
     measured = (losses, figures, validation.losses, rates)
     row = result_row(columns_of(head), state.epoch - 1, *measured, state.timer)
     run.results.append(row)
+    run.loggers.epoch_ends(EpochEnds(state.epoch, row))
     parts = (
         f"epoch {state.epoch}/{state.schedule.epochs}",
         *state.watch.described(losses),
@@ -142,6 +153,10 @@ def conclude_run(
         say(*head.table(best.result).splitlines())
         title = f"best: epoch {best.epoch} of {run.config.epochs}"
         say(joined([title, *_figures(head, best.result)]))
+    figures = head.figures(best.result) if best else {}
+    images = sorted(x for x in run.folder.iterdir() if x.suffix in (".png", ".jpg"))
+    weights = sorted(run.folder.glob("weights/*.safetensors"))
+    run.loggers.run_ends(RunEnds(best.epoch if best else None, figures, images, weights))
     folder = from_here(run.folder)
     say(f"results and plots in {folder}")
     say(f"weights in {folder / 'weights'}: last.safetensors, best.safetensors; check with")

@@ -6,7 +6,6 @@ Whoever adds a flag removes its line.
 from __future__ import annotations
 
 _NO_TRACKER = "figures go to results.csv and plots into the run's folder, nothing is sent anywhere"
-_NO_TEXT = "--save-json writes all predictions into one file"
 _SINGLE_CLASS = "write class 0 into all labels, and one name into the dataset YAML"
 
 TRAINING = {
@@ -21,9 +20,7 @@ TRAINING = {
 VALIDATION = {
     "--dnn": "leave it out; --backend says what runs the model",
     "--verbose": "leave it out; figures are always shown class by class",
-    "--save-txt": _NO_TEXT,
-    "--save-conf": _NO_TEXT,
-    "--save-hybrid": _NO_TEXT,
+    "--save-hybrid": "--save-txt writes what is found; the labels are those of the dataset",
     "--single-cls": _SINGLE_CLASS,
 }
 

@@ -18,6 +18,7 @@ from utils.cli.val_config import ValConfig
 from utils.errors import UserError
 from utils.files.yaml import find_yaml, read_yaml
 from utils.optional import import_optional
+from utils.report.loggers.chosen import make_loggers
 from utils.screen.window import require_window
 from utils.setup.driver import NVIDIA_DRIVER, sees_driver
 
@@ -29,6 +30,7 @@ def check_training(config: TrainConfig) -> None:
     """Raise UserError for a flag of a new training that cannot be honoured."""
     check_image_size(config.image_size)
     check_model_yaml(config.cfg)
+    make_loggers(config.loggers)
     _check_command(config, config.weights)
 
 
