@@ -22,6 +22,7 @@ from models.training.outputs import (
     write_results,
 )
 from models.training.state import TrainState
+from models.training.statistics import recompute_statistics
 from models.training.step import train_step
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.labels import Sample
@@ -59,6 +60,8 @@ def train(
             validation = None
             if not run.config.no_val or is_last_epoch(run, state, world):
                 with watchdog.phase("validation"):
+                    if run.config.precise_bn and state.evaluation is None:
+                        recompute_statistics(state, train_loader, run.config.precise_bn)
                     validation = validate(run, state, val_loader, val_samples)
             best = end_epoch(run, state, validation) or best
             ended = validation is not None and has_ended(run, state, world)
