@@ -172,11 +172,12 @@ def conclude_run(
         plot_results(run.folder / "results.csv", run.folder / "results.png")
         if best is not None:
             head.plot(best.result, samples, run.folder)
+    if best is not None:
+        say(*head.table(best.result).splitlines())
     early = why_run_ended(run, state)
     if early and state.epoch < config.epochs:
         say(f"ended after epoch {state.epoch} of {config.epochs}: {early}")
     if best is not None:
-        say(*head.table(best.result).splitlines())
         title = f"best: epoch {best.epoch} of {config.epochs}"
         say(joined([title, *_figures(head, best.result)]))
     elif state.best_epoch:
