@@ -8,9 +8,7 @@ import models
 import train
 from backend import ops
 from models.detector import grey_of
-from models.heads.anchor.head import AnchorHead
 from models.stored import detector_of_weights
-from models.training import outputs
 from tests.equal_runs import assert_equal_runs
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
@@ -59,16 +57,6 @@ class StopAt(StopRequests):
         return None if self.left else "the test asks"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures():
-    """Drawing takes longer than training these."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("plot_batch", "plot_labels", "plot_results"):
-            patch.setattr(outputs, name, lambda *arguments: None)
-        patch.setattr(AnchorHead, "plot", lambda *arguments: None)
-        yield
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
@@ -80,7 +68,9 @@ def folder(tmp_path_factory):
 def start(folder, *flags, stop=None):
     """What `train.main` does with these flags, but for the signals."""
     common = ("--data", folder / "shapes" / "shapes.yaml", "--project", folder, "--device", "cpu")
-    values, given = read_train_flags([str(word) for word in (*common, "--workers", 0, *flags)])
+    values, given = read_train_flags(
+        [str(word) for word in (*common, "--workers", 0, "--noplots", *flags)]
+    )
     point = find_resume_point(values, given)
     if point is None:
         config = TrainConfig(**values)
@@ -133,11 +123,11 @@ def test_a_size_that_a_coarse_model_cannot_train_on_is_refused(folder, image_siz
 
 
 def test_every_kind_of_block_resumes_bit_for_bit_and_sees_grey(folder):
-    flags = ("--cfg", folder / "kinds.yaml", "--img", 128, "--batch", 2, "--epochs", 2)
+    flags = ("--cfg", folder / "kinds.yaml", "--img", 128, "--batch", 2, "--epochs", 1)
     start(folder, *flags, "--name", "whole")
     cut = (*flags, "--name", "cut", "--resume", "auto")
     with pytest.raises(Suspended):
-        start(folder, *cut, stop=StopAt(3))
+        start(folder, *cut, stop=StopAt(1))
     start(folder, *cut)
     assert_equal_runs(folder / "cut", folder / "whole")
     weights = load_weights(str(folder / "cut" / "weights" / "last.safetensors"))
