@@ -8,7 +8,9 @@ import models
 import train
 from backend import ops
 from models.detector import grey_of
+from models.heads.anchor.head import AnchorHead
 from models.stored import detector_of_weights
+from models.training import outputs
 from tests.equal_runs import assert_equal_runs
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
@@ -57,6 +59,16 @@ class StopAt(StopRequests):
         return None if self.left else "the test asks"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures():
+    """Drawing takes longer than training these."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("plot_start", "plot_batch", "plot_results"):
+            patch.setattr(outputs, name, lambda *arguments: None)
+        patch.setattr(AnchorHead, "plot", lambda *arguments: None)
+        yield
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
@@ -68,9 +80,7 @@ def folder(tmp_path_factory):
 def start(folder, *flags, stop=None):
     """What `train.main` does with these flags, but for the signals."""
     common = ("--data", folder / "shapes" / "shapes.yaml", "--project", folder, "--device", "cpu")
-    values, given = read_train_flags(
-        [str(word) for word in (*common, "--workers", 0, "--noplots", *flags)]
-    )
+    values, given = read_train_flags([str(word) for word in (*common, "--workers", 0, *flags)])
     point = find_resume_point(values, given)
     if point is None:
         config = TrainConfig(**values)
