@@ -8,6 +8,7 @@ from backend import autograd, nn, ops
 from models.blocks.activation import find_activation
 from models.detector import Detector
 from models.graph import parse_model, read_model_yaml
+from utils.files.project import PROJECT
 from utils.weights.activation import parse_activation
 
 POINTS = np.concatenate([np.linspace(-8, 8, 65) + 1e-3, [-60.0, 60.0]])
@@ -45,7 +46,7 @@ def test_what_is_no_known_name_is_no_activation(name):
 
 
 def test_all_convolutions_of_a_model_use_its_activation_and_its_spec_says_so():
-    document = yaml.safe_load(open("models/yolov5n.yaml", encoding="utf-8"))
+    document = yaml.safe_load((PROJECT / "models" / "yolov5n.yaml").read_text())
     images = ops.tensor(np.random.default_rng(0).random((1, 3, 64, 64)).astype(np.float32))
     found = {}
     for name in ("nn.SiLU()", "nn.LeakyReLU(1)", "nn.LeakyReLU(1.0)"):
@@ -63,9 +64,9 @@ def test_attention_starts_from_weights_that_are_drawn():
     model = Detector(read_model_yaml("yolov5s-transformer", num_classes=1))
     model.initialize(3)
     state = nn.state_arrays(model)
-    for name, fan_in in (("linear.weight", 256), ("tr.0.q.weight", 256), ("linear.bias", 256),
-                         ("tr.0.ma.in_proj_weight", 256), ("tr.0.ma.in_proj_bias", 256)):  # fmt: skip
-        drawn, bound = state[f"model.8.m.{name}"], 1 / np.sqrt(fan_in)
+    for name in ("linear.weight", "linear.bias", "tr.0.q.weight", "tr.0.ma.in_proj_weight",
+                 "tr.0.ma.in_proj_bias"):  # fmt: skip
+        drawn, bound = state[f"model.8.m.{name}"], 1 / np.sqrt(256)
         assert np.abs(drawn).max() <= bound
         # Uniform: the deviation is bound / sqrt(3), here from 256 draws or more.
         assert drawn.std() == pytest.approx(bound / np.sqrt(3), rel=0.1)

@@ -1,4 +1,4 @@
-"""Files of public models with Ghost, transformer and other layers, as the public YOLOv5 has them."""
+"""Files of the public YOLOv5 with Ghost, transformer and other layers."""
 
 from collections.abc import Mapping
 from typing import Any
