@@ -26,6 +26,7 @@ from models.training.step_watch import StepWatch
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.evaluation.progress import EvaluationProgress
+from utils.report.epoch_table import EpochTable
 from utils.report.stage_timer import StageTimer
 
 
@@ -47,6 +48,7 @@ class TrainState:
     loss_scale: LossScale
     means: Mapping[str, Any]  # that were chosen, for work.json
     watch: StepWatch
+    table: EpochTable  # of the epochs, on screen
     timer: StageTimer = field(default_factory=StageTimer)  # of the epoch
     seconds_before: Mapping[str, float] | None = None  # that it took before a resumption
     evaluation: EvaluationProgress | None = None  # at its end, of one that was suspended
@@ -93,4 +95,5 @@ def build_state(
         loss_scale=loss_scale,
         means={"compiled": execution.compiled, **loss.means, **updates.means},
         watch=StepWatch(model.head.loss_names),
+        table=EpochTable(model.head.loss_names, model.head.figure_names),
     )
