@@ -245,6 +245,7 @@ VALUES = (
     plain("batch_number", "state"),
     plain("last_update", "state"),
     plain("best_fitness", "state"),
+    plain("best_epoch", "state"),
     plain("ema_updates", "state.ema", "updates"),
     Part("loss_scale", "state.loss_scale", attrgetter("value"), _put_loss_scale),
     plain("finite_updates", "state.loss_scale"),
