@@ -52,6 +52,9 @@ class TrainConfig(RecipeConfig):
         help="of feature maps in memory; auto takes what the device gains from")  # fmt: skip
     compile: bool = flag("speed", "--compile", default=False,
         help="compile the training step where the backend can")  # fmt: skip
+    micro_batch: int = flag("speed", "--micro-batch", default=0, metavar="N", check=whole_from(0),
+        help="images that a process computes at a time; their gradients add up to those of the "
+        "batch. 0: all, and fewer once memory runs out")  # fmt: skip
     sync_bn: bool = flag("several processes", "--sync-bn", default=False,
         help="BatchNorm statistics of all ranks' images instead of each rank's own")  # fmt: skip
     half_gradients: bool = flag("several processes", "--half-gradients", default=False,
@@ -110,6 +113,11 @@ class TrainConfig(RecipeConfig):
         if self.compile and self.sync_bn and number > 1:
             raise UserError(
                 "--compile with --sync-bn: BatchNorm over several processes is not compiled; leave "
+                "one of them out"
+            )
+        if self.micro_batch and self.sync_bn and number > 1:
+            raise UserError(
+                "--micro-batch with --sync-bn: processes would wait for each other's pieces; leave "
                 "one of them out"
             )
         if self.replay and number > 1:

@@ -35,7 +35,7 @@ from utils.state.progress import read_progress
 # its content.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
-    "save_steps", "bind_numa",
+    "save_steps", "bind_numa", "micro_batch",
 }  # fmt: skip
 
 HYPERPARAMETERS = {"hyp", "override"}  # their numbers are compared
