@@ -95,6 +95,20 @@ def silu(x: Tensor) -> Tensor:
     return functional.silu(x) if x.is_cuda else x * oneflow.sigmoid(x)
 
 
+def leaky_relu(x: Tensor, slope: float) -> Tensor:
+    return functional.leaky_relu(x, slope)
+
+
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    checks.matrices(x.shape, y.shape)
+    checks.one_dtype(map(dtype_of, (x, y)))
+    return oneflow.matmul(x, y)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return functional.softmax(x, -1)
+
+
 def clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
     return oneflow.clamp(x, low, high)
 

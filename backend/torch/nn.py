@@ -127,6 +127,10 @@ def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
     module.register_buffer(name, ops.tensor(array))
 
 
+def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
+    module.register_parameter(name, torch.nn.Parameter(ops.tensor(array)))
+
+
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
     multi_tensor.Spans.moved += 1

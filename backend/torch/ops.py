@@ -87,6 +87,21 @@ def silu(x: Tensor) -> Tensor:
     return functional.silu(x)
 
 
+def leaky_relu(x: Tensor, slope: float) -> Tensor:
+    return functional.leaky_relu(x, slope)
+
+
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    checks.matrices(x.shape, y.shape)
+    if not torch.is_autocast_enabled(x.device.type):  # which makes one dtype of two
+        checks.one_dtype(map(dtype_of, (x, y)))
+    return torch.matmul(x, y)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)
+
+
 def clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
     return torch.clamp(x, low, high)
 

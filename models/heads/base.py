@@ -19,6 +19,7 @@ from backend import nn
 from backend.contract import Tensor
 from models.registry import LayerPlan, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.recipe_config import RecipeConfig
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets
 from utils.data.sources.labels import Sample
@@ -144,6 +145,26 @@ class Head(nn.Module, ABC):
     def yaml_values(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what the head's YAML args may name, checked; UserError for a wrong value."""
         return {}
+
+    @classmethod
+    def fitted(
+        cls,
+        document: Mapping[str, Any],
+        strides: Sequence[int],
+        sizes_wh: np.ndarray,
+        hyp: Hyperparameters,
+        config: RecipeConfig,
+    ) -> Mapping[str, Any]:
+        """Return a model document for a new training on labels, and log what was changed in it.
+
+        Args:
+            strides: of the maps that the head takes.
+            sizes_wh: (N, 2) of the boxes of all labels, pixels.
+
+        Raises:
+            UserError: settings that do not go with what the document needs.
+        """
+        return document
 
     @classmethod
     @abstractmethod

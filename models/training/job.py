@@ -6,9 +6,11 @@ Before: `train.py` read flags and data and chose the framework. After: `loop.py`
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 
 import backend
 from backend.checks import CPU
+from models.training.autoanchor import fit_to_labels
 from models.training.checkpointing import rebuild_model, restore
 from models.training.loop import train
 from models.training.outputs import (
@@ -65,7 +67,9 @@ def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
     if device == CPU:
         keep_freed_memory()
     if checkpoint is None:
-        model = build_model(job.config, job.start, job.class_names)
+        # The weights of --replay have been fitted already.
+        fit = None if job.config.replay else partial(fit_to_labels, job=job)
+        model = build_model(job.config, job.start, job.class_names, fit)
     else:
         model = rebuild_model(checkpoint)
     return build_state(job.config, job.hyp, model, batches, device)

@@ -71,7 +71,7 @@ class ConfusionCounter:
         matched, found = _match(np.where(is_crowd, 0, iou))
         as_class = np.full(len(is_crowd), background)
         as_class[found] = predicted[matched]
-        is_alarm: np.ndarray = ~(iou[:, is_crowd] > IOU_ABOVE).any(axis=1)
+        is_alarm = np.all(iou[:, is_crowd] <= IOU_ABOVE, axis=1, keepdims=True)[:, 0]
         is_alarm[matched] = False
         alarms = predicted[is_alarm]
         pairs = (

@@ -17,10 +17,9 @@ from utils.evaluation.coco.by_confidence import CONFIDENCE_GRID, ByConfidence
 from utils.evaluation.coco.metric import EvaluationResult
 from utils.evaluation.coco.precision import RECALL_GRID
 from utils.report.plots.style import (
-    GREY,
     INK,
-    colour_of,
     figure_name,
+    line_colour,
     named_classes,
     new_figure,
     save_figure,
@@ -28,6 +27,7 @@ from utils.report.plots.style import (
 )
 
 MAX_GREY = 200  # curves without a name that are drawn; more are one grey area
+FAINT, THIN = "#D4D4D4", 0.6
 
 
 class Curves(NamedTuple):
@@ -86,12 +86,12 @@ def _draw(result: EvaluationResult, curves: Curves) -> tuple[Any, Any]:
     figure, axes = new_figure(1, 1, width=8.5, height=6)
     drawn = others[:: -(-len(others) // MAX_GREY) or 1]
     lines = [np.stack((curves.x, curves.y[index]), axis=1) for index in drawn]
-    axes.add_collection(LineCollection(lines, colors=GREY, linewidths=0.7))
+    axes.add_collection(LineCollection(lines, colors=FAINT, linewidths=THIN))
     for index in named:
         label = f"{curves.figures[index]:.3f}  {figure_name(result.class_names, index)}"
-        axes.plot(curves.x, curves.y[index], color=colour_of(index), linewidth=1.6, label=label)
+        axes.plot(curves.x, curves.y[index], color=line_colour(index), linewidth=1.6, label=label)
     if others:
-        axes.plot([], [], color=GREY, label=count(len(others), "other class", "other classes"))
+        axes.plot([], [], color=FAINT, label=count(len(others), "other class", "other classes"))
     if len(evaluated):
         label = f"{curves.mean:.3f}  mean of {count(len(evaluated), 'class', 'classes')}"
         axes.plot(curves.x, _mean(curves.y[evaluated]), color=INK, linewidth=3, label=label)

@@ -125,7 +125,7 @@ def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.nda
     axes.spines[["top", "right"]].set_visible(True)
     number = "" if len(rows) == len(class_index) else f"{len(rows):,} of "
     boxes_in_words = count(len(class_index), "box", "boxes")
-    axes.set(title=f"Box shapes, {number}{boxes_in_words}", xlabel="of the image")
+    axes.set(title=f"Box shapes, {number}{boxes_in_words}", xlabel="centred in the image")
 
 
 def _bins(boxes_cxcywh_norm: np.ndarray) -> np.ndarray:

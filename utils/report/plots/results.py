@@ -20,9 +20,9 @@ RATES = ("lr0", "lr1", "lr2")
 PANELS_A_ROW = 3
 FEW_EPOCHS = 20  # each has a dot
 
-# A panel ends above nine tenths of its values if the highest are over four times as far up.
-USUAL_PART, FAR, ROOM_ABOVE = 0.9, 4.0, 0.3
-MARGIN = 0.05  # below the lowest value, of the panel's height
+# Nine tenths of a panel's values are usual; it shows all that are at most four times as far up.
+USUAL_PART, FAR = 0.9, 4.0
+MARGIN = 0.05  # above and below the values, of their range
 
 
 def plot_results(csv_path: Path, plot_path: Path) -> None:
@@ -78,11 +78,11 @@ def upper_limit(values: np.ndarray) -> float | None:
     ascending = np.sort(values[np.isfinite(values)])
     if len(ascending) == 0:
         return None
-    lowest, highest = ascending[0], ascending[-1]
-    usual = ascending[int(USUAL_PART * (len(ascending) - 1))]
-    if usual <= lowest or highest - lowest <= FAR * (usual - lowest):
+    height = ascending - ascending[0]
+    usual = height[int(USUAL_PART * (len(height) - 1))]
+    if usual == 0 or height[-1] <= FAR * usual:
         return None
-    return float(usual + ROOM_ABOVE * (usual - lowest))
+    return float(ascending[0] + (1 + MARGIN) * height[height <= FAR * usual].max())
 
 
 def _mark_what_is_above(
@@ -100,13 +100,14 @@ def _mark_what_is_above(
             highest = values[place]
     is_late = place > len(epochs) / 2
     axes.annotate(
-        f"{highest:.3g} in epoch {epochs[place]:g}",
+        f"{highest:.4g} in epoch {epochs[place]:g}",
         (epochs[place], limit),
-        xytext=(-8 if is_late else 8, -2),
+        xytext=(-6 if is_late else 6, -8),
         textcoords="offset points",
         ha="right" if is_late else "left",
         va="top",
         fontsize=8,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
     )
 
 

@@ -21,6 +21,7 @@ from utils.screen.text import printable
 
 GREY, INK, GRID = "#C8C8C8", "#303030", "#E4E4E4"
 DOTS_PER_INCH = 110
+MAX_BRIGHTNESS = 0.43  # of a line, where white has 1
 JPEG_QUALITY = 92
 
 MAX_NAMED = len(COLOURS)  # classes that a figure of curves names, in colours that are told apart
@@ -63,6 +64,14 @@ def save_figure(figure: Any, path: Path) -> None:
         figure.savefig(file, format=kind, pil_kwargs=options)
 
 
+def line_colour(class_index: int) -> tuple[float, ...]:
+    """Return the colour of a class for a line on white: a pale one is made darker."""
+    colour = np.array(colour_of(class_index))
+    linear = colour**2.2
+    brightness = float(linear @ (0.2126, 0.7152, 0.0722))  # of sRGB, with its gamma about 2.2
+    return tuple(np.minimum(1.0, MAX_BRIGHTNESS / brightness) ** (1 / 2.2) * colour)
+
+
 def colour_of(class_index: int) -> tuple[float, ...]:
     """Return the colour of a class as matplotlib takes it."""
     return tuple(level / 255 for level in class_colour(class_index))
@@ -91,16 +100,16 @@ def figure_name(class_names: Sequence[str], index: int) -> str:
 
 def cut(name: str) -> str:
     """Return a name of at most 24 letters' width; a longer one ends in ".."."""
-    widths = np.cumsum([_width(letter) for letter in name])
-    if len(name) == 0 or widths[-1] <= MAX_NAME_WIDTH:
+    if width_of(name) <= MAX_NAME_WIDTH:
         return name
+    widths = np.cumsum([width_of(letter) for letter in name])
     return name[: np.searchsorted(widths, MAX_NAME_WIDTH - 2, side="right")] + ".."
 
 
-def _width(letter: str) -> int:
-    if unicodedata.combining(letter):
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+def width_of(text: str) -> int:
+    """Return how wide a text is, in letters; an ideograph is as wide as two."""
+    spacing = [letter for letter in text if not unicodedata.combining(letter)]
+    return len(spacing) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in spacing)
 
 
 def _tell_of_fonts(name: str, index: int) -> None:
