@@ -32,7 +32,7 @@ def short_flags(folder: Path) -> list[str]:
     return [
         "--data", str(write_small_dataset(folder)), "--cfg", str(write_tiny_model(folder)),
         "--img", "64", "--batch", "4", "--workers", "0", "--device", "cpu", "--epochs", "2",
-        "--project", str(folder), "--noplots",
+        "--project", str(folder), "--noplots", "--noautoanchor",
     ]  # fmt: skip
 
 

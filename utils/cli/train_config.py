@@ -16,6 +16,7 @@ from utils.errors import UserError
 PRECISIONS = ("off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
+AUTO_BATCH = -1  # of --batch-size: measured
 # Settings of one process, not of the run that it begins or continues.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
 
@@ -26,9 +27,19 @@ def require_minutes(name: str, value: float | None) -> None:
         raise UserError(f"{name} {value:g}; minutes above 0 are needed")
 
 
+def require_batch_size(name: str, value: int) -> None:
+    """Raise UserError unless value is a number of images or AUTO_BATCH."""
+    if value != AUTO_BATCH:
+        whole_from(1)(name, value)
+
+
 @dataclass(frozen=True)
 class TrainConfig(RecipeConfig):
     """The settings of one training run."""
+
+    batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
+        check=require_batch_size,
+        help="images a batch, of all processes together; -1: measure how many fit")  # fmt: skip
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
         help="file of docs/weights.md")  # fmt: skip
@@ -94,6 +105,10 @@ class TrainConfig(RecipeConfig):
         super().__post_init__()
         if self.remap_classes and not self.weights:
             raise UserError("--remap-classes takes over classes of --weights; give both")
+        if self.batch_size == AUTO_BATCH:
+            for name, value in (("--replay", self.replay), ("--micro-batch", self.micro_batch)):
+                if value:
+                    raise UserError(f"{name} needs the number of images in --batch-size, not -1")
         if self.replay:
             if self.resume:
                 raise UserError("--replay runs one batch and --resume a run; give one of them")
@@ -102,7 +117,7 @@ class TrainConfig(RecipeConfig):
                 raise UserError("--replay needs --weights with a checkpoint of that run")
 
     def check_processes(self, number: int) -> None:
-        if self.batch_size % number:
+        if self.batch_size != AUTO_BATCH and self.batch_size % number:
             lower = self.batch_size // number * number
             fitting = [str(size) for size in (lower, lower + number) if size]
             raise UserError(
