@@ -261,6 +261,7 @@ VALUES = (
     plain("last_update", "state"),
     plain("best_fitness", "state"),
     Part("micro_batches", "state", _take_micro_batches, _put_micro_batches),
+    plain("best_epoch", "state"),
     plain("ema_updates", "state.ema", "updates"),
     Part("loss_scale", "state.loss_scale", attrgetter("value"), _put_loss_scale),
     plain("finite_updates", "state.loss_scale"),

@@ -56,6 +56,7 @@ class TrainState:
     sync_bn: bool = False  # whether BatchNorm layers of several ranks exchange numbers
     epoch: int = 0  # finished epochs
     best_fitness: float = -1.0
+    best_epoch: int = 0  # finished epochs at the last one of which none before was better
 
 
 def build_state(

@@ -90,11 +90,14 @@ class TrainConfig(RecipeConfig):
         help="save the state every N batches too; 0: after epochs only")  # fmt: skip
 
     save_period: int = flag("output", "--save-period", default=-1, metavar="N",
-        check=whole_from(-1), help="keep weights of every Nth epoch; below 1: none")  # fmt: skip
+        check=whole_from(-1), help="keep weights of epochs 0, N, 2N, ... of results.csv; below 1: "
+        "none")  # fmt: skip
     no_save: bool = flag("output", "--nosave", default=False,
-        help="keep the last weights only, not the best")  # fmt: skip
+        help="leave only the last weights, not the best; states to resume from while it "
+        "lasts")  # fmt: skip
     no_val: bool = flag("output", "--noval", default=False,
-        help="validate after the last epoch only")  # fmt: skip
+        help="validate after the last epoch only, which is then the best; --patience does "
+        "nothing")  # fmt: skip
     no_plots: bool = flag("output", "--noplots", default=False, help="draw nothing")  # fmt: skip
     loggers: tuple[str, ...] = flag("output", "--loggers", default=(), type=str, nargs="+",
         metavar="LOGGER",
@@ -103,6 +106,11 @@ class TrainConfig(RecipeConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.no_save and self.save_period > 0:
+            raise UserError(
+                "--nosave keeps the last weights only, --save-period those of other epochs; give "
+                "one of them"
+            )
         if self.remap_classes and not self.weights:
             raise UserError("--remap-classes takes over classes of --weights; give both")
         if self.batch_size == AUTO_BATCH:

@@ -37,7 +37,9 @@ BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "-
 SAMPLES = {"images": 3, "sha256": "5a"}
 PROGRESS_OF_ONE_BATCH = {
     "is_best": False,
+    "best_epoch": 0,
     "finite_updates": 1,
+    "loss": {},
     "watch": {
         "skipped": 0, "in_a_row": 0, "batches": 1, "lost": 0, "sums": [0.5, 0.25, 0.125],
         "first_losses": [[0.5, 0.25, float("nan")]],
