@@ -27,6 +27,7 @@ PROGRESS = {
     # Finished epochs when the best one was; None where it is unknown.
     "best_epoch": Default(int, None),
     "finite_updates": Default(int, 0),
+    "micro_batches": Default([int], []),  # of each rank; 0: all of a batch
     "loss_names": Default([str], _LOSSES),  # of the losses in `watch` and of a validation's
     "watch": {
         **dict.fromkeys(("skipped", "in_a_row"), Default(int, 0)),

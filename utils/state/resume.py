@@ -19,7 +19,14 @@ from backend.processes import this_process
 from backend.words import count
 from utils.cli.document import as_document
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
-from utils.cli.train_config import AUTO, NEWEST, PROCESS_SETTINGS, TrainConfig, read_train_flags
+from utils.cli.train_config import (
+    AUTO,
+    AUTO_BATCH,
+    NEWEST,
+    PROCESS_SETTINGS,
+    TrainConfig,
+    read_train_flags,
+)
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
 from utils.files.atomic import remove_unfinished
@@ -37,7 +44,8 @@ from utils.state.progress import read_progress
 # its content.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
-    "save_steps", "bind_numa", "patience", "hours", "save_period", "no_save", "no_plots",
+    "save_steps", "bind_numa", "micro_batch", "patience", "hours", "save_period", "no_save",
+    "no_plots",
 }  # fmt: skip
 # What was done before a flag, where its default is something else.
 BEFORE = {"patience": 0}
@@ -336,6 +344,8 @@ def _changes(
             yield f"--hyp {file} has another {', '.join(unlike)}"
     for name, value in given.items():
         stored = settings.get(name)
+        if name == "batch_size" and value == AUTO_BATCH:
+            continue  # was measured when the run began
         if name not in FREE | HYPERPARAMETERS and _plain(value) != _plain(stored):
             yield f"{name} is {_plain(value)}, in the run {_plain(stored)}"
 
