@@ -15,6 +15,7 @@ from utils.files.project import PROJECT
 from utils.files.yaml import find_yaml, read_yaml
 
 DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
+MAX_ANCHORS = 32  # of a level
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,12 @@ class Hyperparameters:
                 raise UserError(f"{name}: {value}; a finite number from 0 up is needed")
         if self.anchor_t <= 1:
             raise UserError(f"anchor_t: {self.anchor_t}; a ratio above 1 is needed")
-        for name in ("fl_gamma", "copy_paste"):
+        if self.anchors and not 1 <= round(self.anchors) <= MAX_ANCHORS:
+            raise UserError(
+                f"anchors: {self.anchors}; 0, or a number of anchors a level from 1 to "
+                f"{MAX_ANCHORS}, is needed"
+            )
+        for name in ("copy_paste",):
             if getattr(self, name) != 0:
                 raise UserError(f"{name}: {getattr(self, name)} is not available; set it to 0")
         for name in ("lrf", "momentum", "warmup_momentum"):

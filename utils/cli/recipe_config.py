@@ -68,6 +68,9 @@ class RecipeConfig(RunConfig):
         check=require_fraction, help="of the class targets")  # fmt: skip
     autobalance: bool = flag("recipe", "--autobalance", default=False,
         help="weigh the levels' objectness losses by how large they are")  # fmt: skip
+    precise_bn: int = flag("recipe", "--precise-bn", default=0, nargs="?", const=8, metavar="N",
+        check=whole_from(0), help="before each validation, measure BatchNorm's statistics of the "
+        "EMA anew in N batches; for small datasets")  # fmt: skip
     no_auto_anchor: bool = flag("recipe", "--noautoanchor", default=False,
         help="keep the anchors of --cfg or --weights, even where they fit badly")  # fmt: skip
     multi_scale: bool = flag("recipe", "--multi-scale", default=False,
