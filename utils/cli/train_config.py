@@ -91,6 +91,11 @@ class TrainConfig(RecipeConfig):
         super().__post_init__()
         if self.remap_classes and not self.weights:
             raise UserError("--remap-classes takes over classes of --weights; give both")
+        if self.evolve and (self.resume or self.replay):
+            flag = "--resume" if self.resume else "--replay"
+            raise UserError(
+                f"--evolve goes on by itself when the same command is given again; leave {flag} out"
+            )
         if self.replay:
             if self.resume:
                 raise UserError("--replay runs one batch and --resume a run; give one of them")
