@@ -186,7 +186,7 @@ class Search:
             time.sleep(POLL_SECONDS)
         done = count(len(self._records) - len(self._running), "trial")
         raise Suspended(
-            f"the search stops after {done} ({cause}); go on with\n{command_to_go_on()}", by_hand
+            f"the search stops after {done}: {cause}; go on with {command_to_go_on()}", by_hand
         )
 
 

@@ -15,7 +15,7 @@ from utils.drawing.colours import COLOURS
 from utils.report.plots.style import GREY, INK, new_figure, save_figure
 
 PANELS_A_ROW = 6
-DECADES = 30  # from this ratio of the largest to the smallest value, an axis is logarithmic
+LARGEST_RATIO = 30  # of the largest to the smallest value, on an axis that is not logarithmic
 
 
 def plot_evolution(
@@ -40,8 +40,12 @@ def plot_evolution(
         axes.scatter(tried[best], fitness[best], s=40, color=COLOURS[0])
         axes.set_title(f"{name} {tried[best]:.3g}", fontsize=9)
         axes.tick_params(labelsize=7)
-        if min(tried) > 0 and max(tried) / min(tried) > DECADES:
+        if min(tried) > 0 and max(tried) / min(tried) > LARGEST_RATIO:
             axes.set_xscale("log")
+            axes.minorticks_off()
+        else:
+            axes.locator_params(axis="x", nbins=3)  # each tick costs time
+        axes.locator_params(axis="y", nbins=4)
     figure.supxlabel("value; ring: to begin with, filled: the best", fontsize=9)
     figure.supylabel("fitness", fontsize=9)
     save_figure(figure, path)
