@@ -19,6 +19,7 @@ from utils.data.augment.transforms import require_transforms
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
+from utils.evolution.search import evolve
 from utils.processes.command import run_command
 from utils.processes.cores import loader_workers
 from utils.processes.launch import launch
@@ -55,6 +56,8 @@ def main() -> None:
             if point.is_finished:
                 return log.info("%s is finished, nothing is left to do", point.folder)
         require_transforms(config.albumentations, config.image_size)
+        if config.evolve:
+            return evolve(config, hyp, stop)
         launch(config, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))

@@ -117,6 +117,11 @@ class TrainConfig(RecipeConfig):
             for name, value in (("--replay", self.replay), ("--micro-batch", self.micro_batch)):
                 if value:
                     raise UserError(f"{name} needs the number of images in --batch-size, not -1")
+        if self.evolve and (self.resume or self.replay):
+            flag = "--resume" if self.resume else "--replay"
+            raise UserError(
+                f"--evolve goes on by itself when the same command is given again; leave {flag} out"
+            )
         if self.replay:
             if self.resume:
                 raise UserError("--replay runs one batch and --resume a run; give one of them")
