@@ -34,7 +34,7 @@ from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
 from utils.report.console import legacy_table
-from utils.report.study import StudyRow, study_sizes, write_study
+from utils.report.plots.study import StudyRow, study_sizes, write_study
 from utils.results.label_files import LabelFiles
 from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint

@@ -25,8 +25,7 @@ from utils.drawing.fonts import drawable_name
 from utils.drawing.label_image import label_height, label_image
 from utils.errors import DatasetError
 from utils.evaluation.coco.metric import Example
-from utils.files.atomic import atomic_file
-from utils.report.plots.style import JPEG_QUALITY
+from utils.results.image_file import save_image
 from utils.screen.text import printable
 
 MAX_TILES = 16
@@ -154,7 +153,4 @@ def _write_tiles(tiles: Sequence[np.ndarray], path: Path) -> None:
         top, left = index // columns * height, index % columns * width
         mosaic[top : top + height, left : left + width] = tile
     mosaic[height::height] = mosaic[:, width::width] = 255
-    pixels = cv2.cvtColor(mosaic, cv2.COLOR_RGB2BGR)
-    _, encoded = cv2.imencode(".jpg", pixels, (cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY))
-    with atomic_file(path) as file:
-        file.write(encoded.tobytes())
+    save_image(path, mosaic)
