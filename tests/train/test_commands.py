@@ -92,10 +92,15 @@ def test_training_leaves_weights_results_settings_and_plots(trained):
         "weights/state-00000006.safetensors",
         "results.csv",
         "results.png",
-        "PR_curve.png",
+        *(f"{name}_curve.png" for name in ("PR", "P", "R", "F1")),
+        "confusion_matrix.png",
+        "val_batch0_labels.jpg",
+        "val_batch0_pred.jpg",
+        "LR.png",
         "work.json",
         "run.lock",
         "labels.jpg",
+        "labels_correlogram.jpg",
         "opt.yaml",
         "hyp.yaml",
         *(f"train_batch{number}.jpg" for number in range(3)),
@@ -170,6 +175,10 @@ def test_validation_writes_a_coco_file_and_adds_the_old_figures_when_asked(
         "--save-json", "--legacy-metric",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "exp").iterdir()} >= {
+        "predictions.json", "PR_curve.png", "P_curve.png", "R_curve.png", "F1_curve.png",
+        "confusion_matrix.png", "val_batch0_labels.jpg", "val_batch0_pred.jpg",
+    }  # fmt: skip
     rows = json.loads((tmp_path / "exp" / "predictions.json").read_text())
     assert rows and all(set(row) == {"image_id", "category_id", "bbox", "score"} for row in rows)
     cocos, _, legacy = done.stdout.partition("as YOLOv5 prints it")

@@ -25,13 +25,13 @@ from utils.drawing.fonts import drawable_name
 from utils.drawing.label_image import label_height, label_image
 from utils.errors import DatasetError
 from utils.evaluation.coco.metric import Example
+from utils.report.plots.style import cut
 from utils.results.image_file import save_image
 from utils.screen.text import printable
 
 MAX_TILES = 16
 MAX_SIDE = 1920  # of all tiles together, pixels
-MIN_TILE = 320  # of one, where images are smaller: labels need so much not to hide them
-TILE = MAX_SIDE // 4
+TILE = MAX_SIDE // 4  # of one; smaller images are enlarged, so that labels do not hide them
 GROUND = 235  # grey around an image that is not square
 LINE_WIDTH = 2  # pixels; JPEG takes the colour from thinner lines
 
@@ -43,8 +43,6 @@ def plot_batch(
 ) -> None:
     """Write a JPEG of the first 16 images of a batch with their boxes, in a square of tiles.
 
-    Small images are enlarged, so that labels do not hide them.
-
     Args:
         images: (B, 3, H, W) uint8 RGB.
         targets: boxes of the batch; those of images not shown are left out.
@@ -54,7 +52,7 @@ def plot_batch(
     height, width = images.shape[2:]
     shown = images[:MAX_TILES]
     rows, columns = _grid(len(shown))
-    scale = max(MIN_TILE / max(height, width), 1.0)
+    scale = max(TILE / max(height, width), 1.0)
     scale = min(scale, MAX_SIDE / max(rows * height, columns * width))
     size = max(round(height * scale), 1), max(round(width * scale), 1)
     tiles = []
@@ -122,7 +120,7 @@ def _with_labels(
 
 
 def _texts(class_index: np.ndarray, class_names: Sequence[str]) -> list[str]:
-    return [drawable_name(class_names[index], index) for index in class_index.tolist()]
+    return [cut(drawable_name(class_names[index], index)) for index in class_index.tolist()]
 
 
 def _framed(image: np.ndarray, sample: Sample) -> np.ndarray:

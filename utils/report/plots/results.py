@@ -28,8 +28,9 @@ MARGIN = 0.05  # above and below the values, of their range
 def plot_results(csv_path: Path, plot_path: Path) -> None:
     """Draw the losses, metrics and learning rates of results.csv over the epochs.
 
-    A few values far above all others do not flatten a panel: it ends below them, and a triangle
-    at its upper edge and the number say where they are.
+    A few losses far above all others do not flatten a panel: it ends below them, and a triangle
+    at its upper edge and the number say where they are. So it is with learning rates; figures, of
+    which the highest are what counts, are all shown.
 
     Raises:
         UserError: the file has no epochs, or lacks a column that every run has.
@@ -40,20 +41,27 @@ def plot_results(csv_path: Path, plot_path: Path) -> None:
     for axes in places.flat[len(panels) :]:
         axes.set_visible(False)
     for axes, (title, lines) in zip(places.flat, panels.items(), strict=False):
-        _draw_panel(axes, results["epoch"], {key: results[name] for key, name in lines.items()})
+        values = {label: results[name] for label, name in lines.items()}
+        is_bounded = not any(name.startswith("metrics/") for name in lines.values())
+        _draw_panel(axes, results["epoch"], values, is_bounded)
         axes.set(title=title, xlabel="epoch")
     save_figure(figure, plot_path)
 
 
-def _draw_panel(axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray]) -> None:
-    """Draw lines by label, each a value an epoch; NaN where there is none."""
+def _draw_panel(
+    axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray], is_bounded: bool
+) -> None:
+    """Draw lines by label, each a value an epoch; NaN where there is none.
+
+    is_bounded: what is far above all others is marked, not drawn.
+    """
     from matplotlib.ticker import MaxNLocator
 
     for colour, (label, values) in zip(COLOURS, lines.items(), strict=False):
         (line,) = axes.plot(epochs, values, color=colour, label=label, marker="o", markersize=4)
         line.set_markevery(_dots(values))
     values = np.concatenate(list(lines.values()))
-    if (limit := upper_limit(values)) is not None:
+    if is_bounded and (limit := upper_limit(values)) is not None:
         lowest = values[np.isfinite(values)].min()
         axes.set_ylim(lowest - MARGIN * (limit - lowest), limit)
         _mark_what_is_above(axes, epochs, lines, limit)

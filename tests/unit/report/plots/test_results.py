@@ -92,6 +92,14 @@ def test_a_panel_ends_above_what_is_at_most_four_times_as_far_up_as_usual(values
     assert found == (limit if limit is None else pytest.approx(limit))
 
 
+def test_figures_that_rise_late_are_all_shown(monkeypatch, tmp_path):
+    figures = np.full(30, 0.001)
+    figures[-2:] = 0.4
+    columns = {"metrics/mAP_0.5": figures, "metrics/mAP_0.5:0.95": figures / 2}
+    panel = panel_of(monkeypatch, tmp_path, "mAP_0.5 and mAP_0.5:0.95", columns)
+    assert panel.get_ylim()[1] > 0.4 and not panel.texts
+
+
 def test_a_value_between_epochs_without_any_has_a_dot(monkeypatch, tmp_path):
     losses = np.full(30, np.nan)
     losses[[4, 5, 29]] = 0.1
