@@ -70,7 +70,8 @@ def test_the_public_matrix_of_the_stored_images_is_met():
     (found([HERE], [1]), labelled([HERE, [0, 0, 40, 40]], [0, 0], [False, True]),
      [[0, 0, 0], [1, 0, 0], [0, 0, 0]]),
 ], ids=["nothing", "found", "another class", "elsewhere", "missed", "false alarms",
-        "better overlap", "second object", "at the confidence", "crowd", "object in a crowd"])  # fmt: skip
+        "better overlap", "second object", "at the confidence", "crowd",
+        "object in a crowd"])  # fmt: skip
 def test_an_image_counts_as_it_does_by_hand(detections, truth, expected):
     assert matrix_of((detections, truth)) == expected
 

@@ -78,7 +78,7 @@ def plot_examples(
     Args:
         examples: by place among the samples, ascending.
     """
-    places = [place for place in examples if place < len(samples)]
+    places = list(examples)
     for number, start in enumerate(range(0, len(places), MAX_TILES)):
         of_labels, of_found = [], []
         for place in places[start : start + MAX_TILES]:

@@ -22,6 +22,7 @@ FEW_EPOCHS = 20  # each has a dot
 
 # Nine tenths of a panel's values are usual; it shows all that are at most four times as far up.
 USUAL_PART, FAR = 0.9, 4.0
+LARGEST = 1e100  # beyond it matplotlib's own arithmetic overflows
 MARGIN = 0.05  # above and below the values, of their range
 
 
@@ -87,10 +88,10 @@ def upper_limit(values: np.ndarray) -> float | None:
     if len(ascending) == 0:
         return None
     height = ascending - ascending[0]
-    usual = height[int(USUAL_PART * (len(height) - 1))]
-    if usual == 0 or height[-1] <= FAR * usual:
+    far = FAR * height[int(USUAL_PART * (len(height) - 1))]
+    if far == 0 or height[-1] <= far:
         return None
-    return float(ascending[0] + (1 + MARGIN) * height[height <= FAR * usual].max())
+    return float(ascending[0] + (1 + MARGIN) * height[height <= far].max())
 
 
 def _mark_what_is_above(
@@ -151,4 +152,6 @@ def _read_columns(csv_path: Path) -> tuple[dict[str, dict[str, str]], dict[str, 
     if missing or not rows:
         what = f"no column {', '.join(missing):.300}" if missing else "no epochs"
         raise UserError(f"{csv_path} has {what}; it should be the results.csv of a training run")
-    return panels, {name: np.array([row[name] for row in rows]) for name in wanted}
+    table = np.array([[row[name] for row in rows] for name in wanted])
+    table[table > LARGEST], table[table < -LARGEST] = np.inf, -np.inf
+    return panels, dict(zip(wanted, table, strict=True))
