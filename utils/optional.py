@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from types import ModuleType
 
 from utils.errors import UserError
@@ -22,6 +23,16 @@ INSTALL = {
     "wandb": "pip install wandb==0.25.0",
 }
 
+# Variables that keep a package's import from asking the network for a newer version of itself, or
+# from telling its makers that it runs; the last two are of AlbumentationsX.
+_QUIET = {
+    "albumentations": (
+        "NO_ALBUMENTATIONS_UPDATE",
+        "ALBUMENTATIONS_NO_TELEMETRY",
+        "ALBUMENTATIONS_OFFLINE",
+    )
+}
+
 
 def import_optional(module: str, what_for: str) -> ModuleType:
     """Import an optional package, or a module of one.
@@ -34,6 +45,7 @@ def import_optional(module: str, what_for: str) -> ModuleType:
         UserError: it is absent, or lacks what it needs; the text has the command that installs it.
     """
     package = module.partition(".")[0]
+    os.environ.update(dict.fromkeys(_QUIET.get(package, ()), "1"))
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -5,7 +5,7 @@ Whoever adds a flag removes its line.
 
 from __future__ import annotations
 
-_NO_TRACKER = "figures go to results.csv and plots into the run's folder, nothing is sent anywhere"
+_NO_TRACKER = "--loggers wandb, with its own variables such as WANDB_MODE and WANDB_ENTITY"
 _SINGLE_CLASS = "write class 0 into all labels, and one name into the dataset YAML"
 
 TRAINING = {
@@ -15,6 +15,10 @@ TRAINING = {
     "--upload-dataset": _NO_TRACKER,
     "--bbox-interval": _NO_TRACKER,
     "--artifact-alias": _NO_TRACKER,
+    "--resume-evolve": "--evolve goes on with the search of the same --project and --name",
+    "--evolve-population": "--evolve draws by Optuna, which needs no first population",
+    "--ndjson-console": "each epoch is a line; results.jsonl has its figures",
+    "--ndjson-file": "results.jsonl is always written",
 }
 
 VALIDATION = {

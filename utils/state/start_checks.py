@@ -16,7 +16,7 @@ from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.errors import UserError
-from utils.files.yaml import find_yaml, read_yaml
+from utils.files.models import read_model
 from utils.optional import import_optional
 from utils.report.loggers.chosen import make_loggers
 from utils.screen.window import require_window
@@ -71,8 +71,7 @@ def check_image_size(size: int, stride: int = SMALLEST_STRIDE) -> None:
 def check_model_yaml(argument: str) -> None:
     """Raise UserError unless --cfg is left out or names a YAML; its layers are checked later."""
     if argument:
-        known = "public models: models/yolov5{n,s,m,l,x}.yaml"
-        read_yaml("--cfg", find_yaml(argument, "models"), known)
+        read_model(argument)
 
 
 def check_file(flag: str, path: str) -> None:

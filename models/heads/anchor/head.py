@@ -16,14 +16,17 @@ import numpy as np
 from backend import nn, ops
 from backend.contract import Tensor
 from backend.words import count
-from models.heads.anchor.anchors import anchors_in_cells, check_anchors
+from models.heads.anchor.anchors import anchors_in_cells, check_anchors, unfitted_anchors
+from models.heads.anchor.autoanchor import choose_anchors, number_to_fit
+from models.heads.anchor.balance import LevelBalance, reference_level
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, grid_cells, logit
 from models.heads.anchor.fused_iou import choose_box_iou
 from models.heads.anchor.loss import DetectionLoss, LossGains
-from models.heads.base import BoxHead
-from models.registry import LayerPlan, LayerRequest, register
+from models.heads.base import NO_OPTIONS, BoxHead, LossOptions
+from models.registry import Cost, LayerPlan, LayerRequest, register
 from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.recipe_config import RecipeConfig
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
 from utils.data.sources.labels import Sample
 from utils.detections import Detections
@@ -85,25 +88,48 @@ class AnchorHead(BoxHead):
         return {"anchors": check_anchors(document["anchors"])}
 
     @classmethod
+    def fitted(
+        cls,
+        document: Mapping[str, Any],
+        strides: Sequence[int],
+        sizes_wh: np.ndarray,
+        hyp: Hyperparameters,
+        config: RecipeConfig,
+    ) -> Mapping[str, Any]:
+        anchors = document["anchors"]
+        if not config.no_auto_anchor:
+            anchors = choose_anchors(anchors, strides, sizes_wh, hyp, config.seed)
+        elif number_to_fit(anchors, hyp):
+            raise UserError(
+                "--noautoanchor keeps the model's anchors, but the model YAML or the "
+                "hyper-parameter `anchors` asks for new ones; leave one of them out"
+            )
+        return {**document, "anchors": anchors}
+
+    @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Plan from YAML args [nc, anchors]."""
-        if len(request.args) != 2 or not isinstance(request.args[1], tuple):
+        if len(request.args) != 2 or not isinstance(request.args[1], (tuple, int)):
             raise UserError("accepted args: [nc, anchors]")
         num_classes, anchors = request.args
+        if isinstance(anchors, int):
+            anchors = unfitted_anchors(anchors, len(request.in_channels))
         if len(anchors) != len(request.in_channels):
             raise UserError(
                 f"{count(len(anchors), 'level')} of anchors, "
                 f"{count(len(request.in_channels), 'source')}"
             )
         outputs = len(anchors[0]) // 2 * (BOX_CHANNELS + 1 + num_classes)
-        numbers = sum(map(len, anchors)) + sum(
-            outputs * (channels + 1) for channels in request.in_channels
+        costs = tuple(
+            (stride, Cost(outputs * channels, biases=outputs))
+            for channels, stride in zip(request.in_channels, request.in_strides, strict=True)
         )
+        numbers = sum(map(len, anchors)) + sum(cost.numbers for _, cost in costs)
 
         def make() -> AnchorHead:
             return cls(num_classes, anchors, request.in_channels, request.in_strides)
 
-        return LayerPlan(make, numbers, outputs, min(request.in_strides))
+        return LayerPlan(make, numbers, outputs, min(request.in_strides), costs)
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, C_i, H_i, W_i) each to raw maps (B, A, H_i, W_i, 5 + C), all logits."""
@@ -131,11 +157,18 @@ class AnchorHead(BoxHead):
         return biases
 
     def make_loss(
-        self, hyp: Hyperparameters, image_size: int, fused_on: str | None = None
+        self,
+        hyp: Hyperparameters,
+        image_size: int,
+        fused_on: str | None = None,
+        options: LossOptions = NO_OPTIONS,
     ) -> DetectionLoss:
         gains = LossGains.scaled(hyp, len(self.strides), self.num_classes, image_size)
         box_iou = choose_box_iou(fused_on) if fused_on else complete_iou
-        return DetectionLoss(ops.to_numpy(self.anchors), self.num_classes, gains, box_iou)
+        reference = reference_level(self.strides) if options.autobalance else None
+        balance, smoothing = LevelBalance(len(self.strides), reference), options.label_smoothing
+        anchors = ops.to_numpy(self.anchors)
+        return DetectionLoss(anchors, self.num_classes, gains, box_iou, balance, smoothing)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
         """Map raw maps to (B, N, 5 + C): cx, cy, w, h in pixels, objectness and class scores."""

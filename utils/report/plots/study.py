@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utils.files.atomic import atomic_text_file
-from utils.report.plots.style import new_figure, save_figure
+from utils.report.plots.style import new_figure, save_figure, set_fonts
 from utils.screen.text import printable
 
 FIRST_SIZE, LAST_SIZE, STEP = 256, 1536, 128  # the public study's
@@ -62,5 +62,5 @@ def plot_study(rows: Sequence[StudyRow], figure_name: str, path: Path) -> None:
         for row, x, y in zip(own, times, values, strict=True):
             axes.annotate(str(row.image_size), (x, y), (4, -10), textcoords="offset points")
     axes.set(xlabel="ms an image", ylabel=figure_name, ylim=(0, None), xlim=(0, None))
-    axes.legend(loc="lower right")
+    set_fonts(axes.legend(loc="lower right").get_texts())
     save_figure(figure, path)
