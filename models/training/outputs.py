@@ -34,7 +34,7 @@ from utils.files.yaml import write_yaml
 from utils.processes.ranks import on_main
 from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
 from utils.report.plots.images import plot_batch
-from utils.report.plots.labels import plot_correlogram, plot_labels
+from utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from utils.report.plots.rates import plot_learning_rates
 from utils.report.plots.results import plot_results
 from utils.report.results import result_columns, result_row
