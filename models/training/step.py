@@ -6,6 +6,7 @@ Before: a `Batch` of `utils/data/loading/loader.py`. After: `loop.py`, batch by 
 from __future__ import annotations
 
 from backend import autograd, dist, nn
+from backend.contract import Tensor
 from models.detector import images_to_tensor
 from models.heads.base import LossTerms
 from models.training.schedule import StepSettings
@@ -21,8 +22,7 @@ def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
     """Run forward and backward pass of one batch and, once enough are accumulated, one update."""
     settings = state.schedule.at(state.batch_number)
     with stage("to_device"):
-        layout = state.execution.channels_last
-        images = images_to_tensor(batch.images, state.device, state.dtype, layout)
+        images = network_images(state, batch)
     is_last = state.batch_number - state.last_update >= settings.accumulate
     with dist.averaging(state.parallel, is_last, stage):
         terms = autograd.value_and_backward(
@@ -34,6 +34,15 @@ def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
         state.last_update = state.batch_number
     state.batch_number += 1
     return terms
+
+
+def network_images(state: TrainState, batch: Batch) -> Tensor:
+    """Return the images of the batch whose turn it is, as the network takes them."""
+    layout = state.execution.channels_last
+    images = images_to_tensor(batch.images, state.device, state.dtype, layout)
+    if state.multi_scale is None:
+        return images
+    return state.multi_scale.resize(images, state.batch_number)
 
 
 def update_weights(state: TrainState, settings: StepSettings, stage: StageTimer) -> None:

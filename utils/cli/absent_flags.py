@@ -7,7 +7,6 @@ from __future__ import annotations
 
 _NO_TRACKER = "figures go to results.csv and plots into the run's folder, nothing is sent anywhere"
 _NO_TEXT = "--save-json writes all predictions into one file"
-_SINGLE_CLASS = "write class 0 into all labels, and one name into the dataset YAML"
 
 TRAINING = {
     "--local-rank": "torchrun tells each process its rank; --nproc N starts N of them",
@@ -24,7 +23,6 @@ VALIDATION = {
     "--save-txt": _NO_TEXT,
     "--save-conf": _NO_TEXT,
     "--save-hybrid": _NO_TEXT,
-    "--single-cls": _SINGLE_CLASS,
 }
 
 DETECTION = {

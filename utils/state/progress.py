@@ -24,6 +24,7 @@ _SAMPLES = {"images": int, "sha256": str}
 PROGRESS = {
     "is_best": Default(bool, False),
     "finite_updates": Default(int, 0),
+    "class_scores": Default([float], []),  # of the last validation; none without --image-weights
     "loss_names": Default([str], _LOSSES),  # of the losses in `watch` and of a validation's
     "watch": {
         **dict.fromkeys(("skipped", "in_a_row"), Default(int, 0)),

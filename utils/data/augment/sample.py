@@ -65,16 +65,23 @@ def _draw_warp(config: AugmentConfig, around: Callable[[float, float], float]) -
     )
 
 
-def augment(draw: Augmentation, sources: Sequence[SourceImage], image_size: int) -> LabelledImage:
-    """Return the training image of a draw, a square of side `image_size`.
+def augment(
+    draw: Augmentation,
+    sources: Sequence[SourceImage],
+    image_size: int,
+    output_size: tuple[int, int] | None = None,
+) -> LabelledImage:
+    """Return the training image of a draw.
 
     Args:
         draw: from `draw_augmentation`.
         sources: those of `draw.tiles`; hidden ones are not decoded.
-        image_size: pixels.
+        image_size: the long side of each source, pixels.
+        output_size: (height, width) of the result, about the middle of the canvas; by default a
+            square of side `image_size`.
     """
     canvas = _lay_out(draw, [source.size for source in sources], image_size)
-    output_size = image_size, image_size
+    output_size = output_size or (image_size, image_size)
     matrix = draw.warp.matrix((canvas.side, canvas.side), output_size)
     image = draw_tiles(canvas, sources, matrix, output_size)
     item = LabelledImage(image, *_warp_labels(draw, canvas, sources, matrix, output_size))
