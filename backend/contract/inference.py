@@ -116,6 +116,8 @@ class Ops(Protocol):
     def resize_bilinear(self, x: Tensor, height: int, width: int) -> Tensor:
         """Resize to height and width: between the centres of pixels, without antialiasing.
 
+        B may be 0.
+
         Raises:
             ValueError: a side below 1, given or wanted.
         """

@@ -6,6 +6,7 @@ YOLOv5 recipe.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,15 +58,18 @@ class MultiScale:
         return self._on_grid(first + int(draw * (end - first)))
 
     def shape(self, size_hw: tuple[int, int], long_side: int) -> tuple[int, int]:
-        """Return (height, width) of a batch whose long side becomes `long_side`, on the grid."""
-        steps = max(size_hw) * self.grid
-        height, width = (-(-side * long_side // steps) * self.grid for side in size_hw)
+        """Return (height, width) of a batch whose long side becomes `long_side`, on the grid.
+
+        Sides are rounded up as the public recipe does it, in floats: 992 of 960 becomes 1024.
+        """
+        scale = long_side / max(size_hw)
+        height, width = (math.ceil(side * scale / self.grid) * self.grid for side in size_hw)
         return height, width
 
     def largest(self, shape: Sequence[int]) -> tuple[int, int, int, int]:
         """Return the largest shape that images (B, C, H, W) can become."""
         images, channels, height, width = shape
-        return images, channels, *self.shape((height, width), self.sizes()[-1])
+        return images, channels, *max(self.shape((height, width), size) for size in self.sizes())
 
     def resize(self, images: Tensor, batch_number: int) -> Tensor:
         """Resize a batch (B, C, H, W) of floats to the size of its number; B may be 0."""
