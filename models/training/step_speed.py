@@ -36,7 +36,7 @@ def measure_steps(
         samples: of which the batch is made.
     """
     hyp = read_hyperparameters(config.hyp, config.override)
-    size, count, augment = config.image_size, config.batch_size, hyp.augmentation()
+    size, count, augment = config.image_size, config.batch_size, config.augmentation(hyp)
     model = build_model(config, start, class_names)
     recipe = batch_recipe(config)
     with TrainLoader(samples, size, count, augment, config.seed, 0, recipe=recipe) as loader:

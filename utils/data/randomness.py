@@ -1,7 +1,8 @@
 """Random numbers as a function of (seed, epoch, sample index), with no state anywhere.
 
 Before: nothing. After: the order of an epoch in `loading/order.py`, `loading/quads.py`,
-`augment/sample.py`, and the image sizes of `models/training/multi_scale.py`.
+`augment/sample.py`, `anchors/fitting.py`, `utils/evolution`, and the image sizes of
+`models/training/multi_scale.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 # The second key word keeps the streams of different purposes apart.
 _SAMPLE_STREAM, _ORDER_STREAM, _DRAWN_ORDER_STREAM, _QUAD_STREAM, _BATCH_STREAM = range(5)
+_ANCHOR_STREAM, _TRIAL_STREAM = 16, 17
 
 
 def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
@@ -45,6 +47,16 @@ def quad_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
 def batch_generator(seed: int, batch_number: int) -> np.random.Generator:
     """Return the generator of a batch of the whole training; only `.random()` is used."""
     return _generator(seed, _BATCH_STREAM, 0, batch_number)
+
+
+def anchor_generator(seed: int) -> np.random.Generator:
+    """Return the generator with which anchors are fitted."""
+    return _generator(seed, _ANCHOR_STREAM, 0, 0)
+
+
+def trial_generator(seed: int, number: int) -> np.random.Generator:
+    """Return the generator of a trial of a search over hyper-parameters."""
+    return _generator(seed, _TRIAL_STREAM, 0, number)
 
 
 def _generator(seed: int, stream: int, epoch: int, index: int) -> np.random.Generator:

@@ -133,9 +133,10 @@ class TrainBatches:
         """Make the image of one number of `draws_of`, (height, width) in size."""
         index = draw_number % len(self.samples)
         generator = sample_generator(self.seed, epoch, draw_number)
-        draw = draw_augmentation(self.augment, generator, index, len(self.samples))
+        strengths = self.augment.in_epoch(epoch)
+        draw = draw_augmentation(strengths, generator, index, len(self.samples))
         with naming_image(self.samples[index].image_path):
-            sources = [self._source(tile) for tile in draw.tiles]
+            sources = [self._source(tile) for tile in draw.samples]
             return augment(draw, sources, self.image_size, size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
