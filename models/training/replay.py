@@ -79,8 +79,8 @@ def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
             yield f"{name} is {given[name]}, but the weights come from a run with {trained[name]}"
     if config.image_weights and start.header.epoch != config.replayed()[0] - 1:
         yield (
-            "--image-weights chose the images by the validation before the epoch, the weights are "
-            f"of epoch {start.header.epoch}"
+            "--image-weights chose the images by the validation before the epoch; the weights are "
+            f"of epoch {start.header.epoch}, so that these may be other images"
         )
     hyp = as_document(read_hyperparameters(config.hyp, config.override))
     for name, value in start.header.hyperparameters.items():

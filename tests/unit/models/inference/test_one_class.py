@@ -38,13 +38,14 @@ class Finds:
 
 @pytest.fixture(scope="module")
 def model():
-    return OneClass(Finds(Detector(parse_model(parse_yaml(TINY), 5)).head))
+    return OneClass(Finds(Detector(parse_model(parse_yaml(TINY.encode()), 5)).head))
 
 
 def test_each_row_keeps_its_best_class_score(model):
     found = model.decode_above(model([0, 0]), 0.1)
     assert len(found) == 2
-    np.testing.assert_array_equal(found[0], np.column_stack([ROWS[:, :5], [0.8, 0.7, 0.9]]))
+    best = np.array([0.8, 0.7, 0.9], np.float32)
+    np.testing.assert_array_equal(found[0], np.column_stack([ROWS[:, :5], best]))
     assert found[0].dtype == np.float32
 
 
