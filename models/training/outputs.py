@@ -18,12 +18,12 @@ import numpy as np
 
 import backend
 from backend.processes import this_process
-from backend.words import count
 from models.detector import count_parameters
 from models.evaluation import DEFAULT_SUPPRESSION, Validation
 from models.heads.base import Head
 from models.training.state import TrainState
 from models.training.step import GRADIENT_NORM_LIMIT
+from models.training.summary import summary_lines
 from utils.cli.document import as_document, run_settings
 from utils.data.loading.batch import Batch
 from utils.data.sources.labels import Sample
@@ -54,19 +54,15 @@ class BestEpoch(NamedTuple):
 
 
 @on_main
-def describe_run(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
+def describe_run(
+    run: Run, state: TrainState, samples: Sequence[Sample], val_samples: Sequence[Sample]
+) -> None:
     """Write the settings into the folder and, in a few words, on screen."""
     write_yaml(run.folder / "opt.yaml", run_settings(run.config))
     write_yaml(run.folder / "hyp.yaml", as_document(run.hyp))
     plot_start(run, state, samples)
-    log.info(backend.device.describe(state.device))
-    log.info(
-        "%s, %s, %s an epoch, results in %s",
-        count(count_parameters(state.model), "parameter"),
-        count(len(run.class_names), "class", "classes"),
-        count(len(samples), "image"),
-        run.folder,
-    )
+    for line in summary_lines(run, state, samples, val_samples):
+        log.info("%s", line)
 
 
 def plot_start(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
@@ -122,14 +118,10 @@ def report_epoch(run: Run, state: TrainState, losses: np.ndarray, validation: Va
     row = result_row(columns_of(head), state.epoch - 1, *measured, state.timer)
     run.results.append(row)
     run.loggers.epoch_ends(EpochEnds(state.epoch, row))
-    parts = (
-        f"epoch {state.epoch}/{state.schedule.epochs}",
-        *state.watch.described(losses),
-        *_figures(head, validation.result),
-        f"{row['seconds/epoch']:.1f} s",
-        f"data wait {100 * row['seconds/data_wait'] / row['seconds/epoch']:.0f} %",
-    )
-    log.info("%s", joined(parts))
+    numbers = [*losses.tolist(), *figures]
+    seconds, wait = row["seconds/epoch"], row["seconds/data_wait"]
+    for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, seconds, wait):
+        log.info("%s", line)
 
 
 def _figures(head: Head, result: Any) -> list[str]:

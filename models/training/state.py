@@ -28,6 +28,7 @@ from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.quads import QUAD
 from utils.evaluation.progress import EvaluationProgress
+from utils.report.epoch_table import EpochTable
 from utils.report.stage_timer import StageTimer
 
 
@@ -49,6 +50,7 @@ class TrainState:
     loss_scale: LossScale
     means: Mapping[str, Any]  # that were chosen, for work.json
     watch: StepWatch
+    table: EpochTable  # of the epochs, on screen
     multi_scale: MultiScale | None = None  # None: batches keep their size
     timer: StageTimer = field(default_factory=StageTimer)  # of the epoch
     seconds_before: Mapping[str, float] | None = None  # that it took before a resumption
@@ -101,6 +103,7 @@ def build_state(
         means={"compiled": execution.compiled, **loss.means, **updates.means},
         watch=StepWatch(model.head.loss_names),
         multi_scale=scale_of(config, model),
+        table=EpochTable(model.head.loss_names, model.head.figure_names),
     )
 
 
