@@ -88,7 +88,10 @@ class Ops(Protocol):
         """Return x · sigmoid(x)."""
 
     def leaky_relu(self, x: Tensor, slope: float) -> Tensor:
-        """Return x where x > 0, else slope · x; the gradient at 0 is the slope."""
+        """Return x where x > 0, else slope · x; the gradient at 0 is the slope.
+
+        The slope is rounded to float32, also for float64 tensors.
+        """
 
     # Products and sums (gradient)
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:

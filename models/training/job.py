@@ -48,7 +48,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     columns = columns_of(state.model.head)
     place = (job.point, job.stop, job.data, job.world, job.lock)
     run = begin_run(config, job.hyp, job.class_names, columns, *place)
-    describe_run(run, state, job.train_samples)
+    describe_run(run, state, job.train_samples, job.val_samples)
     recommend(config.precise_bn, len(train_loader))
     if checkpoint is not None:
         restore(run, state, checkpoint)

@@ -26,6 +26,7 @@ from models.training.step_watch import StepWatch
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.evaluation.progress import EvaluationProgress
+from utils.report.epoch_table import EpochTable
 from utils.report.stage_timer import StageTimer
 
 
@@ -43,17 +44,21 @@ class TrainState:
     execution: Execution
     parallel: Any  # the model as several ranks train it together
     forward: Callable[[Tensor], Sequence[Tensor]]  # that, and
-    step_loss: Callable[[Any, Any], LossTerms]  # the loss, as a step runs them
+    step_loss: Callable[..., LossTerms]  # the loss, as a step runs them
     loss_scale: LossScale
     means: Mapping[str, Any]  # that were chosen, for work.json
     watch: StepWatch
+    table: EpochTable  # of the epochs, on screen
     timer: StageTimer = field(default_factory=StageTimer)  # of the epoch
     seconds_before: Mapping[str, float] | None = None  # that it took before a resumption
     evaluation: EvaluationProgress | None = None  # at its end, of one that was suspended
     batch_number: int = 0  # batches since the start of training
     last_update: int = -1  # number of the batch of the last optimizer step
+    micro_batch: int = 0  # images that this rank computes at a time; 0: all of a batch
+    sync_bn: bool = False  # whether BatchNorm layers of several ranks exchange numbers
     epoch: int = 0  # finished epochs
     best_fitness: float = -1.0
+    best_epoch: int = 0  # finished epochs at the last one of which none before was better
 
 
 def build_state(
@@ -93,4 +98,7 @@ def build_state(
         loss_scale=loss_scale,
         means={"compiled": execution.compiled, **loss.means, **updates.means},
         watch=StepWatch(model.head.loss_names),
+        table=EpochTable(model.head.loss_names, model.head.figure_names),
+        micro_batch=config.micro_batch,
+        sync_bn=config.sync_bn,
     )
