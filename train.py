@@ -13,6 +13,7 @@ if __name__ == "__main__":
 import logging
 
 import backend
+from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.augment.transforms import require_transforms
@@ -27,7 +28,7 @@ from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
-from utils.state.job import Job
+from utils.state.job import Job, batch_recipe
 from utils.state.lock import RunLock
 from utils.state.resume import (
     ResumePoint,
@@ -80,10 +81,9 @@ def run(
         if point is not None and world.process.is_main:
             hold(point, lock)
         start = load_weights(config.weights) if config.weights and point is None else None
-        dataset = load_dataset(config.data)
-        train, val = (
-            load_split(dataset, split, world, config.max_pixels) for split in ("train", "val")
-        )
+        dataset = load_dataset(config.data, single_class=config.single_class)
+        train = load_split(dataset, "train", world, config.max_pixels, config.fraction)
+        val = load_split(dataset, "val", world, config.max_pixels)
         job = Job(config, hyp, dataset.class_names, train, val, start, point, stop, lock, world)
         if point is not None:
             require_equal_data(point.header, job.class_names, job.data)
@@ -108,9 +108,17 @@ def train_loader(job: Job) -> TrainLoader:
     workers = 0 if config.replay else loader_workers(config.workers)
     cache = "" if config.replay else config.cache
     size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
-    return TrainLoader(
-        job.train_samples, size, batch, augment, config.seed, workers, cache, job.world
+    for name in augment.without_effect():
+        log.info("%s: it changes mosaics alone, and there are none (mosaic: 0)", name)
+    recipe = batch_recipe(config)
+    if config.rect and augment.mosaic:
+        log.info("--rect: images keep their shape, there are no mosaics")
+    loader = TrainLoader(
+        job.train_samples, size, batch, augment, config.seed, workers, cache, job.world, recipe
     )
+    if config.repeat_factor:
+        log.info("--repeat-factor: an epoch shows %s", count(loader.num_images, "image"))
+    return loader
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, fill_images
 from utils.data.loading.image_cache import create_cache
+from utils.data.loading.order import Epoch
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import draw_scene
@@ -69,14 +70,14 @@ def draw_images(folder: Path, number: int) -> list[Sample]:
 
 def plain_batch(samples: list[Sample], source: TrainBatches, number: int) -> Batch:
     """Return what `source.build` returns, made by the reference."""
-    indices = source.indices(0, number)
+    indices = source.indices(Epoch(0), number)
     images = np.empty(source.shape(number), np.uint8)
     make = partial(plain_item, samples, source.image_size, source.augment, source.seed, 0)
     return Batch(images, fill_images(images, indices, make), indices, (), indices)
 
 
 def fast_batch(source: TrainBatches, number: int) -> Batch:
-    return source.build(0, number, np.empty(source.shape(number), np.uint8))
+    return source.build(Epoch(0), number, np.empty(source.shape(number), np.uint8))
 
 
 def require_equal_samples(plain: Batch, fast: Batch) -> None:

@@ -140,7 +140,7 @@ class Ops(Protocol):
     def resize_bilinear(self, x: Tensor, height: int, width: int) -> Tensor:
         """Resize to height and width: between the centres of pixels, without antialiasing.
 
-        No gradient is promised.
+        B may be 0. No gradient is promised.
 
         Raises:
             ValueError: a side below 1, given or wanted.

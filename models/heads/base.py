@@ -202,6 +202,14 @@ class Head(nn.Module, ABC):
     def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[np.ndarray]:
         """Return of each image the rows of `decode` that may count as found, as an array."""
 
+    def of_best_class(self, decoded: np.ndarray) -> np.ndarray:
+        """Return rows of `decode_above` as one of a single class has them: the best one's score.
+
+        Raises:
+            UserError: the task has no classes that can be taken for one.
+        """
+        raise UserError("--single-cls: models of this task have no such classes; leave it out")
+
     @abstractmethod
     def finish(
         self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
@@ -241,6 +249,11 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def fitness(result: Any) -> float:
         """Return the figure that decides which weights are best: the highest."""
+
+    @staticmethod
+    def class_scores(result: Any) -> tuple[float, ...]:
+        """Return how well each class is found, (C,) from 0 to 1; () of a task without classes."""
+        return ()
 
     @staticmethod
     @abstractmethod

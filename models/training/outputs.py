@@ -199,7 +199,9 @@ def validation_command(run: Run, device: str, name: str) -> list[str]:
         "--backend": backend.use(), "--weights": weights, "--data": run.config.data,
         "--img": run.config.image_size, "--batch-size": batch_size, "--device": device,
     }  # fmt: skip
-    return [str(word) for word in (*program, *itertools.chain.from_iterable(flags.items()))]
+    switches = ["--single-cls"] if run.config.single_class else []
+    words = (*program, *itertools.chain.from_iterable(flags.items()), *switches)
+    return [str(word) for word in words]
 
 
 @on_main

@@ -133,9 +133,12 @@ def targets_between(targets: Targets, start: int, end: int) -> Targets:
 
 
 def network_images(state: TrainState, batch: Batch) -> Tensor:
-    """Return the images of a batch, or of a piece of it, as the network takes them."""
+    """Return the images of the batch whose turn it is, or of a piece, as the network takes them."""
     layout = state.execution.channels_last
-    return images_to_tensor(batch.images, state.device, state.dtype, layout)
+    images = images_to_tensor(batch.images, state.device, state.dtype, layout)
+    if state.multi_scale is None:
+        return images
+    return state.multi_scale.resize(images, state.batch_number)
 
 
 def halve(state: TrainState, batch: Batch, exchange: Exchange) -> None:

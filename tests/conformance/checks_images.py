@@ -56,6 +56,12 @@ def does_not_average_what_is_left_out(b: Backend) -> None:
 
 
 @judges("ops.resize_bilinear")
+def resizes_a_batch_without_images(b: Backend) -> None:
+    nothing = b.ops.tensor(np.zeros((0, 3, 4, 5), "float32"))
+    assert tuple(b.ops.resize_bilinear(nothing, 6, 3).shape) == (0, 3, 6, 3)
+
+
+@judges("ops.resize_bilinear")
 def refuses_to_resize_from_or_to_nothing(b: Backend) -> None:
     x = b.ops.tensor(uniform((1, 1, 2, 3)))
     for size in ((0, 3), (2, -1)):

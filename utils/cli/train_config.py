@@ -130,6 +130,7 @@ class TrainConfig(RecipeConfig):
                 raise UserError("--replay needs --weights with a checkpoint of that run")
 
     def check_processes(self, number: int) -> None:
+        super().check_processes(number)
         if self.batch_size != AUTO_BATCH and self.batch_size % number:
             lower = self.batch_size // number * number
             fitting = [str(size) for size in (lower, lower + number) if size]

@@ -28,6 +28,7 @@ PROGRESS = {
     "best_epoch": Default(int, None),
     "finite_updates": Default(int, 0),
     "micro_batches": Default([int], []),  # of each rank; 0: all of a batch
+    "class_scores": Default([float], []),  # of the last validation; none without --image-weights
     "loss_names": Default([str], _LOSSES),  # of the losses in `watch` and of a validation's
     "watch": {
         **dict.fromkeys(("skipped", "in_a_row"), Default(int, 0)),
