@@ -20,6 +20,7 @@ from tests.small import RESULT_COLUMNS, TINY
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.comparison.settings import FILE as COMPARISON
 from utils.comparison.settings import load_settings, parse_flags
+from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.image_files import list_images
@@ -146,6 +147,12 @@ _READERS = {
         lambda: [path.read_bytes() for path in sorted((PROJECT / "data/hyps").glob("*.yaml"))],
         "hyp.yaml",
         YAML_TOKENS,
+    ),
+    "transforms": Reader(
+        lambda path: read_transforms(str(path)),
+        lambda: [PUBLIC_TRANSFORMS.read_bytes(), b"Affine: {rotate: [-20, 20], p: 0.5}\nToGray:\n"],
+        "transforms.yaml",
+        (*YAML_TOKENS, b"Blur", b"Lambda"),
     ),
     "model-yaml": Reader(
         read_model,
