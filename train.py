@@ -15,11 +15,12 @@ import logging
 import backend
 from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
-from utils.cli.train_config import TrainConfig, read_train_flags
+from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.augment.transforms import require_transforms
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
+from utils.evolution.search import evolve
 from utils.processes.command import run_command
 from utils.processes.cores import loader_workers
 from utils.processes.launch import launch
@@ -56,6 +57,8 @@ def main() -> None:
             if point.is_finished:
                 return log.info("%s is finished, nothing is left to do", point.folder)
         require_transforms(config.albumentations, config.image_size)
+        if config.evolve:
+            return evolve(config, hyp, stop)
         launch(config, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))
@@ -84,6 +87,12 @@ def run(
         job = Job(config, hyp, dataset.class_names, train, val, start, point, stop, lock, world)
         if point is not None:
             require_equal_data(point.header, job.class_names, job.data)
+        if config.batch_size == AUTO_BATCH:
+            backend.use(config.backend)
+            stop.take_signals()
+            from models.training.batch_size import with_batch_size
+
+            job = with_batch_size(job)
         with train_loader(job) as loader:
             loader.start()  # its processes start up while the framework is imported
             backend.use(config.backend)
@@ -99,6 +108,8 @@ def train_loader(job: Job) -> TrainLoader:
     workers = 0 if config.replay else loader_workers(config.workers)
     cache = "" if config.replay else config.cache
     size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
+    for name in augment.without_effect():
+        log.info("%s: it changes mosaics alone, and there are none (mosaic: 0)", name)
     recipe = batch_recipe(config)
     if config.rect and augment.mosaic:
         log.info("--rect: images keep their shape, there are no mosaics")

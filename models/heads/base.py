@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -38,6 +39,23 @@ class LossTerms(NamedTuple):
     total: Tensor  # what is differentiated: their sum times the batch size
 
 
+@dataclass
+class WholeBatch:
+    """A rank's part of a batch, for a loss that gets it piece by piece.
+
+    Attributes:
+        num_images, targets: of all pieces.
+        done: images of the pieces before.
+        over_ranks: what the loss has learnt of the other ranks. It asks them once a batch, into
+            however many pieces a rank cuts its part, and however often it begins anew.
+    """
+
+    num_images: int
+    targets: Targets
+    done: int = 0
+    over_ranks: Tensor | None = None
+
+
 class LossOptions(NamedTuple):
     """Flags of the recipe that change what a batch costs."""
 
@@ -57,8 +75,14 @@ class Loss(Protocol):
     def means(self) -> Mapping[str, str]:
         """By which means it computes, "plain" or "fast", by name: for work.json."""
 
-    def __call__(self, raw: Sequence[Tensor], targets: Targets) -> LossTerms:
-        """Return the cost of what the head returned for a batch, in the dtype of `raw`."""
+    def __call__(
+        self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
+    ) -> LossTerms:
+        """Return the cost of what the head returned for a batch, in the dtype of `raw`.
+
+        With `whole`, raw and targets are a piece of a batch: the terms of all pieces add up to
+        those of the batch, and so do the gradients of their totals.
+        """
 
     def compiled(self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]) -> Loss:
         """Return the same loss with its part on the device compiled, to rounding.

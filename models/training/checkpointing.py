@@ -222,6 +222,21 @@ def _require_loss_names(watch: StepWatch, names: list[str]) -> None:
         raise ValueError(f"its losses are {', '.join(names)}")
 
 
+def _take_micro_batches(state: TrainState) -> list[int]:
+    """Return that of each rank."""
+    own = np.array([state.micro_batch], np.int64)
+    return [int(size) for size in np.concatenate(dist.all_gather(own))]
+
+
+def _put_micro_batches(state: TrainState, sizes: list[int]) -> None:
+    """Take that of this rank, or the smallest on another number of ranks; or --micro-batch, where
+    that is smaller.
+    """
+    place = this_process()
+    found = [sizes[place.rank]] if len(sizes) == place.world_size else sizes
+    state.micro_batch = min([x for x in (*found, state.micro_batch) if x > 0], default=0)
+
+
 def _put_class_scores(state: TrainState, scores: list[float]) -> None:
     if len(scores) not in (0, state.model.head.num_classes):
         raise ValueError(f"it has scores of {count(len(scores), 'class', 'classes')}")
@@ -253,6 +268,8 @@ VALUES = (
     plain("batch_number", "state"),
     plain("last_update", "state"),
     plain("best_fitness", "state"),
+    Part("micro_batches", "state", _take_micro_batches, _put_micro_batches),
+    plain("best_epoch", "state"),
     Part("class_scores", "state", lambda state: list(state.class_scores), _put_class_scores),
     plain("ema_updates", "state.ema", "updates"),
     Part("loss_scale", "state.loss_scale", attrgetter("value"), _put_loss_scale),

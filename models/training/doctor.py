@@ -21,7 +21,7 @@ from typing import NamedTuple
 import backend
 from backend.checks import CPU
 from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import TrainConfig, parse_train_flags
+from utils.cli.train_config import AUTO_BATCH, TrainConfig, parse_train_flags
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
@@ -66,6 +66,8 @@ def main() -> None:
             f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
             f"{config.batch_size // config.nproc}, the part of one"
         )
+    if config.batch_size == AUTO_BATCH:
+        raise UserError("--batch-size -1: give the number of images whose speed is to be measured")
     check_training(config)
     if config.bind_numa:
         say(bind_numa(config.device))

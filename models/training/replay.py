@@ -17,8 +17,8 @@ from backend import amp, autograd, nn, ops
 from backend.contract import Tensor
 from backend.words import count
 from models.detector import Detector
+from models.training.pieces import network_images
 from models.training.state import TrainState
-from models.training.step import network_images
 from models.training.step_watch import BatchName
 from utils.cli.document import as_document
 from utils.cli.hyperparameters import read_hyperparameters

@@ -46,7 +46,7 @@ class TrainState:
     execution: Execution
     parallel: Any  # the model as several ranks train it together
     forward: Callable[[Tensor], Sequence[Tensor]]  # that, and
-    step_loss: Callable[[Any, Any], LossTerms]  # the loss, as a step runs them
+    step_loss: Callable[..., LossTerms]  # the loss, as a step runs them
     loss_scale: LossScale
     means: Mapping[str, Any]  # that were chosen, for work.json
     watch: StepWatch
@@ -57,8 +57,11 @@ class TrainState:
     evaluation: EvaluationProgress | None = None  # at its end, of one that was suspended
     batch_number: int = 0  # batches since the start of training
     last_update: int = -1  # number of the batch of the last optimizer step
+    micro_batch: int = 0  # images that this rank computes at a time; 0: all of a batch
+    sync_bn: bool = False  # whether BatchNorm layers of several ranks exchange numbers
     epoch: int = 0  # finished epochs
     best_fitness: float = -1.0
+    best_epoch: int = 0  # finished epochs at the last one of which none before was better
     class_scores: tuple[float, ...] = ()  # (C,) of the last validation, with --image-weights
 
 
@@ -104,6 +107,8 @@ def build_state(
         watch=StepWatch(model.head.loss_names),
         multi_scale=scale_of(config, model),
         table=EpochTable(model.head.loss_names, model.head.figure_names),
+        micro_batch=config.micro_batch,
+        sync_bn=config.sync_bn,
     )
 
 
@@ -114,11 +119,11 @@ def scale_of(config: TrainConfig, model: Detector) -> MultiScale | None:
     return MultiScale.of_model(config.image_size, model.stride, config.seed)
 
 
-def counting_quads(loss: Callable[[Any, Any], LossTerms]) -> Callable[[Any, Any], LossTerms]:
+def counting_quads(loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:
     """Return the loss with a total for as many images as those of --quad were made of."""
 
-    def loss_of_quads(raw: Any, targets: Any) -> LossTerms:
-        terms = loss(raw, targets)
+    def loss_of_quads(*arguments: Any) -> LossTerms:
+        terms = loss(*arguments)
         return terms._replace(total=terms.total * float(QUAD))
 
     return loss_of_quads

@@ -11,7 +11,7 @@ import pytest
 import train
 from backend import ops
 from models.heads.anchor.head import AnchorHead
-from models.training import loop, outputs, step
+from models.training import loop, outputs, pieces
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import read_hyperparameters
@@ -86,7 +86,7 @@ def works(flags, told):
     for name, recipe in {"plain": "", **RECIPES}.items():
         shapes = []
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as text:
-            patch.setattr(step, "network_images", record_shapes(step.network_images, shapes))
+            patch.setattr(pieces, "network_images", record_shapes(pieces.network_images, shapes))
             folder = start([*flags, "--epochs", "1", "--name", name, *recipe.split()])
         found[name] = json.loads((folder / "work.json").read_text()), shapes
         told[name] = text.getvalue()
@@ -158,7 +158,7 @@ def test_four_images_count_four_times_in_the_loss_in_a_quad_too(flags, tmp_path,
             start([*flags, "--project", str(tmp_path), *recipe.split()])
     state, batch, _ = seen
     assert len(batch.sample_indices) == 4
-    terms = state.step_loss(state.forward(step.network_images(state, batch)), batch.targets)
+    terms = state.step_loss(state.forward(pieces.network_images(state, batch)), batch.targets)
     means = sum(float(ops.to_numpy(term)) for term in terms.by_name.values())
     assert float(ops.to_numpy(terms.total)) == pytest.approx(4 * means, rel=1e-5)  # float32
 

@@ -199,6 +199,10 @@ def test_validation_writes_a_coco_file_and_adds_the_old_figures_when_asked(
         "--save-json", "--legacy-metric",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "exp").iterdir()} >= {
+        "predictions.json", "PR_curve.png", "P_curve.png", "R_curve.png", "F1_curve.png",
+        "confusion_matrix.png", "val_batch0_labels.jpg", "val_batch0_pred.jpg",
+    }  # fmt: skip
     rows = json.loads((tmp_path / "exp" / "predictions.json").read_text())
     assert rows and all(set(row) == {"image_id", "category_id", "bbox", "score"} for row in rows)
     cocos, _, legacy = done.stdout.partition("as YOLOv5 prints it")

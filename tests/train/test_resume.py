@@ -105,7 +105,7 @@ def start(arguments, stop=None):
     point = find_resume_point(values, given)
     if point is None:
         config = TrainConfig(**values)
-        hyp = read_hyperparameters(config.hyp)
+        hyp = read_hyperparameters(config.hyp, config.override)
     else:
         config, hyp = resumed_config(values, given, point.header)
     train.run(config, hyp, point, stop or StopAt())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +38,10 @@ def require_seed(name: str, value: int) -> None:
         raise UserError(f"{name} {value}; at most {MAX_SEED} is accepted")
 
 
-def require_hours(name: str, value: float | None) -> None:
-    """Raise UserError unless value is None or above 0."""
-    if value is not None and not value > 0:
-        raise UserError(f"{name} {value:g}; hours above 0 are needed")
+def require_hours(name: str, value: float) -> None:
+    """Raise UserError unless value is a number of hours."""
+    if not 0 <= value < math.inf:
+        raise UserError(f"{name} {value:g}; a number of hours from 0 up is needed")
 
 
 def require_part(name: str, value: float) -> None:
@@ -74,8 +75,9 @@ class RecipeConfig(RunConfig):
         metavar="KEY=VALUE", help="hyper-parameters in place of those of --hyp")  # fmt: skip
     patience: int = flag("recipe", "--patience", default=100, metavar="N", check=whole_from(0),
         help="end after so many epochs without a better one; 0: never")  # fmt: skip
-    hours: float | None = flag("recipe", "--time", default=None, type=float, metavar="HOURS",
-        check=require_hours, help="end with the epoch in which so many hours are over")  # fmt: skip
+    hours: float = flag("recipe", "--time", default=0.0, metavar="HOURS", check=require_hours,
+        help="end with the epoch in which its epochs have taken so long; the learning rate still "
+        "follows --epochs; 0: never")  # fmt: skip
     label_smoothing: float = flag("recipe", "--label-smoothing", default=0.0, metavar="F",
         check=require_fraction, help="of the class targets")  # fmt: skip
     autobalance: bool = flag("recipe", "--autobalance", default=False,

@@ -5,6 +5,7 @@ Before: `models/training/outputs.py`. After: a terminal or a log.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 ROWS_A_HEADING = 25
@@ -36,13 +37,13 @@ class EpochTable:
         """Return what is to be said of an epoch: its row, under a heading where one is due.
 
         Args:
-            numbers: losses and figures, in their order.
+            numbers: losses and figures, in their order; NaN where nothing was measured.
             data_wait: seconds in which nothing was computed for want of data.
         """
         heading = [] if self._rows % ROWS_A_HEADING else [self.heading()]
         self._rows += 1
         cells = [
-            f"{number:{self._width(name)}.3f}"
+            f"{'-' if math.isnan(number) else f'{number:.3f}':>{self._width(name)}}"
             for name, number in zip(self._names, numbers, strict=True)
         ]
         row = f"{f'{epoch}/{epochs}':>{_EPOCH_WIDTH}}{''.join(cells)}{seconds:8.1f}"

@@ -32,6 +32,7 @@ from utils.data.sources.labels import Sample
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from utils.evaluation.fitness import detection_fitness
 from utils.evaluation.joining import join_views
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.report.console import metrics_table
@@ -239,7 +240,7 @@ class AnchorHead(BoxHead):
     @staticmethod
     def fitness(result: EvaluationResult) -> float:
         """Return a tenth of mAP50 and nine tenths of mAP50-95, as in the public YOLOv5."""
-        return 0.1 * result.map50 + 0.9 * result.map
+        return detection_fitness(result.map50, result.map)
 
     @staticmethod
     def class_scores(result: EvaluationResult) -> tuple[float, ...]:

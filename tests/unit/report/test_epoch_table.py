@@ -33,6 +33,6 @@ def test_the_heading_comes_again():
     assert due == [0, ROWS_A_HEADING, 2 * ROWS_A_HEADING]
 
 
-def test_a_figure_that_is_no_number_keeps_its_place():
+def test_what_was_not_measured_keeps_its_place():
     heading, row = EpochTable({"box": "box"}, {"acc": "acc"}).lines(1, 2, [float("nan"), 0.5], 1, 0)
-    assert row.split() == ["1/2", "nan", "0.500", "1.0"] and len(heading) == len(row)
+    assert row.split() == ["1/2", "-", "0.500", "1.0"] and len(heading) == len(row)
