@@ -63,6 +63,7 @@ def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> Non
     sampler = Sampler(begin, ranges, config.epochs, config.seed)
     with RunLock() as lock:
         folder = open_folder(config, hyp, lock)
+        log.info("searched: %s; what is 0 stays 0", ", ".join(ranges))
         records = read_records(folder, ranges)
         search = Search(config, hyp, folder, records, sampler, devices)
         adopt_orphans()
