@@ -155,7 +155,11 @@ def test_the_command_prints_anchors_for_a_model_yaml(monkeypatch, capsys):
     assert anchors[0, :2].prod() < anchors[1, 2:].prod()
 
 
-def test_the_command_refuses_levels_of_unequal_anchors(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["anchors", "--data", "shapes", "--anchors", "8"])
-    with pytest.raises(UserError, match="--anchors 8 cannot be divided by --levels 3"):
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [("8", "--anchors 8 cannot be divided by --levels 3"), ("1000", "number from 1 to 160")],
+)
+def test_the_command_refuses_numbers_of_anchors_that_no_model_has(monkeypatch, number, message):
+    monkeypatch.setattr("sys.argv", ["anchors", "--data", "shapes", "--anchors", number])
+    with pytest.raises(UserError, match=message):
         command.main()
