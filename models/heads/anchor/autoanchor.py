@@ -43,7 +43,8 @@ class Labels(NamedTuple):
 
 def describe(fit: Fit) -> str:
     """Return in words how well anchors fit."""
-    return f"best possible recall {fit.best_possible_recall:.3f}, {fit.anchors_per_target:.2f} a target"
+    recall = fit.best_possible_recall
+    return f"best possible recall {recall:.3f}, {fit.anchors_per_target:.2f} a target"
 
 
 def number_to_fit(anchors: Any, hyp: Hyperparameters) -> int:
