@@ -81,7 +81,7 @@ def fakes(monkeypatch):
 
     monkeypatch.setattr(TrialRun, "start", start)
     monkeypatch.setattr(search, "POLL_SECONDS", 0)
-    # Drawing takes longer than all else; tests/unit/report/test_evolution_plot.py has it.
+    # Drawing takes longer than all else; tests/unit/report/plots/test_evolution.py has it.
     monkeypatch.setattr(outputs, "plot_evolution", drawn)
     for name in ("adopt_orphans", "kill_descendants"):
         monkeypatch.setattr(search, name, lambda: None)
