@@ -61,7 +61,7 @@ class Hyperparameters:
                 raise UserError(f"{name}: {value}; a finite number from 0 up is needed")
         if self.anchor_t <= 1:
             raise UserError(f"anchor_t: {self.anchor_t}; a ratio above 1 is needed")
-        for name in ("fl_gamma", "mixup", "copy_paste"):
+        for name in ("fl_gamma", "mixup"):
             if getattr(self, name) != 0:
                 raise UserError(f"{name}: {getattr(self, name)} is not available; set it to 0")
         for name in ("lrf", "momentum", "warmup_momentum"):

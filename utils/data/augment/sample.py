@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
+from utils.data.augment.copy_paste import CopyPaste, draw_with_copies
+from utils.data.augment.geometry import Warp
+from utils.data.augment.objects import objects_on_canvas, warp_objects
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.augment.tiles import NUM_TILES, Canvas, draw_tiles, mosaic_canvas, single_canvas
 from utils.data.image.decoding import LabelledImage, SourceImage
@@ -29,6 +31,7 @@ class Augmentation:
     hsv_gains: tuple[float, float, float]
     flip_up_down: bool
     flip_left_right: bool
+    copy_paste: CopyPaste = CopyPaste()  # on a mosaic
 
 
 def draw_augmentation(
@@ -52,7 +55,12 @@ def draw_augmentation(
         hsv_gains=(around(1, config.hsv_h), around(1, config.hsv_s), around(1, config.hsv_v)),
         flip_up_down=generator.random() < config.flipud,
         flip_left_right=generator.random() < config.fliplr,
+        copy_paste=_draw_copy_paste(config.copy_paste, generator.random()),
     )
+
+
+def _draw_copy_paste(share: float, fraction: float) -> CopyPaste:
+    return CopyPaste(share, int(fraction * 2**53)) if share else CopyPaste()
 
 
 def _draw_warp(config: AugmentConfig, around: Callable[[float, float], float]) -> Warp:
@@ -76,8 +84,14 @@ def augment(draw: Augmentation, sources: Sequence[SourceImage], image_size: int)
     canvas = _lay_out(draw, [source.size for source in sources], image_size)
     output_size = image_size, image_size
     matrix = draw.warp.matrix((canvas.side, canvas.side), output_size)
-    image = draw_tiles(canvas, sources, matrix, output_size)
-    item = LabelledImage(image, *_warp_labels(draw, canvas, sources, matrix, output_size))
+    objects = objects_on_canvas(canvas, sources)
+    if draw.copy_paste.share and len(canvas.tiles) > 1:
+        image, objects = draw_with_copies(
+            draw.copy_paste, canvas, sources, objects, matrix, output_size
+        )
+    else:
+        image = draw_tiles(canvas, sources, matrix, output_size)
+    item = LabelledImage(image, *warp_objects(objects, draw.warp, matrix, output_size))
     item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
     if draw.flip_up_down:
         item = flip_up_down(item)
@@ -91,25 +105,6 @@ def _lay_out(draw: Augmentation, sizes: Sequence[tuple[int, int]], image_size: i
         centre_x, centre_y = (int(fraction * image_size) for fraction in draw.mosaic_centre_xy)
         return mosaic_canvas(sizes, (centre_x, centre_y), image_size)
     return single_canvas(sizes[0], image_size)
-
-
-def _warp_labels(
-    draw: Augmentation,
-    canvas: Canvas,
-    sources: Sequence[SourceImage],
-    matrix: np.ndarray,
-    output_size: tuple[int, int],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return classes and boxes of all images in the output: clipped, small remains dropped."""
-    placed = zip(canvas.tiles, sources, strict=True)
-    on_canvas = np.concatenate([tile.to_canvas(source.boxes_xyxy) for tile, source in placed])
-    if len(canvas.tiles) > 1:
-        on_canvas = on_canvas.clip(0, canvas.side)
-    height, width = output_size
-    warped = warp_boxes(on_canvas, matrix).clip(0, [width, height, width, height])
-    keep = worth_keeping(on_canvas * draw.warp.zoom, warped)
-    class_index = np.concatenate([source.class_index for source in sources])
-    return class_index[keep], warped[keep]
 
 
 def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:
@@ -146,16 +141,18 @@ def multiply_channel(channel: np.ndarray, gain: float) -> np.ndarray:
 
 
 def flip_left_right(item: LabelledImage) -> LabelledImage:
-    """Mirror an image and its boxes at the vertical axis."""
+    """Mirror an image, its boxes and its polygons at the vertical axis."""
     left, top, right, bottom = item.boxes_xyxy.T
     width = item.size[1]
     boxes = np.stack((width - right, top, width - left, bottom), axis=1)
-    return LabelledImage(cv2.flip(item.image, 1), item.class_index, boxes)
+    polygons = None if item.polygons is None else item.polygons.mirrored(0, width)
+    return LabelledImage(cv2.flip(item.image, 1), item.class_index, boxes, polygons)
 
 
 def flip_up_down(item: LabelledImage) -> LabelledImage:
-    """Mirror an image and its boxes at the horizontal axis."""
+    """Mirror an image, its boxes and its polygons at the horizontal axis."""
     left, top, right, bottom = item.boxes_xyxy.T
     height = item.size[0]
     boxes = np.stack((left, height - bottom, right, height - top), axis=1)
-    return LabelledImage(cv2.flip(item.image, 0), item.class_index, boxes)
+    polygons = None if item.polygons is None else item.polygons.mirrored(1, height)
+    return LabelledImage(cv2.flip(item.image, 0), item.class_index, boxes, polygons)

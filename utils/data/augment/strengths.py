@@ -28,6 +28,7 @@ class AugmentConfig:
     flipud: float = 0.0  # probability
     fliplr: float = 0.0  # probability
     mosaic: float = 0.0  # probability
+    copy_paste: float = 0.0  # part of a mosaic's objects that is pasted a second time
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():

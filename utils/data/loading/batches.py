@@ -31,7 +31,7 @@ from utils.data.image.letterbox import Letterbox, fit_long_side
 from utils.data.image.resizing import resize
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.image_cache import ImageCache
-from utils.data.loading.reading import decode, pixel_boxes
+from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import epoch_order, sample_generator
 from utils.data.sources.labels import Sample
@@ -109,6 +109,7 @@ class TrainBatches:
             pixel_boxes(sample),
             reduction,
             partial(self._decode, index, sample, reduction),
+            pixel_polygons(sample),
         )
 
     def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
