@@ -10,11 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.augment.clipping import boxes_around, warp_polygons
+from utils.data.augment.clipping import boxes_within, warp_polygons
 from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 from utils.data.augment.tiles import Canvas
 from utils.data.image.decoding import SourceImage
 from utils.polygons import Polygons, join_polygons
+
+# Cut so many pixels outside: pieces are joined there, and who fills a polygon fills its edges too.
+_MARGIN = 2
 
 
 class Objects(NamedTuple):
@@ -55,9 +58,10 @@ def _place_polygons(canvas: Canvas, sources: Sequence[SourceImage]) -> Polygons 
 def warp_objects(
     objects: Objects, warp: Warp, matrix: np.ndarray, output_size: tuple[int, int]
 ) -> Objects:
-    """Return the objects that an output shows: clipped, small remains dropped.
+    """Return the objects that an output shows; small remains are dropped.
 
-    The box of a polygon is the one around what is seen of it, and not around its warped box.
+    Boxes are clipped, and polygons cut 2 px outside of the output. The box of a polygon is the one
+    around what is seen of it, not around its warped box.
 
     Args:
         objects: canvas pixels.
@@ -70,8 +74,8 @@ def warp_objects(
     polygons = objects.polygons
     if polygons is not None:
         has_polygon = polygons.num_points > 0
-        polygons = warp_polygons(polygons, matrix, output_size)
-        boxes[has_polygon] = boxes_around(polygons)[has_polygon]
+        polygons = warp_polygons(polygons, matrix, output_size, _MARGIN)
+        boxes[has_polygon] = boxes_within(polygons, output_size)[has_polygon]
     keep = worth_keeping(objects.boxes_xyxy * warp.zoom, boxes)
     kept_polygons = None if polygons is None else polygons.select(keep)
     return Objects(objects.class_index[keep], boxes[keep], kept_polygons)
