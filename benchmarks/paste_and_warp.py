@@ -12,7 +12,16 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
+from utils.data.augment.clipping import warp_polygons
+from utils.data.augment.copy_paste import (
+    CopyPaste,
+    choose_copies,
+    choose_objects,
+    mirror,
+    paste,
+)
+from utils.data.augment.geometry import Warp
+from utils.data.augment.objects import Objects, join_objects, warp_objects
 from utils.data.augment.sample import (
     Augmentation,
     change_hsv,
@@ -28,6 +37,7 @@ from utils.data.image.resizing import FILL, resize
 from utils.data.loading.reading import read_image
 from utils.data.randomness import sample_generator
 from utils.data.sources.labels import Sample
+from utils.polygons import Polygons, join_polygons
 
 
 def plain_item(
@@ -48,7 +58,10 @@ def plain_augment(
     draw: Augmentation, images: Sequence[LabelledImage], image_size: int
 ) -> LabelledImage:
     """Return the training image of a draw, from the whole images of `draw.tiles`."""
-    item = warp_labelled(_compose(draw, images, image_size), draw.warp, (image_size, image_size))
+    item = _compose(draw, images, image_size)
+    if draw.copy_paste.share and len(images) > 1:
+        item = paste_copies(item, draw.copy_paste)
+    item = warp_labelled(item, draw.warp, (image_size, image_size))
     item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
     if draw.flip_up_down:
         item = flip_up_down(item)
@@ -65,15 +78,25 @@ def _compose(draw: Augmentation, images: Sequence[LabelledImage], image_size: in
     return letterbox_labelled(images[0], placement)
 
 
+def paste_copies(item: LabelledImage, drawn: CopyPaste) -> LabelledImage:
+    """Paste mirrored objects of a canvas onto it."""
+    objects = Objects(item.class_index, item.boxes_xyxy, item.polygons)
+    width = item.size[1]
+    chosen = choose_copies(choose_objects(drawn, objects), objects, width)
+    if not len(chosen):
+        return item
+    copies, polygons = mirror(objects, chosen, width)
+    image = item.image.copy()
+    paste(image, cv2.flip(item.image, 1), polygons)
+    return LabelledImage(image, *join_objects(objects, copies))
+
+
 def warp_labelled(item: LabelledImage, warp: Warp, output_size: tuple[int, int]) -> LabelledImage:
-    """Warp an image and its boxes to (height, width); clip boxes and drop those cut too small."""
+    """Warp an image and its objects to (height, width); drop those cut too small."""
     matrix = warp.matrix(item.size, output_size)
-    height, width = output_size
-    warped = warp_boxes(item.boxes_xyxy, matrix).clip(0, [width, height, width, height])
-    keep = worth_keeping(item.boxes_xyxy * warp.zoom, warped)
-    return LabelledImage(
-        warp_image(item.image, matrix, output_size), item.class_index[keep], warped[keep]
-    )
+    objects = Objects(item.class_index, item.boxes_xyxy, item.polygons)
+    image = warp_image(item.image, matrix, output_size)
+    return LabelledImage(image, *warp_objects(objects, warp, matrix, output_size))
 
 
 def warp_image(image: np.ndarray, matrix: np.ndarray, output_size: tuple[int, int]) -> np.ndarray:
@@ -101,11 +124,23 @@ def mosaic(
     """
     side = 2 * image_size
     canvas = np.full((side, side, 3), FILL, np.uint8)
-    boxes = [
+    parts = [
         _paste(canvas, tile, position, centre_xy, image_size) for position, tile in enumerate(tiles)
     ]
     class_index = np.concatenate([tile.class_index for tile in tiles])
-    return LabelledImage(canvas, class_index, np.concatenate(boxes).clip(0, side))
+    item = LabelledImage(canvas, class_index, np.concatenate([part.boxes_xyxy for part in parts]))
+    return _cut(item, join_polygons([(part.polygons, len(part.boxes_xyxy)) for part in parts]))
+
+
+def _cut(item: LabelledImage, polygons: Polygons | None) -> LabelledImage:
+    """Cut boxes and polygons at the edges of a canvas."""
+    side = item.size[0]
+    boxes = item.boxes_xyxy.clip(0, side)
+    if polygons is not None:
+        had_points = polygons.num_points > 0
+        polygons = warp_polygons(polygons, np.eye(3), item.size)
+        boxes[had_points & (polygons.num_points == 0)] = 0
+    return item._replace(boxes_xyxy=boxes, polygons=polygons)
 
 
 def _paste(
@@ -114,8 +149,8 @@ def _paste(
     position: int,
     centre_xy: tuple[int, int],
     image_size: int,
-) -> np.ndarray:
-    """Paste one tile, cropped to the canvas; return its boxes in canvas pixels."""
+) -> LabelledImage:
+    """Paste one tile, cropped to the canvas; return it with labels in canvas pixels."""
     placement = fit_long_side(tile.size, image_size, (image_size, image_size))
     height, width = placement.resized_size
     left = centre_xy[0] - (width if position in (0, 2) else 0)
@@ -127,4 +162,8 @@ def _paste(
         rows.start - top : rows.stop - top, columns.start - left : columns.stop - left
     ]
     scale_y, scale_x = placement.scale
-    return tile.boxes_xyxy * [scale_x, scale_y, scale_x, scale_y] + [left, top, left, top]
+    boxes = tile.boxes_xyxy * [scale_x, scale_y, scale_x, scale_y] + [left, top, left, top]
+    polygons = tile.polygons
+    if polygons is not None:
+        polygons = polygons.moved((scale_x, scale_y), (left, top))
+    return tile._replace(boxes_xyxy=boxes, polygons=polygons)

@@ -95,7 +95,7 @@ def test_cut_polygons_cover_what_the_whole_ones_cover_of_the_output(perspective)
 def test_boxes_end_where_what_is_seen_ends():
     random = np.random.Generator(np.random.Philox(5))
     size, scale, compared = (16, 20), 16, 0
-    for _ in range(150):
+    for _ in range(60):
         outline = random_star(random, -6, 30)
         found = boxes_within(make_polygons([outline]), size)[0]
         rows, columns = inside(outline * scale, (size[0] * scale, size[1] * scale)).nonzero()
@@ -107,7 +107,7 @@ def test_boxes_end_where_what_is_seen_ends():
         assert difference.max() < 0.6
         assert np.median(difference) < 1 / scale
         compared += 1
-    assert compared > 100
+    assert compared > 40
 
 
 def test_a_box_does_not_reach_to_a_corner_that_the_polygon_goes_around():
