@@ -15,6 +15,7 @@ import logging
 import backend
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
+from utils.data.augment.transforms import require_transforms
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -53,6 +54,7 @@ def main() -> None:
             config, hyp = resumed_config(values, given, point.header)
             if point.is_finished:
                 return log.info("%s is finished, nothing is left to do", point.folder)
+        require_transforms(config.albumentations, config.image_size)
         launch(config, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))
@@ -96,7 +98,7 @@ def train_loader(job: Job) -> TrainLoader:
     config = job.config
     workers = 0 if config.replay else loader_workers(config.workers)
     cache = "" if config.replay else config.cache
-    size, batch, augment = config.image_size, config.batch_size, job.hyp.augmentation()
+    size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
     return TrainLoader(
         job.train_samples, size, batch, augment, config.seed, workers, cache, job.world
     )

@@ -92,6 +92,13 @@ def same_shape(shape: Sequence[int], other: Sequence[int]) -> None:
         raise ValueError(f"shapes must be equal, not {tuple(shape)} and {tuple(other)}")
 
 
+def matrices(shape: Sequence[int], other: Sequence[int]) -> None:
+    """Raise ValueError unless matrices (..., N, K) and (..., K, M) can be multiplied."""
+    shape, other = tuple(shape), tuple(other)
+    if min(len(shape), len(other)) < 2 or shape[:-2] != other[:-2] or shape[-1] != other[-2]:
+        raise ValueError(f"shapes {shape} and {other}; (..., N, K) and (..., K, M) are needed")
+
+
 def row_index(shape: Sequence[int], dtype: str) -> None:
     if dtype != "int64" or len(shape) != 1:
         raise ValueError(f"a row index must be (K,) int64, not {tuple(shape)} {dtype}")

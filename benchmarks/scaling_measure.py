@@ -36,7 +36,7 @@ def model_yaml(name: str) -> Path:
 
 def count_network(path: Path) -> Network:
     """Return the sizes of a model of 80 classes; run it once to count its convolutions."""
-    from models import blocks
+    from models.blocks import conv as blocks
     from models.detector import Detector, count_parameters
     from models.graph import read_model_yaml
 

@@ -16,6 +16,7 @@ from backend import nn, ops
 from backend.checks import CPU
 from backend.contract import Tensor
 from backend.words import count
+from models.blocks.conv import Conv
 from models.graph import IMAGE, ModelSpec, plan_layers
 from models.heads.base import Head
 from models.initial_weights import draw_weights
@@ -39,6 +40,9 @@ class Detector(nn.Module):
         layers = plan_layers(spec)
         self.spec = spec
         self.model = nn.ModuleList([layer.make() for layer in layers])
+        for part in self.model.modules():
+            if isinstance(part, Conv) and part.activation is not None:
+                part.activation = spec.activation
         self.head_name = f"model.{len(layers) - 1}."
         self._stride = max(layer.stride for layer in layers)
         self._densities = [layer.out_channels / layer.stride**2 for layer in layers]
@@ -67,7 +71,10 @@ class Detector(nn.Module):
         )
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Map (B, 3, H, W) RGB in [0, 1], sides multiples of `stride`, to raw maps per level."""
+        """Map (B, 3, H, W) RGB in [0, 1], sides multiples of `stride`, to raw maps per level.
+
+        A model of one channel makes grey of them; (B, 1, H, W) is taken as it is.
+        """
         output: Any = images
         for output in self.run_layers(images):  # noqa: B007  the last one is the head's
             pass
@@ -75,6 +82,8 @@ class Detector(nn.Module):
 
     def run_layers(self, images: Tensor) -> Iterator[Any]:
         """Run the layers one after the other and yield what each returns."""
+        if images.shape[1] != self.spec.image_channels:
+            images = grey_of(images)
         outputs: dict[int, Tensor] = {IMAGE: images}
         for index, (module, layer) in enumerate(zip(self.model, self.spec.layers, strict=True)):
             output = module(*(outputs[source] for source in layer.sources))
@@ -99,6 +108,12 @@ class Detector(nn.Module):
             name = self.head_name + name
             state[name] = state[name] + bias
         nn.load_state_arrays(self, state)
+
+
+def grey_of(images: Tensor) -> Tensor:
+    """Map (B, 3, H, W) RGB to (B, 1, H, W), the luma of ITU-R BT.601."""
+    red, green, blue = (images[:, index : index + 1] for index in range(3))
+    return red * 0.299 + green * 0.587 + blue * 0.114
 
 
 def count_parameters(model: Detector, folded: bool = False) -> int:

@@ -1,8 +1,9 @@
 """A model document -> a checked `ModelSpec` -> plans of the layers that `detector.py` runs.
 
 The format is the public YOLOv5 one: nc, depth_multiple, width_multiple, what the head needs
-(anchors), and the lists backbone and head of [from, number, module, args]. Its strings are names
-to look up; nothing of it is evaluated. It comes out of a YAML, or out of a weights file
+(anchors), the lists backbone and head of [from, number, module, args], and, where they are not
+the usual ones, ch (channels of an image) and act (the activation). Its strings are names to look
+up; nothing of it is evaluated. It comes out of a YAML, or out of a weights file
 (`models/stored.py`): the same limits hold, before anything is made.
 """
 
@@ -16,14 +17,16 @@ from typing import Any
 
 import models.blocks
 import models.heads  # noqa: F401  both register their blocks
+from models.blocks.activation import Activation, find_activation
 from models.heads.base import Head
 from models.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
 from utils.errors import UserError, brief
-from utils.files.yaml import find_yaml, read_yaml
+from utils.files.models import read_model
 from utils.weights.plain import to_plain
 
 CHANNEL_MULTIPLE = 8
-IMAGE_CHANNELS = 3
+COLOURS = {1: "grey", 3: "RGB"}  # what the channels of an image can be
+DEFAULT_CHANNELS, DEFAULT_ACTIVATION = 3, "nn.SiLU()"
 REQUIRED_KEYS = ("depth_multiple", "width_multiple", "backbone", "head")
 IMAGE = -1  # source index of the image itself
 # Far beyond any model, so that neither a typing error nor a hostile file builds for hours or fills
@@ -51,6 +54,8 @@ class ModelSpec:
 
     document: Mapping[str, Any]  # the YAML as read, with nc replaced: what checkpoints store
     num_classes: int
+    image_channels: int
+    activation: Activation
     depth_multiple: float
     width_multiple: float
     layers: tuple[LayerSpec, ...]
@@ -62,8 +67,7 @@ def read_model_yaml(path: str | Path, num_classes: int | None = None) -> ModelSp
     Raises:
         UserError: no such file, no YAML, or a document that `parse_model` or `plan_layers` refuses.
     """
-    path = find_yaml(str(path), "models")
-    document = read_yaml("--cfg", path, "public models: models/yolov5{n,s,m,l,x}.yaml")
+    path, document = read_model(str(path))
     try:
         spec = parse_model(document, num_classes)
         plan_layers(spec)
@@ -94,6 +98,8 @@ def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
     return ModelSpec(
         document=document,
         num_classes=classes,
+        image_channels=_check_channels(document.get("ch", DEFAULT_CHANNELS)),
+        activation=find_activation(document.get("act") or DEFAULT_ACTIVATION),
         depth_multiple=_check_multiple(document, "depth_multiple"),
         width_multiple=_check_multiple(document, "width_multiple"),
         layers=layers,
@@ -106,7 +112,7 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
     Raises:
         UserError: names the layer that cannot be made, or from which on it is too much.
     """
-    image = LayerPlan(lambda: None, 0, IMAGE_CHANNELS, 1)
+    image = LayerPlan(lambda: None, 0, spec.image_channels, 1)
     plans: list[LayerPlan] = []
     total = _Total()
     for index, layer in enumerate(spec.layers):
@@ -116,10 +122,14 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
             repeats=scale_depth(layer.number, spec.depth_multiple),
             in_channels=tuple(source.out_channels for source in sources),
             in_strides=tuple(source.stride for source in sources),
+            in_margin=max(source.margin for source in sources),
             scale_width=lambda channels: scale_width(channels, spec.width_multiple),
         )
         try:
-            plans.append(find_block(layer.block).kind.plan(request))
+            block = find_block(layer.block)
+            if request.in_margin and not block.trims:
+                raise UserError("its source is padded, which only nn.MaxPool2d takes")
+            plans.append(block.kind.plan(request))
             total.add(request, plans[-1])
         except UserError as error:
             raise UserError(
@@ -158,6 +168,13 @@ def scale_depth(number: int, multiple: float) -> int:
 def scale_width(channels: int, multiple: float) -> int:
     """Return channels after the width multiple, rounded up to a multiple of 8."""
     return math.ceil(channels * multiple / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
+
+
+def _check_channels(value: Any) -> int:
+    if type(value) is not int or value not in COLOURS:
+        accepted = " or ".join(f"{channels} ({name})" for channels, name in COLOURS.items())
+        raise UserError(f"ch: {brief(value)}; images are read as {accepted}")
+    return value
 
 
 def _check_multiple(document: Mapping[str, Any], key: str) -> float:

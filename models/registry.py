@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from utils.errors import UserError, brief
@@ -21,6 +21,7 @@ class LayerRequest:
     repeats: int  # after the depth multiple
     in_channels: tuple[int, ...]  # one per source
     in_strides: tuple[int, ...]  # image pixels per cell of each source
+    in_margin: int  # rows and columns that the source has beyond those of the image / stride
     scale_width: Callable[[int], int]  # channels of the YAML -> channels of this width
 
     def counts(self, **defaults: int | None) -> dict[str, Any]:
@@ -45,14 +46,49 @@ class LayerRequest:
         return values
 
 
+BATCHNORM_NUMBERS = 4  # a channel: weight, bias, mean and variance
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a block holds, and by it what a cell of its map takes to compute."""
+
+    weights: int = 0  # of convolutions and products, one multiply-add a cell each
+    normalized: int = 0  # channels that BatchNorm normalizes
+    biases: int = 0
+    attended: int = 0  # channels that each cell compares and adds up over all cells
+    heads: int = 0  # of attention: softmaxes over all cells
+
+    @property
+    def numbers(self) -> int:
+        """In its arrays, save those of no dimension: BatchNorm's count of batches."""
+        return self.weights + BATCHNORM_NUMBERS * self.normalized + self.biases
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __mul__(self, times: int) -> Cost:
+        return Cost(*(value * times for value in astuple(self)))
+
+
 @dataclass(frozen=True)
 class LayerPlan:
     """A layer before it is made: what it takes, and what the layers after it need to know."""
 
     make: Callable[[], Any]  # constructs the module
-    numbers: int  # in its arrays, save those of no dimension: BatchNorm's count of batches
+    numbers: int  # in its arrays, as `Cost.numbers`
     out_channels: int
     stride: int  # image pixels per cell
+    costs: tuple[tuple[int, Cost], ...] = ()  # each with the stride that it computes at
+    margin: int = 0  # rows and columns beyond those of the image / stride
+
+
+def plan_layer(kind: Any, out_channels: int, stride: int, *arguments: Any) -> LayerPlan:
+    """Return the plan of a block whose constructor and static `cost` take the same arguments."""
+    cost = kind.cost(*arguments)
+    return LayerPlan(
+        lambda: kind(*arguments), cost.numbers, out_channels, stride, ((stride, cost),)
+    )
 
 
 @dataclass(frozen=True)
@@ -62,17 +98,20 @@ class Block:
     kind: Any  # has a classmethod `plan(request: LayerRequest) -> LayerPlan`
     repeats: bool  # takes a number above 1
     joins: bool  # takes several sources
+    trims: bool = False  # takes a source with a margin
 
 
 _BLOCKS: dict[str, Block] = {}
 
 
-def register(name: str, repeats: bool = False, joins: bool = False) -> Callable[[type], type]:
+def register(
+    name: str, repeats: bool = False, joins: bool = False, trims: bool = False
+) -> Callable[[type], type]:
     """Decorate a class: YAML layers called `name` are planned by the class's `plan(request)`."""
 
     def add(block: Any) -> Any:
         assert name not in _BLOCKS, f"block {name} registered twice"
-        _BLOCKS[name] = Block(block, repeats, joins)
+        _BLOCKS[name] = Block(block, repeats, joins, trims)
         return block
 
     return add

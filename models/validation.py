@@ -5,7 +5,9 @@ Before: `val.py` read flags and data and chose the framework. After: `evaluation
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +22,7 @@ from models.heads.base import Head, Sink
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import make_predictor, suppression_settings
 from models.inference.protocol import Predictor
-from utils.cli.val_config import ValConfig
+from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.labels import Sample
@@ -32,6 +34,8 @@ from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
 from utils.report.console import legacy_table
+from utils.report.plots.study import StudyRow, study_sizes, write_study
+from utils.results.label_files import LabelFiles
 from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint
 from utils.state.folder import create_run_folder
@@ -48,6 +52,8 @@ def run_validation(
 ) -> None:
     """Evaluate the EMA of checkpoints together and, on the first rank, show what was found."""
     device = backend.device.resolve(config.device)
+    if config.task == STUDY:
+        return study(config, class_names, samples, weights, device, world)
     model = make_predictor(weights, device, config.augment, config.half, fold=False)
     require_classes(config, class_names, model)
     require_image_size(config.image_size, model.stride, trains=False)
@@ -63,16 +69,25 @@ def run_validation(
         coco_results.image_ids = list(annotations.image_ids)
         coco_results.category_ids = annotations.category_ids
     legacy = LegacyEvaluator(class_names)
-    asked = ((coco_results, config.save_json), (legacy, config.legacy_metric))
+    labels = LabelFiles(samples, config.save_conf)
+    asked = (
+        (coco_results, config.save_json),
+        (legacy, config.legacy_metric),
+        (labels, config.save_txt),
+    )
     sinks: list[Sink] = [sink for sink, wanted in asked if wanted]
+    begin = time.perf_counter()
     with watchdog.phase("validation"):
         validate = validate_tiled if config.tile else validate_batches
         validation = validate(config, model, device, samples, class_names, world, sinks, objects)
+    seconds = time.perf_counter() - begin
     if world.process.is_main:
         say(*model.head.table(validation.result).splitlines())
+        rate = f"{len(samples) / seconds:.1f} images/s"
+        say(f"{count(len(samples), 'image')} in {seconds:.1f} s, {rate}")
         if config.legacy_metric:
             say(*legacy_table(legacy.result()).splitlines())
-        write_results(config, model.head, validation.result, coco_results)
+        write_results(config, model.head, validation.result, samples, coco_results, labels)
 
 
 def validate_batches(
@@ -141,10 +156,50 @@ def of_classes(objects: GroundTruth, classes: Sequence[int] | None) -> GroundTru
     return objects._replace(**{name: field[rows] for name, field in given.items()})
 
 
-def write_results(config: ValConfig, head: Head, result: Any, coco_results: CocoResults) -> None:
+def study(
+    config: ValConfig,
+    class_names: tuple[str, ...],
+    samples: Sequence[Sample],
+    weights: Sequence[Checkpoint],
+    device: str,
+    world: World,
+) -> None:
+    """Validate each of the weights at each size; write figures and times as a table and a plot."""
+    rows = []
+    for path, checkpoint in zip(config.weights, weights, strict=True):
+        model = make_predictor([checkpoint], device, config.augment, config.half, fold=False)
+        require_classes(config, class_names, model)
+        for size in study_sizes(model.stride):
+            asked = dataclasses.replace(config, image_size=size)
+            begin = time.perf_counter()
+            with watchdog.phase("validation"):
+                validation = validate_batches(
+                    asked, model, device, samples, class_names, world, (), None
+                )
+            milliseconds = 1000 * (time.perf_counter() - begin) / len(samples)
+            figures = model.head.figures(validation.result)
+            rows.append(StudyRow(path, size, figures, milliseconds))
+            if world.process.is_main:
+                say(rows[-1].line())
+    if world.process.is_main:
+        folder = create_run_folder(config.project, config.name, config.exist_ok)
+        write_study(rows, folder)
+        say(f"results in {folder}")
+
+
+def write_results(
+    config: ValConfig,
+    head: Head,
+    result: Any,
+    samples: Sequence[Sample],
+    coco_results: CocoResults,
+    labels: LabelFiles,
+) -> None:
     """Write the head's plots and, where asked for, predictions.json, into a folder."""
     folder = create_run_folder(config.project, config.name, config.exist_ok)
-    head.plot(result, folder)
+    head.plot(result, samples, folder)
     if config.save_json:
         coco_results.write(folder / "predictions.json")
+    if config.save_txt:
+        labels.write(folder / "labels")
     say(f"results in {folder}")

@@ -34,11 +34,20 @@ def drawn_input(shape: list[int]) -> np.ndarray:
 
 
 def drawn_model(
-    yaml_name: str, gain: float, prefix: str = "", classes: int = 5, width: float = 0.125
+    yaml_name: str,
+    gain: float,
+    prefix: str = "",
+    classes: int = 5,
+    width: float = 0.125,
+    depth: float | None = None,
 ) -> Detector:
-    """Build a model of the project's YAML with weights by their names, in evaluation mode."""
+    """Build a model of the project's YAML with weights by their names, in evaluation mode.
+
+    depth: its depth multiple; None for that of the YAML.
+    """
     document = yaml.safe_load((PROJECT / "models" / yaml_name).read_text())
-    spec = parse_model({**document, "width_multiple": width}, classes)
+    multiples = {"width_multiple": width, "depth_multiple": depth or document["depth_multiple"]}
+    spec = parse_model({**document, **multiples}, classes)
     model = Detector(spec)
     state = nn.state_arrays(model)
     drawn = {name: draw(prefix, name, array, gain) for name, array in state.items()}
@@ -61,5 +70,7 @@ def draw(prefix: str, name: str, array: np.ndarray, gain: float) -> np.ndarray:
         return (0.1 * random.standard_normal(shape)).astype(np.float32)
     if name.endswith("running_var") or array.ndim == 1:
         return (0.5 + random.random(shape)).astype(np.float32)
+    if not name.endswith(".weight"):  # in_proj_weight of attention
+        return (0.05 * random.standard_normal(shape)).astype(np.float32)
     deviation = np.sqrt(gain / np.prod(shape[1:]))
     return (random.standard_normal(shape) * deviation).astype(np.float32)

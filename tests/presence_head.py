@@ -14,7 +14,7 @@ import numpy as np
 
 from backend import nn, ops
 from models import registry
-from models.heads.base import Head, LossTerms
+from models.heads.base import NO_OPTIONS, Head, Loss, LossOptions, LossTerms
 from models.registry import Block, LayerPlan, LayerRequest
 
 YAML = """
@@ -63,7 +63,13 @@ class PresenceHead(Head):
         x = self.conv(maps[0])
         return (ops.mean(x.reshape(x.shape[0], x.shape[1], -1), 2),)
 
-    def make_loss(self, hyp: Any, image_size: int, fused_on: str | None = None) -> PresenceLoss:
+    def make_loss(
+        self,
+        hyp: Any,
+        image_size: int,
+        fused_on: str | None = None,
+        options: LossOptions = NO_OPTIONS,
+    ) -> PresenceLoss:
         return PresenceLoss(self.num_classes)
 
     def decode(self, raw: Sequence[Any]) -> Any:
@@ -91,11 +97,11 @@ class PresenceHead(Head):
         return f"accuracy {result:.4f}"
 
     @staticmethod
-    def plot(result: float, folder: Path) -> None:
+    def plot(result: float, samples: Any, folder: Path) -> None:
         (folder / "accuracy.txt").write_text(PresenceHead.table(result), encoding="utf-8")
 
 
-class PresenceLoss:
+class PresenceLoss(Loss):
     """Binary cross-entropy of the classes, squared error of the number of objects."""
 
     means: Mapping[str, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from types import ModuleType
 
 from utils.errors import UserError
@@ -10,11 +11,26 @@ from utils.errors import UserError
 # The command that installs each; the pins are those of requirements/optional.in. trackers asks for
 # another OpenCV, which would overwrite ours.
 INSTALL = {
+    "albumentations": "pip install albumentations==2.0.8",
     "av": "pip install av==17.1.0",
+    "mlflow": "pip install mlflow-skinny==3.17.2 sqlalchemy==2.0.58 alembic==1.20.1",
     "mss": "pip install mss==10.2.0",
+    "optuna": "pip install optuna==5.0.0 sqlalchemy==2.0.58",
     "pandas": "pip install pandas==2.3.3",
     "supervision": "pip install supervision==0.31.2",
+    "tensorboardX": "pip install tensorboardx==2.6.5",
     "trackers": "pip install --no-deps -r requirements/optional.in",
+    "wandb": "pip install wandb==0.25.0",
+}
+
+# Variables that keep a package's import from asking the network for a newer version of itself, or
+# from telling its makers that it runs; the last two are of AlbumentationsX.
+_QUIET = {
+    "albumentations": (
+        "NO_ALBUMENTATIONS_UPDATE",
+        "ALBUMENTATIONS_NO_TELEMETRY",
+        "ALBUMENTATIONS_OFFLINE",
+    )
 }
 
 
@@ -29,6 +45,7 @@ def import_optional(module: str, what_for: str) -> ModuleType:
         UserError: it is absent, or lacks what it needs; the text has the command that installs it.
     """
     package = module.partition(".")[0]
+    os.environ.update(dict.fromkeys(_QUIET.get(package, ()), "1"))
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -87,6 +87,20 @@ class Ops(Protocol):
     def silu(self, x: Tensor) -> Tensor:
         """Return x · sigmoid(x)."""
 
+    def leaky_relu(self, x: Tensor, slope: float) -> Tensor:
+        """Return x where x > 0, else slope · x; the gradient at 0 is the slope."""
+
+    # Products and sums (gradient)
+    def matmul(self, x: Tensor, y: Tensor) -> Tensor:
+        """Multiply the matrices of (..., N, K) and (..., K, M); the first dimensions are equal.
+
+        Raises:
+            ValueError: other shapes, or two dtypes.
+        """
+
+    def softmax(self, x: Tensor) -> Tensor:
+        """Return e^x divided by its sum along the last dimension, without overflow."""
+
     # Shape and index (gradient)
     def cat(self, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         """Join along an existing dimension; ValueError for no tensors or unequal dtypes."""
@@ -112,19 +126,21 @@ class Ops(Protocol):
     def upsample_nearest_2x(self, x: Tensor) -> Tensor:
         """Enlarge (B, C, H, W) to (B, C, 2H, 2W), each value four times."""
 
-    # Images (B, C, H, W), float in, same dtype and memory layout out (no gradient is promised)
+    # Images (B, C, H, W), float in, same dtype and memory layout out
     def resize_bilinear(self, x: Tensor, height: int, width: int) -> Tensor:
         """Resize to height and width: between the centres of pixels, without antialiasing.
+
+        No gradient is promised.
 
         Raises:
             ValueError: a side below 1, given or wanted.
         """
 
     def flip_columns(self, x: Tensor) -> Tensor:
-        """Return each image with left and right exchanged."""
+        """Return each image with left and right exchanged; no gradient is promised."""
 
     def pad_to(self, x: Tensor, height: int, width: int, value: float) -> Tensor:
-        """Enlarge to height and width by a value at the bottom and right.
+        """Enlarge to height and width by a value at the bottom and right (gradient).
 
         Raises:
             ValueError: a side that is smaller than that of x.
@@ -216,6 +232,10 @@ class NN(Protocol):
     @staticmethod
     def register_buffer(module: Any, name: str, array: np.ndarray) -> None:
         """Make a NumPy array a buffer of the module: saved and moved with it, not trained."""
+
+    @staticmethod
+    def register_parameter(module: Any, name: str, array: np.ndarray) -> None:
+        """Make a NumPy array of float32 a parameter of the module: saved, moved and trained."""
 
     @staticmethod
     def place(module: Any, device: str, dtype: str) -> Any:

@@ -100,6 +100,12 @@ class Ops(inference.Ops, Protocol):
             ValueError: logits and target of unequal shapes.
         """
 
+    def bce_terms(self, logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> Tensor:
+        """Return the binary cross-entropy of each element, of which `bce_with_logits` is the mean.
+
+        Shape and dtype are those of logits (gradient); else as there.
+        """
+
     def ema_update_(
         self, averages: Sequence[Tensor], values: Sequence[Tensor], decay: float
     ) -> None:
@@ -151,12 +157,28 @@ class NN(inference.NN, Protocol):
         """Set whether these parameters require a gradient; if not, remove the present one."""
 
     @staticmethod
+    def last_batch_statistics(module: Any) -> AbstractContextManager[None]:
+        """Return a context in which BatchNorm layers normalize each batch with its own statistics.
+
+        These become their running mean and (unbiased) variance, and stay so afterwards, when the
+        layers go on as before. A batch without images leaves the statistics of the one before.
+        All other layers keep their mode.
+        """
+
+    @staticmethod
     def synchronize_batch_norm(module: Any) -> None:
         """Make its BatchNorm layers use the statistics of all ranks' images, from now on."""
 
 
 class Device(inference.Device, Protocol):
-    """What measures the time of a step."""
+    """What measures the time and memory of a step."""
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Return whether an error says that the device or the host has no memory left.
+
+        PyTorch raises it where the memory is asked for, and goes on. OneFlow 0.9 ends the process
+        in most places: no error arrives there.
+        """
 
     def synchronize(self, device: str) -> None:
         """Return when all work queued on the device has been done."""
@@ -278,6 +300,9 @@ class Autograd(Protocol):
         Raises:
             ValueError: no parameter has this name or shape; the message names it. None is set.
         """
+
+    def copy_gradients(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return copies of the present gradients by name, bit for bit; none where there is none."""
 
     def compile_problem(self, device: str) -> str | None:
         """Return why `compiled` does not work on this machine, in a few words; None where it does.

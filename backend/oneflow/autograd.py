@@ -61,6 +61,10 @@ def set_gradients(parameters: Mapping[str, Tensor], arrays: Mapping[str, np.ndar
         x.grad = ops.tensor(array.astype(ops.dtype_of(x)), ops.device_of(x))
 
 
+def copy_gradients(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {n: x.grad.detach().clone() for n, x in parameters.items() if x.grad is not None}
+
+
 def compile_problem(device: str) -> str | None:
     return NO_COMPILER
 

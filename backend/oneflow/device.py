@@ -16,6 +16,7 @@ from backend.devices import own_device
 # The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8
 FIRST_MAJOR_WITH_TF32 = 8
+NO_MEMORY = ("out of memory", "allocate failed", "_STATUS_ALLOC_FAILED")  # of a GPU, of a CPU
 TF32_VARIABLE = "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"  # not set means on
 
 
@@ -52,6 +53,12 @@ def mark(device: str) -> float:
 
 def seconds_between(start: float, end: float) -> float:
     return end - start
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
 
 
 def describe(device: str) -> str:

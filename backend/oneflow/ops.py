@@ -95,6 +95,20 @@ def silu(x: Tensor) -> Tensor:
     return functional.silu(x) if x.is_cuda else x * oneflow.sigmoid(x)
 
 
+def leaky_relu(x: Tensor, slope: float) -> Tensor:
+    return functional.leaky_relu(x, slope)
+
+
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    checks.matrices(x.shape, y.shape)
+    checks.one_dtype(map(dtype_of, (x, y)))
+    return oneflow.matmul(x, y)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return functional.softmax(x, -1)
+
+
 def clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
     return oneflow.clamp(x, low, high)
 
@@ -191,15 +205,11 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def bce_with_logits(logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> Tensor:
-    checks.same_shape(logits.shape, target.shape)
-    target = target.detach()
-    # With a weight OneFlow's kernel ends the process for 0-d and for empty logits.
-    if positive_weight == 1.0 or logits.numel() == 0:
-        return functional.binary_cross_entropy_with_logits(logits, target)
-    weight = full((1,), positive_weight, dtype_of(logits), device_of(logits))
-    return functional.binary_cross_entropy_with_logits(
-        logits.reshape(-1), target.reshape(-1), pos_weight=weight
-    )
+    return _cross_entropy(logits, target, positive_weight, "mean")
+
+
+def bce_terms(logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> Tensor:
+    return _cross_entropy(logits, target, positive_weight, "none").reshape(*logits.shape)
 
 
 def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
@@ -227,6 +237,21 @@ def take_where(x: Tensor, condition: Tensor) -> Tensor:
         position = position[..., None] + np.arange(x.shape[dim]) * step[dim]
     taken = x.permute(*order).reshape(-1)[tensor(position.reshape(-1), device_of(x))]
     return taken.reshape(*position.shape)
+
+
+def _cross_entropy(
+    logits: Tensor, target: Tensor, positive_weight: float, reduction: str
+) -> Tensor:
+    """Return it reduced, or of logits in any shape with so many elements."""
+    checks.same_shape(logits.shape, target.shape)
+    target = target.detach()
+    # With a weight OneFlow's kernel ends the process for 0-d and for empty logits.
+    if positive_weight == 1.0 or logits.numel() == 0:
+        return functional.binary_cross_entropy_with_logits(logits, target, reduction=reduction)
+    weight = full((1,), positive_weight, dtype_of(logits), device_of(logits))
+    return functional.binary_cross_entropy_with_logits(
+        logits.reshape(-1), target.reshape(-1), pos_weight=weight, reduction=reduction
+    )
 
 
 def dtype_named(name: str) -> oneflow.dtype:

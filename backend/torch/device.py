@@ -16,6 +16,8 @@ from backend.devices import own_device
 from backend.words import count
 
 FIRST_MAJOR_WITH_TF32 = 8
+# What the messages of PyTorch's CPU and of NVIDIA's libraries have in common.
+NO_MEMORY = ("can't allocate memory", "out of memory", "_STATUS_ALLOC_FAILED")
 SYNCHRONIZING = "called a synchronizing CUDA operation"  # PyTorch's warning of a wait
 
 
@@ -71,6 +73,12 @@ def seconds_between(start: Any, end: Any) -> float:
         return end - start
     end.synchronize()
     return start.elapsed_time(end) / 1000
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
 
 
 def describe(device: str) -> str:

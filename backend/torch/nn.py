@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,10 @@ def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
     module.register_buffer(name, ops.tensor(array))
 
 
+def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
+    module.register_parameter(name, torch.nn.Parameter(ops.tensor(array)))
+
+
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
     multi_tensor.Spans.moved += 1
@@ -153,6 +157,19 @@ def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
         parameter.requires_grad = trainable
         if not trainable:
             parameter.grad = None
+
+
+@contextmanager
+def last_batch_statistics(module: Module) -> Iterator[None]:
+    layers = [part for part in module.modules() if isinstance(part, BatchNorm2d)]
+    before = [(layer.training, layer.momentum) for layer in layers]
+    for layer in layers:
+        layer.training, layer.momentum = True, 1.0
+    try:
+        yield
+    finally:
+        for layer, (training, momentum) in zip(layers, before, strict=True):
+            layer.training, layer.momentum = training, momentum
 
 
 def synchronize_batch_norm(module: Module) -> None:

@@ -87,6 +87,21 @@ def silu(x: Tensor) -> Tensor:
     return functional.silu(x)
 
 
+def leaky_relu(x: Tensor, slope: float) -> Tensor:
+    return functional.leaky_relu(x, slope)
+
+
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    checks.matrices(x.shape, y.shape)
+    if not torch.is_autocast_enabled(x.device.type):  # which makes one dtype of two
+        checks.one_dtype(map(dtype_of, (x, y)))
+    return torch.matmul(x, y)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)
+
+
 def clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
     return torch.clamp(x, low, high)
 
@@ -178,11 +193,11 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def bce_with_logits(logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> Tensor:
-    checks.same_shape(logits.shape, target.shape)
-    weight = None
-    if positive_weight != 1.0:
-        weight = torch.full((), positive_weight, dtype=logits.dtype, device=logits.device)
-    return functional.binary_cross_entropy_with_logits(logits, target.detach(), pos_weight=weight)
+    return _cross_entropy(logits, target, positive_weight, "mean")
+
+
+def bce_terms(logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> Tensor:
+    return _cross_entropy(logits, target, positive_weight, "none")
 
 
 def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
@@ -195,6 +210,18 @@ def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: flo
 def take_where(x: Tensor, condition: Tensor) -> Tensor:
     checks.row_condition(condition.shape, dtype_of(condition), x.shape)
     return x[condition]
+
+
+def _cross_entropy(
+    logits: Tensor, target: Tensor, positive_weight: float, reduction: str
+) -> Tensor:
+    checks.same_shape(logits.shape, target.shape)
+    weight = None
+    if positive_weight != 1.0:
+        weight = torch.full((), positive_weight, dtype=logits.dtype, device=logits.device)
+    return functional.binary_cross_entropy_with_logits(
+        logits, target.detach(), pos_weight=weight, reduction=reduction
+    )
 
 
 def dtype_named(name: str) -> torch.dtype:

@@ -18,8 +18,10 @@ from backend import nn
 from backend.contract import Tensor
 from models.registry import LayerPlan, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.recipe_config import RecipeConfig
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets
+from utils.data.sources.labels import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
@@ -36,8 +38,20 @@ class LossTerms(NamedTuple):
     total: Tensor  # what is differentiated: their sum times the batch size
 
 
+class LossOptions(NamedTuple):
+    """Flags of the recipe that change what a batch costs."""
+
+    label_smoothing: float = 0.0  # of the class targets
+    autobalance: bool = False  # weigh the parts of a loss by how large they are
+
+
+NO_OPTIONS = LossOptions()
+
+
 class Loss(Protocol):
-    """What a batch costs."""
+    """What a batch costs; a subclass takes over what a loss without a state does at `end_batch`,
+    `state` and `restore`.
+    """
 
     @property
     def means(self) -> Mapping[str, str]:
@@ -52,6 +66,18 @@ class Loss(Protocol):
         Args:
             compile_: `autograd.compiled`: takes a function and how many shapes it may have.
         """
+
+    def end_batch(self) -> None:
+        """Learn from the batch of the last call; every rank calls it, after training batches."""
+
+    def state(self) -> dict[str, list[float]]:
+        """Return what it has learnt, by name; `restore` takes it."""
+        return {}
+
+    def restore(self, state: Mapping[str, Sequence[float]]) -> None:
+        """Go on from a `state()`; ValueError for that of another loss."""
+        if state:
+            raise ValueError(f"its loss has learnt {', '.join(state)}")
 
 
 class Sink(Protocol):
@@ -97,6 +123,26 @@ class Head(nn.Module, ABC):
         return {}
 
     @classmethod
+    def fitted(
+        cls,
+        document: Mapping[str, Any],
+        strides: Sequence[int],
+        sizes_wh: np.ndarray,
+        hyp: Hyperparameters,
+        config: RecipeConfig,
+    ) -> Mapping[str, Any]:
+        """Return a model document for a new training on labels, and log what was changed in it.
+
+        Args:
+            strides: of the maps that the head takes.
+            sizes_wh: (N, 2) of the boxes of all labels, pixels.
+
+        Raises:
+            UserError: settings that do not go with what the document needs.
+        """
+        return document
+
+    @classmethod
     @abstractmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Return how the layer is made; UserError for args that it does not take."""
@@ -110,11 +156,18 @@ class Head(nn.Module, ABC):
         return {}
 
     @abstractmethod
-    def make_loss(self, hyp: Hyperparameters, image_size: int, fused_on: str | None = None) -> Loss:
+    def make_loss(
+        self,
+        hyp: Hyperparameters,
+        image_size: int,
+        fused_on: str | None = None,
+        options: LossOptions = NO_OPTIONS,
+    ) -> Loss:
         """Return the loss for images of a size.
 
         Args:
             fused_on: a device on which fused operations are to be used if they prove right there.
+            options: UserError for one that the task does not have.
         """
 
     @abstractmethod
@@ -172,8 +225,8 @@ class Head(nn.Module, ABC):
 
     @staticmethod
     @abstractmethod
-    def plot(result: Any, folder: Path) -> None:
-        """Draw the result into files of a folder."""
+    def plot(result: Any, samples: Sequence[Sample], folder: Path) -> None:
+        """Draw the result, of the images of these samples, into files of a folder."""
 
 
 class BoxHead(Head):

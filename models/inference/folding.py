@@ -9,7 +9,7 @@ import numpy as np
 
 from backend import nn
 from backend.checks import as_float32
-from models.blocks import BATCHNORM_EPS, Conv
+from models.blocks.conv import BATCHNORM_EPS, Conv
 
 
 def fold_batch_norm(model: nn.Module) -> None:

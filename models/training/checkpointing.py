@@ -250,6 +250,7 @@ VALUES = (
     plain("finite_updates", "state.loss_scale"),
     Part("loss_names", "state.watch", lambda watch: list(watch.loss_names), _require_loss_names),
     Part("watch", "state.watch", StepWatch.state, StepWatch.restore),
+    Part("loss", "state.loss", lambda loss: loss.state(), lambda loss, seen: loss.restore(seen)),
     Part("seconds", "state", lambda state: state.timer.state(), _put_seconds),
     Part("work", "run.work", WorkRecord.state, WorkRecord.restore),
     plain("columns", "run.results"),

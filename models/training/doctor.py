@@ -98,7 +98,7 @@ def measure_loader(
     config: TrainConfig, samples: Sequence[Sample], workers: int, cache: str
 ) -> LoaderSpeed:
     """Let the loader make batches that nobody uses."""
-    augment = read_hyperparameters(config.hyp, config.override).augmentation()
+    augment = config.augmentation(read_hyperparameters(config.hyp, config.override))
     if cache:
         samples = samples[:CACHED_SAMPLES]
     with TrainLoader(

@@ -5,14 +5,25 @@ Before: `train.py` read flags and data and chose the framework. After: `loop.py`
 
 from __future__ import annotations
 
+from contextlib import closing
+from functools import partial
+
 import backend
 from backend.checks import CPU
+from models.training.autoanchor import fit_to_labels
 from models.training.checkpointing import rebuild_model, restore
 from models.training.loop import train
-from models.training.outputs import columns_of, conclude_run, describe_run, write_work
+from models.training.outputs import (
+    columns_of,
+    conclude_run,
+    describe_run,
+    tell_beginning,
+    write_work,
+)
 from models.training.replay import replay
 from models.training.start import build_model
 from models.training.state import TrainState, build_state
+from models.training.statistics import recommend
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
@@ -38,12 +49,14 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     place = (job.point, job.stop, job.data, job.world, job.lock)
     run = begin_run(config, job.hyp, job.class_names, columns, *place)
     describe_run(run, state, job.train_samples)
+    recommend(config.precise_bn, len(train_loader))
     if checkpoint is not None:
         restore(run, state, checkpoint)
         del checkpoint  # its arrays
-    with val_loader(job, state.model.stride) as loader:
+    with closing(run.loggers), val_loader(job, state.model.stride) as loader:
+        tell_beginning(run, state)
         best = train(run, state, train_loader, loader, job.val_samples)
-    conclude_run(run, state, best)
+        conclude_run(run, state, best, job.val_samples)
     cached = {"training": train_loader.cached, "validation": loader.cached}
     write_work(run, state, len(job.train_samples), len(job.val_samples), cached)
 
@@ -54,7 +67,9 @@ def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
     if device == CPU:
         keep_freed_memory()
     if checkpoint is None:
-        model = build_model(job.config, job.start, job.class_names)
+        # The weights of --replay have been fitted already.
+        fit = None if job.config.replay else partial(fit_to_labels, job=job)
+        model = build_model(job.config, job.start, job.class_names, fit)
     else:
         model = rebuild_model(checkpoint)
     return build_state(job.config, job.hyp, model, batches, device)

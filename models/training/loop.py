@@ -21,6 +21,7 @@ from models.training.outputs import (
     write_results,
 )
 from models.training.state import TrainState
+from models.training.statistics import recompute_statistics
 from models.training.step import train_step
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.labels import Sample
@@ -53,6 +54,8 @@ def train(
             with watchdog.phase("training"):
                 train_epoch(run, state, train_loader)
             with watchdog.phase("validation"):
+                if run.config.precise_bn and state.evaluation is None:
+                    recompute_statistics(state, train_loader, run.config.precise_bn)
                 validation = validate(run, state, val_loader, val_samples)
             if end_epoch(run, state, validation):
                 best = BestEpoch(state.epoch, validation.result)

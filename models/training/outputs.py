@@ -30,13 +30,18 @@ from utils.data.sources.labels import Sample
 from utils.files.project import PROJECT, from_here
 from utils.files.yaml import write_yaml
 from utils.processes.ranks import on_main
-from utils.report.plots import plot_batch, plot_labels, plot_results
+from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
+from utils.report.plots.images import plot_batch
+from utils.report.plots.labels import plot_correlogram, plot_labels
+from utils.report.plots.rates import plot_learning_rates
+from utils.report.plots.results import plot_results
 from utils.report.results import result_columns, result_row
 from utils.screen.lines import joined
 from utils.screen.text import say
 from utils.state.run import Run
 
 PLOTTED_BATCHES = 3
+PLOTTED_RATES = 2000  # batches of the schedule that are drawn
 
 log = logging.getLogger("train")
 
@@ -53,7 +58,7 @@ def describe_run(run: Run, state: TrainState, samples: Sequence[Sample]) -> None
     """Write the settings into the folder and, in a few words, on screen."""
     write_yaml(run.folder / "opt.yaml", run_settings(run.config))
     write_yaml(run.folder / "hyp.yaml", as_document(run.hyp))
-    plot_labels(samples, run.class_names, run.folder / "labels.jpg")
+    plot_start(run, state, samples)
     log.info(backend.device.describe(state.device))
     log.info(
         "%s, %s, %s an epoch, results in %s",
@@ -62,6 +67,29 @@ def describe_run(run: Run, state: TrainState, samples: Sequence[Sample]) -> None
         count(len(samples), "image"),
         run.folder,
     )
+
+
+def plot_start(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
+    """Draw what is known before the first batch: the labels, and the learning rates."""
+    plot_labels(samples, run.class_names, run.folder / "labels.jpg")
+    plot_correlogram(samples, run.folder / "labels_correlogram.jpg")
+    schedule = state.schedule
+    last = schedule.epochs * schedule.batches_per_epoch - 1
+    batches = np.unique(np.linspace(0, last, PLOTTED_RATES).astype(np.int64))
+    settings = [schedule.at(number) for number in batches.tolist()]
+    rates = {
+        "Learning rate of weights": np.array([step.weight_rate for step in settings]),
+        "Learning rate of biases": np.array([step.bias_rate for step in settings]),
+    }
+    plot_learning_rates(batches / schedule.batches_per_epoch, rates, run.folder / "LR.png")
+
+
+@on_main
+def tell_beginning(run: Run, state: TrainState) -> None:
+    """Tell the loggers that the run begins or goes on."""
+    settings, hyp = run_settings(run.config), as_document(run.hyp)
+    event = RunBegins(run.folder, settings, hyp, run.class_names, state.epoch)
+    run.loggers.run_begins(event)
 
 
 @on_main
@@ -73,8 +101,9 @@ def plot_trained_batch(run: Run, state: TrainState, batch: Batch) -> None:
 
 @on_main
 def write_results(run: Run) -> None:
-    """Write results.csv, as far as the run has come."""
+    """Write results.csv and results.jsonl, as far as the run has come."""
     run.results.write(run.folder / "results.csv")
+    run.results.write_lines(run.folder / "results.jsonl")
 
 
 def columns_of(head: Head) -> list[str]:
@@ -92,6 +121,7 @@ def report_epoch(run: Run, state: TrainState, losses: np.ndarray, validation: Va
     measured = (losses, figures, validation.losses, rates)
     row = result_row(columns_of(head), state.epoch - 1, *measured, state.timer)
     run.results.append(row)
+    run.loggers.epoch_ends(EpochEnds(state.epoch, row))
     parts = (
         f"epoch {state.epoch}/{state.schedule.epochs}",
         *state.watch.described(losses),
@@ -109,15 +139,24 @@ def _figures(head: Head, result: Any) -> list[str]:
 
 
 @on_main
-def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
-    """Draw the curves; print what the best epoch reached, and where everything lies."""
+def conclude_run(
+    run: Run, state: TrainState, best: BestEpoch | None, samples: Sequence[Sample]
+) -> None:
+    """Draw the curves; print what the best epoch reached, and where everything lies.
+
+    samples: of the validation.
+    """
     plot_results(run.folder / "results.csv", run.folder / "results.png")
     head, name = state.model.head, "best" if best else "last"
     if best is not None:
-        head.plot(best.result, run.folder)
+        head.plot(best.result, samples, run.folder)
         say(*head.table(best.result).splitlines())
         title = f"best: epoch {best.epoch} of {run.config.epochs}"
         say(joined([title, *_figures(head, best.result)]))
+    figures = head.figures(best.result) if best else {}
+    images = sorted(x for x in run.folder.iterdir() if x.suffix in (".png", ".jpg"))
+    weights = sorted(run.folder.glob("weights/*.safetensors"))
+    run.loggers.run_ends(RunEnds(best.epoch if best else None, figures, images, weights))
     folder = from_here(run.folder)
     say(f"results and plots in {folder}")
     say(f"weights in {folder / 'weights'}: last.safetensors, best.safetensors; check with")

@@ -6,12 +6,12 @@ Before: flags and `utils/weights/load.py`. After: `state.py::build_state`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from backend import nn
 from backend.words import count
 from models.detector import Detector, require_image_size
-from models.graph import parse_model, read_model_yaml
+from models.graph import ModelSpec, parse_model, read_model_yaml
 from models.stored import spec_of_weights
 from utils.cli.train_config import TrainConfig
 from utils.state.checkpoint import Checkpoint
@@ -23,25 +23,38 @@ log = logging.getLogger("train")
 
 
 def build_model(
-    config: TrainConfig, start: Checkpoint | None, class_names: Sequence[str]
+    config: TrainConfig,
+    start: Checkpoint | None,
+    class_names: Sequence[str],
+    fit: Callable[[ModelSpec], ModelSpec] | None = None,
 ) -> Detector:
-    """Return the model of --cfg or of --weights, drawn from the seed, with the weights that fit."""
+    """Return the model of --cfg or of --weights, drawn from the seed, with the weights that fit.
+
+    fit: gives the model that is made in place of that of --cfg or --weights.
+    """
     if config.cfg or start is None:
         if not config.cfg:
             log.info("no --weights and no --cfg: %s from scratch", DEFAULT_MODEL)
         spec = read_model_yaml(config.cfg or DEFAULT_MODEL, len(class_names))
     else:
         spec = parse_model(spec_of_weights(start).document, len(class_names))
+    asked, spec = spec, fit(spec) if fit else spec
     model = Detector(spec)
     require_image_size(config.image_size, model.stride, trains=True)
     model.initialize(config.seed)
     if start is not None:
-        transfer_weights(config, model, start, class_names)
+        # A model YAML that was asked for decides on the anchors, or the labels, else the weights.
+        keep_anchors = bool(config.cfg) or spec is not asked
+        transfer_weights(config, model, start, class_names, keep_anchors)
     return model
 
 
 def transfer_weights(
-    config: TrainConfig, model: Detector, start: Checkpoint, class_names: Sequence[str]
+    config: TrainConfig,
+    model: Detector,
+    start: Checkpoint,
+    class_names: Sequence[str],
+    keep_anchors: bool,
 ) -> None:
     """Take over the arrays that fit, with --remap-classes class by class, and say which did not."""
     if start.header.settings.get("fused"):
@@ -59,8 +72,7 @@ def transfer_weights(
         found = len(classes.new_index)
         wanted = count(len(class_names), "class", "classes")
         log.info("%d of %s found by name; the others start anew", found, wanted)
-    # A model YAML that was asked for decides on the anchors, else the weights do.
-    kept = (f"{head}anchors",) if config.cfg else ()
+    kept = (f"{head}anchors",) if keep_anchors else ()
     transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, f"{head}m.", classes)
     nn.load_state_arrays(model, transfer.state)
     log.info("transferred %d/%d tensors", transfer.taken, len(transfer.state))

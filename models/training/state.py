@@ -13,7 +13,7 @@ from typing import Any
 from backend import nn
 from backend.contract import Optimizer, Tensor
 from models.detector import Detector
-from models.heads.base import Loss, LossTerms
+from models.heads.base import Loss, LossOptions, LossTerms
 from models.training.ema import ModelEMA
 from models.training.execution import Execution, choose_execution
 from models.training.freezing import freeze_layers
@@ -73,7 +73,8 @@ def build_state(
     ema = updates.average_of(model)
     parallel = parallelize(config, model)
     fused_on = device if config.bbox_iou_optim else None
-    loss = model.head.make_loss(hyp, config.image_size, fused_on)
+    options = LossOptions(config.label_smoothing, config.autobalance)
+    loss = model.head.make_loss(hyp, config.image_size, fused_on, options)
     groups = parameter_groups(model, schedule.weight_decay)
     execution = choose_execution(config, device, dtype)
     loss_scale = LossScale.of_precision(execution.dtype)

@@ -28,6 +28,7 @@ def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
         terms = autograd.value_and_backward(
             state.forward, state.step_loss, images, batch.targets, stage
         )
+    state.loss.end_batch()
     state.watch.add(name_batch(state, batch), terms)
     if is_last:
         update_weights(state, settings, stage)

@@ -35,7 +35,7 @@ def measure_steps(
         samples: of which the batch is made.
     """
     hyp = read_hyperparameters(config.hyp, config.override)
-    size, count, augment = config.image_size, config.batch_size, hyp.augmentation()
+    size, count, augment = config.image_size, config.batch_size, config.augmentation(hyp)
     model = build_model(config, start, class_names)
     with TrainLoader(samples, size, count, augment, config.seed, workers=0) as loader:
         state = build_state(config, hyp, model, len(loader), device)

@@ -275,3 +275,28 @@ def gradients_of_no_parameter_are_refused(b: Backend) -> None:
         parameters = {"x": x, "z": b.autograd.variable(np.ones(2))}
         assert_raises(ValueError, lambda p=parameters, g=both: b.autograd.set_gradients(p, g), text)
         assert parameters["z"].grad is None
+
+
+@judges("autograd.copy_gradients")
+def copies_that_stay_when_gradients_change(b: Backend) -> None:
+    arrays = {"a": np.array([-0.0, 3.5, np.inf]), "b": uniform((2, 3)), "empty": np.zeros(0)}
+    parameters = {name: b.autograd.variable(array) for name, array in arrays.items()}
+    assert b.autograd.copy_gradients(parameters) == {}
+    none = {"none": b.autograd.variable(np.ones(2))}
+    b.autograd.set_gradients(parameters, arrays)
+    copies = b.autograd.copy_gradients({**parameters, **none})
+    assert list(copies) == list(arrays)
+    b.autograd.set_gradients(parameters, {})
+    for name, array in arrays.items():
+        assert_equal(b.ops.to_numpy(copies[name]), array)
+        assert not copies[name].requires_grad
+    assert np.signbit(b.ops.to_numpy(copies["a"])[0])
+
+
+@judges("autograd.copy_gradients")
+def copies_do_not_share_memory(b: Backend) -> None:
+    x = b.autograd.variable(np.ones(3))
+    b.autograd.set_gradients({"x": x}, {"x": np.full(3, 2.0)})
+    copies = b.autograd.copy_gradients({"x": x})
+    b.amp.scale_gradients_([x], 5.0)
+    assert_equal(b.ops.to_numpy(copies["x"]), np.full(3, 2.0))

@@ -15,6 +15,7 @@ import backend
 from backend.contract import CAPABILITIES
 from backend.select import FRAMEWORKS
 from tests.conformance.judging import Backend, assert_raises, judges
+from tests.out_of_memory import run_out
 
 
 @contextmanager
@@ -165,3 +166,17 @@ def answers_for_each_capability(b: Backend) -> None:
     for capability in CAPABILITIES:
         assert isinstance(b.device.supports(capability), bool)
     assert_raises(ValueError, lambda: b.device.supports("teleportation"), "cuda")
+
+
+@judges("device.is_out_of_memory")
+def tells_it_from_other_errors(b: Backend) -> None:
+    try:
+        run_out()
+    except RuntimeError as error:
+        assert b.device.is_out_of_memory(error)
+    assert b.device.is_out_of_memory(MemoryError())
+    assert b.device.is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+    assert b.device.is_out_of_memory(RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"))
+    assert not b.device.is_out_of_memory(RuntimeError("an illegal memory access"))
+    assert not b.device.is_out_of_memory(ValueError("out of memory"))
+    assert not b.device.is_out_of_memory(KeyboardInterrupt())

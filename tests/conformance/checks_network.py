@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from backend.contract import Tensor
 from tests.conformance.judging import (
     Backend,
     assert_equal,
@@ -43,11 +44,16 @@ def repeats_large_maps_and_maps_kept_channels_last(b: Backend) -> None:
 
 
 def bce(logits: np.ndarray, target: np.ndarray, positive_weight: float = 1.0) -> np.ndarray:
-    """Return -mean(w t log s + (1 - t) log(1 - s)), log s = -log(1 + e^-x), without overflow."""
+    """Return the mean of `bce_terms`."""
+    return np.asarray(bce_terms(logits, target, positive_weight).mean()).astype(logits.dtype)
+
+
+def bce_terms(logits: np.ndarray, target: np.ndarray, positive_weight: float = 1.0) -> np.ndarray:
+    """Return -(w t log s + (1 - t) log(1 - s)), log s = -log(1 + e^-x), without overflow."""
     log_sigmoid = -np.logaddexp(0.0, -logits)
     log_one_minus = -np.logaddexp(0.0, logits)
     terms = positive_weight * target * log_sigmoid + (1.0 - target) * log_one_minus
-    return np.asarray(-terms.mean()).astype(logits.dtype)
+    return np.asarray(-terms).astype(logits.dtype)
 
 
 @judges("ops.bce_with_logits")
@@ -102,6 +108,47 @@ def refuses_two_shapes(b: Backend) -> None:
                 lambda x=x, t=target, w=weight: b.ops.bce_with_logits(x, t, w),
                 str(right),
             )
+
+
+@judges("ops.bce_terms")
+def one_cross_entropy_an_element(b: Backend) -> None:
+    large = np.array([1000.0, -1000.0, 1000.0], "float32")
+    for weight in (1.0, 2.5):
+
+        def found(x: Tensor, t: Tensor, weight: float = weight) -> Tensor:
+            return b.ops.bce_terms(x, t, weight)
+
+        def wanted(x: np.ndarray, t: np.ndarray, weight: float = weight) -> np.ndarray:
+            return bce_terms(x, t, weight)
+
+        for shape in ((3,), (2, 3), (2, 3, 2, 2), (), (0, 3)):
+            for dtype in ("float32", "float64"):
+                logits = uniform(shape, dtype, -6, 6)
+                assert_values(b, found, wanted, logits, uniform(shape, dtype, 0, 1, seed=1))
+        assert_values(b, found, wanted, large, np.array([0.0, 1.0, 1.0], "float32"))
+
+
+@judges("ops.bce_terms")
+def gradient_of_each_element_reaches_the_logits_only(b: Backend) -> None:
+    target = uniform((2, 3), low=0, high=1, seed=1)
+    for weight in (1.0, 2.5):
+        assert_gradient(
+            b,
+            lambda x, weight=weight: b.ops.bce_terms(x, b.ops.tensor(target), weight),
+            lambda x, weight=weight: bce_terms(x, target, weight),
+            uniform((2, 3), low=-4, high=4),
+        )
+        logits, variable = b.autograd.variable(uniform((2, 3))), b.autograd.variable(target)
+        total = b.ops.sum(b.ops.bce_terms(logits, variable, weight))
+        _, gradient = b.autograd.gradients(total, [logits, variable])
+        assert_equal(b.ops.to_numpy(gradient), np.zeros((2, 3)))
+
+
+@judges("ops.bce_terms")
+def refuses_two_shapes_for_single_elements(b: Backend) -> None:
+    for left, right in (((2,), (3,)), ((2, 3), (3, 2)), ((2, 3), (3,))):
+        x, target = b.ops.zeros(left), b.ops.zeros(right)
+        assert_raises(ValueError, lambda x=x, t=target: b.ops.bce_terms(x, t), str(right))
 
 
 @judges("ops.ema_update_")

@@ -47,6 +47,14 @@ CASES = {
     "accumulating": ["--sync-bn", "--batch", "32", "--bbox_iou_optim"],
     "objects on one rank": ["--sync-bn", "--optimizer", "Adam"],
     "not finite": ["--sync-bn"],
+    "loss of other kinds": [
+        "--sync-bn",
+        "--autobalance",
+        "--label-smoothing",
+        "0.1",
+        "--override",
+        "fl_gamma=1.5",
+    ],
 }
 HALF_GRADIENTS = "half gradients"
 FLAGS = {**CASES, HALF_GRADIENTS: ["--sync-bn", "--half-gradients"]}
@@ -65,7 +73,7 @@ def learn(folder: Path, case: str) -> Arrays:
     data, cfg = str(folder / "shapes" / "shapes.yaml"), str(folder / "narrow.yaml")
     flags = ["--data", data, "--cfg", cfg, "--img", "64", "--batch", str(BATCH), "--device", "cpu"]
     config = parse_train_flags([*flags, "--epochs", str(EPOCHS), "--workers", "0", *FLAGS[case]])
-    hyp = read_hyperparameters(config.hyp)
+    hyp = read_hyperparameters(config.hyp, config.override)
     if case == "accumulating":
         hyp = replace(hyp, warmup_epochs=0.0, box=10 * hyp.box)  # gradients are clipped
     dataset = load_dataset(config.data)
@@ -95,6 +103,7 @@ def learn(folder: Path, case: str) -> Arrays:
         **{f"optimizer/{name}": x for name, x in state.optimizer.state_arrays().items()},
         "losses": np.array(losses),
         "updates": np.array(state.ema.updates),
+        **{name: np.array(numbers) for name, numbers in state.loss.state().items()},
     }
     if case == "sync-bn":
         learnt["validation"] = validation_losses(state, samples, world, dataset.class_names)

@@ -28,7 +28,7 @@ from utils.data.sources.labels import Sample
 from utils.errors import UserError
 from utils.files.project import PROJECT
 from utils.processes.watchdog_link import Link
-from utils.report.plots import plot_results
+from utils.report.plots.results import plot_results
 from utils.state.resume import newest_runs
 
 YAML_TOKENS = (

@@ -10,6 +10,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from utils.files.project import PROJECT
 from utils.setup.environments import CUDA, ENVIRONMENTS, read_lock
@@ -145,15 +146,17 @@ def test_optional_packages_bring_what_they_need_and_no_second_opencv():
     """`pip install --no-deps -r requirements/optional.in` completes an environment of the rest."""
     present, optional = installed(), optional_pins()
     assert {name: present[name] for name in optional} == optional
+    asked = [
+        Requirement(line) for name in optional for line in importlib.metadata.requires(name) or ()
+    ]
     needed = {
-        canonical(match[0])
-        for name in optional
-        for line in importlib.metadata.requires(name) or ()
-        if "extra ==" not in line and (match := re.match(r"[\w.-]+", line))
+        canonical(requirement.name)
+        for requirement in asked
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
     }
     assert needed - present.keys() == {"opencv-python"}
     kept_by_the_core = {"numpy", "pillow", "pyyaml", "matplotlib", "tqdm", "python-dateutil",
-        "tzdata"}  # fmt: skip
+        "tzdata", "opencv-python-headless", "packaging", "typing-extensions", "tomli"}  # fmt: skip
     assert needed - {"opencv-python"} <= optional.keys() | kept_by_the_core
 
 

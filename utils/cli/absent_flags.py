@@ -5,8 +5,7 @@ Whoever adds a flag removes its line.
 
 from __future__ import annotations
 
-_NO_TRACKER = "figures go to results.csv and plots into the run's folder, nothing is sent anywhere"
-_NO_TEXT = "--save-json writes all predictions into one file"
+_NO_TRACKER = "--loggers wandb, with its own variables such as WANDB_MODE and WANDB_ENTITY"
 _SINGLE_CLASS = "write class 0 into all labels, and one name into the dataset YAML"
 
 TRAINING = {
@@ -16,14 +15,16 @@ TRAINING = {
     "--upload-dataset": _NO_TRACKER,
     "--bbox-interval": _NO_TRACKER,
     "--artifact-alias": _NO_TRACKER,
+    "--resume-evolve": "--evolve goes on with the search of the same --project and --name",
+    "--evolve-population": "--evolve draws by Optuna, which needs no first population",
+    "--ndjson-console": "each epoch is a line; results.jsonl has its figures",
+    "--ndjson-file": "results.jsonl is always written",
 }
 
 VALIDATION = {
     "--dnn": "leave it out; --backend says what runs the model",
     "--verbose": "leave it out; figures are always shown class by class",
-    "--save-txt": _NO_TEXT,
-    "--save-conf": _NO_TEXT,
-    "--save-hybrid": _NO_TEXT,
+    "--save-hybrid": "--save-txt writes what is found; the labels are those of the dataset",
     "--single-cls": _SINGLE_CLASS,
 }
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from utils.cli.absent_flags import DETECTION
 from utils.cli.detection_config import DetectionConfig
 from utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_between, whole_from
-from utils.errors import UserError
 
 THICKEST_LINE = 1000  # pixels
 
@@ -37,10 +36,6 @@ class DetectConfig(DetectionConfig):
     iou_threshold: float = 0.45
     max_detections: int = 1000
     project: Path = Path("runs/detect")
-    save_txt: bool = flag("output", "--save-txt", default=False,
-        help="write what is found in an image as YOLO labels")  # fmt: skip
-    save_conf: bool = flag("output", "--save-conf", default=False,
-        help="with the score in each line of --save-txt")  # fmt: skip
     save_csv: bool = flag("output", "--save-csv", default=False,
         help="write predictions.csv: image, class name, score")  # fmt: skip
     save_json: bool = flag("output", "--save-json", default=False,
@@ -56,11 +51,6 @@ class DetectConfig(DetectionConfig):
         help="draw boxes without class names and scores")  # fmt: skip
     hide_conf: bool = flag("output", "--hide-conf", default=False,
         help="draw boxes without scores")  # fmt: skip
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.save_conf and not self.save_txt:
-            raise UserError("--save-conf adds to the files of --save-txt; give that too")
 
 
 def parse_detect_flags(arguments: Sequence[str] | None = None) -> DetectConfig:

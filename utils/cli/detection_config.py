@@ -60,6 +60,10 @@ class DetectionConfig(CommandConfig):
     half: bool = flag("backend and device", "--half", default=False,
         help="compute in half precision on a GPU; a line says where float32 is used "
         "instead")  # fmt: skip
+    save_txt: bool = flag("output", "--save-txt", default=False,
+        help="write what is found in an image as YOLO labels")  # fmt: skip
+    save_conf: bool = flag("output", "--save-conf", default=False,
+        help="with the score in each line of --save-txt")  # fmt: skip
 
     @property
     def tiling(self) -> Tiling | None:
@@ -73,5 +77,7 @@ class DetectionConfig(CommandConfig):
         super().__post_init__()
         if self.overlap is not None and not self.tile:
             raise UserError(f"--overlap {self.overlap} is of tiles; give their side with --tile")
+        if self.save_conf and not self.save_txt:
+            raise UserError("--save-conf adds to the files of --save-txt; give that too")
         if not any(self.weights):
             raise UserError("--weights is needed: a file that docs/weights.md lists")

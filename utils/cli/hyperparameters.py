@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.data.augment.strengths import AugmentConfig
+from utils.data.augment.strengths import STRENGTHS, AugmentConfig
 from utils.errors import UserError, brief
 from utils.files.project import PROJECT
 from utils.files.yaml import find_yaml, read_yaml
 
 DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
+MAX_ANCHORS = 32  # of a level
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,9 @@ class Hyperparameters:
     mosaic: float
     mixup: float
     copy_paste: float
+    mosaic9: float = 0.0
+    cutout: float = 0.0
+    anchors: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
@@ -61,9 +65,11 @@ class Hyperparameters:
                 raise UserError(f"{name}: {value}; a finite number from 0 up is needed")
         if self.anchor_t <= 1:
             raise UserError(f"anchor_t: {self.anchor_t}; a ratio above 1 is needed")
-        for name in ("fl_gamma", "mixup"):
-            if getattr(self, name) != 0:
-                raise UserError(f"{name}: {getattr(self, name)} is not available; set it to 0")
+        if self.anchors and not 1 <= round(self.anchors) <= MAX_ANCHORS:
+            raise UserError(
+                f"anchors: {self.anchors}; 0, or a number of anchors a level from 1 to "
+                f"{MAX_ANCHORS}, is needed"
+            )
         for name in ("lrf", "momentum", "warmup_momentum"):
             if getattr(self, name) > 1:
                 raise UserError(f"{name}: {getattr(self, name)}; at most 1 is accepted")
@@ -71,8 +77,7 @@ class Hyperparameters:
 
     def augmentation(self) -> AugmentConfig:
         """Return the strengths of the augmentation; raise UserError for one out of its range."""
-        names = [field.name for field in dataclasses.fields(AugmentConfig)]
-        return AugmentConfig(**{name: getattr(self, name) for name in names})
+        return AugmentConfig(**{name: getattr(self, name) for name in STRENGTHS})
 
 
 def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyperparameters:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
 from utils.cli.flags import flag, require_fraction, whole_from
-from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
 from utils.cli.run_config import RunConfig
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.errors import UserError
 
 MAX_SEED = 2**63 - 1
@@ -31,6 +35,13 @@ def require_part(name: str, value: float) -> None:
     """Raise UserError unless value is above 0 and at most 1."""
     if not 0 < value <= 1:
         raise UserError(f"{name} {value:g}; a number above 0, at most 1, is needed")
+
+
+def _transforms(path: str) -> str:
+    try:
+        return read_transforms(path)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("--albumentations ")) from error
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,9 @@ class RecipeConfig(RunConfig):
         check=require_fraction, help="of the class targets")  # fmt: skip
     autobalance: bool = flag("recipe", "--autobalance", default=False,
         help="weigh the levels' objectness losses by how large they are")  # fmt: skip
+    precise_bn: int = flag("recipe", "--precise-bn", default=0, nargs="?", const=8, metavar="N",
+        check=whole_from(0), help="before each validation, measure BatchNorm's statistics of the "
+        "EMA anew in N batches; for small datasets")  # fmt: skip
     no_auto_anchor: bool = flag("recipe", "--noautoanchor", default=False,
         help="keep the anchors of --cfg or --weights, even where they fit badly")  # fmt: skip
     multi_scale: bool = flag("recipe", "--multi-scale", default=False,
@@ -76,6 +90,18 @@ class RecipeConfig(RunConfig):
     fraction: float = flag("recipe", "--fraction", default=1.0, metavar="F", check=require_part,
         help="train on this part of the images")  # fmt: skip
     close_mosaic: int = flag("recipe", "--close-mosaic", default=0, metavar="N",
-        check=whole_from(0), help="make no mosaics in the last N epochs")  # fmt: skip
+        check=whole_from(0), help="neither mosaics nor mixup in the last N epochs")  # fmt: skip
+    albumentations: str = flag("recipe", "--albumentations", default="", nargs="?",
+        const=str(PUBLIC_TRANSFORMS), type=_transforms, metavar="FILE",
+        help="transforms of that package too: a YAML, or the public four")  # fmt: skip
     evolve: int = flag("recipe", "--evolve", default=0, nargs="?", const=300, metavar="N",
         check=whole_from(0), help="search hyper-parameters in N trainings")  # fmt: skip
+
+    def augmentation(self, hyp: Hyperparameters) -> AugmentConfig:
+        """Return how strongly samples are changed, with what, and in which epochs."""
+        last = self.close_mosaic
+        return dataclasses.replace(
+            hyp.augmentation(),
+            transforms=self.albumentations,
+            mosaic_epochs=max(self.epochs - last, 0) if last else None,
+        )

@@ -15,7 +15,6 @@ from utils.errors import UserError
 
 PRECISIONS = ("off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
-LOGGERS = ("tensorboard", "wandb", "mlflow")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
 # Settings of one process, not of the run that it begins or continues.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
@@ -84,8 +83,9 @@ class TrainConfig(RecipeConfig):
         help="validate after the last epoch only")  # fmt: skip
     no_plots: bool = flag("output", "--noplots", default=False, help="draw nothing")  # fmt: skip
     loggers: tuple[str, ...] = flag("output", "--loggers", default=(), type=str, nargs="+",
-        choices=LOGGERS, metavar="LOGGER",
-        help=f"where figures go besides results.csv: {', '.join(LOGGERS)}")  # fmt: skip
+        metavar="LOGGER",
+        help="where figures go besides results.csv: tensorboard, wandb, mlflow, or module:Class of "
+        "your own")  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()

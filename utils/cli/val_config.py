@@ -13,15 +13,10 @@ from utils.cli.run_config import RunConfig
 from utils.errors import UserError
 
 SPLITS = ("train", "val", "test")
-TIMINGS = ("speed", "study")  # of the public val.py
-
-
-def require_split(name: str, value: str) -> None:
-    """Raise UserError unless value is a split of a dataset."""
-    if value in TIMINGS:
-        raise UserError(f"{name} {value} is not in this version: python -m benchmarks.val times it")
-    if value not in SPLITS:
-        raise UserError(f"{name} {value}; {', '.join(SPLITS)} are accepted")
+SPEED, STUDY = "speed", "study"  # both of split val
+# Of the public val.py: what a user of detect.py waits for, and a study's NMS.
+SPEED_THRESHOLDS = {"confidence_threshold": 0.25, "iou_threshold": 0.45}
+STUDY_IOU = 0.7
 
 
 @dataclass(frozen=True)
@@ -30,8 +25,9 @@ class ValConfig(DetectionConfig, RunConfig):
 
     batch_size: int = 32
     project: Path = Path("runs/val")
-    task: str = flag("data", "--task", default="val", metavar="{train,val,test}",
-        check=require_split, help="split of the dataset")  # fmt: skip
+    task: str = flag("data", "--task", default="val", choices=(*SPLITS, SPEED, STUDY),
+        help="split of the dataset; speed: val with detect.py's thresholds; study: val at sizes "
+        "from 256 to 1536, figures and milliseconds of each")  # fmt: skip
     square: bool = flag("data", "--square", default=False,
         help="square batches of side --img, in the dataset's order; without it batches are "
         "rectangular, as in YOLOv5")  # fmt: skip
@@ -42,6 +38,11 @@ class ValConfig(DetectionConfig, RunConfig):
         help="write predictions.json, a COCO results file")  # fmt: skip
     legacy_metric: bool = flag("output", "--legacy-metric", default=False,
         help="print the figures as YOLOv5 prints them too, to compare with old logs")  # fmt: skip
+
+    @property
+    def split(self) -> str:
+        """The split of the dataset."""
+        return self.task if self.task in SPLITS else "val"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,4 +55,9 @@ def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
     about = "Validate a detector: P, R, mAP50 and mAP50-95 per class."
     parser = new_parser("val.py", about, absent=VALIDATION)
     add_flags(parser, ValConfig)
-    return ValConfig(**read_flags(parser, arguments)[0])
+    values, given = read_flags(parser, arguments)
+    if values["task"] == SPEED:
+        values |= {**SPEED_THRESHOLDS, **given}
+    elif values["task"] == STUDY:
+        values |= {"iou_threshold": STUDY_IOU, **given}
+    return ValConfig(**values)

@@ -24,9 +24,9 @@ from utils.comparison.runner import run_process
 from utils.comparison.settings import External, Settings
 from utils.files.atomic import atomic_text_file, remove_unfinished
 from utils.files.json import read_json
+from utils.files.models import find_model
 from utils.files.project import PROJECT, from_here
 from utils.files.regular import read_bytes
-from utils.files.yaml import find_yaml
 from utils.state.checkpoint import MAX_WEIGHTS_BYTES
 from utils.state.lock import RunLock
 
@@ -162,7 +162,7 @@ def _filled(words: Sequence[str], settings: Settings, turn: Turn, run_folder: Pa
 
 def input_digests(settings: Settings) -> dict[str, str]:
     """Return digests of the files of --cfg and --weights; the settings hold only their names."""
-    files = {"cfg_sha1": find_yaml(settings.cfg, "models"), "weights_sha1": Path(settings.weights)}
+    files = {"cfg_sha1": find_model(settings.cfg), "weights_sha1": Path(settings.weights)}
     return {
         name: hashlib.sha1(read_bytes(path, MAX_WEIGHTS_BYTES), usedforsecurity=False).hexdigest()
         for name, path in files.items()

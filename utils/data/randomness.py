@@ -1,6 +1,7 @@
 """Random numbers as a function of (seed, epoch, sample index), with no state anywhere.
 
-Before: nothing. After: the order of an epoch in `loading/batches.py`, and `augment/sample.py`.
+Before: nothing. After: the order of an epoch in `loading/batches.py`, `augment/sample.py`,
+`anchors/fitting.py`, and `utils/evolution`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 
 # The second key word keeps the streams of different purposes apart.
 _SAMPLE_STREAM, _ORDER_STREAM = 0, 1
+_ANCHOR_STREAM, _TRIAL_STREAM = 16, 17
 
 
 def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
@@ -29,6 +31,16 @@ def epoch_order(seed: int, epoch: int, num_samples: int) -> np.ndarray:
     order = np.argsort(keys, kind="stable")
     order.setflags(write=False)
     return order
+
+
+def anchor_generator(seed: int) -> np.random.Generator:
+    """Return the generator with which anchors are fitted."""
+    return _generator(seed, _ANCHOR_STREAM, 0, 0)
+
+
+def trial_generator(seed: int, number: int) -> np.random.Generator:
+    """Return the generator of a trial of a search over hyper-parameters."""
+    return _generator(seed, _TRIAL_STREAM, 0, number)
 
 
 def _generator(seed: int, stream: int, epoch: int, index: int) -> np.random.Generator:

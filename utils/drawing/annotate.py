@@ -1,6 +1,6 @@
 """Boxes with their labels on an image.
 
-Before: `utils/results/result.py`, `utils/report/plots.py`. After: files, a window, a caller.
+Before: `utils/results/result.py`, `utils/report/plots/`. After: files, a window, a caller.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A colour for every class: stable between runs, far from the others to the eye.
 
-Before: class numbers. After: `annotate.py`, `utils/report/plots.py`.
+Before: class numbers. After: `annotate.py`, `utils/report/plots/`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Text -> the fonts of this machine that have its characters.
 
-Before: class names, in any script. After: `label_image.py`, `utils/report/plots.py`. Folders are
+Before: class names, in any script. After: `label_image.py`, `utils/report/plots/`. Folders are
 searched once, when the first text is drawn, and a font is read when those before it lack a
 character. Nothing is fetched.
 """

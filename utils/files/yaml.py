@@ -58,10 +58,18 @@ def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:
     return document
 
 
-def find_yaml(argument: str, folder: str) -> Path:
-    """Return the file as given; if there is none, the one of its name in the project's folder."""
-    shipped = PROJECT / folder / Path(argument).name
-    return shipped if shipped.is_file() and not Path(argument).exists() else Path(argument)
+def find_yaml(argument: str, *folders: str) -> Path:
+    """Return the file as given; if there is none, the one of its name in the project's folders.
+
+    The name may lack its .yaml.
+    """
+    given, name = Path(argument), Path(argument).name
+    if not given.is_file():
+        for folder in folders:
+            for shipped in (PROJECT / folder / name, PROJECT / folder / f"{name}.yaml"):
+                if name and shipped.is_file():
+                    return shipped
+    return given
 
 
 def yaml_text(document: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -75,6 +76,20 @@ class Results:
         """Write the columns' names and all rows."""
         with atomic_text_file(path) as file:
             csv.writer(file).writerows([self.columns, *self.rows])
+
+    def write_lines(self, path: Path) -> None:
+        """Write a JSON object a row, with null where it has no value or no finite one."""
+        with atomic_text_file(path) as file:
+            for cells in self.rows:
+                pairs = zip(self.columns, map(_number_or_none, cells), strict=True)
+                file.write(json.dumps(dict(pairs)) + "\n")
+
+
+def _number_or_none(cell: str) -> int | float | None:
+    number = float(cell or math.nan)
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() and "." not in cell else number
 
 
 def read_results(path: Path) -> tuple[list[str], list[dict[str, float]]]:

@@ -32,6 +32,7 @@ PROGRESS = {
         "sums": [float],
         "window": [{"epoch": int, "step": int, "losses": [float], "sample_indices": [int]}],
     },
+    "loss": Default({str: [float]}, {}),  # what it has learnt: the balance of levels, say
     "seconds": {"total": float, str: float},  # by stage
     "work": {"batches": int, "sha1": str},
     "columns": Default([str], _COLUMNS),  # of `results`

@@ -19,6 +19,7 @@ from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.processes.suspend import FILE_VARIABLE, StopRequests
 from utils.processes.world import World
+from utils.report.loggers.chosen import Loggers, make_loggers
 from utils.report.results import Results
 from utils.state.files import StateFiles
 from utils.state.folder import create_run_folder
@@ -39,6 +40,7 @@ class Run:
     results: Results = field(default_factory=Results)
     stop: StopRequests = field(default_factory=StopRequests)
     data: Mapping[str, Any] = field(default_factory=dict)  # digests of its samples, by split
+    loggers: Loggers = field(default_factory=Loggers)
 
     @property
     def states(self) -> StateFiles:
@@ -72,10 +74,19 @@ def begin_run(
         columns: of its results.csv.
         lock: kept while the run lasts.
     """
+    loggers = make_loggers(config.loggers) if this_process().is_main else Loggers()
     own = str(begin_folder(config, point, lock)) if this_process().is_main else ""
     folder = Path(world.of_main(own))
-    results = Results(columns)
-    return Run(config, hyp, class_names, folder, results=results, stop=stop, data=data)
+    return Run(
+        config,
+        hyp,
+        class_names,
+        folder,
+        results=Results(columns),
+        stop=stop,
+        data=data,
+        loggers=loggers,
+    )
 
 
 def begin_folder(config: TrainConfig, point: ResumePoint | None, lock: RunLock) -> Path:

@@ -16,8 +16,9 @@ from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.errors import UserError
-from utils.files.yaml import find_yaml, read_yaml
+from utils.files.models import read_model
 from utils.optional import import_optional
+from utils.report.loggers.chosen import make_loggers
 from utils.screen.window import require_window
 from utils.setup.driver import NVIDIA_DRIVER, sees_driver
 
@@ -29,6 +30,7 @@ def check_training(config: TrainConfig) -> None:
     """Raise UserError for a flag of a new training that cannot be honoured."""
     check_image_size(config.image_size)
     check_model_yaml(config.cfg)
+    make_loggers(config.loggers)
     _check_command(config, config.weights)
 
 
@@ -69,8 +71,7 @@ def check_image_size(size: int, stride: int = SMALLEST_STRIDE) -> None:
 def check_model_yaml(argument: str) -> None:
     """Raise UserError unless --cfg is left out or names a YAML; its layers are checked later."""
     if argument:
-        known = "public models: models/yolov5{n,s,m,l,x}.yaml"
-        read_yaml("--cfg", find_yaml(argument, "models"), known)
+        read_model(argument)
 
 
 def check_file(flag: str, path: str) -> None:

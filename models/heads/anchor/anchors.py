@@ -15,11 +15,17 @@ MAX_NUMBERS = 64  # of a level, two an anchor
 MAX_SIDE = 100_000  # pixels
 
 
-def check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...]:
-    """Return anchors as (levels) of (width, height, width, height, ...) in pixels."""
+def check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...] | int:
+    """Return anchors as (levels) of (width, height, width, height, ...) in pixels.
+
+    A number, how many a level has, is returned as it is: see `unfitted_anchors`.
+    """
+    if type(anchors) is int and 1 <= anchors <= MAX_NUMBERS // 2:
+        return anchors
     if not isinstance(anchors, Sequence) or isinstance(anchors, str) or not anchors:
         raise UserError(
-            f"anchors: {brief(anchors)}; a list per level of [w, h, w, h, ...] is needed"
+            f"anchors: {brief(anchors)}; a list per level of [w, h, w, h, ...] is needed, or the "
+            f"number of anchors a level, from 1 to {MAX_NUMBERS // 2}"
         )
     if len(anchors) > MAX_LEVELS:
         raise UserError(
@@ -39,8 +45,17 @@ def _is_level(level: Any) -> bool:
         isinstance(level, Sequence)
         and 0 < len(level) <= MAX_NUMBERS
         and len(level) % 2 == 0
-        and all(isinstance(value, (int, float)) and 0 < value <= MAX_SIDE for value in level)
+        # Files of models whose anchors were never fitted have sides of 0.
+        and all(isinstance(value, (int, float)) and 0 <= value <= MAX_SIDE for value in level)
     )
+
+
+def unfitted_anchors(number: int, levels: int) -> tuple[tuple[float, ...], ...]:
+    """Return what a model has for `anchors: NUMBER` until they are fitted to a dataset.
+
+    On each level the sides are 0, 1, 2, ... pixels, as those of the public models are.
+    """
+    return (tuple(map(float, range(2 * number))),) * levels
 
 
 def anchors_in_cells(anchors: Sequence[Sequence[float]], strides: Sequence[int]) -> np.ndarray:

@@ -16,22 +16,28 @@ import numpy as np
 from backend import nn, ops
 from backend.contract import Tensor
 from backend.words import count
-from models.heads.anchor.anchors import anchors_in_cells, check_anchors
+from models.heads.anchor.anchors import anchors_in_cells, check_anchors, unfitted_anchors
+from models.heads.anchor.autoanchor import choose_anchors, number_to_fit
+from models.heads.anchor.balance import LevelBalance, reference_level
 from models.heads.anchor.ciou import complete_iou
 from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, grid_cells, logit
 from models.heads.anchor.fused_iou import choose_box_iou
 from models.heads.anchor.loss import DetectionLoss, LossGains
-from models.heads.base import BoxHead
-from models.registry import LayerPlan, LayerRequest, register
+from models.heads.base import NO_OPTIONS, BoxHead, LossOptions
+from models.registry import Cost, LayerPlan, LayerRequest, register
 from utils.cli.hyperparameters import Hyperparameters
+from utils.cli.recipe_config import RecipeConfig
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
+from utils.data.sources.labels import Sample
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.joining import join_views
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.report.console import metrics_table
-from utils.report.plots import plot_precision_recall
+from utils.report.plots.confusion import plot_confusion
+from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
+from utils.report.plots.images import plot_examples
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by
@@ -82,25 +88,48 @@ class AnchorHead(BoxHead):
         return {"anchors": check_anchors(document["anchors"])}
 
     @classmethod
+    def fitted(
+        cls,
+        document: Mapping[str, Any],
+        strides: Sequence[int],
+        sizes_wh: np.ndarray,
+        hyp: Hyperparameters,
+        config: RecipeConfig,
+    ) -> Mapping[str, Any]:
+        anchors = document["anchors"]
+        if not config.no_auto_anchor:
+            anchors = choose_anchors(anchors, strides, sizes_wh, hyp, config.seed)
+        elif number_to_fit(anchors, hyp):
+            raise UserError(
+                "--noautoanchor keeps the model's anchors, but the model YAML or the "
+                "hyper-parameter `anchors` asks for new ones; leave one of them out"
+            )
+        return {**document, "anchors": anchors}
+
+    @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Plan from YAML args [nc, anchors]."""
-        if len(request.args) != 2 or not isinstance(request.args[1], tuple):
+        if len(request.args) != 2 or not isinstance(request.args[1], (tuple, int)):
             raise UserError("accepted args: [nc, anchors]")
         num_classes, anchors = request.args
+        if isinstance(anchors, int):
+            anchors = unfitted_anchors(anchors, len(request.in_channels))
         if len(anchors) != len(request.in_channels):
             raise UserError(
                 f"{count(len(anchors), 'level')} of anchors, "
                 f"{count(len(request.in_channels), 'source')}"
             )
         outputs = len(anchors[0]) // 2 * (BOX_CHANNELS + 1 + num_classes)
-        numbers = sum(map(len, anchors)) + sum(
-            outputs * (channels + 1) for channels in request.in_channels
+        costs = tuple(
+            (stride, Cost(outputs * channels, biases=outputs))
+            for channels, stride in zip(request.in_channels, request.in_strides, strict=True)
         )
+        numbers = sum(map(len, anchors)) + sum(cost.numbers for _, cost in costs)
 
         def make() -> AnchorHead:
             return cls(num_classes, anchors, request.in_channels, request.in_strides)
 
-        return LayerPlan(make, numbers, outputs, min(request.in_strides))
+        return LayerPlan(make, numbers, outputs, min(request.in_strides), costs)
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, C_i, H_i, W_i) each to raw maps (B, A, H_i, W_i, 5 + C), all logits."""
@@ -128,11 +157,18 @@ class AnchorHead(BoxHead):
         return biases
 
     def make_loss(
-        self, hyp: Hyperparameters, image_size: int, fused_on: str | None = None
+        self,
+        hyp: Hyperparameters,
+        image_size: int,
+        fused_on: str | None = None,
+        options: LossOptions = NO_OPTIONS,
     ) -> DetectionLoss:
         gains = LossGains.scaled(hyp, len(self.strides), self.num_classes, image_size)
         box_iou = choose_box_iou(fused_on) if fused_on else complete_iou
-        return DetectionLoss(ops.to_numpy(self.anchors), self.num_classes, gains, box_iou)
+        reference = reference_level(self.strides) if options.autobalance else None
+        balance, smoothing = LevelBalance(len(self.strides), reference), options.label_smoothing
+        anchors = ops.to_numpy(self.anchors)
+        return DetectionLoss(anchors, self.num_classes, gains, box_iou, balance, smoothing)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
         """Map raw maps to (B, N, 5 + C): cx, cy, w, h in pixels, objectness and class scores."""
@@ -206,5 +242,8 @@ class AnchorHead(BoxHead):
         return metrics_table(result)
 
     @staticmethod
-    def plot(result: EvaluationResult, folder: Path) -> None:
+    def plot(result: EvaluationResult, samples: Sequence[Sample], folder: Path) -> None:
         plot_precision_recall(result, folder / "PR_curve.png")
+        plot_over_confidence(result, folder)
+        plot_confusion(result.confusion, result.class_names, folder / "confusion_matrix.png")
+        plot_examples(result.examples, samples, result.class_names, folder)

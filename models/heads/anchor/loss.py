@@ -18,17 +18,15 @@ from backend import dist, ops
 from backend.contract import Tensor
 from backend.processes import this_process
 from models.heads.anchor.assign import assign_targets, join_assignments
+from models.heads.anchor.balance import LevelBalance
 from models.heads.anchor.ciou import BoxIou, complete_iou
+from models.heads.anchor.cross_entropy import cross_entropy
 from models.heads.anchor.decode import BOX_CHANNELS, decode_centres, decode_sizes
-from models.heads.base import LossTerms
+from models.heads.base import Loss, LossTerms
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.loading.batch import Targets
 
 NOMINAL_CLASSES, NOMINAL_LEVELS, NOMINAL_IMAGE_SIZE = 80, 3, 640
-# Weight of each level's objectness, finest first: fine levels have more cells, of which a
-# smaller part is positive. Source: the public recipe.
-LEVEL_BALANCE = {3: (4.0, 1.0, 0.4)}
-LEVEL_BALANCE_OTHER = (4.0, 1.0, 0.25, 0.06, 0.02)
 # Its binary cross-entropy against 0 is 0 in any float dtype, and so is its gradient.
 CERTAINLY_NOT = -1e4
 # A compiled loss has a shape for each batch size and each `assign.padded_size`: 1,024 and
@@ -46,6 +44,7 @@ class LossGains:
     objectness_positive: float
     classification_positive: float
     max_side_ratio: float
+    focal_gamma: float
 
     @classmethod
     def scaled(
@@ -62,6 +61,7 @@ class LossGains:
             objectness_positive=hyp.obj_pw,
             classification_positive=hyp.cls_pw,
             max_side_ratio=hyp.anchor_t,
+            focal_gamma=hyp.fl_gamma,
         )
 
 
@@ -98,7 +98,7 @@ def batch_parts(
     return BatchParts(parts[0], parts[1:], whole[0] * float(this_process().world_size))
 
 
-class DetectionLoss:
+class DetectionLoss(Loss):
     """Box, objectness and classification loss of an anchor head.
 
     Args:
@@ -106,6 +106,9 @@ class DetectionLoss:
         num_classes: of the head.
         gains: weights of the terms.
         box_iou: computes the IoU of the box loss.
+        balance: weighs the levels; by default as the public recipe.
+        label_smoothing: of the class targets, 0 to 1: a class that is there counts as 1 less half
+            of it, one that is not as that half.
     """
 
     def __init__(
@@ -114,11 +117,13 @@ class DetectionLoss:
         num_classes: int,
         gains: LossGains,
         box_iou: BoxIou = complete_iou,
+        balance: LevelBalance | None = None,
+        label_smoothing: float = 0.0,
     ) -> None:
         self.anchors, self.num_classes, self.gains = anchors, num_classes, gains
-        self.box_iou = box_iou
-        self.balance = LEVEL_BALANCE.get(len(anchors), LEVEL_BALANCE_OTHER)[: len(anchors)]
-        self._compiled_cost: Callable[..., LossTerms] | None = None
+        self.box_iou, self.label_smoothing = box_iou, label_smoothing
+        self.balance = balance or LevelBalance(len(anchors))  # shared with the compiled form
+        self._compiled_cost: Callable[..., tuple[LossTerms, list[Tensor]]] | None = None
         self._one_hots: dict[tuple[str, str], Tensor] = {}
 
     @property
@@ -148,15 +153,27 @@ class DetectionLoss:
         positives = join_assignments(assignments, shapes, padded=cost is not None)
         dtype, device = ops.dtype_of(raw[0]), ops.device_of(raw[0])
         counts = [len(found.row) for found in assignments]
-        return (cost or self._cost)(
+        terms, objectness = (cost or self._cost)(
             tuple(raw),
             positives.sizes,
             ops.tensor(positives.indices, device),
             ops.tensor(positives.numbers.astype(dtype), device),
             self._one_hot(dtype, device),
+            self.balance.weights(dtype, device),
             batch_parts(shapes[0][0], counts, dtype, device),
             cost is not None,
         )
+        self.balance.see(objectness)
+        return terms
+
+    def end_batch(self) -> None:
+        self.balance.follow()
+
+    def state(self) -> dict[str, list[float]]:
+        return self.balance.state()
+
+    def restore(self, state: Mapping[str, Sequence[float]]) -> None:
+        self.balance.restore(state)
 
     def _cost(
         self,
@@ -165,10 +182,14 @@ class DetectionLoss:
         indices: Tensor,
         numbers: Tensor,
         one_hot: Tensor,
+        balance: Sequence[float] | Tensor,
         parts: BatchParts | None,
         padded: bool,
-    ) -> LossTerms:
-        """Turn raw maps and what `Positives` holds into terms, without reading a tensor."""
+    ) -> tuple[LossTerms, list[Tensor]]:
+        """Turn raw maps and what `Positives` holds into terms, without reading a tensor.
+
+        Returns the objectness loss of each level besides.
+        """
         spans = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
         # Over (B, H, W, A): in this order channels-last maps need no copy.
         cells = [level.permute(0, 2, 3, 1, 4).reshape(-1, level.shape[4]) for level in raw]
@@ -183,13 +204,14 @@ class DetectionLoss:
         box = objectness = classification = ops.zeros(
             (), ops.dtype_of(numbers), ops.device_of(numbers)
         )
+        levels: list[Tensor] = []
         for index, (rows, span) in enumerate(zip(cells, spans, strict=True)):
             part = None if parts is None else parts.positives[index]
             logits = rows[:, BOX_CHANNELS]
             logits = logits if padded else grid_order(logits, raw[index].shape)
             mean = self._objectness(logits, indices[1, span], iou[span])
-            mean = part_of(mean, None if parts is None else parts.images)
-            objectness = objectness + mean * self.balance[index]
+            levels.append(part_of(mean, None if parts is None else parts.images))
+            objectness = objectness + levels[-1] * balance[index]
             if sizes[index] == 0:
                 continue
             weights = numbers[span, 6] if padded else None
@@ -198,7 +220,8 @@ class DetectionLoss:
                 wanted = ops.take_rows(one_hot, indices[2, span])
                 mean = self._classification(predicted[index], wanted, weights)
                 classification = classification + part_of(mean, part)
-        return self._weighted(box, objectness, classification, raw[0].shape[0], parts)
+        terms = self._weighted(box, objectness, classification, raw[0].shape[0], parts)
+        return terms, [level.detach() for level in levels]
 
     def _iou(self, box_logits: Tensor, numbers: Tensor) -> Tensor:
         """Return the IoU (K,) of predicted boxes (K, 4) with their targets, in cells."""
@@ -208,27 +231,24 @@ class DetectionLoss:
         return self.box_iou(boxes, numbers[:, :4])
 
     def _objectness(self, logits: Tensor, claims: Tensor, iou: Tensor) -> Tensor:
-        """Return mean binary cross-entropy of a level's cells against the IoU of their targets,
-        0-d.
-        """
+        """Return mean cross-entropy of a level's cells against the IoU of their targets, 0-d."""
         if logits.shape[0] == 0:  # a rank that the last batch left without images
             return ops.sum(logits)
         cells, dtype, device = logits.shape[0], ops.dtype_of(logits), ops.device_of(logits)
         truth = ops.zeros((cells + claims.shape[0],), dtype, device)
         if claims.shape[0]:
             truth = ops.put_rows(truth, claims, ops.clamp(iou.detach(), low=0.0))
-        return ops.bce_with_logits(logits, truth[:cells], self.gains.objectness_positive)
+        gains = self.gains
+        return cross_entropy(logits, truth[:cells], gains.objectness_positive, gains.focal_gamma)
 
     def _classification(self, predicted: Tensor, wanted: Tensor, weights: Tensor | None) -> Tensor:
-        """Return mean binary cross-entropy of rows (P, 5 + C) against one-hot targets (P, C),
-        0-d.
-        """
-        logits = predicted[:, BOX_CHANNELS + 1 :]
+        """Return mean cross-entropy of rows (P, 5 + C) against rows of `_one_hot` (P, C), 0-d."""
+        gains, logits = self.gains, predicted[:, BOX_CHANNELS + 1 :]
         if weights is None:
-            return ops.bce_with_logits(logits, wanted, self.gains.classification_positive)
+            return cross_entropy(logits, wanted, gains.classification_positive, gains.focal_gamma)
         size = wanted.shape[0]
         logits = ops.where(weights.reshape(size, 1) > 0.0, logits, CERTAINLY_NOT)
-        mean = ops.bce_with_logits(logits, wanted, self.gains.classification_positive)
+        mean = cross_entropy(logits, wanted, gains.classification_positive, gains.focal_gamma)
         return mean * (ops.amax(weights, 0) * float(size))
 
     def _weighted(
@@ -247,10 +267,11 @@ class DetectionLoss:
         return LossTerms(names, total)
 
     def _one_hot(self, dtype: str, device: str) -> Tensor:
-        """Return (C + 1, C), kept: a row for each class and, last, the row of no class."""
+        """Return (C + 1, C), kept: a row for each class, smoothed, and, last, zeros for padding."""
         if (dtype, device) not in self._one_hots:
-            rows = np.eye(self.num_classes + 1, self.num_classes, dtype=dtype)
-            self._one_hots[dtype, device] = ops.tensor(rows, device)
+            rows = np.eye(self.num_classes + 1, self.num_classes)
+            rows[:-1] = rows[:-1] * (1 - self.label_smoothing) + self.label_smoothing / 2
+            self._one_hots[dtype, device] = ops.tensor(rows.astype(dtype), device)
         return self._one_hots[dtype, device]
 
 

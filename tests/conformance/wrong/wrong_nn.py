@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,11 @@ def place_that_casts_everything(b: Backend) -> Any:
         return module
 
     return place
+
+
+def trained_statistics(module: Any) -> Any:
+    module.train()
+    return nullcontext()
 
 
 def frozen_copy_that_thaws(b: Backend) -> Any:
@@ -276,6 +282,8 @@ register(
         ("nn.set_trainable", "only ever freezes", set_trainable_to(lambda trainable: False)),
         ("nn.set_trainable", "does nothing", lambda b: lambda parameters, trainable: None),
         ("nn.set_trainable", "keeps gradients", set_trainable_that_keeps_gradients),
+        ("nn.last_batch_statistics", "trains on", lambda b: trained_statistics),
+        ("nn.last_batch_statistics", "uses what was gathered", lambda b: lambda m: nullcontext()),
         ("nn.frozen_copy", "thaws", frozen_copy_that_thaws),
         ("nn.frozen_copy", "freezes the original", frozen_copy_of_the_original),
     )

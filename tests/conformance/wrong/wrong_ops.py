@@ -254,6 +254,20 @@ register(
             ),
         ),
         (
+            "ops.bce_terms",
+            "returns their mean",
+            lambda b: b.ops.bce_with_logits,
+        ),
+        (
+            "ops.bce_terms",
+            "weighs the term of 1 - target too",
+            lambda b: (
+                lambda logits, target, positive_weight=1.0: (
+                    b.ops.bce_terms(logits, target) * positive_weight
+                )
+            ),
+        ),
+        (
             "ops.ema_update_",
             "swaps the weights",
             lambda b: (

@@ -169,6 +169,17 @@ def gradients_in_half(b: Backend) -> Any:
     return set_gradients
 
 
+def shared_gradients(b: Backend) -> Any:
+    def copy_gradients(parameters: Any) -> Any:
+        return {n: x.grad for n, x in parameters.items() if x.grad is not None}
+
+    return copy_gradients
+
+
+def memory_error_alone(b: Backend) -> Any:
+    return lambda error: isinstance(error, MemoryError)
+
+
 def clip_each(b: Backend) -> Any:
     def clip_gradients(parameters: Any, max_norm: float) -> Any:
         parameters = list(parameters)
@@ -256,6 +267,12 @@ register(
         ("autograd.set_gradients", "leaves others as they are", gradients_that_stay),
         ("autograd.set_gradients", "takes any name and shape", gradients_of_anything),
         ("autograd.set_gradients", "rounds to half precision", gradients_in_half),
+        (
+            "autograd.copy_gradients",
+            "shares memory",
+            shared_gradients,
+        ),
+        ("autograd.copy_gradients", "forgets them", lambda b: lambda parameters: {}),
         ("autograd.clip_gradients", "clips each alone", clip_each),
         ("autograd.clip_gradients", "squares in float32", clip_in_single_precision),
         ("autograd.clip_gradients", "returns the norm after", clip_and_forget),
@@ -266,6 +283,8 @@ register(
         ("device.host_waits", "counts without a call", lambda b: lambda run, device: None),
         ("device.describe", "is several lines", lambda b: lambda device: "CPU\n2.13.0\n0.9.0"),
         ("device.rounds_to_tf32", "takes a CPU for a GPU", lambda b: lambda device: True),
+        ("device.is_out_of_memory", "takes any error for it", lambda b: lambda error: True),
+        ("device.is_out_of_memory", "knows one kind", memory_error_alone),
         ("device.host_threads", "counts from none", lambda b: lambda: 0),
         ("device.set_host_threads", "takes any number", lambda b: lambda number: None),
         ("device.supports", "denies what it does not know", lambda b: lambda capability: False),

@@ -70,8 +70,7 @@ def test_the_figures_of_old_logs_are_measured_only_when_asked():
         ([], "--weights is needed"),
         (["--weights", "W", "--conf", "2"], "--conf 2.0"),
         (["--weights", "W", "--max-det", "0"], "--max-det 0"),
-        (["--weights", "W", "--task", "speed"], "--task speed is not in this version: python -m"),
-        (["--weights", "W", "--task", "sped"], "--task sped; train, val, test are accepted"),
+        (["--weights", "W", "--save-conf"], "--save-conf adds to the files of --save-txt; give"),
     ],
 )
 def test_validation_values_out_of_range_are_refused(flags, message):
@@ -109,3 +108,13 @@ def test_augmentation_half_precision_and_several_weights_parse():
     assert (config.weights, config.augment, config.half) == (("A", "B"), True, True)
     default = parse_val_flags(["--weights", "W"])
     assert (default.augment, default.half) == (False, False)
+
+
+def test_the_public_timings_take_the_val_split_with_their_own_thresholds():
+    speed = parse_val_flags(["--weights", "W", "--task", "speed"])
+    assert (speed.split, speed.confidence_threshold, speed.iou_threshold) == ("val", 0.25, 0.45)
+    study = parse_val_flags(["--weights", "W", "--task", "study", "--conf", "0.01"])
+    assert (study.split, study.confidence_threshold, study.iou_threshold) == ("val", 0.01, 0.7)
+    given = parse_val_flags(["--weights", "W", "--task", "speed", "--iou", "0.6"])
+    assert (given.confidence_threshold, given.iou_threshold) == (0.25, 0.6)
+    assert parse_val_flags(["--weights", "W", "--task", "test"]).split == "test"

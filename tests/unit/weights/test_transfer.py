@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from backend import autograd, nn, ops
-from models.blocks import SPP, SPPF, Conv, Focus
+from models.blocks.conv import Conv, Focus
+from models.blocks.pooling import SPP, SPPF
 from models.training.start import build_model
 from tests.shared_files import shared_path
 from utils.cli.train_config import parse_train_flags

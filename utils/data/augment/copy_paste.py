@@ -33,6 +33,12 @@ class CopyPaste(NamedTuple):
     key: int = 0  # of the order in which they are tried, from 0 up
 
 
+def draw_copy_paste(share: float, generator: np.random.Generator) -> CopyPaste:
+    """Draw what is copied in a mosaic: one draw, whatever the share."""
+    key = int(generator.random() * 2**53)
+    return CopyPaste(share, key) if share else CopyPaste()
+
+
 def draw_with_copies(
     drawn: CopyPaste,
     canvas: Canvas,

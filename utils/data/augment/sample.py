@@ -6,32 +6,64 @@ Before: `tiles.py`, which it calls. After: `loading/batches.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
 
-from utils.data.augment.copy_paste import CopyPaste, draw_with_copies
+from utils.data.augment.blending import NUM_CUTOUT_DRAWS, cut_out, draw_ratio, mix
+from utils.data.augment.copy_paste import CopyPaste, draw_copy_paste, draw_with_copies
 from utils.data.augment.geometry import Warp
 from utils.data.augment.objects import objects_on_canvas, warp_objects
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.augment.tiles import NUM_TILES, Canvas, draw_tiles, mosaic_canvas, single_canvas
+from utils.data.augment.tiles import (
+    NUM_TILES,
+    NUM_TILES_OF_NINE,
+    Canvas,
+    canvas_of_nine,
+    draw_tiles,
+    mosaic_canvas,
+    single_canvas,
+)
+from utils.data.augment.transforms import transform
 from utils.data.image.decoding import LabelledImage, SourceImage
 
 _FLOAT32_MARGIN = 1e-4  # three times the rounding of float32 at 512, the largest product
 
 
 @dataclass(frozen=True)
-class Augmentation:
-    """Everything that is random about one training sample."""
+class Scene:
+    """Which samples are seen together, and how."""
 
-    tiles: tuple[int, ...]  # samples in the order of `mosaic_canvas`, or one for no mosaic
+    tiles: tuple[int, ...]  # samples in the order of the canvas: one, four or nine
     mosaic_centre_xy: tuple[float, float]  # in units of the image size
     warp: Warp
+    copy_paste: CopyPaste = field(default=CopyPaste(), kw_only=True)  # on a mosaic
+
+
+@dataclass(frozen=True)
+class MixedScene(Scene):
+    """A scene that is blended into another."""
+
+    ratio: float  # part of the other one
+
+
+@dataclass(frozen=True)
+class Augmentation(Scene):
+    """Everything that is random about one training sample."""
+
     hsv_gains: tuple[float, float, float]
     flip_up_down: bool
     flip_left_right: bool
-    copy_paste: CopyPaste = CopyPaste()  # on a mosaic
+    mixed: MixedScene | None = None
+    cutout: tuple[float, ...] = ()  # of `cut_out`; empty for none
+    transforms: str = ""  # of Albumentations
+    transforms_seed: int = 0
+
+    @property
+    def samples(self) -> tuple[int, ...]:
+        """The samples of its tiles, then those of the scene that is mixed in."""
+        return self.tiles + (self.mixed.tiles if self.mixed else ())
 
 
 def draw_augmentation(
@@ -45,22 +77,64 @@ def draw_augmentation(
     def around(middle: float, spread: float) -> float:
         return between(middle - spread, middle + spread)
 
-    partners = [int(generator.random() * num_samples) for _ in range(NUM_TILES - 1)]
-    shuffled = np.argsort(generator.random(NUM_TILES), kind="stable")
-    tiles = tuple((index, *partners)[position] for position in shuffled)
+    four = _draw_tiles(generator, index, num_samples, NUM_TILES)
+    is_mosaic = generator.random() < config.mosaic
+    centre_xy = between(0.5, 1.5), between(0.5, 1.5)
+    warp = _draw_warp(config, around)
+    hsv_gains = around(1, config.hsv_h), around(1, config.hsv_s), around(1, config.hsv_v)
+    flip_up_down = generator.random() < config.flipud
+    flip_left_right = generator.random() < config.fliplr
+    # Each kind of draw that was added later follows: a run of an earlier version goes on equally.
+    nine = _draw_tiles(generator, index, num_samples, NUM_TILES_OF_NINE)
+    mosaic = nine if generator.random() < config.mosaic9 else four
+    transforms_seed = int(generator.random() * 2**32)
+    is_cut_out = generator.random() < config.cutout
+    cutout = generator.random(NUM_CUTOUT_DRAWS)
+    copy_paste = draw_copy_paste(config.copy_paste, generator)
+    is_mixed = generator.random() < config.mixup and is_mosaic
     return Augmentation(
-        tiles=tiles if generator.random() < config.mosaic else (index,),
-        mosaic_centre_xy=(between(0.5, 1.5), between(0.5, 1.5)),
-        warp=_draw_warp(config, around),
-        hsv_gains=(around(1, config.hsv_h), around(1, config.hsv_s), around(1, config.hsv_v)),
-        flip_up_down=generator.random() < config.flipud,
-        flip_left_right=generator.random() < config.fliplr,
-        copy_paste=_draw_copy_paste(config.copy_paste, generator.random()),
+        tiles=mosaic if is_mosaic else (index,),
+        mosaic_centre_xy=centre_xy,
+        warp=warp,
+        copy_paste=copy_paste,
+        hsv_gains=hsv_gains,
+        flip_up_down=flip_up_down,
+        flip_left_right=flip_left_right,
+        # Last, as nothing is drawn after it: these many draws are made where they are used.
+        mixed=_draw_mixed(config, generator, around, num_samples) if is_mixed else None,
+        cutout=tuple(cutout.tolist()) if is_cut_out else (),
+        transforms=config.transforms,
+        transforms_seed=transforms_seed if config.transforms else 0,
     )
 
 
-def _draw_copy_paste(share: float, fraction: float) -> CopyPaste:
-    return CopyPaste(share, int(fraction * 2**53)) if share else CopyPaste()
+def _draw_tiles(
+    generator: np.random.Generator, index: int, num_samples: int, number: int
+) -> tuple[int, ...]:
+    """Draw partners for a sample from all, and the order of so many together."""
+    partners = [int(generator.random() * num_samples) for _ in range(number - 1)]
+    shuffled = np.argsort(generator.random(number), kind="stable")
+    return tuple((index, *partners)[position] for position in shuffled)
+
+
+def _draw_mixed(
+    config: AugmentConfig,
+    generator: np.random.Generator,
+    around: Callable[[float, float], float],
+    num_samples: int,
+) -> MixedScene:
+    """Draw a second mosaic, around any sample."""
+    ratio = draw_ratio(generator)
+    index = int(generator.random() * num_samples)
+    is_nine = generator.random() < config.mosaic9
+    number = NUM_TILES_OF_NINE if is_nine else NUM_TILES
+    return MixedScene(
+        tiles=_draw_tiles(generator, index, num_samples, number),
+        mosaic_centre_xy=(around(1, 0.5), around(1, 0.5)),
+        warp=_draw_warp(config, around),
+        copy_paste=draw_copy_paste(config.copy_paste, generator),
+        ratio=ratio,
+    )
 
 
 def _draw_warp(config: AugmentConfig, around: Callable[[float, float], float]) -> Warp:
@@ -78,33 +152,51 @@ def augment(draw: Augmentation, sources: Sequence[SourceImage], image_size: int)
 
     Args:
         draw: from `draw_augmentation`.
-        sources: those of `draw.tiles`; hidden ones are not decoded.
+        sources: those of `draw.samples`; hidden ones are not decoded.
         image_size: pixels.
     """
-    canvas = _lay_out(draw, [source.size for source in sources], image_size)
+    item = draw_scene(draw, sources[: len(draw.tiles)], image_size)
+    if draw.mixed is not None:
+        other = draw_scene(draw.mixed, sources[len(draw.tiles) :], image_size)
+        item = mix(item, other, draw.mixed.ratio)
+    return finish(draw, item)
+
+
+def draw_scene(scene: Scene, sources: Sequence[SourceImage], image_size: int) -> LabelledImage:
+    """Return a square image of the samples of a scene, with what is seen of their objects."""
+    canvas = _lay_out(scene, [source.size for source in sources], image_size)
     output_size = image_size, image_size
-    matrix = draw.warp.matrix((canvas.side, canvas.side), output_size)
+    matrix = scene.warp.matrix((canvas.side, canvas.side), output_size)
     objects = objects_on_canvas(canvas, sources)
-    if draw.copy_paste.share and len(canvas.tiles) > 1:
+    if scene.copy_paste.share and len(canvas.tiles) > 1:
         image, objects = draw_with_copies(
-            draw.copy_paste, canvas, sources, objects, matrix, output_size
+            scene.copy_paste, canvas, sources, objects, matrix, output_size
         )
     else:
         image = draw_tiles(canvas, sources, matrix, output_size)
-    item = LabelledImage(image, *warp_objects(objects, draw.warp, matrix, output_size))
+    return LabelledImage(image, *warp_objects(objects, scene.warp, matrix, output_size))
+
+
+def finish(draw: Augmentation, item: LabelledImage) -> LabelledImage:
+    """Change the image of a draw as a whole: pixels, flips, holes."""
+    if draw.transforms:
+        item = transform(item, draw.transforms, draw.transforms_seed)
     item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
     if draw.flip_up_down:
         item = flip_up_down(item)
     if draw.flip_left_right:
         item = flip_left_right(item)
-    return item
+    return cut_out(item, draw.cutout) if draw.cutout else item
 
 
-def _lay_out(draw: Augmentation, sizes: Sequence[tuple[int, int]], image_size: int) -> Canvas:
-    if len(sizes) == NUM_TILES:
-        centre_x, centre_y = (int(fraction * image_size) for fraction in draw.mosaic_centre_xy)
-        return mosaic_canvas(sizes, (centre_x, centre_y), image_size)
-    return single_canvas(sizes[0], image_size)
+def _lay_out(scene: Scene, sizes: Sequence[tuple[int, int]], image_size: int) -> Canvas:
+    if len(sizes) == 1:
+        return single_canvas(sizes[0], image_size)
+    x, y = scene.mosaic_centre_xy
+    if len(sizes) == NUM_TILES_OF_NINE:
+        corner = int((x - 0.5) * image_size), int((y - 0.5) * image_size)
+        return canvas_of_nine(sizes, corner, image_size)
+    return mosaic_canvas(sizes, (int(x * image_size), int(y * image_size)), image_size)
 
 
 def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:

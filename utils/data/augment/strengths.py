@@ -28,10 +28,28 @@ class AugmentConfig:
     flipud: float = 0.0  # probability
     fliplr: float = 0.0  # probability
     mosaic: float = 0.0  # probability
-    copy_paste: float = 0.0  # part of a mosaic's objects that is pasted a second time
+    copy_paste: float = 0.0  # part of a mosaic's objects with a polygon that is pasted again
+    mosaic9: float = 0.0  # part of the mosaics that has nine images instead of four
+    mixup: float = 0.0  # part of the mosaics that is mixed with another one
+    cutout: float = 0.0  # probability
+    transforms: str = ""  # of Albumentations, as `transforms.py` writes them down
+    mosaic_epochs: int | None = None  # epochs with mosaics; None: all
 
     def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
-            limit = _UPPER_LIMITS.get(name, 1.0)
+        for name in STRENGTHS:
+            value, limit = getattr(self, name), _UPPER_LIMITS.get(name, 1.0)
             if not 0 <= value <= limit:
                 raise UserError(f"{name}: {value}; a number from 0 to {limit:g} is needed")
+
+    def in_epoch(self, epoch: int) -> AugmentConfig:
+        """Return the strengths in an epoch, counted from 0: there may be no mosaics any more."""
+        if self.mosaic_epochs is None or epoch < self.mosaic_epochs:
+            return self
+        return dataclasses.replace(self, mosaic=0.0, mixup=0.0)
+
+
+STRENGTHS = tuple(
+    field.name
+    for field in dataclasses.fields(AugmentConfig)
+    if field.name not in ("transforms", "mosaic_epochs")
+)

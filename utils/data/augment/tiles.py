@@ -20,6 +20,7 @@ from utils.data.image.letterbox import fit_long_side
 from utils.data.image.resizing import FILL
 
 NUM_TILES = 4
+NUM_TILES_OF_NINE = 9
 
 
 class Tile(NamedTuple):
@@ -68,6 +69,49 @@ def mosaic_canvas(
         top = centre_xy[1] - (height if position in (0, 1) else 0)
         tiles.append(Tile(placement.resized_size, placement.scale, top, left))
     return Canvas(2 * image_size, tuple(tiles))
+
+
+def canvas_of_nine(
+    sizes: Sequence[tuple[int, int]], corner_xy: tuple[int, int], image_size: int
+) -> Canvas:
+    """Place eight images clockwise around one; each touches the middle and the one before it.
+
+    All have their long sides at `image_size`. The middle one begins at (image_size, image_size) of
+    a square of three times this side, of which the canvas is a part.
+
+    Args:
+        sizes: (height, width) of the middle, top, top right, right, bottom right, bottom, bottom
+            left, left and top left.
+        corner_xy: where in that square the canvas begins, from 0 to `image_size`, pixels.
+        image_size: half the side of the canvas.
+    """
+    inside = image_size, image_size
+    placements = [fit_long_side(size, image_size, inside) for size in sizes]
+    resized = [placement.resized_size for placement in placements]
+    tiles = [
+        Tile(size, placement.scale, top - corner_xy[1], left - corner_xy[0])
+        for size, placement, (top, left) in zip(
+            resized, placements, _around(resized, image_size), strict=True
+        )
+    ]
+    return Canvas(2 * image_size, tuple(tiles))
+
+
+def _around(sizes: Sequence[tuple[int, int]], start: int) -> list[tuple[int, int]]:
+    """Return top and left of nine images of (height, width); the middle one is at `start`."""
+    heights, widths = zip(*sizes, strict=True)
+    bottom, right = start + heights[0], start + widths[0]  # edges of the middle one
+    return [
+        (start, start),
+        (start - heights[1], start),
+        (start - heights[2], start + widths[1]),
+        (start, right),
+        (start + heights[3], right),
+        (bottom, right - widths[5]),
+        (bottom, right - widths[5] - widths[6]),
+        (bottom - heights[7], start - widths[7]),
+        (bottom - heights[7] - heights[8], start - widths[8]),
+    ]
 
 
 _MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one

@@ -89,9 +89,10 @@ class TrainBatches:
 
     def _item(self, epoch: int, index: int) -> LabelledImage:
         generator = sample_generator(self.seed, epoch, index)
-        draw = draw_augmentation(self.augment, generator, index, len(self.samples))
+        strengths = self.augment.in_epoch(epoch)
+        draw = draw_augmentation(strengths, generator, index, len(self.samples))
         with naming_image(self.samples[index].image_path):
-            sources = [self._source(tile) for tile in draw.tiles]
+            sources = [self._source(tile) for tile in draw.samples]
             return augment(draw, sources, self.image_size)
 
     def image_sizes(self) -> list[tuple[int, int]]:

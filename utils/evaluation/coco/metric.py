@@ -1,6 +1,6 @@
 """COCO's detection metric over a set of images.
 
-Before: `matching.py`, image by image. After: `report/console.py` and `report/plots.py`.
+Before: `matching.py`, image by image. After: `report/console.py` and `report/plots/`.
 Every figure equals pycocotools' on the same detections, objects and crowds.
 """
 
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from utils.detections import Detections, GroundTruth
+from utils.evaluation.coco.by_confidence import ByConfidence, count_by_confidence
 from utils.evaluation.coco.matching import (
     SIZE_RANGES,
     MatchCandidates,
@@ -24,6 +26,16 @@ from utils.evaluation.coco.matching import (
 )
 from utils.evaluation.coco.operating_point import best_operating_point
 from utils.evaluation.coco.precision import SizeResult, measure_by_class
+from utils.evaluation.confusion import CONFIDENCE_ABOVE, Confusion, ConfusionCounter
+
+NUM_EXAMPLES = 48  # images; three plots of sixteen
+
+
+class Example(NamedTuple):
+    """What was found in an image and what is labelled there, in its pixels."""
+
+    found: Detections  # above the confidence from which the confusion matrix counts
+    truth: GroundTruth
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +57,9 @@ class EvaluationResult:
     precision: np.ndarray  # (C,) float64
     recall: np.ndarray  # (C,) float64
     sizes: Mapping[str, SizeResult]  # by the names of SIZE_RANGES
+    by_confidence: ByConfidence
+    confusion: Confusion
+    examples: Mapping[int, Example]  # the images whose id is below NUM_EXAMPLES, by id
 
     @property
     def num_ground_truth(self) -> np.ndarray:
@@ -111,6 +126,8 @@ class DetectionEvaluator:
     def __init__(self, class_names: Sequence[str]) -> None:
         self.class_names = tuple(class_names)
         self._images: dict[int, MatchCandidates] = {}
+        self._confusion = ConfusionCounter(len(self.class_names))
+        self._examples: dict[int, Example] = {}
 
     def add(self, image_id: int, detections: Detections, ground_truth: GroundTruth) -> None:
         """Add one image; both arguments in the same frame, once for each image_id.
@@ -120,6 +137,10 @@ class DetectionEvaluator:
         """
         assert image_id not in self._images, f"image {image_id} was added before"
         self._images[image_id] = find_candidates(detections, ground_truth)
+        self._confusion.add(detections, ground_truth)
+        if image_id < NUM_EXAMPLES:
+            shown = detections.take(np.flatnonzero(detections.scores > CONFIDENCE_ABOVE))
+            self._examples[image_id] = Example(shown, ground_truth)
 
     def result(self) -> EvaluationResult:
         """Return the measures of everything added so far."""
@@ -137,12 +158,9 @@ class DetectionEvaluator:
             for name, size in SIZE_RANGES.items()
         }
         correct, counted = matches["all"].correct[0], matches["all"].counted[0]
-        point = best_operating_point(
-            scores[counted],
-            class_index[counted],
-            correct[counted],
-            sizes["all"].num_ground_truth,
-        )
+        found = scores[counted], class_index[counted], correct[counted]
+        num_ground_truth = sizes["all"].num_ground_truth
+        point = best_operating_point(*found, num_ground_truth)
         return EvaluationResult(
             class_names=self.class_names,
             num_images=len(self._images),
@@ -150,6 +168,9 @@ class DetectionEvaluator:
             precision=point.precision,
             recall=point.recall,
             sizes=sizes,
+            by_confidence=count_by_confidence(*found, num_ground_truth),
+            confusion=self._confusion.result(),
+            examples=dict(sorted(self._examples.items())),
         )
 
     def _count(self, candidates: MatchCandidates, size: SizeRange) -> np.ndarray:

@@ -144,6 +144,10 @@ def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
     vars(module)[name] = ops.tensor(array)
 
 
+def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
+    register_buffer(module, name, array)
+
+
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
     for name, (owner, key) in state(module).items():

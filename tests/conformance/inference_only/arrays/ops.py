@@ -53,6 +53,21 @@ def silu(x: Tensor) -> Any:
     return x * sigmoid(x)
 
 
+def leaky_relu(x: Tensor, slope: float) -> Any:
+    return np.where(x > 0, x, x * slope).astype(x.dtype).view(Tensor)
+
+
+def matmul(x: Tensor, y: Tensor) -> Any:
+    checks.matrices(x.shape, y.shape)
+    checks.one_dtype(map(dtype_of, (x, y)))
+    return x @ y
+
+
+def softmax(x: Tensor) -> Any:
+    powers = np.exp(x - x.max(-1, keepdims=True, initial=-np.inf))
+    return powers / powers.sum(-1, keepdims=True)
+
+
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     checks.one_dtype(map(dtype_of, tensors))
     return np.concatenate(tensors, axis=dim).view(Tensor)

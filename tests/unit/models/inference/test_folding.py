@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from backend import autograd, nn, ops
-from models.blocks import Conv
+from models.blocks.conv import Conv
 from models.detector import Detector, count_parameters
 from models.graph import read_model_yaml
 from models.inference.folding import fold_batch_norm

@@ -132,11 +132,11 @@ def test_shapes_follow_the_size_and_not_the_targets():
     seen = set()
 
     def record(cost, most_shapes):
-        def run(raw, sizes, indices, numbers, one_hot, parts, is_padded):
+        def run(raw, sizes, indices, numbers, one_hot, balance, parts, is_padded):
             assert parts is None and is_padded  # of a process alone
             shapes = tuple(tuple(x.shape) for x in (*raw, indices, numbers, one_hot))
             seen.add((sizes, *shapes))
-            return cost(raw, sizes, indices, numbers, one_hot, parts, is_padded)
+            return cost(raw, sizes, indices, numbers, one_hot, balance, parts, is_padded)
 
         return run
 

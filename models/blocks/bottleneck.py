@@ -1,0 +1,155 @@
+"""Bottlenecks, and the cross-stage partial blocks that hold several of them.
+
+Sources: CSP: Wang et al. 2019, arXiv:1911.11929; Ghost: Han et al. 2020, arXiv:1911.11907.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from backend import nn, ops
+from backend.contract import Tensor
+from models.blocks.conv import Conv, GhostConv
+from models.registry import Cost, LayerPlan, LayerRequest, plan_layer, register
+from utils.errors import UserError, brief
+
+
+class Bottleneck(nn.Module):
+    """1x1 then 3x3 convolution, with a shortcut where it is asked for and the channels agree."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, hidden: int, shortcut: bool = True
+    ) -> None:
+        super().__init__()
+        self.cv1 = Conv(in_channels, hidden, 1)
+        self.cv2 = Conv(hidden, out_channels, 3)
+        self.shortcut = shortcut and in_channels == out_channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, in, H, W) to (B, out, H, W)."""
+        y = self.cv2(self.cv1(x))
+        return x + y if self.shortcut else y
+
+    @staticmethod
+    def cost(in_channels: int, out_channels: int, hidden: int, shortcut: bool = True) -> Cost:
+        return Conv.cost(in_channels, hidden, 1) + Conv.cost(hidden, out_channels, 3)
+
+
+@register("Bottleneck", repeats=True)
+class Bottlenecks:
+    """A layer of one bottleneck, or of several in a row, each with half of the channels inside.
+
+    Source: YOLOv3, Redmon and Farhadi 2018, arXiv:1804.02767.
+    """
+
+    @staticmethod
+    def plan(request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, shortcut]."""
+        out_channels, shortcut = channels_and_shortcut(request)
+        following = (out_channels, out_channels, out_channels // 2, shortcut)
+        rows = [(request.in_channels[0], *following[1:])] + [following] * (request.repeats - 1)
+        cost = Bottleneck.cost(*rows[0]) + Bottleneck.cost(*following) * (len(rows) - 1)
+
+        def make() -> Any:
+            made = [Bottleneck(*row) for row in rows]
+            return made[0] if len(made) == 1 else nn.Sequential(*made)
+
+        stride = request.in_strides[0]
+        return LayerPlan(make, cost.numbers, out_channels, stride, ((stride, cost),))
+
+
+class GhostBottleneck(nn.Module):
+    """Two Ghost convolutions, the second without activation, and a shortcut."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        hidden = channels // 2
+        # Position 1 is that of a convolution with stride, which no public model has.
+        self.conv = nn.Sequential(
+            GhostConv(channels, hidden),
+            nn.Sequential(),
+            GhostConv(hidden, channels, activates=False),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, C, H, W) to (B, C, H, W)."""
+        return self.conv(x) + x
+
+    @staticmethod
+    def cost(channels: int) -> Cost:
+        return GhostConv.cost(channels, channels // 2) + GhostConv.cost(channels // 2, channels)
+
+
+@register("C3", repeats=True)
+class C3(nn.Module):
+    """Cross-stage partial block: one half through bottlenecks, one past them, then joined."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, repeats: int = 1, shortcut: bool = True
+    ) -> None:
+        super().__init__()
+        hidden = out_channels // 2
+        self.cv1 = Conv(in_channels, hidden, 1)
+        self.cv2 = Conv(in_channels, hidden, 1)
+        self.cv3 = Conv(2 * hidden, out_channels, 1)
+        self.m = self.inner(hidden, repeats, shortcut)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, in, H, W) to (B, out, H, W)."""
+        return self.cv3(ops.cat([self.m(self.cv1(x)), self.cv2(x)], dim=1))
+
+    @staticmethod
+    def inner(channels: int, repeats: int, shortcut: bool) -> Any:
+        """Return what one half goes through, (B, C, H, W) to (B, C, H, W)."""
+        rows = (Bottleneck(channels, channels, channels, shortcut) for _ in range(repeats))
+        return nn.Sequential(*rows)
+
+    @staticmethod
+    def inner_cost(channels: int, repeats: int) -> Cost:
+        """Return what `inner` takes."""
+        return Bottleneck.cost(channels, channels, channels) * repeats
+
+    @classmethod
+    def cost(
+        cls, in_channels: int, out_channels: int, repeats: int = 1, shortcut: bool = True
+    ) -> Cost:
+        hidden = out_channels // 2
+        around = Conv.cost(in_channels, hidden) * 2 + Conv.cost(2 * hidden, out_channels)
+        return around + cls.inner_cost(hidden, repeats)
+
+    @classmethod
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, shortcut]."""
+        out_channels, shortcut = channels_and_shortcut(request)
+        return plan_layer(
+            cls,
+            out_channels,
+            request.in_strides[0],
+            request.in_channels[0],
+            out_channels,
+            request.repeats,
+            shortcut,
+        )
+
+
+@register("C3Ghost", repeats=True)
+class C3Ghost(C3):
+    """A `C3` of Ghost bottlenecks, which always have their shortcut."""
+
+    @staticmethod
+    def inner(channels: int, repeats: int, shortcut: bool) -> Any:
+        return nn.Sequential(*(GhostBottleneck(channels) for _ in range(repeats)))
+
+    @staticmethod
+    def inner_cost(channels: int, repeats: int) -> Cost:
+        return GhostBottleneck.cost(channels) * repeats
+
+
+def channels_and_shortcut(request: LayerRequest) -> tuple[int, bool]:
+    """Return YAML args [out_channels, shortcut], the channels as wide as the model."""
+    *channels, shortcut = (*request.args, True) if len(request.args) < 2 else request.args
+    if not isinstance(shortcut, bool):
+        raise UserError(f"shortcut is {brief(shortcut)}; True or False is needed")
+    args = dataclasses.replace(request, args=tuple(channels)).counts(channels=None)
+    return request.scale_width(args["channels"]), shortcut

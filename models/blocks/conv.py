@@ -1,0 +1,175 @@
+"""Convolutions with BatchNorm and activation, and what is made of them alone.
+
+Source of Ghost convolutions: Han et al. 2020, arXiv:1911.11907.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from backend import nn, ops
+from backend.contract import Tensor
+from models.registry import Cost, LayerPlan, LayerRequest, plan_layer, register
+from utils.errors import UserError
+
+BATCHNORM_EPS = 1e-3
+BATCHNORM_MOMENTUM = 0.03
+GHOST_KERNEL_SIZE = 5  # of the depthwise convolution
+
+
+@register("Conv")
+class Conv(nn.Module):
+    """Convolution without bias, BatchNorm, activation; padded so that stride 1 keeps the size.
+
+    Attributes:
+        arguments: of the convolution, without its bias.
+        activation: SiLU until `graph.py` sets that of the model; None for none.
+    """
+
+    activation: Callable[[Tensor], Tensor] | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 1,
+        stride: int = 1,
+        padding: int | None = None,
+        groups: int = 1,
+        activates: bool = True,
+    ) -> None:
+        super().__init__()
+        padding = kernel_size // 2 if padding is None else padding
+        self.arguments = (in_channels, out_channels, kernel_size, stride, padding, groups)
+        self.conv = nn.Conv2d(*self.arguments, bias=False)
+        self.bn = nn.BatchNorm2d(out_channels, BATCHNORM_EPS, BATCHNORM_MOMENTUM)
+        self.activation = ops.silu if activates else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, in, H, W) to (B, out, H / stride, W / stride)."""
+        y = self.bn(self.conv(x))
+        return y if self.activation is None else self.activation(y)
+
+    @staticmethod
+    def cost(
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 1,
+        stride: int = 1,
+        padding: int | None = None,
+        groups: int = 1,
+    ) -> Cost:
+        """Return what a layer of these arguments takes, as `cost` of all blocks."""
+        return Cost(out_channels * (in_channels // groups) * kernel_size**2, out_channels)
+
+    @classmethod
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, kernel_size, stride, padding, groups]."""
+        args = request.counts(channels=None, kernel_size=1, stride=1, padding=0, groups=1)
+        in_channels, out_channels = request.in_channels[0], request.scale_width(args["channels"])
+        if in_channels % args["groups"] or out_channels % args["groups"]:
+            raise UserError(
+                f"{args['groups']} groups do not divide {in_channels} and {out_channels} channels"
+            )
+        if args["padding"] > args["kernel_size"] // 2:
+            raise UserError(
+                f"padding is {args['padding']}; at most half of kernel_size is accepted"
+            )
+        stride = request.in_strides[0] * args["stride"]
+        return plan_layer(cls, out_channels, stride, in_channels, out_channels, *request.args[1:])
+
+
+@register("DWConv")
+class DepthwiseConv(Conv):
+    """A `Conv` of as many groups as the channels allow."""
+
+    @classmethod
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, kernel_size, stride]."""
+        args = request.counts(channels=None, kernel_size=1, stride=1)
+        in_channels, out_channels = request.in_channels[0], request.scale_width(args["channels"])
+        return plan_layer(
+            cls,
+            out_channels,
+            request.in_strides[0] * args["stride"],
+            in_channels,
+            out_channels,
+            args["kernel_size"],
+            args["stride"],
+            None,
+            math.gcd(in_channels, out_channels),
+        )
+
+
+@register("Focus")
+class Focus(nn.Module):
+    """Squares of 2x2 pixels laid into channels, then a convolution: the stem up to v5."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 1) -> None:
+        super().__init__()
+        self.conv = Conv(4 * in_channels, out_channels, kernel_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, in, H, W), even sides, to (B, out, H / 2, W / 2)."""
+        batch, channels, height, width = x.shape
+        squares = x.reshape(batch, channels, height // 2, 2, width // 2, 2)
+        # The order of the public weights: the row within the square changes first.
+        folded = squares.permute(0, 5, 3, 1, 2, 4)
+        return self.conv(folded.reshape(batch, 4 * channels, height // 2, width // 2))
+
+    @staticmethod
+    def cost(in_channels: int, out_channels: int, kernel_size: int = 1) -> Cost:
+        return Conv.cost(4 * in_channels, out_channels, kernel_size)
+
+    @classmethod
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, kernel_size]."""
+        args = request.counts(channels=None, kernel_size=1)
+        out_channels, in_channels = request.scale_width(args["channels"]), request.in_channels[0]
+        stride = request.in_strides[0] * 2
+        return plan_layer(cls, out_channels, stride, in_channels, out_channels, args["kernel_size"])
+
+
+@register("GhostConv")
+class GhostConv(nn.Module):
+    """Half of the channels by a convolution, the other half from these, each from one."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 1,
+        stride: int = 1,
+        activates: bool = True,
+    ) -> None:
+        super().__init__()
+        half = out_channels // 2
+        self.cv1 = Conv(in_channels, half, kernel_size, stride, activates=activates)
+        self.cv2 = Conv(half, half, GHOST_KERNEL_SIZE, groups=half, activates=activates)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, in, H, W) to (B, out, H / stride, W / stride)."""
+        y = self.cv1(x)
+        return ops.cat([y, self.cv2(y)], dim=1)
+
+    @staticmethod
+    def cost(in_channels: int, out_channels: int, kernel_size: int = 1, stride: int = 1) -> Cost:
+        half = out_channels // 2
+        first = Conv.cost(in_channels, half, kernel_size)
+        return first + Conv.cost(half, half, GHOST_KERNEL_SIZE, groups=half)
+
+    @classmethod
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, kernel_size, stride]."""
+        args = request.counts(channels=None, kernel_size=1, stride=1)
+        out_channels, stride = request.scale_width(args["channels"]), args["stride"]
+        return plan_layer(
+            cls,
+            out_channels,
+            request.in_strides[0] * stride,
+            request.in_channels[0],
+            out_channels,
+            args["kernel_size"],
+            stride,
+        )

@@ -1,0 +1,140 @@
+"""Pooling: the largest value of windows, alone and as spatial pyramids.
+
+Source of SPP: He et al. 2014, arXiv:1406.4729.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from backend import nn, ops
+from backend.contract import Tensor
+from models.blocks.conv import Conv
+from models.registry import MAX_ARGUMENT, Cost, LayerPlan, LayerRequest, plan_layer, register
+from utils.errors import UserError, brief
+
+
+@register("SPPF")
+class SPPF(nn.Module):
+    """Spatial pyramid pooling: three poolings in a row see what 5, 9 and 13 px windows see."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 5) -> None:
+        super().__init__()
+        hidden = in_channels // 2
+        self.cv1 = Conv(in_channels, hidden, 1)
+        self.cv2 = Conv(4 * hidden, out_channels, 1)
+        self.pool = nn.MaxPool2d(kernel_size, stride=1, padding=kernel_size // 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, in, H, W) to (B, out, H, W)."""
+        levels = [self.cv1(x)]
+        for _ in range(3):
+            levels.append(self.pool(levels[-1]))
+        return self.cv2(ops.cat(levels, dim=1))
+
+    @staticmethod
+    def cost(in_channels: int, out_channels: int, kernel_size: int = 5) -> Cost:
+        hidden = in_channels // 2
+        return Conv.cost(in_channels, hidden) + Conv.cost(4 * hidden, out_channels)
+
+    @classmethod
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, kernel_size]."""
+        args = request.counts(channels=None, kernel_size=5)
+        if args["kernel_size"] % 2 == 0:
+            raise UserError(f"kernel_size is {args['kernel_size']}; an odd number is needed")
+        out_channels, in_channels = request.scale_width(args["channels"]), request.in_channels[0]
+        stride = request.in_strides[0]
+        return plan_layer(cls, out_channels, stride, in_channels, out_channels, args["kernel_size"])
+
+
+@register("SPP")
+class SPP(nn.Module):
+    """Spatial pyramid pooling with a window a branch, as in YOLOv5 up to v5."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_sizes: Sequence[int] = (5, 9, 13)
+    ) -> None:
+        super().__init__()
+        hidden = in_channels // 2
+        self.cv1 = Conv(in_channels, hidden, 1)
+        self.cv2 = Conv((len(kernel_sizes) + 1) * hidden, out_channels, 1)
+        self.m = nn.ModuleList(
+            [nn.MaxPool2d(size, stride=1, padding=size // 2) for size in kernel_sizes]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, in, H, W) to (B, out, H, W)."""
+        x = self.cv1(x)
+        return self.cv2(ops.cat([x, *(pool(x) for pool in self.m)], dim=1))
+
+    @staticmethod
+    def cost(in_channels: int, out_channels: int, kernel_sizes: Sequence[int] = (5, 9, 13)) -> Cost:
+        hidden = in_channels // 2
+        joined = (len(kernel_sizes) + 1) * hidden
+        return Conv.cost(in_channels, hidden) + Conv.cost(joined, out_channels)
+
+    @classmethod
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [out_channels, kernel_sizes]."""
+        *channels, sizes = request.args if len(request.args) > 1 else (*request.args, (5, 9, 13))
+        if not isinstance(sizes, (list, tuple)) or not 1 <= len(sizes) <= MAX_ARGUMENT:
+            raise UserError(f"kernel_sizes is {brief(sizes)}; a list of odd numbers is needed")
+        if not all(type(size) is int and size in range(1, MAX_ARGUMENT, 2) for size in sizes):
+            raise UserError(
+                f"kernel_sizes is {brief(sizes)}; odd numbers up to {MAX_ARGUMENT} are needed"
+            )
+        args = dataclasses.replace(request, args=tuple(channels)).counts(channels=None)
+        out_channels, in_channels = request.scale_width(args["channels"]), request.in_channels[0]
+        stride = request.in_strides[0]
+        return plan_layer(cls, out_channels, stride, in_channels, out_channels, sizes)
+
+
+@register("nn.MaxPool2d", trims=True)
+class MaxPool:
+    """The largest value of each window."""
+
+    @staticmethod
+    def plan(request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [kernel_size, stride, padding]; the stride is the kernel's size if
+        it is left out.
+        """
+        first = request.args[0] if request.args else None
+        stride = first if type(first) is int else 1
+        args = request.counts(kernel_size=None, stride=stride, padding=0)
+        window, stride, padding = args["kernel_size"], args["stride"], args["padding"]
+        if padding > window // 2:
+            raise UserError(f"padding is {padding}; at most half of kernel_size is accepted")
+        if (request.in_margin + 2 * padding - window) // stride != -1:
+            raise UserError(
+                f"a window of {window}, stride {stride} and padding {padding} gives no map of the "
+                f"image's size / stride; [{window}, {window}] does, and before [2, 1] "
+                "nn.ZeroPad2d [[0, 1, 0, 1]]"
+            )
+        return LayerPlan(
+            lambda: nn.MaxPool2d(window, stride, padding),
+            0,
+            request.in_channels[0],
+            request.in_strides[0] * stride,
+        )
+
+
+@register("nn.ZeroPad2d")
+class ZeroPad(nn.Module):
+    """One row of zeros below and one column of zeros to the right."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, C, H, W) to (B, C, H + 1, W + 1)."""
+        _, _, height, width = x.shape
+        return ops.pad_to(x, height + 1, width + 1, 0.0)
+
+    @classmethod
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [[0, 1, 0, 1]], left, right, top, bottom: the one padding there is.
+
+        Only nn.MaxPool2d takes what comes out.
+        """
+        if request.args not in (([0, 1, 0, 1],), ((0, 1, 0, 1),)):
+            raise UserError(f"args {brief(list(request.args))}; accepted: [[0, 1, 0, 1]]")
+        return LayerPlan(cls, 0, request.in_channels[0], request.in_strides[0], margin=1)

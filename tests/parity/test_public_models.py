@@ -1,0 +1,110 @@
+"""The model YAMLs against figures and outputs stored from the public YOLOv5's models.
+
+Of full size are only names, numbers and operations, which need no arrays; outputs are those of an
+eighth of the width. Tolerance of outputs: as in test_stored_outputs.py, twice for the deeper ones.
+"""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import yaml
+
+from backend import autograd, nn, ops
+from models.detector import Detector
+from models.graph import parse_model, plan_layers, read_model_yaml
+from models.inference.folding import fold_batch_norm
+from models.operations import count_gflops
+from tests.golden_models import drawn_input, drawn_model, info, stored
+from tests.shared_files import shared_path
+from utils.files.project import PROJECT
+
+NETWORK_TOLERANCE = 2e-5
+MODELS = sorted((PROJECT / "models").rglob("*.yaml"))
+DETECTORS = [path for path in MODELS if "segment" not in path.parts]
+HUB = [path.stem for path in DETECTORS if path.parent.name == "hub"]
+# Stored at their own depth; at the common one they are yolov5n6, as s6 is.
+OWN_DEPTH = {"yolov5m6": 0.67, "yolov5l6": 1.0, "yolov5x6": 1.33}
+COMMON_DEPTH = 0.33
+
+
+def public(file):
+    with open(shared_path(f"golden/{file}.json"), encoding="utf-8") as opened:
+        return json.load(opened)
+
+
+def name_in_figures(path):
+    return str(path.relative_to(PROJECT / "models"))
+
+
+def test_every_public_model_of_detection_is_there():
+    names = {name for name in public("config_state_shapes") if not name.startswith("segment/")}
+    assert names <= set(map(name_in_figures, DETECTORS))
+
+
+@pytest.mark.parametrize("path", DETECTORS, ids=lambda path: path.stem)
+def test_numbers_operations_strides_and_anchors_are_the_public_ones(path):
+    spec = read_model_yaml(path)
+    plans, figures = plan_layers(spec), public("configs")[name_in_figures(path)]
+    wanted = [0] * len(plans)
+    for name, shape in public("config_state_shapes")[name_in_figures(path)].items():
+        wanted[int(name.split(".")[1])] += math.prod(shape) if shape else 0
+    assert [plan.numbers for plan in plans] == wanted
+    trained = sum(cost.weights + cost.biases for plan in plans for _, cost in plan.costs)
+    channels = sum(cost.normalized for plan in plans for _, cost in plan.costs)
+    assert trained + 2 * channels == figures["params"]
+    assert trained + channels == figures["params_fused"]
+    # The public tool counts folded convolutions of all models, at 640 px.
+    assert count_gflops(plans) == pytest.approx(figures["gflops_640_thop"], rel=1e-9)
+    folded = count_gflops(plans, folded=True)
+    assert folded == pytest.approx(figures["gflops_640_thop_fused"], rel=1e-9)
+    assert [stride for stride, _ in plans[-1].costs] == figures["stride"]
+    anchors = spec.layers[-1].args[1]
+    if isinstance(anchors, int):
+        assert anchors == figures["na"]
+    else:
+        assert list(map(list, anchors)) == figures["anchors_px"]
+
+
+@pytest.mark.parametrize("path", DETECTORS, ids=lambda path: path.stem)
+def test_parameters_have_the_public_names_in_the_public_order(path):
+    document = yaml.safe_load(path.read_text())
+    narrow = Detector(parse_model({**document, "width_multiple": 0.0625}))
+    shapes = public("config_state_shapes")[name_in_figures(path)]
+    state = nn.state_arrays(narrow)
+    assert list(state) == list(shapes)
+    assert [array.ndim for array in state.values()] == list(map(len, shapes.values()))
+
+
+def assert_near(found, wanted):
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=NETWORK_TOLERANCE * np.abs(wanted).max())
+
+
+def outputs(model, images):
+    with autograd.no_grad():
+        raw = model(ops.tensor(images))
+        return [ops.to_numpy(level) for level in raw], ops.to_numpy(model.decode(raw))
+
+
+@pytest.mark.parametrize("name", [name for name in HUB if name != "yolov5s6"])
+def test_outputs_are_the_stored_ones_plain_and_folded(name):
+    key = f"{name}_own_depth" if name in OWN_DEPTH else name
+    case, wanted = info("hub")[key], stored(f"hub/{key}")
+    depth = OWN_DEPTH.get(name, COMMON_DEPTH)
+    model = drawn_model(f"hub/{name}.yaml", case["gain"], depth=depth)
+    state = nn.state_arrays(model)
+    assert {name: list(array.shape) for name, array in state.items()} == case["state"]
+    raw, decoded = outputs(model, drawn_input(case["input"]))
+    for index, level in enumerate(raw):
+        assert_near(level, wanted[f"raw{index}"])
+    for columns in (np.s_[..., :2], np.s_[..., 2:4], np.s_[..., 4:]):
+        assert_near(decoded[columns], wanted["decoded"][columns])
+    assert model.head.strides == tuple(case["stride"])
+    assert_near(state[f"{model.head_name}anchors"], np.array(case["anchors_grid"], np.float32))
+    fold_batch_norm(model)
+    assert not [name for name in nn.state_arrays(model) if ".bn." in name]
+    folded = outputs(model, drawn_input(case["input"]))[1][:, ::8]
+    for columns in (np.s_[..., :2], np.s_[..., 2:4], np.s_[..., 4:]):
+        assert_near(folded[columns], wanted["fused_decoded_every8"][columns])

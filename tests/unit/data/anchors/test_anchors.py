@@ -1,0 +1,160 @@
+"""How well anchors fit boxes, and anchors that fit them better."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.shared_files import shared_path
+from utils.data.anchors import __main__ as command
+from utils.data.anchors.fit import label_sizes, measure_fit
+from utils.data.anchors.fitting import MAX_SIZES, fit_anchors
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.labels import Sample
+from utils.data.sources.splits import load_split
+from utils.errors import UserError
+
+GOLDEN = "golden/metrics/autoanchor"
+# The public figures are means of float32 numbers, ours of float64: their sums over 4,000 labels
+# differ by less than this.
+ROUNDING = 1e-6
+
+
+def golden_sizes():
+    """(3941, 2) of BCCD's training labels at 640 px, as the public YOLOv5 reads them."""
+    return np.load(shared_path(f"{GOLDEN}.npz"))["wh_img640"]
+
+
+def made_sample(height, width, *sizes_norm):
+    boxes = np.array([(0.5, 0.5, *size) for size in sizes_norm], np.float32).reshape(-1, 4)
+    return Sample(Path("x.jpg"), height, width, np.zeros(len(boxes), np.int64), boxes)
+
+
+def test_sizes_are_in_pixels_of_an_image_with_the_long_side_asked_for():
+    samples = [
+        made_sample(100, 200, (0.5, 0.25), (1, 1)),
+        made_sample(50, 50),
+        made_sample(300, 150, (0.5, 0.5)),
+    ]
+    # 200 x 100 becomes 64 x 32, 150 x 300 becomes 32 x 64.
+    assert label_sizes(samples, 64).tolist() == [[32, 8], [64, 32], [16, 32]]
+    assert label_sizes(samples[1:2], 64).shape == label_sizes([], 64).shape == (0, 2)
+
+
+def test_the_fit_of_two_boxes_by_hand():
+    sizes, anchors = np.array([[10.0, 20], [100, 100]]), np.array([[10.0, 10], [20, 20], [50, 10]])
+    # Likenesses: 1/2, 1/2, 1/5 of the first box; 1/10, 1/5, 1/10 of the second.
+    fit = measure_fit(sizes, anchors, 4)
+    assert fit == pytest.approx((1 / 2, 2 / 2, 0.5 / 2))
+    assert measure_fit(sizes, anchors, 5.5) == pytest.approx((1, 4 / 2, 0.7 / 2))
+    assert measure_fit(sizes, anchors, 2) == (0, 0, 0)  # exactly the factor is too far
+    assert measure_fit(sizes[:0], anchors, 4) == (0, 0, 0)
+    assert measure_fit(np.zeros((3, 2)), anchors, 4) == (0, 0, 0)
+
+
+def test_the_fit_of_many_boxes_is_that_of_their_parts():
+    rng = np.random.default_rng(0)
+    sizes, anchors = rng.uniform(1, 300, (300_000, 2)), rng.uniform(5, 200, (9, 2))
+    parts = [measure_fit(part, anchors, 4) for part in np.split(sizes, 100)]
+    # 1e-12: the rounding of sums of 300,000 numbers below 1.
+    np.testing.assert_allclose(measure_fit(sizes, anchors, 4), np.mean(parts, axis=0), atol=1e-12)
+
+
+def test_recall_and_anchors_a_target_are_the_public_ones_on_bccd():
+    train = load_split(load_dataset(str(shared_path("data/bccd/bccd.yaml"))), "train")
+    cases = json.loads(shared_path("golden/recipe/info.json").read_text())
+    for case in cases["anchor_metric_bccd_train"]:
+        sizes = label_sizes(train, case["img"])
+        fit = measure_fit(sizes, np.array(case["anchors_px"]), case["thr"])
+        assert fit.best_possible_recall == pytest.approx(case["best_possible_recall"], abs=ROUNDING)
+        assert fit.anchors_per_target == pytest.approx(
+            case["anchors_above_threshold"], abs=ROUNDING
+        )
+
+
+def test_the_fitness_is_the_public_one_on_bccd():
+    cases = json.loads(shared_path("golden/recipe/info.json").read_text())
+    for group in cases["anchor_fitness_bccd_train"]:
+        sizes = golden_sizes() * group["img"] / 640
+        for case in group["cases"]:
+            fit = measure_fit(sizes, np.array(case["anchors"]), group["thr"])
+            assert fit.fitness == pytest.approx(case["fitness"], abs=ROUNDING)
+
+
+@pytest.mark.parametrize(("number", "seed"), [(6, 0), (9, 1), (12, 0)])
+def test_fitted_anchors_are_fitter_than_the_public_ones_of_any_seed(number, seed):
+    sizes = golden_sizes()
+    fitted = measure_fit(sizes, fit_anchors(sizes, number, 4.0, seed), 4.0)
+    public = [
+        case
+        for case in json.loads(shared_path(f"{GOLDEN}.json").read_text())["kmeans"]
+        if case["img"] == 640 and case["n"] == number
+    ]
+    assert public and fitted.best_possible_recall == 1
+    assert fitted.fitness > max(case["fitness"] for case in public)
+
+
+def test_anchors_are_sorted_rounded_and_those_stored_with_any_numpy():
+    sizes = np.array([[4, 4], [5, 4], [40, 41], [43, 40], [100, 30], [90, 33], [4, 5]], np.float64)
+    anchors = fit_anchors(sizes, 3, 4.0, seed=1)
+    assert anchors.tolist() == STORED
+    assert np.all(np.diff(anchors.prod(axis=1)) >= 0)
+    assert anchors.tolist() == np.round(anchors, 2).tolist()
+    assert fit_anchors(sizes, 3, 4.0, seed=2).tolist() != STORED
+
+
+# Stored from NumPy 2.2.6. Near the three groups of sizes, from 4 x 4 to 100 x 30.
+STORED = [[4.47, 4.47], [42.96, 40.0], [99.93, 29.99]]
+
+
+def test_clusters_of_equal_boxes_are_found():
+    corners = np.array([[10.0, 10], [10, 60], [60, 10], [200, 200]])
+    anchors = fit_anchors(np.repeat(corners, 25, axis=0), 4, 4.0, seed=0)
+    assert sorted(anchors.tolist()) == sorted(corners.tolist())
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[[20, 20]], [[20, 20]] * 50, [[1, 1]] * 50, [[0, 0]] * 3, [[5, 900]], [[3, 3], [500, 500]]],
+)
+@pytest.mark.parametrize("number", [1, 9])
+def test_few_equal_tiny_or_huge_boxes_give_usable_anchors(sizes, number):
+    sizes = np.array(sizes, np.float64)
+    anchors = fit_anchors(sizes, number, 4.0, seed=0)
+    assert anchors.shape == (number, 2) and np.isfinite(anchors).all() and anchors.min() >= 2
+    if sizes.min() > 0 and number > 1:
+        assert measure_fit(sizes, anchors, 4.0).best_possible_recall == 1
+
+
+def test_many_boxes_are_fitted_to_a_sample_of_them():
+    rng = np.random.default_rng(0)
+    sizes = rng.uniform(10, 40, (1_000_000, 2))
+    anchors = fit_anchors(sizes, 2, 4.0, seed=0)
+    few = fit_anchors(sizes[:MAX_SIZES], 2, 4.0, seed=0)
+    fits = [measure_fit(sizes, found, 4.0).fitness for found in (anchors, few)]
+    # Samples of 10,000 differ by 1 / sqrt(10,000); anchors for them by about as much.
+    assert math.isclose(*fits, rel_tol=0.01)
+
+
+def test_tiny_boxes_do_not_pull_anchors_down():
+    sizes = np.array([[1.0, 1.0]] * 500 + [[50.0, 50.0]] * 50)
+    assert fit_anchors(sizes, 1, 4.0, seed=0).tolist() == [[50, 50]]
+
+
+def test_the_command_prints_anchors_for_a_model_yaml(monkeypatch, capsys):
+    words = ["--data", str(shared_path("data/bccd/bccd.yaml")), "--anchors", "4", "--levels", "2"]
+    monkeypatch.setattr("sys.argv", ["anchors", *words])
+    command.main()
+    first, key, *levels = capsys.readouterr().out.splitlines()
+    assert first.startswith("# 3,941 labels at 640 px: best possible recall 1.0000, ")
+    anchors = np.array([json.loads(level.removeprefix("  - ")) for level in levels])
+    assert key == "anchors:" and anchors.shape == (2, 4) and anchors.min() > 0
+    assert anchors[0, :2].prod() < anchors[1, 2:].prod()
+
+
+def test_the_command_refuses_levels_of_unequal_anchors(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["anchors", "--data", "shapes", "--anchors", "8"])
+    with pytest.raises(UserError, match="--anchors 8 cannot be divided by --levels 3"):
+        command.main()

@@ -1,0 +1,134 @@
+"""Which anchors a training takes, and what it says of them."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from models.heads.anchor.autoanchor import choose_anchors
+from models.heads.anchor.head import AnchorHead
+from tests.shared_files import shared_path
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import parse_train_flags
+from utils.data.anchors.fit import measure_fit
+from utils.errors import UserError
+
+YOLOV5 = [
+    [10, 13, 16, 30, 33, 23],
+    [30, 61, 62, 45, 59, 119],
+    [116, 90, 156, 198, 373, 326],
+]
+STRIDES = (8, 16, 32)
+THIN = np.tile([[300.0, 12.0], [250.0, 9.0], [12.0, 280.0], [40.0, 5.0]], (10, 1))
+
+
+@pytest.fixture
+def choose(caplog):
+    """Choose anchors with hyper-parameters; return them and the lines of the log."""
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+
+    def run(given, sizes, strides=STRIDES, **changes):
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            found = choose_anchors(
+                given,
+                strides,
+                np.asarray(sizes, np.float64),
+                dataclasses.replace(hyp, **changes),
+                0,
+            )
+        return found, caplog.text
+
+    return run
+
+
+def pairs(levels):
+    return np.reshape(np.array(levels, np.float64), (-1, 2))
+
+
+def test_anchors_that_fit_are_kept_as_they_are(choose):
+    sizes = np.load(shared_path("golden/metrics/autoanchor.npz"))["wh_img640"]
+    anchors, text = choose(YOLOV5, sizes)
+    assert anchors is YOLOV5
+    assert "they fit well: best possible recall 1.000, " in text and "3,941 targets" in text
+
+
+def test_the_decision_is_the_public_one_on_bccd(choose):
+    sizes = np.load(shared_path("golden/metrics/autoanchor.npz"))["wh_img640"]
+    cases = json.loads(shared_path("golden/metrics/autoanchor.json").read_text())["check_anchors"]
+    for case in cases:
+        anchors, _ = choose(YOLOV5, sizes * case["img"] / 640)
+        kept = "good fit" in case["message"][0]
+        assert (anchors is YOLOV5) == kept, case["message"]
+
+
+def test_anchors_that_fit_badly_are_replaced_and_the_lines_say_so(choose):
+    anchors, text = choose(YOLOV5, THIN)
+    assert measure_fit(THIN, pairs(YOLOV5), 4).best_possible_recall < 0.98
+    assert measure_fit(THIN, pairs(anchors), 4).best_possible_recall == 1
+    assert np.shape(anchors) == (3, 6)
+    areas = pairs(anchors).prod(axis=1)
+    assert np.all(np.diff(areas) >= 0)
+    assert "they fit badly: best possible recall 0.000" in text
+    assert "others take their place: best possible recall 1.000" in text
+    assert f"{anchors[0][0]:g} x {anchors[0][1]:g}, " in text
+
+
+def test_anchors_are_kept_where_none_fit_better(choose):
+    boxes = [[1.0, 900.0], [0.4, 0.4]]  # beyond a factor of four of anchors from 2 px up
+    anchors, text = choose([[2, 900, 2, 900]], boxes, strides=(8,))
+    assert anchors == [[2, 900, 2, 900]]
+    assert "they fit badly" in text and "none was found that fits better" in text
+
+
+def test_larger_anchors_go_to_larger_strides_in_any_order_of_levels(choose):
+    sizes = [[8, 8], [60, 60], [400, 400]]
+    anchors, _ = choose(1, sizes, strides=(32, 8, 16))
+    assert anchors == [[400, 400], [8, 8], [60, 60]]
+
+
+def test_levels_that_run_against_their_strides_are_turned_round(choose):
+    sizes = np.load(shared_path("golden/metrics/autoanchor.npz"))["wh_img640"]
+    anchors, text = choose(YOLOV5[::-1], sizes)
+    assert anchors == YOLOV5 and "turned round" in text
+    assert choose(YOLOV5[::-1], sizes, strides=STRIDES[::-1])[0] == YOLOV5[::-1]
+
+
+@pytest.mark.parametrize(("asked", "number"), [(3.412, 3), (1.6, 2), (1, 1)])
+def test_the_hyper_parameter_asks_for_a_number_of_new_anchors(choose, asked, number):
+    anchors, text = choose(YOLOV5, THIN, anchors=asked)
+    assert np.shape(anchors) == (3, 2 * number) and f"{number} a level are fitted" in text
+
+
+def test_a_number_in_place_of_anchors_is_always_fitted(choose):
+    anchors, _ = choose(2, [[20, 20]] * 4)
+    assert anchors == [[20, 20, 20, 20]] * 3
+
+
+def test_without_labels_anchors_are_kept_or_an_error(choose):
+    assert choose(YOLOV5, np.zeros((0, 2)))[0] is YOLOV5
+    for anchors, changes in ((3, {}), (YOLOV5, {"anchors": 3.0})):
+        with pytest.raises(UserError, match="the training images have no labels"):
+            choose(anchors, np.zeros((0, 2)), **changes)
+
+
+@pytest.mark.parametrize(("anchors", "override"), [(3, "lr0=0.01"), (YOLOV5, "anchors=3")])
+def test_keeping_anchors_and_asking_for_new_ones_is_refused(anchors, override):
+    config = parse_train_flags(["--noautoanchor", "--override", override])
+    hyp = read_hyperparameters(config.hyp, config.override)
+    with pytest.raises(UserError, match="--noautoanchor keeps the model's anchors, but"):
+        AnchorHead.fitted({"anchors": anchors}, STRIDES, THIN, hyp, config)
+
+
+def test_noautoanchor_keeps_anchors_that_fit_badly():
+    config = parse_train_flags(["--noautoanchor"])
+    hyp = read_hyperparameters(config.hyp, config.override)
+    document = {"anchors": YOLOV5, "nc": 3}
+    assert AnchorHead.fitted(document, STRIDES, THIN, hyp, config) == document
+
+
+@pytest.mark.parametrize("value", ["0.3", "32.6", "1e9"])
+def test_a_number_of_anchors_that_no_level_can_have_is_refused(value):
+    with pytest.raises(UserError, match=r"anchors: .*from 1 to 32, is needed"):
+        read_hyperparameters(DEFAULT_HYPERPARAMETERS, [f"anchors={value}"])

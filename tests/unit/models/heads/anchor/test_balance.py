@@ -1,0 +1,89 @@
+"""models/heads/anchor/balance.py: the levels' weights follow their losses, and are state."""
+
+import math
+
+import numpy as np
+import pytest
+
+from backend import ops
+from models.heads.anchor.balance import LevelBalance, reference_level
+from models.heads.base import LossOptions
+from tests.unit.models.heads.anchor.test_loss import ONE_TARGET, raw_maps
+from tests.unit.models.heads.anchor.test_padded import padded
+from tests.unit.models.heads.test_seam import AnchorHead, build
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+
+
+def follow(balance, losses):
+    balance.weights("float32", "cpu")
+    balance.see([ops.tensor(np.array(loss, np.float32)) for loss in losses])
+    balance.follow()
+    return balance.state()["balance"]
+
+
+def test_weights_follow_the_inverse_of_the_losses_and_the_reference_stays_one():
+    balance, wanted = LevelBalance(3, 1), np.array([4.0, 1.0, 0.4])
+    for losses in ((0.5, 0.25, 0.125), (0.125, 2.0, 0.5)):
+        wanted = wanted * 0.9999 + 0.0001 / np.array(losses)
+        wanted /= wanted[1]
+        np.testing.assert_allclose(follow(balance, losses), wanted, rtol=1e-15)
+    assert wanted[1] == 1 and abs(wanted[0] - 4) > 1e-4
+
+
+@pytest.mark.parametrize("bad", [0.0, math.inf, math.nan, 1e-38])
+def test_a_loss_of_nothing_or_not_finite_leaves_the_weights_as_they_are(bad):
+    balance = LevelBalance(3, 1)
+    before = follow(balance, (0.5, 0.25, 0.125))
+    for place in range(3):
+        losses = [0.5, 0.25, 0.125]
+        losses[place] = bad
+        assert follow(balance, losses) == before
+    assert follow(balance, (0.5, 0.25, 0.125)) != before
+
+
+def test_weights_that_stay_are_numbers_without_a_state():
+    balance = LevelBalance(4)
+    assert balance.weights("float32", "cpu") == (4.0, 1.0, 0.25, 0.06)
+    balance.follow()
+    assert balance.state() == {}
+    balance.restore({})
+
+
+def test_a_restored_balance_goes_on_bit_for_bit():
+    balance, again = LevelBalance(3, 1), LevelBalance(3, 1)
+    follow(balance, (0.3, 0.7, 0.11))
+    again.restore(balance.state())
+    assert again.state() == balance.state()
+    assert follow(again, (0.2, 0.1, 0.9)) == follow(balance, (0.2, 0.1, 0.9))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{}, {"balance": [1.0, 1.0]}, {"balance": [4.0, 1.0, math.nan]}, {"balance": [4.0, 0.0, 1.0]},
+     {"balance": [4.0, 1.0, 0.4], "more": [1.0]}, {"other": [1.0, 1.0, 1.0]}],
+)  # fmt: skip
+def test_a_state_of_another_loss_is_refused(state):
+    with pytest.raises(ValueError, match="balance"):
+        LevelBalance(3, 1).restore(state)
+    if state:
+        with pytest.raises(ValueError, match="balance"):
+            LevelBalance(3).restore(state)
+
+
+def test_the_reference_has_the_stride_nearest_to_16():
+    assert reference_level((8, 16, 32)) == 1
+    assert reference_level((4, 8, 16, 32)) == 2
+    assert reference_level((4, 8)) == 1
+
+
+def test_a_validation_changes_no_weight_and_the_compiled_form_shares_them():
+    head, hyp = build(AnchorHead).head, read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    loss = head.make_loss(hyp, 64, options=LossOptions(autobalance=True))
+    step_loss = padded(loss)
+    maps = raw_maps(5)[:2]
+    before = loss.state()["balance"]
+    step_loss(maps, ONE_TARGET)
+    assert loss.state()["balance"] == before
+    loss.end_batch()
+    learnt = loss.state()["balance"]
+    assert learnt != before and step_loss.state()["balance"] == learnt

@@ -1,0 +1,272 @@
+"""The loggers of --loggers: what each writes, and that none can end a run."""
+
+import json
+import math
+import re
+import sys
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import cv2
+import numpy as np
+import pytest
+
+from utils.errors import UserError
+from utils.report.loggers.chosen import LOGGERS, Loggers, make_loggers
+from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
+from utils.report.results import Results
+
+MAP = "metrics/mAP_0.5:0.95"
+
+
+def begins(folder: Path, epochs_done: int = 0) -> RunBegins:
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {"project": str(folder.parent), "epochs": 3, "freeze": ["0"]}
+    return RunBegins(folder, settings, {"lr0": 0.01}, ["cat", "狗"], epochs_done)
+
+
+def ends(folder: Path) -> RunEnds:
+    path = folder / "results.png"
+    cv2.imwrite(str(path), np.full((4, 6, 3), (10, 20, 30), np.uint8))
+    return RunEnds(2, {"mAP_0.5:0.95": 0.25}, [path], [])
+
+
+def epoch(number: int) -> EpochEnds:
+    return EpochEnds(number, {MAP: number / 8, "val/box_loss": math.nan})
+
+
+def run_in_two_parts(name: str, folder: Path) -> None:
+    """Epochs 1 and 2, of which the second was not saved, then 2 and 3."""
+    first, second = make_loggers([name]), make_loggers([name])
+    first.run_begins(begins(folder))
+    first.epoch_ends(epoch(1))
+    first.epoch_ends(epoch(2))
+    first.close()
+    second.run_begins(begins(folder, epochs_done=1))
+    second.epoch_ends(epoch(2))
+    second.epoch_ends(epoch(3))
+    second.run_ends(ends(folder))
+    second.close()
+
+
+def test_tensorboard_reads_each_epoch_once_and_the_plots(tmp_path, caplog):
+    run_in_two_parts("tensorboard", tmp_path / "runs/exp")
+    assert not caplog.records
+    events = read_events(tmp_path / "runs/exp/tensorboard")
+    scalars = {}
+    for event in events:  # as TensorBoard does: a later part replaces what a restart purges
+        if event.session_log.status == event.session_log.START and event.step:
+            scalars = {key: value for key, value in scalars.items() if key[1] < event.step}
+        for value in event.summary.value:
+            if value.WhichOneof("value") == "simple_value":
+                scalars[value.tag, event.step] = value.simple_value
+    name = MAP.replace(":", "_")  # the package allows no colon
+    assert scalars == {(name, 1): 0.125, (name, 2): 0.25, (name, 3): 0.375}
+    images = [value for event in events for value in event.summary.value if value.HasField("image")]
+    assert [image.tag for image in images] == ["results.png"]
+    pixels = cv2.imdecode(np.frombuffer(images[0].image.encoded_image_string, np.uint8), 1)
+    assert pixels.shape == (4, 6, 3) and (pixels == (10, 20, 30)).all()
+
+
+def read_events(folder: Path) -> list:
+    """All events of a folder, in the order of its files."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    events = []
+    for path in sorted(folder.iterdir()):
+        content, at = path.read_bytes(), 0
+        while at < len(content):  # length (8 bytes), its checksum (4), event, checksum (4)
+            length = int.from_bytes(content[at : at + 8], "little")
+            events.append(Event.FromString(content[at + 12 : at + 12 + length]))
+            at += 12 + length + 4
+    return events
+
+
+class FakeMlflow(SimpleNamespace):
+    """As much of mlflow as is used: a store that outlives its clients. The real one is large."""
+
+    def __init__(self) -> None:
+        super().__init__(stores={}, MlflowClient=self.client)
+
+    def client(self, tracking_uri: str) -> SimpleNamespace:
+        store = self.stores.setdefault(tracking_uri, SimpleNamespace(experiments={}, runs=[]))
+        return SimpleNamespace(
+            get_experiment_by_name=store.experiments.get,
+            create_experiment=partial(self.create_experiment, store),
+            create_run=partial(self.create_run, store),
+            search_runs=lambda experiments, order_by: [
+                run for run in reversed(store.runs) if run.experiment in experiments
+            ],
+            log_param=lambda number, name, value: store.runs[number].params.update({name: value}),
+            log_metric=partial(self.log_metric, store),
+            log_artifact=lambda number, path, folder: store.runs[number].files.append(path),
+            set_terminated=lambda number: setattr(store.runs[number], "status", "FINISHED"),
+        )
+
+    def create_experiment(self, store, name, artifact_location):
+        store.experiments[name] = SimpleNamespace(experiment_id=name, place=artifact_location)
+        return name
+
+    def create_run(self, store, experiment, run_name, tags):
+        run = SimpleNamespace(
+            experiment=experiment,
+            info=SimpleNamespace(run_id=len(store.runs), run_name=run_name),
+            data=SimpleNamespace(tags=tags),
+            params={}, metrics={}, files=[], status="RUNNING",
+        )  # fmt: skip
+        store.runs.append(run)
+        return run
+
+    def log_metric(self, store, number, name, value, step):
+        assert re.fullmatch(r"[\w\-. /]+", name)  # mlflow refuses others
+        store.runs[number].metrics[name, step] = value
+
+
+def test_mlflow_has_one_run_with_each_epoch_and_the_plots(tmp_path, caplog, monkeypatch):
+    mlflow = FakeMlflow()
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    folder = tmp_path / "my runs/ex'p"
+    run_in_two_parts("mlflow", folder)
+    assert not caplog.records
+    (store,) = mlflow.stores.values()
+    assert list(mlflow.stores) == [f"sqlite:///{folder.parent}/mlflow.db"]
+    (run,) = store.runs
+    assert (run.info.run_name, run.experiment, run.status) == ("ex'p", "my runs", "FINISHED")
+    assert run.params == {
+        "project": str(folder.parent), "epochs": 3, "freeze": ["0"], "lr0": 0.01,
+    }  # fmt: skip
+    name, best = "metrics/mAP_0.5-0.95", "best/mAP_0.5-0.95"
+    assert run.metrics == {(name, 1): 0.125, (name, 2): 0.25, (name, 3): 0.375, (best, 2): 0.25}
+    assert run.files == [str(folder / "results.png")]
+
+
+def test_mlflow_writes_into_the_store_of_the_environment(tmp_path, monkeypatch):
+    mlflow = FakeMlflow()
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    run_in_two_parts("mlflow", tmp_path / "runs/exp")
+    (store,) = mlflow.stores.values()
+    assert list(mlflow.stores) == ["http://127.0.0.1:5000"]
+    assert store.experiments["runs"].place is None  # the server knows one
+
+
+class FakeWandb(SimpleNamespace):
+    """As much of wandb as is used. The real one is large."""
+
+    def __init__(self) -> None:
+        super().__init__(runs=[], Settings=dict, Image=lambda path: Path(path).name)
+
+    def init(self, **given):
+        given["id"] = given["id"] or f"id{len(self.runs)}"
+        folder = Path(given["dir"]) / "wandb" / f"offline-run-20261122_0829{len(self.runs)}4"
+        folder.with_name(f"{folder.name}-{given['id']}").mkdir(parents=True)
+        run = SimpleNamespace(given=given, rows=[], summary={}, ended=False)
+        run.log = lambda values, step=None: run.rows.append((step, values))
+        run.finish = lambda: setattr(run, "ended", True)
+        self.runs.append(run)
+        return run
+
+
+@pytest.mark.parametrize("mode", [None, "online"])
+def test_wandb_is_offline_unless_told_and_goes_on_under_its_id(tmp_path, caplog, monkeypatch, mode):
+    wandb = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    if mode:
+        monkeypatch.setenv("WANDB_MODE", mode)
+    run_in_two_parts("wandb", tmp_path / "runs/exp")
+    assert not caplog.records
+    first, second = wandb.runs
+    assert [run.given["mode"] for run in wandb.runs] == [mode or "offline"] * 2
+    assert [run.given["id"] for run in wandb.runs] == ["id0", "id0"]
+    assert [run.given["resume"] for run in wandb.runs] == [None, "allow" if mode else None]
+    assert (first.given["project"], first.given["name"]) == ("runs", "exp")
+    assert first.given["config"]["hyperparameters"] == {"lr0": 0.01}
+    assert first.rows == [(1, {MAP: 0.125}), (2, {MAP: 0.25})]
+    assert second.rows[:2] == [(2, {MAP: 0.25}), (3, {MAP: 0.375})]
+    assert second.rows[2:] == [(None, {"results": "results.png"})]
+    assert second.summary == {"best/mAP_0.5:0.95": 0.25, "best/epoch": 2}
+    assert first.ended and second.ended
+
+
+class Recorder:
+    """A logger of a user's own."""
+
+    events: list = []
+
+    def run_begins(self, event):
+        self.events.append(event)
+
+    def epoch_ends(self, event):
+        if event.epoch == 2:
+            raise OSError(28, "No space left on device")
+        self.events.append(event)
+
+    def run_ends(self, event):
+        self.events.append(event)
+
+    def close(self):
+        self.events.append("closed")
+
+
+def test_a_class_of_ones_own_gets_all_events(tmp_path, monkeypatch):
+    monkeypatch.setattr(Recorder, "events", [])
+    loggers = make_loggers([f"{__name__}:Recorder"])
+    told = [begins(tmp_path), epoch(1), ends(tmp_path)]
+    loggers.run_begins(told[0])
+    loggers.epoch_ends(told[1])
+    loggers.run_ends(told[2])
+    loggers.close()
+    assert [*told, "closed"] == Recorder.events
+
+
+def test_a_logger_that_fails_is_named_once_and_the_others_go_on(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(Recorder, "events", [])
+    other = Recorder()
+    other.epoch_ends = Recorder.events.append
+    loggers = Loggers({"full": Recorder(), "other": other})
+    for number in (1, 2, 3):
+        loggers.epoch_ends(epoch(number))
+    assert [event.epoch for event in Recorder.events] == [1, 1, 2, 3]
+    (record,) = caplog.records
+    assert "--loggers full: OSError: [Errno 28] No space left" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tensorbord", "--loggers tensorbord; accepted: tensorboard, wandb, mlflow, or module:Cl"),
+        ("nowhere_at_all:X", "No module named 'nowhere_at_all'; put its folder into PYTHONPATH"),
+        ("math:Nothing", "has no attribute 'Nothing'"),
+        (":X", "--loggers :X: Empty module name"),
+        ("collections:Counter", "lacks run_begins, epoch_ends, run_ends, close; utils/report"),
+    ],
+)
+def test_a_wrong_name_is_refused(name, message):
+    with pytest.raises(UserError, match=message):
+        make_loggers([name])
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("tensorboard", "tensorboardX"), ("wandb", "wandb"), ("mlflow", "mlflow")]
+)
+def test_an_absent_package_is_named_with_its_install_command(name, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=rf"--loggers {name} needs {package}: pip install {name}"):
+        make_loggers([name])
+    assert name in LOGGERS
+
+
+def test_results_are_written_as_json_lines_too(tmp_path):
+    results = Results(["epoch", MAP])
+    results.append({"epoch": 0, MAP: 0.125})
+    results.append({"epoch": 1, MAP: math.nan, "x/new": 1e-7})
+    path = tmp_path / "results.jsonl"
+    results.write_lines(path)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert rows == [
+        {"epoch": 0, MAP: 0.125, "x/new": None},
+        {"epoch": 1, MAP: None, "x/new": 1e-7},
+    ]

@@ -1,0 +1,1 @@
+"""Box sizes of a dataset -> how well anchors fit them, and anchors that fit better."""

@@ -1,0 +1,61 @@
+"""`python -m utils.data.anchors`: print anchors for a dataset, as a model YAML has them."""
+
+from __future__ import annotations
+
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
+import argparse
+
+from backend.words import count
+from utils.cli.flags import from_one, new_parser
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.recipe_config import RecipeConfig, require_seed
+from utils.data.anchors.fit import label_sizes, measure_fit
+from utils.data.anchors.fitting import fit_anchors
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+from utils.errors import UserError
+from utils.processes.command import run_command
+from utils.screen.text import say
+
+
+def main() -> None:
+    flags = parse_flags()
+    dataset = load_dataset(flags.data)
+    sizes_wh = label_sizes(load_split(dataset, "train"), flags.img)
+    threshold = read_hyperparameters(flags.hyp).anchor_t
+    anchors = fit_anchors(sizes_wh, flags.anchors, threshold, flags.seed)
+    fit = measure_fit(sizes_wh, anchors, threshold)
+    say(
+        f"# {count(len(sizes_wh), 'label')} at {flags.img} px: best possible recall "
+        f"{fit.best_possible_recall:.4f}, {fit.anchors_per_target:.2f} anchors a target, "
+        f"fitness {fit.fitness:.4f}",
+        "anchors:",
+        *(f"  - {level}" for level in anchors.reshape(flags.levels, -1).tolist()),
+    )
+
+
+def parse_flags() -> argparse.Namespace:
+    """Parse the command line; exit with code 2, or raise UserError, for a wrong value."""
+    parser = new_parser("python -m utils.data.anchors", "Anchors that fit a dataset's labels.")
+    parser.add_argument("--data", required=True, metavar="D", help="dataset YAML")
+    parser.add_argument("--img", type=from_one, default=640, metavar="PX", help="long side")
+    parser.add_argument("--anchors", type=from_one, default=9, metavar="N", help="on all levels")
+    parser.add_argument("--levels", type=from_one, default=3, metavar="N", help="of the model")
+    parser.add_argument("--hyp", default=RecipeConfig.hyp, help="YAML with anchor_t")
+    parser.add_argument("--seed", type=int, default=0, help="of the search")
+    flags = parser.parse_args()
+    require_seed("--seed", flags.seed)
+    if flags.anchors % flags.levels:
+        raise UserError(
+            f"--anchors {flags.anchors} cannot be divided by --levels {flags.levels}; give as many "
+            "anchors to each level"
+        )
+    return flags
+
+
+if __name__ == "__main__":
+    run_command(main)

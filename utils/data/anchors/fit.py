@@ -1,0 +1,82 @@
+"""How well anchors fit the sizes of boxes.
+
+Before: the samples of a split. After: `fitting.py`, and the head that has anchors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from utils.data.sources.labels import Sample
+
+CHUNK = 2**20  # pairs of a box and an anchor that are compared at a time
+
+
+class Fit(NamedTuple):
+    """How well anchors fit boxes.
+
+    An anchor can predict a box whose width and height are both within a factor, the threshold, of
+    its own.
+    """
+
+    best_possible_recall: float  # share of the boxes that some anchor can predict
+    anchors_per_target: float  # anchors that can predict a box, on average
+    fitness: float  # mean likeness of a box and its best anchor; 0 if that cannot predict it
+
+
+def label_sizes(samples: Iterable[Sample], image_size: int) -> np.ndarray:
+    """Return the (width, height) of all boxes, (N, 2) float64, as training sees them.
+
+    That is in pixels of images whose long side is `image_size`, before any augmentation.
+    """
+    sizes: list[np.ndarray] = [np.zeros((0, 2), np.float32)]
+    for sample in samples:
+        scale = image_size / max(sample.height, sample.width)
+        pixels = np.array([sample.width, sample.height]) * scale
+        # In float32, as labels are: 64 px, exactly four times an anchor's 16, stay so.
+        sizes.append(sample.boxes_cxcywh_norm[:, 2:] * pixels.astype(np.float32))
+    return np.concatenate(sizes).astype(np.float64)
+
+
+def measure_fit(sizes_wh: np.ndarray, anchors_wh: np.ndarray, threshold: float) -> Fit:
+    """Measure how well anchors fit boxes.
+
+    Args:
+        sizes_wh: (N, 2) of boxes, pixels.
+        anchors_wh: (A, 2), above 0, the same unit.
+        threshold: the hyper-parameter anchor_t, above 1.
+
+    Returns:
+        All 0 when N is 0.
+    """
+    lowest = 1 / threshold
+    reached = close = fitness = 0.0
+    rows = max(CHUNK // len(anchors_wh), 1)
+    for start in range(0, len(sizes_wh), rows):
+        likeness = likeness_of(sizes_wh[start : start + rows], anchors_wh)
+        best = likeness.max(axis=1)
+        reached += np.count_nonzero(best > lowest)
+        close += np.count_nonzero(likeness > lowest)
+        fitness += fitness_of(best, threshold)
+    number = max(len(sizes_wh), 1)
+    return Fit(reached / number, close / number, fitness / number)
+
+
+def likeness_of(sizes_wh: np.ndarray, anchors_wh: np.ndarray) -> np.ndarray:
+    """Return the likeness of boxes to anchors, (N, A) from 0 to 1.
+
+    It is the smaller of the ratios of widths and of heights, each taken so that it is at most 1.
+    """
+    ratios = []
+    for axis in (0, 1):
+        boxes, anchors = sizes_wh[:, axis, None], anchors_wh[:, axis]
+        ratios.append(np.minimum(boxes, anchors) / np.maximum(boxes, anchors))
+    return np.minimum(*ratios)
+
+
+def fitness_of(best: np.ndarray, threshold: float) -> float:
+    """Return the sum of the fitness of boxes, of the likeness to their best anchors (N,)."""
+    return float(best[best > 1 / threshold].sum())

@@ -1,0 +1,58 @@
+"""A run of Weights & Biases, offline unless the variable WANDB_MODE says otherwise.
+
+`wandb sync RUN/wandb/offline-run-*` sends it later. Nothing is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+
+from utils.optional import import_optional
+from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
+
+OFFLINE = "offline"
+SILENT = {"silent": True, "quiet": True, "console": "off", "disable_git": True}
+_PART = re.compile(r"(?:offline-)?run-\d+_\d+-(\w+)(?:-\d+)?")  # time, id; several in a second
+
+
+class WandbLogger:
+    """Writes into the folder wandb of a run; an interrupted run goes on under its id."""
+
+    def __init__(self) -> None:
+        self._package = import_optional("wandb", "--loggers wandb")
+
+    def run_begins(self, event: RunBegins) -> None:
+        mode = os.environ.get("WANDB_MODE", OFFLINE)
+        self._run = self._package.init(
+            project=Path(event.settings["project"]).name,
+            name=event.folder.name,
+            id=_id_of(event.folder) if event.epochs_done else None,
+            resume="allow" if event.epochs_done and mode != OFFLINE else None,
+            dir=str(event.folder),
+            mode=mode,
+            config={**event.settings, "hyperparameters": dict(event.hyperparameters)},
+            settings=self._package.Settings(**SILENT),
+        )
+
+    def epoch_ends(self, event: EpochEnds) -> None:
+        finite = {name: value for name, value in event.values.items() if math.isfinite(value)}
+        self._run.log(finite, step=event.epoch)
+
+    def run_ends(self, event: RunEnds) -> None:
+        self._run.summary.update({f"best/{name}": x for name, x in event.figures.items()})
+        if event.best_epoch is not None:
+            self._run.summary["best/epoch"] = event.best_epoch
+        self._run.log({path.stem: self._package.Image(str(path)) for path in event.plots})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def _id_of(folder: Path) -> str | None:
+    """Return the id of the run whose parts lie in a folder; None if there is none."""
+    names = [path.name for path in (folder / "wandb").glob("*run-*")]
+    ids = [found[1] for found in map(_PART.fullmatch, sorted(names)) if found]
+    return ids[-1] if ids else None

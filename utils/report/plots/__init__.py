@@ -1,0 +1,4 @@
+"""The plots of a run, a file a subject; docs/plots.md says what each shows.
+
+Drawing imports matplotlib or OpenCV where it needs them, and leaves their global state alone.
+"""

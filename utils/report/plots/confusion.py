@@ -1,0 +1,142 @@
+"""The confusion matrix: as what each class is found.
+
+Before: `evaluation/confusion.py`. After: confusion_matrix.png.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backend.words import count
+from utils.drawing.colours import COLOURS
+from utils.evaluation.confusion import CONFIDENCE_ABOVE, IOU_ABOVE, Confusion
+from utils.report.plots.style import (
+    GREY,
+    INK,
+    empty_figure,
+    figure_name,
+    save_figure,
+    set_fonts,
+    width_of,
+)
+
+MAX_CLASSES = 100  # with a row of their own
+MAX_NUMBERED = 30  # classes with numbers in their cells; beyond them the pairs below are listed
+MAX_PAIRS, MAX_LINES = 20, 40
+LEAST_NUMBER = 0.005  # a smaller part would be written as 0.00
+DARK = 0.55  # from here on a cell's number is white
+
+# Inches: of a cell, of all cells at most, of a letter a point of its size, and of what is around.
+CELL, MOST = 0.44, 11.5
+LETTER = 0.56 / 72
+ABOVE, BELOW, BESIDE, LISTED = 0.7, 0.45, 0.3, 4.8
+
+
+def plot_confusion(confusion: Confusion, class_names: Sequence[str], path: Path) -> None:
+    """Draw which part of the objects of each true class, a column, is found as each class, a row.
+
+    The last row is what is missed; the last column is what is found where nothing is labelled.
+    Each column adds up to 1. Of more than 100 classes those with the most objects are shown, and
+    all others are one row and column.
+    """
+    shown = _shown_classes(confusion)
+    counts = confusion.matrix(shown)
+    names = [figure_name(class_names, index) for index in shown]
+    if len(counts) > len(shown) + 1:
+        names.append(count(confusion.num_classes - len(shown), "other"))
+    names.append("background")
+    parts = counts / np.maximum(counts.sum(axis=0), 1)
+    has_numbers = len(shown) <= MAX_NUMBERED
+    figure, axes, listed = _place(names, with_list=not has_numbers)
+    _draw_cells(axes, parts, names)
+    if has_numbers:
+        _write_numbers(axes, parts)
+    else:
+        _list_pairs(listed, counts, names, len(shown))
+    save_figure(figure, path)
+
+
+def _shown_classes(confusion: Confusion) -> list[int]:
+    """Return the classes with a row of their own, in order."""
+    is_object = confusion.true < confusion.num_classes
+    objects = np.zeros(confusion.num_classes, np.int64)
+    np.add.at(objects, confusion.true[is_object], confusion.counts[is_object])
+    return sorted(np.argsort(-objects, kind="stable")[:MAX_CLASSES].tolist())
+
+
+def _place(names: Sequence[str], with_list: bool) -> tuple[Any, Any, Any]:
+    """Return a figure, its axes for cells and, right of them, those for a list.
+
+    By hand: matplotlib's own layout leaves square axes no room for what is written around them.
+    """
+    side = min(CELL * len(names), MOST)
+    beside = LETTER * _letter_size(names) * max(map(width_of, names)) + BELOW
+    width = max(beside + side + BESIDE, LISTED) + (LISTED if with_list else 0)
+    height = ABOVE + side + beside
+    figure = empty_figure(width, height)
+    figure.set_layout_engine("none")
+    place = beside / width, beside / height, side / width, side / height
+    axes = figure.add_axes(place)
+    listed = None
+    if with_list:
+        left = (beside + side + BESIDE) / width
+        listed = figure.add_axes((left, place[1], LISTED / width, place[3]))
+    return figure, axes, listed
+
+
+def _letter_size(names: Sequence[str]) -> float:
+    """Return the size of the letters at the cells, points."""
+    return min(9.0, 0.8 * 72 * MOST / len(names))
+
+
+def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
+    """Draw the parts (N, N) as colours, with names at the left and below."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("parts", ["#FFFFFF", COLOURS[0]])
+    axes.imshow(parts, cmap=colours, vmin=0, vmax=1)
+    size = _letter_size(names)
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
+    axes.set_yticks(range(len(names)), names, fontsize=size)
+    set_fonts([*axes.get_xticklabels(), *axes.get_yticklabels()])
+    axes.tick_params(length=0)
+    axes.spines[:].set_color(GREY)
+    axes.axhline(len(names) - 1.5, color=GREY, linewidth=0.8)
+    axes.axvline(len(names) - 1.5, color=GREY, linewidth=0.8)
+    axes.set(xlabel="true class", ylabel="predicted class")
+    title = f"Confusion at confidence {CONFIDENCE_ABOVE:g}, IoU {IOU_ABOVE:g}"
+    axes.figure.suptitle(f"{title}\neach column adds up to 1", fontsize=11)
+
+
+def _write_numbers(axes: Any, parts: np.ndarray) -> None:
+    """Write each part that is not zero into its cell."""
+    for row, column in np.argwhere(parts >= LEAST_NUMBER).tolist():
+        part = parts[row, column]
+        colour = "#FFFFFF" if part > DARK else INK
+        axes.text(column, row, f"{part:.2f}", ha="center", va="center", color=colour, fontsize=8)
+
+
+def _list_pairs(axes: Any, counts: np.ndarray, names: Sequence[str], num_classes: int) -> None:
+    """Write which two classes are most often taken for each other, with their numbers."""
+    mistaken = counts[:num_classes, :num_classes].copy()
+    np.fill_diagonal(mistaken, 0)
+    order = np.argsort(-mistaken, axis=None, kind="stable")[:MAX_PAIRS]
+    pairs = [divmod(place, num_classes) for place in order.tolist() if mistaken.flat[place]]
+    axes.axis("off")
+    axes.set(xlim=(0, 1), ylim=(MAX_LINES, 0))
+    columns = (0.0, 0.22, 0.61)
+    rows = [("times", "true class", "found as")] if pairs else []
+    for row, column in pairs:
+        objects = counts[:, column].sum()
+        rows.append((f"{counts[row, column]} of {objects}", names[column], names[row]))
+    axes.text(0, 1, "Most often taken for another" if pairs else "No class is taken for another")
+    texts = [
+        axes.text(x, 2 + line, text, fontsize=9)
+        for line, row in enumerate(rows)
+        for x, text in zip(columns, row, strict=True)
+    ]
+    set_fonts(texts)

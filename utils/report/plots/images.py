@@ -1,0 +1,160 @@
+"""Images with boxes, side by side: training batches, and what a validation found.
+
+Before: the loader's batches; `evaluation/coco/metric.py`. The drawing is that of detect.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from utils.boxes import cxcywh_to_xyxy
+from utils.data.image.decoding import choose_reduction
+from utils.data.image.resizing import resize
+from utils.data.loading.batch import Targets
+from utils.data.loading.reading import decode
+from utils.data.sources.labels import Sample
+from utils.drawing.annotate import default_font_size, draw_boxes
+from utils.drawing.colours import WHITE
+from utils.drawing.fonts import drawable_name
+from utils.drawing.label_image import label_height, label_image
+from utils.errors import DatasetError
+from utils.evaluation.coco.metric import Example
+from utils.files.atomic import atomic_file
+from utils.report.plots.style import JPEG_QUALITY
+from utils.screen.text import printable
+
+MAX_TILES = 16
+MAX_SIDE = 1920  # of all tiles together, pixels
+MIN_TILE = 320  # of one, where images are smaller: labels need so much not to hide them
+TILE = MAX_SIDE // 4
+GROUND = 235  # grey around an image that is not square
+LINE_WIDTH = 2  # pixels; JPEG takes the colour from thinner lines
+
+log = logging.getLogger("plots")
+
+
+def plot_batch(
+    images: np.ndarray, targets: Targets, class_names: Sequence[str], path: Path
+) -> None:
+    """Write a JPEG of the first 16 images of a batch with their boxes, in a square of tiles.
+
+    Small images are enlarged, so that labels do not hide them.
+
+    Args:
+        images: (B, 3, H, W) uint8 RGB.
+        targets: boxes of the batch; those of images not shown are left out.
+        class_names: of every class.
+        path: file to write.
+    """
+    height, width = images.shape[2:]
+    shown = images[:MAX_TILES]
+    rows, columns = _grid(len(shown))
+    scale = max(MIN_TILE / max(height, width), 1.0)
+    scale = min(scale, MAX_SIDE / max(rows * height, columns * width))
+    size = max(round(height * scale), 1), max(round(width * scale), 1)
+    tiles = []
+    for index, image in enumerate(shown):
+        mine = targets.image_index == index
+        boxes_xyxy = cxcywh_to_xyxy(targets.boxes_cxcywh_norm[mine]) * (*size[::-1], *size[::-1])
+        tile = resize(np.ascontiguousarray(image.transpose(1, 2, 0)), size)
+        tiles.append(_with_labels(tile, boxes_xyxy, targets.class_index[mine], class_names))
+    _write_tiles(tiles, path)
+
+
+def plot_examples(
+    examples: Mapping[int, Example],
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
+    folder: Path,
+) -> None:
+    """Write JPEGs of validation images, 16 a file: with their labels, and with what was found.
+
+    val_batch0_labels.jpg and val_batch0_pred.jpg have the same images in the same places. An image
+    that can no longer be read is left grey, and a line says so.
+
+    Args:
+        examples: by place among the samples, ascending.
+    """
+    places = [place for place in examples if place < len(samples)]
+    for number, start in enumerate(range(0, len(places), MAX_TILES)):
+        of_labels, of_found = [], []
+        for place in places[start : start + MAX_TILES]:
+            found, truth = examples[place]
+            tile, scale = _read_tile(samples[place])
+            labelled = truth.boxes_xyxy * scale, truth.class_index, class_names
+            of_labels.append(_framed(_with_labels(tile, *labelled), samples[place]))
+            scores = [f" {score:.2f}" for score in found.scores.tolist()]
+            texts = _texts(found.class_index, class_names)
+            texts = [text + score for text, score in zip(texts, scores, strict=True)]
+            boxes_xyxy = found.boxes_xyxy * scale
+            drawn = draw_boxes(tile, boxes_xyxy, found.class_index, texts, LINE_WIDTH)
+            of_found.append(_framed(drawn, samples[place]))
+        _write_tiles(of_labels, folder / f"val_batch{number}_labels.jpg")
+        _write_tiles(of_found, folder / f"val_batch{number}_pred.jpg")
+
+
+def _read_tile(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+    """Return an image whose long side is TILE, and (4,) by what xyxy of its pixels is scaled."""
+    scale = TILE / max(sample.height, sample.width)
+    height, width = (max(round(side * scale), 1) for side in (sample.height, sample.width))
+    try:
+        reduced = decode(sample, choose_reduction((sample.height, sample.width), TILE))
+        image = resize(cv2.cvtColor(reduced, cv2.COLOR_BGR2RGB), (height, width))
+    except DatasetError as error:  # it ends no run that has nothing else left to do
+        log.warning("not in the plots: %s", error)
+        image = np.full((height, width, 3), GROUND, np.uint8)
+    return image, np.array([width / sample.width, height / sample.height] * 2)
+
+
+def _with_labels(
+    tile: np.ndarray, boxes_xyxy: np.ndarray, class_index: np.ndarray, class_names: Sequence[str]
+) -> np.ndarray:
+    """Return a tile (H, W, 3) with its boxes (K, 4), and names, of the largest ones first."""
+    area = (boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]).prod(axis=1)
+    order = np.argsort(-area, kind="stable")
+    texts = _texts(class_index[order], class_names)
+    return draw_boxes(tile, boxes_xyxy[order], class_index[order], texts, LINE_WIDTH)
+
+
+def _texts(class_index: np.ndarray, class_names: Sequence[str]) -> list[str]:
+    return [drawable_name(class_names[index], index) for index in class_index.tolist()]
+
+
+def _framed(image: np.ndarray, sample: Sample) -> np.ndarray:
+    """Return a square of side TILE with an image in its middle, and the file's name below."""
+    height, width = image.shape[:2]
+    letters = default_font_size((TILE, TILE))
+    frame = np.full((TILE + label_height(letters), TILE, 3), GROUND, np.uint8)
+    top, left = (TILE - height) // 2, (TILE - width) // 2
+    frame[top : top + height, left : left + width] = image
+    name = label_image(printable(sample.image_path.name), letters, WHITE, TILE)
+    frame[TILE:] = 255
+    frame[TILE:, : name.shape[1]] = name
+    return frame
+
+
+def _grid(number: int) -> tuple[int, int]:
+    """Return (rows, columns) of as many tiles."""
+    columns = math.ceil(math.sqrt(number))
+    return math.ceil(number / columns), columns
+
+
+def _write_tiles(tiles: Sequence[np.ndarray], path: Path) -> None:
+    """Write tiles of one size (H, W, 3), at least one, as a JPEG with white lines between."""
+    rows, columns = _grid(len(tiles))
+    height, width = tiles[0].shape[:2]
+    mosaic = np.full((rows * height, columns * width, 3), 255, np.uint8)
+    for index, tile in enumerate(tiles):
+        top, left = index // columns * height, index % columns * width
+        mosaic[top : top + height, left : left + width] = tile
+    mosaic[height::height] = mosaic[:, width::width] = 255
+    pixels = cv2.cvtColor(mosaic, cv2.COLOR_RGB2BGR)
+    _, encoded = cv2.imencode(".jpg", pixels, (cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY))
+    with atomic_file(path) as file:
+        file.write(encoded.tobytes())

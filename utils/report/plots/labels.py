@@ -1,0 +1,163 @@
+"""What the labels of a dataset hold: classes, places and sizes of boxes, and how these go together.
+
+Before: `data/sources/labels.py`. After: labels.jpg and labels_correlogram.jpg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backend.words import count
+from utils.boxes import cxcywh_to_xyxy
+from utils.data.sources.labels import Sample
+from utils.drawing.colours import COLOURS
+from utils.report.plots.style import (
+    INK,
+    colour_of,
+    empty_figure,
+    figure_name,
+    new_figure,
+    save_figure,
+    set_fonts,
+)
+
+MAX_BARS = 30
+MAX_OUTLINES = 1000
+BINS = 50  # of a histogram, a side
+MEASURES = ("x", "y", "width", "height")
+
+
+def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
+    """Draw how often each class occurs, the shapes of boxes, where they lie and how large they are.
+
+    Of more than 1,000 boxes every so many-th has its outline drawn.
+    """
+    class_index, boxes_cxcywh_norm = _all_labels(samples)
+    figure, ((counts, outlines), (centres, sizes)) = new_figure(2, 2, width=12, height=10)
+    _draw_class_counts(counts, class_index, class_names)
+    _draw_outlines(outlines, class_index, boxes_cxcywh_norm)
+    bins = _bins(boxes_cxcywh_norm)
+    for axes, first, title, names in (
+        (centres, 0, "Box centres", ("x / image width", "y / image height")),
+        (sizes, 2, "Box sizes", ("width / image width", "height / image height")),
+    ):
+        mesh = _draw_density(axes, bins[first], bins[first + 1])
+        figure.colorbar(mesh, ax=axes, label="boxes", shrink=0.85, ticks=_whole_numbers())
+        axes.set(title=title, xlabel=names[0], ylabel=names[1])
+    centres.invert_yaxis()  # as in the image, the top is above
+    save_figure(figure, path)
+
+
+def plot_correlogram(samples: Sequence[Sample], path: Path) -> None:
+    """Draw how x, y, width and height of the boxes are distributed, alone and in pairs."""
+    _, boxes_cxcywh_norm = _all_labels(samples)
+    bins = _bins(boxes_cxcywh_norm)
+    figure = empty_figure(9, 9)
+    panels = figure.subplots(4, 4, sharex="col")
+    for row, column in np.ndindex(4, 4):
+        axes = panels[row, column]
+        if column > row:
+            axes.set_visible(False)
+        elif column == row:
+            _draw_distribution(axes, bins[row])
+        else:
+            _draw_density(axes, bins[column], bins[row])
+        axes.set_xlim(0, 1)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+        if column < row:
+            axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"] if column == 0 else [])
+            if row == 1:
+                axes.invert_yaxis()
+        if column == 0 and row:
+            axes.set_ylabel(MEASURES[row])
+        if row == 3:
+            axes.set_xlabel(MEASURES[column])
+    figure.suptitle(f"{count(len(boxes_cxcywh_norm), 'box', 'boxes')}, in parts of the image")
+    save_figure(figure, path)
+
+
+def _all_labels(samples: Sequence[Sample]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes (M,) and boxes (M, 4) of all samples; there may be none at all."""
+    nothing = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    class_index = np.concatenate([nothing[0], *(sample.class_index for sample in samples)])
+    boxes = [nothing[1], *(sample.boxes_cxcywh_norm for sample in samples)]
+    return class_index, np.concatenate(boxes)
+
+
+def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence[str]) -> None:
+    """Draw a bar per class, the most frequent on top; of more than 30 classes the first 30."""
+    counts = np.bincount(class_index, minlength=len(class_names))
+    shown = np.argsort(-counts, kind="stable")[:MAX_BARS]
+    positions = np.arange(len(shown))
+    colours = [colour_of(index) for index in shown.tolist()]
+    bars = axes.barh(positions, counts[shown], height=0.7, color=colours)
+    axes.bar_label(bars, padding=3, fontsize=8)
+    axes.set_yticks(positions, [figure_name(class_names, index) for index in shown], fontsize=8)
+    set_fonts(axes.get_yticklabels())
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.grid(False)
+    axes.margins(x=0.12)
+    first = "" if len(shown) == len(counts) else f", the {len(shown)} most frequent"
+    of = count(len(counts), "class", "classes")
+    axes.set(title=f"{count(len(class_index), 'label')} of {of}{first}", xlabel="labels")
+    axes.xaxis.set_major_locator(_whole_numbers())
+
+
+def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.ndarray) -> None:
+    """Draw boxes one over the other, all with their centre in the middle."""
+    from matplotlib.collections import PolyCollection
+
+    rows = np.arange(0, len(class_index), max(-(-len(class_index) // MAX_OUTLINES), 1))
+    boxes = boxes_cxcywh_norm[rows].copy()
+    boxes[:, :2] = 0.5
+    corners = cxcywh_to_xyxy(boxes)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+    colours = [colour_of(index) for index in class_index[rows].tolist()]
+    outlines = PolyCollection(list(corners), facecolors="none", edgecolors=colours, linewidths=0.6)
+    outlines.set_alpha(0.6)
+    axes.add_collection(outlines)
+    axes.set(xlim=(0, 1), ylim=(1, 0), aspect="equal", xticks=[], yticks=[])
+    axes.spines[["top", "right"]].set_visible(True)
+    number = "" if len(rows) == len(class_index) else f"{len(rows):,} of "
+    boxes_in_words = count(len(class_index), "box", "boxes")
+    axes.set(title=f"Box shapes, {number}{boxes_in_words}", xlabel="centred in the image")
+
+
+def _bins(boxes_cxcywh_norm: np.ndarray) -> np.ndarray:
+    """Return (4, M) int16: in which bin each number of a box lies."""
+    return np.clip((boxes_cxcywh_norm.T * BINS).astype(np.int16), 0, BINS - 1)
+
+
+def _draw_density(axes: Any, x: np.ndarray, y: np.ndarray) -> Any:
+    """Draw points of the bins (M,) and (M,) counted in squares, dark where there are most."""
+    from matplotlib.colors import PowerNorm
+
+    counts = np.bincount(y.astype(np.int32) * BINS + x, minlength=BINS * BINS)
+    return axes.imshow(
+        np.ma.masked_equal(counts.reshape(BINS, BINS), 0),
+        origin="lower",
+        extent=(0, 1, 0, 1),
+        cmap="viridis_r",
+        norm=PowerNorm(0.5, vmin=0, vmax=max(counts.max(), 1)),
+    )
+
+
+def _draw_distribution(axes: Any, bins: np.ndarray) -> None:
+    counts = np.bincount(bins, minlength=BINS)
+    axes.stairs(counts, np.linspace(0, 1, BINS + 1), fill=True, color=COLOURS[0])
+    axes.set_ylim(0, max(counts.max(), 1) * 1.05)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.set_box_aspect(1)
+    axes.spines["bottom"].set_color(INK)
+
+
+def _whole_numbers() -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(integer=True)

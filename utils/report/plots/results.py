@@ -1,0 +1,146 @@
+"""results.csv over the epochs.
+
+Before: `report/results.py`. After: results.png.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utils.drawing.colours import COLOURS
+from utils.errors import UserError
+from utils.report.plots.style import new_figure, save_figure
+from utils.report.results import read_results
+
+RATES = ("lr0", "lr1", "lr2")
+PANELS_A_ROW = 3
+FEW_EPOCHS = 20  # each has a dot
+
+# Nine tenths of a panel's values are usual; it shows all that are at most four times as far up.
+USUAL_PART, FAR = 0.9, 4.0
+MARGIN = 0.05  # above and below the values, of their range
+
+
+def plot_results(csv_path: Path, plot_path: Path) -> None:
+    """Draw the losses, metrics and learning rates of results.csv over the epochs.
+
+    A few values far above all others do not flatten a panel: it ends below them, and a triangle
+    at its upper edge and the number say where they are.
+
+    Raises:
+        UserError: the file has no epochs, or lacks a column that every run has.
+    """
+    panels, results = _read_columns(csv_path)
+    num_rows = -(-len(panels) // PANELS_A_ROW)
+    figure, places = new_figure(num_rows, PANELS_A_ROW, width=14, height=3.75 * num_rows)
+    for axes in places.flat[len(panels) :]:
+        axes.set_visible(False)
+    for axes, (title, lines) in zip(places.flat, panels.items(), strict=False):
+        _draw_panel(axes, results["epoch"], {key: results[name] for key, name in lines.items()})
+        axes.set(title=title, xlabel="epoch")
+    save_figure(figure, plot_path)
+
+
+def _draw_panel(axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray]) -> None:
+    """Draw lines by label, each a value an epoch; NaN where there is none."""
+    from matplotlib.ticker import MaxNLocator
+
+    for colour, (label, values) in zip(COLOURS, lines.items(), strict=False):
+        (line,) = axes.plot(epochs, values, color=colour, label=label, marker="o", markersize=4)
+        line.set_markevery(_dots(values))
+    values = np.concatenate(list(lines.values()))
+    if (limit := upper_limit(values)) is not None:
+        lowest = values[np.isfinite(values)].min()
+        axes.set_ylim(lowest - MARGIN * (limit - lowest), limit)
+        _mark_what_is_above(axes, epochs, lines, limit)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(frameon=False)
+
+
+def _dots(values: np.ndarray) -> np.ndarray:
+    """Return the places that have a dot: all of a few, else those that no line reaches."""
+    is_known = np.isfinite(values)
+    if len(values) < FEW_EPOCHS:
+        return np.flatnonzero(is_known)
+    before, after = np.append(False, is_known[:-1]), np.append(is_known[1:], False)
+    return np.flatnonzero(is_known & ~before & ~after)
+
+
+def upper_limit(values: np.ndarray) -> float | None:
+    """Return where a panel of these values ends; None if it shows all of them.
+
+    values: of all lines; what is not finite does not count.
+    """
+    ascending = np.sort(values[np.isfinite(values)])
+    if len(ascending) == 0:
+        return None
+    height = ascending - ascending[0]
+    usual = height[int(USUAL_PART * (len(height) - 1))]
+    if usual == 0 or height[-1] <= FAR * usual:
+        return None
+    return float(ascending[0] + (1 + MARGIN) * height[height <= FAR * usual].max())
+
+
+def _mark_what_is_above(
+    axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray], limit: float
+) -> None:
+    """Draw a triangle at the upper edge for each value above it, and write the highest."""
+    highest, place = limit, 0
+    for colour, values in zip(COLOURS, lines.values(), strict=False):
+        above = np.flatnonzero(values > limit)
+        edge = np.full(len(above), limit)
+        axes.scatter(epochs[above], edge, marker="^", s=30, color=colour, clip_on=False, zorder=3)
+        finite = above[np.isfinite(values[above])]
+        if len(finite) and values[finite].max() > highest:
+            place = finite[values[finite].argmax()]
+            highest = values[place]
+    is_late = place > len(epochs) / 2
+    axes.annotate(
+        f"{highest:.4g} in epoch {epochs[place]:g}",
+        (epochs[place], limit),
+        xytext=(-6 if is_late else 6, -8),
+        textcoords="offset points",
+        ha="right" if is_late else "left",
+        va="top",
+        fontsize=8,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
+    )
+
+
+def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return what is drawn of a results.csv: by title, the columns by label.
+
+    A panel for each loss, of training and validation; figures two a panel; one of learning rates.
+    """
+    parts = [name.partition("/") for name in columns]
+    losses = dict.fromkeys(name for group, _, name in parts if group in ("train", "val"))
+    figures = [name for group, _, name in parts if group == "metrics"]
+    pairs = [figures[start : start + 2] for start in range(0, len(figures), 2)]
+    panels = {}
+    for name in losses:
+        title = _as_title(name.replace("_", " "))
+        panels[title] = {"training": f"train/{name}", "validation": f"val/{name}"}
+    for pair in pairs:
+        panels[_as_title(" and ".join(pair))] = {name: f"metrics/{name}" for name in pair}
+    return {**panels, "Learning rate": {name: f"x/{name}" for name in RATES}}
+
+
+def _as_title(name: str) -> str:
+    """Begin a name with a capital, but for one that has capitals of its own."""
+    return name.capitalize() if name.islower() else name
+
+
+def _read_columns(csv_path: Path) -> tuple[dict[str, dict[str, str]], dict[str, np.ndarray]]:
+    """Return the panels of results.csv, and their columns by name with the epochs'."""
+    names, rows = read_results(csv_path)
+    panels = _result_panels(names)
+    wanted = ["epoch", *(column for lines in panels.values() for column in lines.values())]
+    missing = [name for name in wanted if name not in names]
+    if missing or not rows:
+        what = f"no column {', '.join(missing):.300}" if missing else "no epochs"
+        raise UserError(f"{csv_path} has {what}; it should be the results.csv of a training run")
+    return panels, {name: np.array([row[name] for row in rows]) for name in wanted}
