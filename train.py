@@ -15,6 +15,7 @@ import logging
 import backend
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
+from utils.data.augment.copy_paste import why_nothing_is_pasted
 from utils.data.augment.transforms import require_transforms
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
@@ -99,6 +100,9 @@ def train_loader(job: Job) -> TrainLoader:
     workers = 0 if config.replay else loader_workers(config.workers)
     cache = "" if config.replay else config.cache
     size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
+    reason = why_nothing_is_pasted(augment, job.train_samples)
+    if reason and job.world.process.is_main:
+        log.warning(reason)
     return TrainLoader(
         job.train_samples, size, batch, augment, config.seed, workers, cache, job.world
     )

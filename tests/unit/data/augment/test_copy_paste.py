@@ -1,5 +1,8 @@
 """Copy-paste: which objects are copied, where to, and that pixels, boxes and polygons agree."""
 
+import dataclasses
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,8 +15,12 @@ from utils.data.augment.copy_paste import (
     join_objects,
     mirror,
     paste,
+    why_nothing_is_pasted,
 )
 from utils.data.augment.objects import Objects
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.sources.labels import Sample
+from utils.errors import UserError
 
 
 def stored_objects(stored) -> Objects:
@@ -86,3 +93,28 @@ def test_each_object_is_chosen_as_often():
     chosen = [choose_objects(CopyPaste(0.3, key), objects) for key in range(1000)]
     # Counts of 300 deviate by 14; 5 times that.
     assert np.abs(np.bincount(np.concatenate(chosen), minlength=10) - 300).max() < 72
+
+
+@pytest.mark.parametrize(
+    ("mosaic", "share", "has_polygons", "reason"),
+    [
+        (1.0, 0.3, True, ""),
+        (0.0, 0.0, False, ""),
+        (1.0, 0.0, False, ""),
+        (0.0, 0.3, True, "copy_paste 0.3: nothing is pasted without mosaics"),
+        (1.0, 0.3, False, "copy_paste 0.3: nothing is pasted: no label"),
+    ],
+)
+def test_a_reason_is_given_where_nothing_can_be_pasted(mosaic, share, has_polygons, reason):
+    sample = Sample(Path("a.jpg"), 10, 10, np.zeros(1, np.int64), np.zeros((1, 4), np.float32))
+    polygons = make_polygons([np.zeros((3, 2))]) if has_polygons else None
+    samples = [sample, dataclasses.replace(sample, polygons_norm=polygons)]
+    found = why_nothing_is_pasted(AugmentConfig(mosaic=mosaic, copy_paste=share), samples)
+    assert found.startswith(reason)
+    assert bool(found) == bool(reason)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_is_from_0_to_1(share):
+    with pytest.raises(UserError, match="copy_paste: .*; a number from 0 to 1 is needed"):
+        AugmentConfig(copy_paste=share)
