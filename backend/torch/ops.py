@@ -88,7 +88,7 @@ def silu(x: Tensor) -> Tensor:
 
 
 def leaky_relu(x: Tensor, slope: float) -> Tensor:
-    return functional.leaky_relu(x, slope)
+    return functional.leaky_relu(x, checks.as_float32(slope))
 
 
 def matmul(x: Tensor, y: Tensor) -> Tensor:

@@ -14,10 +14,11 @@ from backend.words import count
 from models.evaluation import Validation, evaluate
 from models.training.checkpointing import capture
 from models.training.outputs import (
-    PLOTTED_BATCHES,
     BestEpoch,
     plot_trained_batch,
+    plotted_batches,
     report_epoch,
+    why_run_ended,
     write_results,
 )
 from models.training.state import TrainState
@@ -28,9 +29,11 @@ from utils.data.sources.labels import Sample
 from utils.evaluation.progress import EvaluationSuspended
 from utils.processes import watchdog
 from utils.processes.suspend import Suspended
+from utils.processes.world import World
 from utils.report.stage_timer import StageTimer
 from utils.screen.progress import Progress
 from utils.state.checkpoint import load_checkpoint
+from utils.state.ending import is_over
 from utils.state.run import Run
 
 
@@ -48,19 +51,42 @@ def train(
     """
     write_results(run)
     state.timer = StageTimer(state.device, state.seconds_before)
-    best = None
+    best, world = None, val_loader.world
     with run.stop.saving_at_interrupt():
-        while state.epoch < run.config.epochs:
+        ended = has_ended(run, state, world)
+        while not ended:
             with watchdog.phase("training"):
                 train_epoch(run, state, train_loader)
-            with watchdog.phase("validation"):
-                if run.config.precise_bn and state.evaluation is None:
-                    recompute_statistics(state, train_loader, run.config.precise_bn)
-                validation = validate(run, state, val_loader, val_samples)
-            if end_epoch(run, state, validation):
-                best = BestEpoch(state.epoch, validation.result)
+            validation = None
+            if not run.config.no_val or is_last_epoch(run, state, world):
+                with watchdog.phase("validation"):
+                    if run.config.precise_bn and state.evaluation is None:
+                        recompute_statistics(state, train_loader, run.config.precise_bn)
+                    validation = validate(run, state, val_loader, val_samples)
+            best = end_epoch(run, state, validation) or best
+            ended = validation is not None and has_ended(run, state, world)
         with watchdog.phase("validation"):
-            return best or validate_best(run, state, val_loader, val_samples)
+            best = best or validate_best(run, state, val_loader, val_samples)
+    if run.config.no_save and this_process().is_main:
+        run.states.remove_all()
+    return best
+
+
+def has_ended(run: Run, state: TrainState, world: World) -> bool:
+    """Return whether the epoch that was counted last is the last one, as rank 0 finds."""
+    if state.epoch >= run.config.epochs:
+        return True
+    if state.batch_number > state.epoch * state.schedule.batches_per_epoch:
+        return False  # it was suspended within an epoch: that is finished whatever the limits are
+    return bool(world.of_main(why_run_ended(run, state)))
+
+
+def is_last_epoch(run: Run, state: TrainState, world: World) -> bool:
+    """Return whether the epoch that is not counted yet is the last one, as rank 0 finds."""
+    if state.epoch + 1 >= run.config.epochs:
+        return True
+    seconds = run.results.seconds + state.timer.total()
+    return bool(world.of_main("over" if is_over(run.limits, seconds) else ""))
 
 
 def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
@@ -68,8 +94,8 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
     done = state.batch_number - state.epoch * len(loader)
     title = f"epoch {state.epoch + 1}/{run.config.epochs}"
     with Progress(len(loader), title, "batches", done) as progress:
-        for batch in state.timer.waiting(loader.epoch(state.epoch, done)):
-            if state.batch_number < PLOTTED_BATCHES:
+        for batch in state.timer.waiting(loader.epoch(state.epoch, done, state.class_scores)):
+            if state.batch_number < plotted_batches(run.config):
                 plot_trained_batch(run, state, batch)
             train_step(state, batch, state.timer)
             run.work.add_batch(batch)
@@ -113,12 +139,15 @@ def validate_best(
 ) -> BestEpoch | None:
     """Validate the best weights at the end of a run that found them before it was resumed.
 
-    The EMA of the state is theirs afterwards. Returns None where a rank does not have the file.
+    The EMA of the state is theirs afterwards. Returns None where a rank does not have the file, or
+    has one from before better weights were found that were not kept.
     """
     path = run.states.best
     if loader.world.any(not path.exists()):
         return None
     checkpoint = load_checkpoint(path)
+    if checkpoint.header.best_fitness != state.best_fitness:
+        return None
     nn.load_state_arrays(state.ema.model, checkpoint.ema)
     validation = evaluate(
         state.ema.model,
@@ -131,16 +160,19 @@ def validate_best(
     return BestEpoch(checkpoint.header.epoch, validation.result)
 
 
-def end_epoch(run: Run, state: TrainState, validation: Validation) -> bool:
-    """Count the epoch, report it, and keep the state; return whether it is the best so far."""
+def end_epoch(run: Run, state: TrainState, validation: Validation | None) -> BestEpoch | None:
+    """Count the epoch, report it, and keep the state; return it if it is the best so far."""
     losses = state.watch.end_epoch()
     state.epoch += 1
     report_epoch(run, state, losses, validation)
+    if run.config.image_weights and validation is not None:
+        state.class_scores = state.model.head.class_scores(validation.result)
     # Saving the state counts in the seconds of the epoch after it.
     state.timer, state.evaluation = StageTimer(state.device), None
-    is_best = keep_weights(run, state, validation.result)
+    is_best = validation is not None and found_best(state, validation.result)
+    keep_weights(run, state, is_best)
     write_results(run)
-    return is_best
+    return BestEpoch(state.epoch, validation.result) if validation and is_best else None
 
 
 def between_batches(run: Run, state: TrainState) -> None:
@@ -162,21 +194,29 @@ def suspended(run: Run, state: TrainState, cause: str | None) -> Suspended:
     return Suspended(f"suspended after {done}: {cause}; go on with --resume {run.folder}")
 
 
-def save_state(run: Run, state: TrainState, is_best: bool = False) -> None:
-    """Write everything that the rest of the run depends on."""
+def save_state(run: Run, state: TrainState, is_best: bool = False, also: str = "") -> None:
+    """Write everything that the rest of the run depends on.
+
+    Args:
+        also: a further name of the file, which stays.
+    """
     with watchdog.phase("saving"):
         checkpoint = capture(run, state, is_best)
         if this_process().is_main:
-            run.states.save(checkpoint, is_best)
+            run.states.save(checkpoint, is_best, also)
 
 
-def keep_weights(run: Run, state: TrainState, result: Any) -> bool:
-    """Write the state as last.safetensors and, if nothing was better, as best.safetensors.
-
-    Returns whether nothing was better.
-    """
+def found_best(state: TrainState, result: Any) -> bool:
+    """Return whether nothing was better than the epoch just counted; if so, keep its figure."""
     fitness = state.model.head.fitness(result)
-    is_best = fitness > state.best_fitness
-    state.best_fitness = max(state.best_fitness, fitness)
-    save_state(run, state, is_best)
-    return is_best
+    if not fitness >= state.best_fitness:  # NaN is not
+        return False
+    state.best_fitness, state.best_epoch = fitness, state.epoch
+    return True
+
+
+def keep_weights(run: Run, state: TrainState, is_best: bool) -> None:
+    """Write the state as last.safetensors, and under the other names that flags ask for."""
+    period, number = run.config.save_period, state.epoch - 1  # counted as results.csv does
+    also = f"epoch{number}" if period > 0 and number % period == 0 else ""
+    save_state(run, state, is_best and not run.config.no_save, also)

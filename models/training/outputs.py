@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,13 +19,14 @@ import numpy as np
 
 import backend
 from backend.processes import this_process
-from backend.words import count
 from models.detector import count_parameters
 from models.evaluation import DEFAULT_SUPPRESSION, Validation
 from models.heads.base import Head
 from models.training.state import TrainState
 from models.training.step import GRADIENT_NORM_LIMIT
+from models.training.summary import summary_lines
 from utils.cli.document import as_document, run_settings
+from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
 from utils.data.sources.labels import Sample
 from utils.files.project import PROJECT, from_here
@@ -32,15 +34,17 @@ from utils.files.yaml import write_yaml
 from utils.processes.ranks import on_main
 from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
 from utils.report.plots.images import plot_batch
-from utils.report.plots.labels import plot_correlogram, plot_labels
+from utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from utils.report.plots.rates import plot_learning_rates
 from utils.report.plots.results import plot_results
 from utils.report.results import result_columns, result_row
 from utils.screen.lines import joined
 from utils.screen.text import say
+from utils.state.ending import why_ended
 from utils.state.run import Run
 
 PLOTTED_BATCHES = 3
+OF_VALIDATION = ("metrics/", "val/")  # columns of results.csv
 PLOTTED_RATES = 2000  # batches of the schedule that are drawn
 
 log = logging.getLogger("train")
@@ -54,19 +58,16 @@ class BestEpoch(NamedTuple):
 
 
 @on_main
-def describe_run(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
+def describe_run(
+    run: Run, state: TrainState, samples: Sequence[Sample], val_samples: Sequence[Sample]
+) -> None:
     """Write the settings into the folder and, in a few words, on screen."""
     write_yaml(run.folder / "opt.yaml", run_settings(run.config))
     write_yaml(run.folder / "hyp.yaml", as_document(run.hyp))
-    plot_start(run, state, samples)
-    log.info(backend.device.describe(state.device))
-    log.info(
-        "%s, %s, %s an epoch, results in %s",
-        count(count_parameters(state.model), "parameter"),
-        count(len(run.class_names), "class", "classes"),
-        count(len(samples), "image"),
-        run.folder,
-    )
+    if not run.config.no_plots:
+        plot_start(run, state, samples)
+    for line in summary_lines(run, state, samples, val_samples):
+        log.info("%s", line)
 
 
 def plot_start(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
@@ -92,6 +93,11 @@ def tell_beginning(run: Run, state: TrainState) -> None:
     run.loggers.run_begins(event)
 
 
+def plotted_batches(config: TrainConfig) -> int:
+    """Return how many batches are drawn, from the first."""
+    return 0 if config.no_plots else PLOTTED_BATCHES
+
+
 @on_main
 def plot_trained_batch(run: Run, state: TrainState, batch: Batch) -> None:
     """Draw the first rank's shard of a batch, with its boxes."""
@@ -111,25 +117,32 @@ def columns_of(head: Head) -> list[str]:
     return result_columns(head.loss_names.values(), head.figure_names)
 
 
-def report_epoch(run: Run, state: TrainState, losses: np.ndarray, validation: Validation) -> None:
+def report_epoch(
+    run: Run, state: TrainState, losses: np.ndarray, validation: Validation | None
+) -> None:
     """Add a row to results.csv and say it in a line on screen."""
     settings = state.schedule.at(state.batch_number - 1)
     rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
     head = state.model.head
-    found = head.figures(validation.result)
-    figures = [found[name] for name in head.figure_names]
-    measured = (losses, figures, validation.losses, rates)
-    row = result_row(columns_of(head), state.epoch - 1, *measured, state.timer)
+    columns = columns_of(head)
+    figures, val_losses = _measured(head, validation)
+    row = result_row(columns, state.epoch - 1, losses, figures, val_losses, rates, state.timer)
+    if validation is None:
+        row = {name: x for name, x in row.items() if not name.startswith(OF_VALIDATION)}
     run.results.append(row)
     run.loggers.epoch_ends(EpochEnds(state.epoch, row))
-    parts = (
-        f"epoch {state.epoch}/{state.schedule.epochs}",
-        *state.watch.described(losses),
-        *_figures(head, validation.result),
-        f"{row['seconds/epoch']:.1f} s",
-        f"data wait {100 * row['seconds/data_wait'] / row['seconds/epoch']:.0f} %",
-    )
-    log.info("%s", joined(parts))
+    numbers = [*losses.tolist(), *figures]
+    seconds, wait = row["seconds/epoch"], row["seconds/data_wait"]
+    for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, seconds, wait):
+        log.info("%s", line)
+
+
+def _measured(head: Head, validation: Validation | None) -> tuple[list[float], list[float]]:
+    """Return figures and losses of a validation, in the head's order; NaN of none."""
+    if validation is None:
+        return [math.nan] * len(head.figure_names), [math.nan] * len(head.loss_names)
+    found = head.figures(validation.result)
+    return [found[name] for name in head.figure_names], validation.losses.tolist()
 
 
 def _figures(head: Head, result: Any) -> list[str]:
@@ -146,21 +159,35 @@ def conclude_run(
 
     samples: of the validation.
     """
-    plot_results(run.folder / "results.csv", run.folder / "results.png")
-    head, name = state.model.head, "best" if best else "last"
+    head, config = state.model.head, run.config
+    if not config.no_plots:
+        plot_results(run.folder / "results.csv", run.folder / "results.png")
+        if best is not None:
+            head.plot(best.result, samples, run.folder)
+    early = why_run_ended(run, state)
+    if early and state.epoch < config.epochs:
+        say(f"ended after epoch {state.epoch} of {config.epochs}: {early}")
     if best is not None:
-        head.plot(best.result, samples, run.folder)
         say(*head.table(best.result).splitlines())
-        title = f"best: epoch {best.epoch} of {run.config.epochs}"
+        title = f"best: epoch {best.epoch} of {config.epochs}"
         say(joined([title, *_figures(head, best.result)]))
+    elif state.best_epoch:
+        say(f"epoch {state.best_epoch} was the best, but its weights are not here")
     figures = head.figures(best.result) if best else {}
     images = sorted(x for x in run.folder.iterdir() if x.suffix in (".png", ".jpg"))
     weights = sorted(run.folder.glob("weights/*.safetensors"))
     run.loggers.run_ends(RunEnds(best.epoch if best else None, figures, images, weights))
     folder = from_here(run.folder)
-    say(f"results and plots in {folder}")
-    say(f"weights in {folder / 'weights'}: last.safetensors, best.safetensors; check with")
-    say(shlex.join(validation_command(run, state.device, name)))
+    say(f"results{'' if config.no_plots else ' and plots'} in {folder}")
+    names = ["last"] if config.no_save or not best else ["last", "best"]
+    files = ", ".join(f"{name}.safetensors" for name in names)
+    say(f"weights in {folder / 'weights'}: {files}; check with")
+    say(shlex.join(validation_command(run, state.device, names[-1])))
+
+
+def why_run_ended(run: Run, state: TrainState) -> str:
+    """Return why a run ends early, after the epoch that was counted last; "" where it goes on."""
+    return why_ended(run.limits, state.epoch, state.best_epoch, run.results.seconds)
 
 
 def validation_command(run: Run, device: str, name: str) -> list[str]:
@@ -172,7 +199,9 @@ def validation_command(run: Run, device: str, name: str) -> list[str]:
         "--backend": backend.use(), "--weights": weights, "--data": run.config.data,
         "--img": run.config.image_size, "--batch-size": batch_size, "--device": device,
     }  # fmt: skip
-    return [str(word) for word in (*program, *itertools.chain.from_iterable(flags.items()))]
+    switches = ["--single-cls"] if run.config.single_class else []
+    words = (*program, *itertools.chain.from_iterable(flags.items()), *switches)
+    return [str(word) for word in words]
 
 
 @on_main
@@ -184,6 +213,7 @@ def write_work(
     Args:
         cached: how many images a cache took, by split.
     """
+    every = state.epoch if run.config.no_val else 1
     work = {
         "device": state.device.partition(":")[0],  # "cpu" or "cuda"
         "processes": this_process().world_size,
@@ -196,8 +226,9 @@ def write_work(
         "parameters": count_parameters(state.model),
         "train_images": train_images,
         "cached": dict(cached),
-        "plotted_batches": PLOTTED_BATCHES,
-        "validation": {"images": val_images, "every": 1, **asdict(DEFAULT_SUPPRESSION)},
+        "epochs": state.epoch,
+        "plotted_batches": plotted_batches(run.config),
+        "validation": {"images": val_images, "every": every, **asdict(DEFAULT_SUPPRESSION)},
         "hyperparameters": as_document(run.hyp),
         "settings": run_settings(run.config),
     }

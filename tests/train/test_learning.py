@@ -11,7 +11,7 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.ciou import complete_iou
 from models.heads.base import LossTerms
-from models.training.loop import keep_weights
+from models.training.loop import found_best, keep_weights
 from models.training.state import build_state
 from models.training.step import train_step
 from tests.small import write_small_dataset, write_small_model
@@ -235,7 +235,7 @@ def test_best_weights_are_those_of_the_highest_fitness(training, tmp_path):
     kept = []
     for epoch, (ap50, ap) in enumerate([(0.9, 0.1), (0.1, 0.3), (0.9, 0.2)], start=1):
         state.epoch = epoch
-        keep_weights(run, state, SimpleNamespace(map50=ap50, map=ap))
+        keep_weights(run, state, found_best(state, SimpleNamespace(map50=ap50, map=ap)))
         headers = [
             load_checkpoint(tmp_path / "weights" / f"{name}.safetensors").header
             for name in ("last", "best")

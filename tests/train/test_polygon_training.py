@@ -49,7 +49,7 @@ def flags(tmp_path_factory):
     hyp = write_hyperparameters(folder, "hyp.yaml", copy_paste=0.5, degrees=20.0)
     return [
         "--data", str(data), "--cfg", str(cfg), "--hyp", hyp, "--img", "64", "--batch", "2",
-        "--workers", "0", "--device", "cpu", "--epochs", "2", "--project", str(folder),
+        "--workers", "0", "--device", "cpu", "--epochs", "1", "--project", str(folder),
     ]  # fmt: skip
 
 
@@ -70,13 +70,11 @@ def whole(flags):
     return find_folder(flags, "whole")
 
 
-@pytest.mark.parametrize("boundary", [3, 10])
-def test_a_suspended_run_on_polygons_ends_as_the_undisturbed_one(flags, whole, boundary, caplog):
-    name = f"cut{boundary}"
+def test_a_suspended_run_on_polygons_ends_as_the_undisturbed_one(flags, whole, caplog):
     with pytest.raises(Suspended):
-        start([*flags, "--name", name], StopAt(boundary))
-    start([*flags, "--name", name, "--resume", "auto"])
-    assert_equal_runs(find_folder(flags, name), whole)
+        start([*flags, "--name", "cut"], StopAt(3))
+    start([*flags, "--name", "cut", "--resume", "auto"])
+    assert_equal_runs(find_folder(flags, "cut"), whole)
     assert "nothing is pasted" not in caplog.text
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.cli.flags import flag, require_fraction, whole_from
+from backend.words import count
+from utils.cli.flags import flag, flags_of, require_fraction, whole_from
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
 from utils.cli.run_config import RunConfig
 from utils.data.augment.strengths import AugmentConfig
@@ -16,6 +18,17 @@ from utils.errors import UserError
 
 MAX_SEED = 2**63 - 1
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
+QUAD_IMAGES = 4
+# Fields of flags that cannot be honoured together, and why.
+EXCLUDED = (
+    ("rect", "quad", "four images of one shape are joined"),
+    ("rect", "image_weights", "its order is that of the aspect ratios"),
+    ("rect", "repeat_factor", "its order is that of the aspect ratios"),
+    ("rect", "close_mosaic", "it makes no mosaics"),
+    ("image_weights", "repeat_factor", "both say how often an image is shown"),
+    ("multi_scale", "compile", "each size would be compiled anew"),
+    ("rect", "compile", "each shape would be compiled anew"),
+)
 
 
 def require_seed(name: str, value: int) -> None:
@@ -25,10 +38,10 @@ def require_seed(name: str, value: int) -> None:
         raise UserError(f"{name} {value}; at most {MAX_SEED} is accepted")
 
 
-def require_hours(name: str, value: float | None) -> None:
-    """Raise UserError unless value is None or above 0."""
-    if value is not None and not value > 0:
-        raise UserError(f"{name} {value:g}; hours above 0 are needed")
+def require_hours(name: str, value: float) -> None:
+    """Raise UserError unless value is a number of hours."""
+    if not 0 <= value < math.inf:
+        raise UserError(f"{name} {value:g}; a number of hours from 0 up is needed")
 
 
 def require_part(name: str, value: float) -> None:
@@ -62,8 +75,9 @@ class RecipeConfig(RunConfig):
         metavar="KEY=VALUE", help="hyper-parameters in place of those of --hyp")  # fmt: skip
     patience: int = flag("recipe", "--patience", default=100, metavar="N", check=whole_from(0),
         help="end after so many epochs without a better one; 0: never")  # fmt: skip
-    hours: float | None = flag("recipe", "--time", default=None, type=float, metavar="HOURS",
-        check=require_hours, help="end with the epoch in which so many hours are over")  # fmt: skip
+    hours: float = flag("recipe", "--time", default=0.0, metavar="HOURS", check=require_hours,
+        help="end with the epoch in which its epochs have taken so long; the learning rate still "
+        "follows --epochs; 0: never")  # fmt: skip
     label_smoothing: float = flag("recipe", "--label-smoothing", default=0.0, metavar="F",
         check=require_fraction, help="of the class targets")  # fmt: skip
     autobalance: bool = flag("recipe", "--autobalance", default=False,
@@ -96,6 +110,32 @@ class RecipeConfig(RunConfig):
         help="transforms of that package too: a YAML, or the public four")  # fmt: skip
     evolve: int = flag("recipe", "--evolve", default=0, nargs="?", const=300, metavar="N",
         check=whole_from(0), help="search hyper-parameters in N trainings")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for first, second, reason in EXCLUDED:
+            if getattr(self, first) and getattr(self, second):
+                raise UserError(
+                    f"{self._flag(first)} with {self._flag(second)}: {reason}; leave one of them "
+                    "out"
+                )
+        self._require_quads(1)
+
+    def check_processes(self, number: int) -> None:
+        self._require_quads(number)
+
+    def _require_quads(self, processes: int) -> None:
+        divisor = QUAD_IMAGES * processes
+        if self.quad and self.batch_size % divisor:
+            fitting = max(round(self.batch_size / divisor), 1) * divisor
+            of_all = f" in {count(processes, 'process', 'processes')}" if processes > 1 else ""
+            raise UserError(
+                f"--quad with --batch-size {self.batch_size}{of_all}: it must be divisible by "
+                f"{divisor}; use {fitting}"
+            )
+
+    def _flag(self, field: str) -> str:
+        return flags_of(self)[field].names[0]
 
     def augmentation(self, hyp: Hyperparameters) -> AugmentConfig:
         """Return how strongly samples are changed, with what, and in which epochs."""

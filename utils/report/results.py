@@ -14,6 +14,7 @@ from utils.files.atomic import atomic_text_file
 from utils.files.regular import read_text
 from utils.report.stage_timer import STAGES, StageTimer
 
+EPOCH_SECONDS = "seconds/epoch"
 MAX_BYTES = 2**24  # 100,000 epochs have fewer
 
 
@@ -26,7 +27,7 @@ def result_columns(losses: Iterable[str], figures: Iterable[str]) -> list[str]:
         *(f"metrics/{name}" for name in figures),
         *(f"val/{name}_loss" for name in losses),
         *("x/lr0", "x/lr1", "x/lr2"),
-        "seconds/epoch",
+        EPOCH_SECONDS,
         *(f"seconds/{stage}" for stage in STAGES),
     ]
 
@@ -72,6 +73,11 @@ class Results:
         self.rows = [[*cells, *[""] * len(new)] for cells in self.rows]
         self.rows.append([f"{row[name]:.6g}" if name in row else "" for name in self.columns])
 
+    @property
+    def seconds(self) -> float:
+        """Of all epochs."""
+        return seconds_of(self.columns, self.rows)
+
     def write(self, path: Path) -> None:
         """Write the columns' names and all rows."""
         with atomic_text_file(path) as file:
@@ -83,6 +89,14 @@ class Results:
             for cells in self.rows:
                 pairs = zip(self.columns, map(_number_or_none, cells), strict=True)
                 file.write(json.dumps(dict(pairs)) + "\n")
+
+
+def seconds_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> float:
+    """Return how long the epochs of some rows took together; one without a value counts as 0."""
+    if EPOCH_SECONDS not in columns:
+        return 0.0
+    place = columns.index(EPOCH_SECONDS)
+    return sum(float(cells[place] or 0) for cells in rows)
 
 
 def _number_or_none(cell: str) -> int | float | None:

@@ -33,8 +33,11 @@ class StateFiles:
         """Return the states, newest first, by the number of the next batch."""
         return sorted(self.folder.glob(PATTERN), key=number_of, reverse=True)
 
-    def save(self, checkpoint: Checkpoint, is_best: bool) -> Path:
+    def save(self, checkpoint: Checkpoint, is_best: bool, also: str = "") -> Path:
         """Write a state; it becomes `last` and, if it is the best, `best`.
+
+        Args:
+            also: a further name, which it keeps: "epoch9".
 
         Raises:
             UserError: it cannot be written, on a full disk for instance; the earlier states are
@@ -44,16 +47,19 @@ class StateFiles:
         path = self.folder / f"state-{number:08d}.safetensors"
         try:
             self.folder.mkdir(exist_ok=True)
-            save_checkpoint(path, checkpoint)
+            kept = self.folder / f"{also}.safetensors" if also else path
+            save_checkpoint(kept, checkpoint)
+            if also:  # a kill in between leaves no state that lacks its other name
+                link_or_copy(kept, path)
             self.give_names(path, is_best)
             self._remove_others(number)
         except OSError as error:
-            kept = next(iter(self.newest_first()), None)
+            newest = next(iter(self.newest_first()), None)
             remedy = f"; make room or give permission, then --resume {self.folder.parent}"
             raise UserError(
                 f"{error.filename or path}: the state after {count(number, 'batch', 'batches')} "
                 f"could not be written ({error.strerror}); "
-                + (f"{kept.name} is whole{remedy}" if kept else "there is no earlier one")
+                + (f"{newest.name} is whole{remedy}" if newest else "there is no earlier one")
             ) from error
         return path
 
@@ -63,7 +69,7 @@ class StateFiles:
             link_or_copy(path, self.folder / f"{name}.safetensors")
 
     def remove_all(self) -> None:
-        """Remove the states of an earlier run in this folder; its last and best stay."""
+        """Remove the states, such as those of an earlier run in this folder; other names stay."""
         for path in self.newest_first():
             path.unlink(missing_ok=True)
 

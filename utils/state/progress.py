@@ -7,6 +7,7 @@ later needs a default that is true of the runs before it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,11 @@ _COLUMNS = [
 _SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
 PROGRESS = {
     "is_best": Default(bool, False),
+    # Finished epochs when the best one was; None where it is unknown.
+    "best_epoch": Default(int, None),
     "finite_updates": Default(int, 0),
+    "micro_batches": Default([int], []),  # of each rank; 0: all of a batch
+    "class_scores": Default([float], []),  # of the last validation; none without --image-weights
     "loss_names": Default([str], _LOSSES),  # of the losses in `watch` and of a validation's
     "watch": {
         **dict.fromkeys(("skipped", "in_a_row"), Default(int, 0)),
@@ -51,4 +56,15 @@ def read_progress(document: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("watch")
     if not {len(progress["columns"])} >= set(map(len, progress["results"])):
         raise ValueError("results")
+    if not all(map(_is_number, itertools.chain.from_iterable(progress["results"]))):
+        raise ValueError("results")
     return progress
+
+
+def _is_number(cell: str) -> bool:
+    """Return whether a cell of results.csv is a number or has no value."""
+    try:
+        float(cell or 0)
+    except ValueError:
+        return False
+    return True

@@ -19,14 +19,23 @@ from backend.processes import this_process
 from backend.words import count
 from utils.cli.document import as_document
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
-from utils.cli.train_config import AUTO, NEWEST, PROCESS_SETTINGS, TrainConfig, read_train_flags
+from utils.cli.train_config import (
+    AUTO,
+    AUTO_BATCH,
+    NEWEST,
+    PROCESS_SETTINGS,
+    TrainConfig,
+    read_train_flags,
+)
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
 from utils.files.atomic import remove_unfinished
 from utils.files.yaml import read_yaml
 from utils.processes.suspend import FILE_VARIABLE
 from utils.processes.world import World
+from utils.report.results import seconds_of
 from utils.state.checkpoint import Checkpoint, Header, load_checkpoint
+from utils.state.ending import Limits, why_ended
 from utils.state.files import StateFiles, number_of
 from utils.state.lock import RunLock
 from utils.state.progress import read_progress
@@ -35,8 +44,11 @@ from utils.state.progress import read_progress
 # its content.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
-    "save_steps", "bind_numa",
+    "save_steps", "bind_numa", "micro_batch", "patience", "hours", "save_period", "no_save",
+    "no_plots",
 }  # fmt: skip
+# What was done before a flag, where its default is something else.
+BEFORE = {"patience": 0}
 
 HYPERPARAMETERS = {"hyp", "override"}  # their numbers are compared
 
@@ -57,8 +69,16 @@ class ResumePoint(NamedTuple):
     @property
     def is_finished(self) -> bool:
         """Whether nothing is left to do."""
-        epochs = self.header.settings["epochs"]
-        return self.header.epoch >= epochs and (self.folder / RECORD).exists()
+        if not (self.folder / RECORD).exists():
+            return False
+        return self.header.epoch >= self.header.settings["epochs"] or bool(self.ended_early())
+
+    def ended_early(self) -> str:
+        """Return why the run ends before its last epoch; "" where it does not."""
+        header, progress = self.header, self.header.progress
+        limits = Limits.of(header.settings)
+        seconds = seconds_of(progress["columns"], progress["results"])
+        return why_ended(limits, header.epoch, progress["best_epoch"], seconds)
 
 
 def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> ResumePoint | None:
@@ -83,10 +103,20 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
         point = _point_at(Path(asked))
     if point is None:
         return None
-    point = point._replace(header=_with_all_settings(point.header))
+    point = point._replace(header=_with_limits(_with_all_settings(point.header), given))
     if point.is_finished and asked != AUTO:
-        raise UserError(f"--resume: {point.folder} is finished, nothing is left to resume")
+        early = point.ended_early()
+        raise UserError(
+            f"--resume: {point.folder} is finished, nothing is left to resume"
+            + (f": {early}; it goes on with a larger value, or with 0 for none" if early else "")
+        )
     return point
+
+
+def _with_limits(header: Header, given: Mapping[str, Any]) -> Header:
+    """Put those limits of the command line that may end a run early into the settings."""
+    limits = {name: given[name] for name in ("patience", "hours") if name in given}
+    return dataclasses.replace(header, settings={**header.settings, **limits})
 
 
 def _newest_or_none(project: Path, name: str) -> ResumePoint | None:
@@ -234,6 +264,8 @@ def load_state(path: Path) -> Checkpoint:
             f"--resume {path}: its progress is not written as this version writes it ({error}); "
             f"{OTHER_VERSION}"
         ) from error
+    if progress["best_epoch"] is None:  # --patience then counts from here
+        progress["best_epoch"] = checkpoint.header.epoch
     header = dataclasses.replace(checkpoint.header, progress=progress)
     return dataclasses.replace(checkpoint, header=header)
 
@@ -274,7 +306,8 @@ def _with_all_settings(header: Header) -> Header:
     """
     flags = read_train_flags([])[0]
     defaults = {name: _plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
-    settings = {name: header.settings.get(name, default) for name, default in defaults.items()}
+    settings = {**defaults, **BEFORE, **header.settings}
+    settings = {name: value for name, value in settings.items() if name in defaults}
     hyp = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
     needed = {name for name, default in hyp.items() if default is dataclasses.MISSING}
     unlike = {name for name, x in settings.items() if not _is_like(x, defaults[name])}
@@ -311,6 +344,8 @@ def _changes(
             yield f"--hyp {file} has another {', '.join(unlike)}"
     for name, value in given.items():
         stored = settings.get(name)
+        if name == "batch_size" and value == AUTO_BATCH:
+            continue  # was measured when the run began
         if name not in FREE | HYPERPARAMETERS and _plain(value) != _plain(stored):
             yield f"{name} is {_plain(value)}, in the run {_plain(stored)}"
 

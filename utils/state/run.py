@@ -21,6 +21,7 @@ from utils.processes.suspend import FILE_VARIABLE, StopRequests
 from utils.processes.world import World
 from utils.report.loggers.chosen import Loggers, make_loggers
 from utils.report.results import Results
+from utils.state.ending import Limits
 from utils.state.files import StateFiles
 from utils.state.folder import create_run_folder
 from utils.state.lock import RunLock
@@ -41,6 +42,11 @@ class Run:
     stop: StopRequests = field(default_factory=StopRequests)
     data: Mapping[str, Any] = field(default_factory=dict)  # digests of its samples, by split
     loggers: Loggers = field(default_factory=Loggers)
+
+    @property
+    def limits(self) -> Limits:
+        """What ends it early."""
+        return Limits.of(vars(self.config))
 
     @property
     def states(self) -> StateFiles:

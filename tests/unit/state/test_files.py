@@ -56,6 +56,16 @@ def test_a_state_of_the_same_number_takes_the_place_of_the_one_before(tmp_path):
     assert kept == {"best": 0, "last": 1, "state-00000005": 1}
 
 
+@pytest.mark.usefixtures("kind_of_folder")
+def test_a_state_under_a_further_name_outlives_its_state(tmp_path):
+    files = StateFiles(tmp_path, keep=1)
+    files.save(state(3), is_best=False, also="epoch0")
+    files.save(state(6), is_best=False)
+    assert numbers(tmp_path) == {"epoch0": 3, "last": 6, "state-00000006": 6}
+    files.remove_all()
+    assert numbers(tmp_path) == {"epoch0": 3, "last": 6}
+
+
 def test_names_can_be_given_again_to_the_same_file(tmp_path):
     files = StateFiles(tmp_path, keep=2)
     path = files.save(state(5), is_best=True)

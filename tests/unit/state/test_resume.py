@@ -37,7 +37,10 @@ BEGUN = ["--cfg", "x.yaml", "--epochs", "3", "--freeze", "2", "--batch", "8", "-
 SAMPLES = {"images": 3, "sha256": "5a"}
 PROGRESS_OF_ONE_BATCH = {
     "is_best": False,
+    "best_epoch": 0,
+    "class_scores": [0.25],
     "finite_updates": 1,
+    "loss": {},
     "watch": {
         "skipped": 0, "in_a_row": 0, "batches": 1, "lost": 0, "sums": [0.5, 0.25, 0.125],
         "first_losses": [[0.5, 0.25, float("nan")]],
@@ -245,6 +248,46 @@ def test_a_finished_run_is_nothing_to_resume(tmp_path):
         point(tmp_path, "newest")
 
 
+EARLY = [("--patience", "2"), ("--time", "0.25")]
+
+
+@pytest.mark.parametrize("limit", EARLY)
+def test_a_run_that_ended_early_is_finished_unless_its_limit_is_another(tmp_path, limit):
+    # Three of 9 epochs, the best of which is the first, of 300 s each.
+    cells = ["300" if name == "seconds/epoch" else "" for name in RESULT_COLUMNS]
+    progress = {**PROGRESS_OF_ONE_BATCH, "best_epoch": 1, "results": [cells] * 3}
+    flags = [*BEGUN, "--epochs", "9", *limit]
+    settings = state(flags=flags).header.settings
+    write_header(tmp_path / "exp", settings=settings, progress=progress, epoch=3)
+    assert not point(tmp_path, "auto").is_finished
+    (tmp_path / "exp" / "work.json").touch()
+    assert point(tmp_path, "auto").is_finished
+    with pytest.raises(UserError, match=rf"left to resume: .*{limit[0]}.* goes on with a larger"):
+        point(tmp_path, "newest")
+    for value in ("0", "7"):
+        assert not point(tmp_path, "newest", limit[0], value).is_finished
+
+
+def test_a_run_of_before_early_stopping_has_no_patience_and_its_count_begins_anew(tmp_path):
+    header = state(epoch=3).header
+    settings = without(header.settings, "patience", "hours")
+    progress = without(PROGRESS_OF_ONE_BATCH, "best_epoch", "loss")
+    write_header(tmp_path / "exp", settings=settings, progress=progress, epoch=3)
+    found = point(tmp_path, "newest").header
+    assert (found.settings["patience"], found.settings["hours"]) == (0, 0.0)
+    assert (found.progress["best_epoch"], found.progress["loss"]) == (3, {})
+    config, _ = resumed_config(*read_train_flags(["--resume"]), found)
+    assert (config.patience, config.hours) == (0, 0.0)
+
+
+@pytest.mark.parametrize("cell", ["x" * 10_000, "1;2", "0x10"])
+def test_a_cell_of_the_results_that_is_no_number_is_refused_in_few_words(tmp_path, cell):
+    progress = {**PROGRESS_OF_ONE_BATCH, "columns": ["c"], "results": [["0.5"], [cell]]}
+    path = write_header(tmp_path / "exp", progress=progress)
+    with pytest.raises(UserError, match=r"its progress .* \(results\)"):
+        point(tmp_path, str(path))
+
+
 @pytest.mark.parametrize("damage", ["cut", "bit", "empty"])
 def test_damaged_states_are_passed_over_and_without_a_whole_one_it_is_an_error(
     tmp_path, damage, caplog
@@ -364,11 +407,12 @@ def test_a_hyper_parameter_without_a_neutral_value_must_be_there(tmp_path):
 
 
 def test_progress_that_came_after_the_state_has_the_value_of_the_runs_before(tmp_path):
-    progress = without(PROGRESS_OF_ONE_BATCH, "is_best", "finite_updates", "loss_names", "columns")
+    later = "is_best", "finite_updates", "class_scores", "loss_names", "columns"
+    progress = without(PROGRESS_OF_ONE_BATCH, *later)
     progress["watch"] = without(progress["watch"], "skipped", "in_a_row")
     path = write_header(tmp_path / "exp", progress=progress)
     found = load_state(path).header.progress
-    assert (found["is_best"], found["finite_updates"]) == (False, 0)
+    assert (found["is_best"], found["finite_updates"], found["class_scores"]) == (False, 0, [])
     assert (found["watch"]["skipped"], found["watch"]["in_a_row"]) == (0, 0)
     assert found["loss_names"] == ["box", "objectness", "classification"]
     assert found["columns"] == list(RESULT_COLUMNS)

@@ -17,10 +17,8 @@ import numpy as np
 from utils.data.augment.clipping import warp_polygons
 from utils.data.augment.geometry import multiply
 from utils.data.augment.objects import Objects, join_objects
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.augment.tiles import Canvas, draw_tiles
 from utils.data.image.decoding import SourceImage
-from utils.data.sources.labels import Sample
 from utils.polygons import Polygons
 
 MAX_COVERED = 0.3  # the public recipe: the part of another object's box that a copy may cover
@@ -35,17 +33,14 @@ class CopyPaste(NamedTuple):
     key: int = 0  # of the order in which they are tried, from 0 up
 
 
-def why_nothing_is_pasted(config: AugmentConfig, samples: Sequence[Sample]) -> str:
-    """Return why a training with copy_paste pastes nothing; "" where it does, or need not."""
-    if not config.copy_paste:
+def why_nothing_is_pasted(share: float, has_mosaics: bool, has_polygons: bool) -> str:
+    """Return why a training pastes nothing; "" where it does, or is not asked to."""
+    if not share:
         return ""
-    if not config.mosaic:
-        return f"copy_paste {config.copy_paste:g}: nothing is pasted without mosaics"
-    if all(sample.polygons_norm is None for sample in samples):
-        return (
-            f"copy_paste {config.copy_paste:g}: nothing is pasted: no label of the training images "
-            "is a polygon (class x1 y1 x2 y2 x3 y3 ...)"
-        )
+    if not has_mosaics:
+        return "only mosaics have copies, and there are none"
+    if not has_polygons:
+        return "no label of the training images is a polygon (class x1 y1 x2 y2 x3 y3 ...)"
     return ""
 
 

@@ -147,25 +147,34 @@ def _draw_warp(config: AugmentConfig, around: Callable[[float, float], float]) -
     )
 
 
-def augment(draw: Augmentation, sources: Sequence[SourceImage], image_size: int) -> LabelledImage:
-    """Return the training image of a draw, a square of side `image_size`.
+def augment(
+    draw: Augmentation,
+    sources: Sequence[SourceImage],
+    image_size: int,
+    output_size: tuple[int, int] | None = None,
+) -> LabelledImage:
+    """Return the training image of a draw.
 
     Args:
         draw: from `draw_augmentation`.
         sources: those of `draw.samples`; hidden ones are not decoded.
-        image_size: pixels.
+        image_size: the long side of each source, pixels.
+        output_size: (height, width) of the result, about the middle of the canvas; by default a
+            square of side `image_size`.
     """
-    item = draw_scene(draw, sources[: len(draw.tiles)], image_size)
+    output_size = output_size or (image_size, image_size)
+    item = draw_scene(draw, sources[: len(draw.tiles)], image_size, output_size)
     if draw.mixed is not None:
-        other = draw_scene(draw.mixed, sources[len(draw.tiles) :], image_size)
+        other = draw_scene(draw.mixed, sources[len(draw.tiles) :], image_size, output_size)
         item = mix(item, other, draw.mixed.ratio)
     return finish(draw, item)
 
 
-def draw_scene(scene: Scene, sources: Sequence[SourceImage], image_size: int) -> LabelledImage:
-    """Return a square image of the samples of a scene, with what is seen of their objects."""
+def draw_scene(
+    scene: Scene, sources: Sequence[SourceImage], image_size: int, output_size: tuple[int, int]
+) -> LabelledImage:
+    """Return an image of the samples of a scene, with what is seen of their objects."""
     canvas = _lay_out(scene, [source.size for source in sources], image_size)
-    output_size = image_size, image_size
     matrix = scene.warp.matrix((canvas.side, canvas.side), output_size)
     objects = objects_on_canvas(canvas, sources)
     if scene.copy_paste.share and len(canvas.tiles) > 1:

@@ -15,19 +15,20 @@ from typing import Any
 import numpy as np
 
 from utils.drawing.colours import COLOURS, class_colour
-from utils.drawing.fonts import drawable_name, system_fonts
-from utils.files.atomic import atomic_file
+from utils.drawing.fonts import drawable_name, sized, system_fonts
+from utils.results.image_file import save_image
 from utils.screen.text import printable
 
 GREY, INK, GRID = "#C8C8C8", "#303030", "#E4E4E4"
 DOTS_PER_INCH = 110
 MAX_BRIGHTNESS = 0.43  # of a line, where white has 1
-JPEG_QUALITY = 92
 
 MAX_NAMED = len(COLOURS)  # classes that a figure of curves names, in colours that are told apart
 MAX_NAME_WIDTH = 24  # letters; an ideograph is as wide as two
 # What the font of a name needs too: figures stand beside it, and by "lp" matplotlib measures lines.
 BESIDE_NAMES = "0123456789. lp"
+
+MEASURED_SIZE = 64  # pixels of the em
 
 log = logging.getLogger("plots")
 _told_of: set[str] = set()
@@ -57,11 +58,15 @@ def style_axes(axes: Any) -> None:
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write a figure in the format that its file's name says."""
-    kind = path.suffix[1:]
-    options = {"quality": JPEG_QUALITY} if kind == "jpg" else {}
-    with atomic_file(path) as file:
-        figure.savefig(file, format=kind, pil_kwargs=options)
+    """Write a figure in the format that its file's name says.
+
+    Drawn once: savefig would place everything twice, and draw it twice.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    save_image(path, np.asarray(canvas.buffer_rgba())[..., :3])
 
 
 def line_colour(class_index: int) -> tuple[float, ...]:
@@ -110,6 +115,13 @@ def width_of(text: str) -> int:
     """Return how wide a text is, in letters; an ideograph is as wide as two."""
     spacing = [letter for letter in text if not unicodedata.combining(letter)]
     return len(spacing) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in spacing)
+
+
+def width_in_ems(name: str) -> float:
+    """Return how wide a name of `figure_name` is drawn, in sizes of its letters."""
+    font = system_fonts().font_for(name + BESIDE_NAMES)
+    assert font is not None, f"figure_name would not have returned {name}"
+    return sized(font, MEASURED_SIZE).getlength(name) / MEASURED_SIZE
 
 
 def _tell_of_fonts(name: str, index: int) -> None:

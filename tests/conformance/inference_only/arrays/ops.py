@@ -54,7 +54,7 @@ def silu(x: Tensor) -> Any:
 
 
 def leaky_relu(x: Tensor, slope: float) -> Any:
-    return np.where(x > 0, x, x * slope).astype(x.dtype).view(Tensor)
+    return np.where(x > 0, x, x * np.float32(slope)).astype(x.dtype).view(Tensor)
 
 
 def matmul(x: Tensor, y: Tensor) -> Any:

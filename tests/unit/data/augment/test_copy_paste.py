@@ -1,8 +1,5 @@
 """Copy-paste: which objects are copied, where to, and that pixels, boxes and polygons agree."""
 
-import dataclasses
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -19,7 +16,6 @@ from utils.data.augment.copy_paste import (
 )
 from utils.data.augment.objects import Objects
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.sources.labels import Sample
 from utils.errors import UserError
 
 
@@ -96,20 +92,16 @@ def test_each_object_is_chosen_as_often():
 
 
 @pytest.mark.parametrize(
-    ("mosaic", "share", "has_polygons", "reason"),
+    ("share", "has_mosaics", "has_polygons", "reason"),
     [
-        (1.0, 0.3, True, ""),
-        (0.0, 0.0, False, ""),
-        (1.0, 0.0, False, ""),
-        (0.0, 0.3, True, "copy_paste 0.3: nothing is pasted without mosaics"),
-        (1.0, 0.3, False, "copy_paste 0.3: nothing is pasted: no label"),
+        (0.3, True, True, ""),
+        (0.0, False, False, ""),
+        (0.3, False, True, "only mosaics have copies"),
+        (0.3, True, False, "no label of the training images is a polygon"),
     ],
 )
-def test_a_reason_is_given_where_nothing_can_be_pasted(mosaic, share, has_polygons, reason):
-    sample = Sample(Path("a.jpg"), 10, 10, np.zeros(1, np.int64), np.zeros((1, 4), np.float32))
-    polygons = make_polygons([np.zeros((3, 2))]) if has_polygons else None
-    samples = [sample, dataclasses.replace(sample, polygons_norm=polygons)]
-    found = why_nothing_is_pasted(AugmentConfig(mosaic=mosaic, copy_paste=share), samples)
+def test_a_reason_is_given_where_nothing_can_be_pasted(share, has_mosaics, has_polygons, reason):
+    found = why_nothing_is_pasted(share, has_mosaics, has_polygons)
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
 

@@ -12,6 +12,7 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batches import TrainBatches
 from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.loading.order import Epoch
 from utils.data.loading.reading import decode
 from utils.data.loading.sample_table import SampleTable
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
@@ -335,7 +336,7 @@ def test_a_failure_of_another_tile_names_the_image_of_that_tile(samples, monkeyp
     messages = []
     for batch_index in range(len(source)):
         try:
-            source.build(0, batch_index, np.empty(source.shape(batch_index), np.uint8))
+            source.build(Epoch(0), batch_index, np.empty(source.shape(batch_index), np.uint8))
         except RuntimeError as error:
             messages.append(str(error))
     assert set(messages) == {f"{broken}: ValueError: no such pixels"}

@@ -1,0 +1,186 @@
+"""Runs that end early, and what they keep, draw and validate; interrupted ones do the same."""
+
+import json
+import sys
+
+import pytest
+
+from models.heads.anchor.head import AnchorHead
+from models.training import job, outputs
+from tests.equal_runs import assert_equal_runs, rows
+from tests.small import write_small_dataset, write_tiny_model
+from tests.train.test_resume import Killed, StopAt, die, find_folder, start
+from utils.errors import UserError
+from utils.processes.suspend import Suspended
+from utils.report.stage_timer import StageTimer
+from utils.state.checkpoint import load_checkpoint
+
+EPOCHS, BOUNDARIES = 5, 3  # of two batches and one of the validation an epoch
+# Epoch 3 is as good as the one before, and nothing is better after it.
+FITNESS = (0.1, 0.3, 0.3, 0.2, 0.1)
+PLOTS = ("plot_batch", "plot_start", "plot_results")
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    data, cfg = write_small_dataset(folder), write_tiny_model(folder)
+    return [
+        "--data", str(data), "--cfg", str(cfg), "--img", "64", "--batch", "6", "--workers", "0",
+        "--device", "cpu", "--epochs", str(EPOCHS), "--project", str(folder),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures():
+    with pytest.MonkeyPatch.context() as patch:
+        for name in PLOTS:
+            patch.setattr(outputs, name, lambda *arguments: None)
+        patch.setattr(AnchorHead, "plot", lambda *arguments: None)
+        yield
+
+
+def set_fitness(patch, values=FITNESS):
+    """Give the epochs that are validated from now on these figures."""
+    figures = iter(values)
+    patch.setattr(AnchorHead, "fitness", lambda *arguments: next(figures))
+
+
+def finish(arguments, boundaries):
+    """Run in parts of so many boundaries, to the end; return how many parts there were."""
+    parts = 1
+    while True:
+        try:
+            start([*arguments, "--resume", "auto"], StopAt(boundaries))
+        except Suspended:
+            parts += 1
+        else:
+            return parts
+
+
+def weights(folder):
+    return sorted(path.name.removesuffix(".safetensors") for path in folder.glob("weights/*"))
+
+
+@pytest.fixture(scope="module")
+def patient(flags):
+    return [
+        *flags, "--epochs", "6", "--patience", "2", "--autobalance", "--label-smoothing", "0.1",
+        "--save-period", "2", "--keep", "1",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(patient):
+    """The folder of a run of six epochs that ends after the fifth, without interruption."""
+    with pytest.MonkeyPatch.context() as patch:
+        set_fitness(patch)
+        start([*patient, "--name", "whole"])
+    return find_folder(patient, "whole")
+
+
+def test_a_run_ends_when_patience_is_over_and_keeps_what_it_should(whole):
+    last, best = (load_checkpoint(whole / "weights" / f"{x}.safetensors") for x in ("last", "best"))
+    assert (last.header.epoch, best.header.epoch) == (5, 3)
+    assert (last.header.best_fitness, last.header.progress["best_epoch"]) == (0.3, 3)
+    assert weights(whole) == ["best", "epoch0", "epoch2", "epoch4", "last", "state-00000010"]
+    for number in (0, 2, 4):
+        kept = load_checkpoint(whole / "weights" / f"epoch{number}.safetensors")
+        assert kept.header.epoch == number + 1 and kept.optimizer
+    work = json.loads((whole / "work.json").read_text())["work"]
+    assert (work["epochs"], work["batches"]) == (5, 10)
+    balance = last.header.progress["loss"]["balance"]
+    assert balance[1] == 1 and balance[0] != 4
+
+
+def test_a_run_in_parts_ends_early_as_the_one_without_interruption(
+    patient, whole, monkeypatch, capsys
+):
+    set_fitness(monkeypatch)
+    run = [*patient, "--name", "parts"]
+    assert finish(run, boundaries=4) == 4  # 15 boundaries
+    assert_equal_runs(find_folder(run, "parts"), whole)
+    shown = capsys.readouterr().out
+    reason = "ended after epoch 5 of 6: 2 epochs without a better one (--patience 2)"
+    assert shown.count(reason) == 1 and "\nbest: epoch 3 of 6  P " in shown
+    assert "last.safetensors, best.safetensors; check with\n" in shown
+
+
+def test_a_run_that_ended_early_is_finished_until_its_limit_is_another(
+    patient, whole, monkeypatch, caplog
+):
+    monkeypatch.setattr(job, "conclude_run", die)
+    set_fitness(monkeypatch)
+    run = [*patient, "--name", "more"]
+    with pytest.raises(Killed):
+        start(run)
+    monkeypatch.undo()
+    start([*run, "--resume", "auto"])  # it was killed before its end, which is found again
+    assert_equal_runs(find_folder(run, "more"), whole)
+    with pytest.raises(UserError, match=r"is finished.*\(--patience 2\); it goes on with a larger"):
+        start([*run, "--resume", str(find_folder(run, "more"))])
+    set_fitness(monkeypatch, (0.5,))
+    start([*run, "--resume", str(find_folder(run, "more")), "--patience", "3"])
+    last = load_checkpoint(find_folder(run, "more") / "weights" / "last.safetensors").header
+    assert (last.epoch, last.progress["best_epoch"], last.settings["patience"]) == (6, 6, 3)
+
+
+def test_weights_of_an_epoch_go_on_to_the_same_end(patient, whole, monkeypatch):
+    set_fitness(monkeypatch)
+    run = [*patient, "--name", "back"]
+    start(run)
+    path = find_folder(run, "back") / "weights" / "epoch2.safetensors"
+    set_fitness(monkeypatch, FITNESS[3:])
+    start([*run, "--resume", str(path)])
+    assert_equal_runs(find_folder(run, "back"), whole)
+
+
+def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_one(
+    flags, monkeypatch, capsys
+):
+    monkeypatch.setattr(StageTimer, "total", lambda timer: 1000.0)  # of each epoch
+    run = [*flags, "--time", "0.5", "--noval", "--name", "timed"]
+    assert finish(run, boundaries=3) == 2  # 2 + 2 batches and a validation
+    folder = find_folder(run, "timed")
+    first, second = rows(folder)
+    validated = [name for name in first if name.startswith(("metrics/", "val/"))]
+    assert len(validated) == 7
+    for name in first:
+        assert (first[name] == "") == (name in validated) and second[name] != ""
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert [line["val/box_loss"] is None for line in lines] == [True, False]
+    assert load_checkpoint(folder / "weights" / "best.safetensors").header.epoch == 2
+    shown = capsys.readouterr().out
+    assert "ended after epoch 2 of 5: --time 0.5: so many hours are over" in shown
+    assert "\nbest: epoch 2 of 5  P " in shown
+    with pytest.raises(UserError, match=r"is finished.*--time 0\.5"):
+        start([*run, "--resume", str(folder)])
+    start([*run, "--resume", str(folder), "--time", "0.6"])
+    found = [row["metrics/recall"] != "" for row in rows(folder)]
+    assert found == [False, True, True]  # 3,000 s are 0.6 h and more
+    work = json.loads((folder / "work.json").read_text())["work"]
+    assert work["validation"]["every"] == 3
+
+
+def test_nosave_leaves_the_last_weights_and_noplots_no_image(flags, monkeypatch, capsys):
+    for name in PLOTS:
+        monkeypatch.setattr(outputs, name, die)
+    monkeypatch.setattr(AnchorHead, "plot", die)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # an import of it fails
+    set_fitness(monkeypatch, (0.5, 0.1))
+    run = [*flags, "--epochs", "2", "--nosave", "--noplots", "--name", "bare"]
+    with pytest.raises(Suspended):
+        start(run, StopAt(BOUNDARIES + 1))
+    folder = find_folder(run, "bare")
+    assert weights(folder) == ["last", "state-00000002", "state-00000003"]
+    start([*run, "--resume", "auto"])
+    assert weights(folder) == ["last"]
+    assert not [path for path in folder.iterdir() if path.suffix in (".jpg", ".png")]
+    assert json.loads((folder / "work.json").read_text())["work"]["plotted_batches"] == 0
+    shown = capsys.readouterr().out
+    assert "epoch 1 was the best, but its weights are not here" in shown
+    assert "plots in" not in shown and "best.safetensors" not in shown
+    with pytest.raises(UserError, match="is finished, nothing is left to resume$"):
+        start([*run, "--resume", str(folder)])

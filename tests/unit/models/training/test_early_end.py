@@ -1,0 +1,73 @@
+"""utils/state/ending.py, and which epoch is the best: the public YOLOv5's stored decisions."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from models.training.loop import found_best
+from tests.shared_files import shared_path
+from utils.cli.train_config import parse_train_flags
+from utils.errors import UserError
+from utils.state.ending import Limits, why_ended
+
+
+def stored_cases():
+    path = shared_path("golden/recipe/info.json")
+    return json.loads(path.read_text(encoding="utf-8"))["early_stopping"]
+
+
+@pytest.mark.parametrize("number", range(36))
+def test_epochs_are_best_and_runs_end_as_the_public_yolov5_decides(number):
+    case = stored_cases()[number]
+    state = SimpleNamespace(best_fitness=-1.0, best_epoch=0)
+    state.model = SimpleNamespace(head=SimpleNamespace(fitness=lambda fitness: fitness))
+    for epoch, fitness, stop, _, best_epoch, best_fitness, _, best_written in case["rows"]:
+        state.epoch = epoch + 1  # the public counts from 0
+        is_best = found_best(state, math.nan if fitness is None else fitness)
+        assert is_best == best_written
+        assert (state.best_epoch, state.best_fitness) == (best_epoch + 1, best_fitness)
+        reason = why_ended(Limits(case["patience"], 0), state.epoch, state.best_epoch, 1e9)
+        assert bool(reason) == stop
+
+
+def test_the_cases_are_all_there():
+    cases = stored_cases()
+    assert len(cases) == 36
+    assert {case["patience"] for case in cases} == {0, 1, 2, 3, 5, 100}
+    assert any(row[2] for case in cases for row in case["rows"])
+
+
+def test_without_any_figure_patience_counts_from_the_first_epoch():
+    found = [bool(why_ended(Limits(2, 0), epoch, 0, 0)) for epoch in (1, 2, 3)]
+    assert found == [False, False, True]
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(1799.9, False), (1800, True), (1e9, True)])
+def test_a_run_ends_with_the_epoch_in_which_its_hours_are_over(seconds, ends):
+    reason = why_ended(Limits(0, 0.5), 3, 1, seconds)
+    assert reason == ("--time 0.5: so many hours are over" if ends else "")
+
+
+def test_reasons_name_the_flag():
+    text = why_ended(Limits(2, 1.0), 7, 5, 9999)
+    assert text == "2 epochs without a better one (--patience 2)"
+    assert why_ended(Limits(1, 0), 2, 1, 0).startswith("1 epoch without")
+
+
+def test_a_run_without_validations_has_no_patience():
+    assert Limits.of({"no_val": True, "patience": 3, "hours": 2.0}) == (0, 2.0)
+    assert Limits.of({"no_val": False, "patience": 3, "hours": 2.0}) == (3, 2.0)
+
+
+@pytest.mark.parametrize("hours", ["-1", "nan", "inf"])
+def test_hours_that_are_no_time_are_refused(hours):
+    with pytest.raises(UserError, match="--time .*a number of hours from 0 up is needed"):
+        parse_train_flags(["--time", hours])
+
+
+def test_nosave_and_save_period_contradict_each_other():
+    with pytest.raises(UserError, match="--nosave .*--save-period .*one of them"):
+        parse_train_flags(["--nosave", "--save-period", "2"])
+    assert parse_train_flags(["--nosave", "--save-period", "0"]).no_save
