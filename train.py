@@ -109,6 +109,8 @@ def train_loader(job: Job) -> TrainLoader:
     workers = 0 if config.replay else loader_workers(config.workers)
     cache = "" if config.replay else config.cache
     size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
+    for name in augment.without_effect():
+        log.info("%s: it changes mosaics alone, and there are none (mosaic: 0)", name)
     recipe = batch_recipe(config)
     if config.rect and augment.mosaic:
         log.info("--rect: images keep their shape, there are no mosaics")

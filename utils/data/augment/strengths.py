@@ -47,6 +47,12 @@ class AugmentConfig:
             return self
         return dataclasses.replace(self, mosaic=0.0, mixup=0.0)
 
+    def without_effect(self) -> tuple[str, ...]:
+        """Return the names of strengths above 0 that change mosaics alone, where there are none."""
+        if self.mosaic:
+            return ()
+        return tuple(name for name in ("mosaic9", "mixup") if getattr(self, name))
+
 
 STRENGTHS = tuple(
     field.name

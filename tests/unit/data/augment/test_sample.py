@@ -339,6 +339,13 @@ def test_the_last_epochs_have_no_mosaics():
         assert config.in_epoch(epoch).scale == config.scale  # all else goes on
 
 
+def test_what_changes_mosaics_alone_is_named_where_there_are_none():
+    config = AugmentConfig(mixup=0.1, mosaic9=0.5, cutout=1)
+    assert config.without_effect() == ("mosaic9", "mixup")
+    assert dataclasses.replace(config, mosaic=0.1).without_effect() == ()
+    assert AugmentConfig(cutout=1).without_effect() == ()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "limit"),
     [
