@@ -27,67 +27,33 @@ def custom(path: str, device: str | int | None = None, backend: str | None = Non
     return HubModel(weights, _device_name(device))
 
 
-def yolov5n(
-    path: str | None = None,
-    pretrained: bool = True,
-    classes: int | None = None,
-    device: str | int | None = None,
-    backend: str | None = None,
-):
-    """Return YOLOv5n.
+def _entry(name: str):
+    """Return the function by which `torch.hub` makes a public model."""
+
+    def make(
+        path: str | None = None,
+        pretrained: bool = True,
+        classes: int | None = None,
+        device: str | int | None = None,
+        backend: str | None = None,
+    ):
+        return _named(name, path, pretrained, classes, device, backend)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"""Return {name}.
 
     Args:
-        path: a file with weights; None for `weights/yolov5n.safetensors`, or `.pt`, in this folder.
+        path: a file with weights; None for `weights/{name}.safetensors`, or `.pt`, in this folder.
         pretrained: False for weights as training starts from them.
         classes: how many the model knows; None for what the weights know, and for 80 without any.
         device: as in `custom`.
         backend: as in `custom`.
     """
-    return _named("yolov5n", path, pretrained, classes, device, backend)
+    return make
 
 
-def yolov5s(
-    path: str | None = None,
-    pretrained: bool = True,
-    classes: int | None = None,
-    device: str | int | None = None,
-    backend: str | None = None,
-):
-    """Return YOLOv5s; the arguments are those of `yolov5n`."""
-    return _named("yolov5s", path, pretrained, classes, device, backend)
-
-
-def yolov5m(
-    path: str | None = None,
-    pretrained: bool = True,
-    classes: int | None = None,
-    device: str | int | None = None,
-    backend: str | None = None,
-):
-    """Return YOLOv5m; the arguments are those of `yolov5n`."""
-    return _named("yolov5m", path, pretrained, classes, device, backend)
-
-
-def yolov5l(
-    path: str | None = None,
-    pretrained: bool = True,
-    classes: int | None = None,
-    device: str | int | None = None,
-    backend: str | None = None,
-):
-    """Return YOLOv5l; the arguments are those of `yolov5n`."""
-    return _named("yolov5l", path, pretrained, classes, device, backend)
-
-
-def yolov5x(
-    path: str | None = None,
-    pretrained: bool = True,
-    classes: int | None = None,
-    device: str | int | None = None,
-    backend: str | None = None,
-):
-    """Return YOLOv5x; the arguments are those of `yolov5n`."""
-    return _named("yolov5x", path, pretrained, classes, device, backend)
+yolov5n, yolov5s, yolov5m, yolov5l, yolov5x = (_entry(f"yolov5{size}") for size in "nsmlx")
+yolov5n6, yolov5s6, yolov5m6, yolov5l6, yolov5x6 = (_entry(f"yolov5{size}6") for size in "nsmlx")
 
 
 def _device_name(device: str | int | None) -> str:

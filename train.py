@@ -13,12 +13,15 @@ if __name__ == "__main__":
 import logging
 
 import backend
+from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
-from utils.cli.train_config import TrainConfig, read_train_flags
+from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
+from utils.data.augment.copy_paste import why_nothing_is_pasted
 from utils.data.augment.transforms import require_transforms
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
+from utils.evolution.search import evolve
 from utils.processes.command import run_command
 from utils.processes.cores import loader_workers
 from utils.processes.launch import launch
@@ -26,7 +29,7 @@ from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
-from utils.state.job import Job
+from utils.state.job import Job, batch_recipe
 from utils.state.lock import RunLock
 from utils.state.resume import (
     ResumePoint,
@@ -54,7 +57,11 @@ def main() -> None:
             config, hyp = resumed_config(values, given, point.header)
             if point.is_finished:
                 return log.info("%s is finished, nothing is left to do", point.folder)
-        require_transforms(config.albumentations, config.image_size)
+        # A rectangle of this shape stands for all of --rect.
+        height = config.image_size // 2 if config.rect else config.image_size
+        require_transforms(config.albumentations, (height, config.image_size))
+        if config.evolve:
+            return evolve(config, hyp, stop)
         launch(config, stop)
         if config.bind_numa:
             log.info(bind_numa(config.device))
@@ -77,13 +84,18 @@ def run(
         if point is not None and world.process.is_main:
             hold(point, lock)
         start = load_weights(config.weights) if config.weights and point is None else None
-        dataset = load_dataset(config.data)
-        train, val = (
-            load_split(dataset, split, world, config.max_pixels) for split in ("train", "val")
-        )
+        dataset = load_dataset(config.data, single_class=config.single_class)
+        train = load_split(dataset, "train", world, config.max_pixels, config.fraction)
+        val = load_split(dataset, "val", world, config.max_pixels)
         job = Job(config, hyp, dataset.class_names, train, val, start, point, stop, lock, world)
         if point is not None:
             require_equal_data(point.header, job.class_names, job.data)
+        if config.batch_size == AUTO_BATCH:
+            backend.use(config.backend)
+            stop.take_signals()
+            from models.training.batch_size import with_batch_size
+
+            job = with_batch_size(job)
         with train_loader(job) as loader:
             loader.start()  # its processes start up while the framework is imported
             backend.use(config.backend)
@@ -99,9 +111,21 @@ def train_loader(job: Job) -> TrainLoader:
     workers = 0 if config.replay else loader_workers(config.workers)
     cache = "" if config.replay else config.cache
     size, batch, augment = config.image_size, config.batch_size, config.augmentation(job.hyp)
-    return TrainLoader(
-        job.train_samples, size, batch, augment, config.seed, workers, cache, job.world
+    for name in augment.without_effect():
+        log.info("%s: it changes mosaics alone, and there are none (mosaic: 0)", name)
+    recipe = batch_recipe(config)
+    if config.rect and augment.mosaic:
+        log.info("--rect: images keep their shape, there are no mosaics")
+    has_mosaics = augment.mosaic > 0 and not config.rect
+    has_polygons = any(sample.polygons_norm is not None for sample in job.train_samples)
+    if reason := why_nothing_is_pasted(augment.copy_paste, has_mosaics, has_polygons):
+        log.warning("copy_paste %g: nothing is pasted: %s", augment.copy_paste, reason)
+    loader = TrainLoader(
+        job.train_samples, size, batch, augment, config.seed, workers, cache, job.world, recipe
     )
+    if config.repeat_factor:
+        log.info("--repeat-factor: an epoch shows %s", count(loader.num_images, "image"))
+    return loader
 
 
 if __name__ == "__main__":

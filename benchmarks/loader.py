@@ -1,11 +1,11 @@
-"""Milliseconds for a batch of mosaic samples on one core, and images a second.
+"""Milliseconds for a batch of training samples on one core, and images a second.
 
     python -m benchmarks.loader --backend torch
 
 The reference decodes whole images, pastes them onto a canvas and warps that. The fast path is that
 of train.py, without a cache and with `--cache ram` once every image is in it. Both make the same
-samples with the default hyper-parameters, from 640 x 480 JPEGs drawn for this purpose, or from the
-training images of --data.
+samples, with the default hyper-parameters or those of --hyp and --override, from 640 x 480 JPEGs
+drawn for this purpose, or from the training images of --data.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from benchmarks.paste_and_warp import plain_item
 from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from utils.cli.flags import from_one
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, fill_images
 from utils.data.loading.image_cache import create_cache
+from utils.data.loading.order import Epoch
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import draw_scene
@@ -68,14 +70,14 @@ def draw_images(folder: Path, number: int) -> list[Sample]:
 
 def plain_batch(samples: list[Sample], source: TrainBatches, number: int) -> Batch:
     """Return what `source.build` returns, made by the reference."""
-    indices = source.indices(0, number)
+    indices = source.indices(Epoch(0), number)
     images = np.empty(source.shape(number), np.uint8)
     make = partial(plain_item, samples, source.image_size, source.augment, source.seed, 0)
     return Batch(images, fill_images(images, indices, make), indices, (), indices)
 
 
 def fast_batch(source: TrainBatches, number: int) -> Batch:
-    return source.build(0, number, np.empty(source.shape(number), np.uint8))
+    return source.build(Epoch(0), number, np.empty(source.shape(number), np.uint8))
 
 
 def require_equal_samples(plain: Batch, fast: Batch) -> None:
@@ -97,7 +99,9 @@ def in_turn(make: Callable[[int], Batch], num_batches: int) -> Run:
 
 
 def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> None:
-    augment = read_hyperparameters(DEFAULT_HYPERPARAMETERS).augmentation()
+    strengths = read_hyperparameters(flags.hyp, flags.override).augmentation()
+    transforms = read_transforms(flags.albumentations)
+    augment = dataclasses.replace(strengths, transforms=transforms)
     source = TrainBatches(SampleTable(samples), flags.img, flags.batch, augment, seed=0)
     cache = create_cache("ram", source.image_sizes(), 0.5, "training")
     cached = dataclasses.replace(source, cache=cache)
@@ -114,7 +118,7 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
         "fast": in_turn(partial(fast_batch, source), whole),
         "fast, --cache ram": in_turn(partial(fast_batch, cached), whole),
     }
-    case = f"{flags.batch} mosaics, {flags.img} px"
+    case = f"{flags.batch} samples, {flags.img} px"
     timings = time_in_turns(case, candidates, device, flags.repeats)
     finish(flags, timings, device)
     for timing in timings:
@@ -123,11 +127,14 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
 
 
 def main() -> None:
-    parser = new_parser("loader", "Milliseconds for a batch of mosaics on one core.", repeats=20)
+    parser = new_parser("loader", "Milliseconds for a batch of samples on one core.", repeats=20)
     parser.add_argument("--img", type=from_one, default=640, help="side of the training images")
     parser.add_argument("--batch", type=from_one, default=8, help="images a timed run")
     parser.add_argument("--images", type=from_one, default=64, help="how many are drawn")
     parser.add_argument("--data", help="dataset YAML: its training images instead of drawn ones")
+    parser.add_argument("--hyp", default=DEFAULT_HYPERPARAMETERS, help="hyper-parameter YAML")
+    parser.add_argument("--override", nargs="+", default=(), metavar="KEY=VALUE")
+    parser.add_argument("--albumentations", nargs="?", const=str(PUBLIC_TRANSFORMS), default="")
     flags = parser.parse_args()
     if flags.device not in ("", "cpu"):
         parser.error(f"--device {flags.device}: the loader runs on the CPU alone")

@@ -12,22 +12,39 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
+from utils.data.augment.clipping import warp_polygons
+from utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objects, mirror, paste
+from utils.data.augment.geometry import Warp
+from utils.data.augment.objects import Objects, join_objects, warp_objects
 from utils.data.augment.sample import (
     Augmentation,
-    change_hsv,
+    Scene,
     draw_augmentation,
-    flip_left_right,
-    flip_up_down,
+    finish,
 )
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.augment.tiles import NUM_TILES
+from utils.data.augment.tiles import NUM_TILES, NUM_TILES_OF_NINE
 from utils.data.image.decoding import LabelledImage, letterbox_labelled
 from utils.data.image.letterbox import fit_long_side
 from utils.data.image.resizing import FILL, resize
 from utils.data.loading.reading import read_image
 from utils.data.randomness import sample_generator
 from utils.data.sources.labels import Sample
+from utils.polygons import join_polygons
+
+_MIDDLE, _BEFORE = 0, -1
+# Which edges of nine images lie against which edge of the middle one, or of the one before.
+_AGAINST = (
+    {"left": (_MIDDLE, "left"), "top": (_MIDDLE, "top")},  # itself
+    {"left": (_MIDDLE, "left"), "bottom": (_MIDDLE, "top")},
+    {"left": (_BEFORE, "right"), "bottom": (_MIDDLE, "top")},
+    {"left": (_MIDDLE, "right"), "top": (_MIDDLE, "top")},
+    {"left": (_MIDDLE, "right"), "top": (_BEFORE, "bottom")},
+    {"right": (_MIDDLE, "right"), "top": (_MIDDLE, "bottom")},
+    {"right": (_BEFORE, "left"), "top": (_MIDDLE, "bottom")},
+    {"right": (_MIDDLE, "left"), "bottom": (_MIDDLE, "bottom")},
+    {"right": (_MIDDLE, "left"), "bottom": (_BEFORE, "top")},
+)
 
 
 def plain_item(
@@ -40,40 +57,66 @@ def plain_item(
 ) -> LabelledImage:
     """Return the training sample that `TrainBatches` makes from the same arguments."""
     generator = sample_generator(seed, epoch, index)
-    draw = draw_augmentation(config, generator, index, len(samples))
-    return plain_augment(draw, [read_image(samples[tile]) for tile in draw.tiles], image_size)
+    draw = draw_augmentation(config.in_epoch(epoch), generator, index, len(samples))
+    return plain_augment(draw, [read_image(samples[tile]) for tile in draw.samples], image_size)
 
 
 def plain_augment(
     draw: Augmentation, images: Sequence[LabelledImage], image_size: int
 ) -> LabelledImage:
-    """Return the training image of a draw, from the whole images of `draw.tiles`."""
-    item = warp_labelled(_compose(draw, images, image_size), draw.warp, (image_size, image_size))
-    item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
-    if draw.flip_up_down:
-        item = flip_up_down(item)
-    if draw.flip_left_right:
-        item = flip_left_right(item)
-    return item
+    """Return the training image of a draw, from the whole images of `draw.samples`."""
+    item = _plain_scene(draw, images[: len(draw.tiles)], image_size)
+    if draw.mixed is not None:
+        other = _plain_scene(draw.mixed, images[len(draw.tiles) :], image_size)
+        item = blend(item, other, draw.mixed.ratio)
+    return finish(draw, item)
 
 
-def _compose(draw: Augmentation, images: Sequence[LabelledImage], image_size: int) -> LabelledImage:
+def blend(first: LabelledImage, second: LabelledImage, ratio: float) -> LabelledImage:
+    """Return the weighted sum of two images in float64, truncated, with the objects of both."""
+    image = (first.image * ratio + second.image * (1 - ratio)).astype(np.uint8)
+    return LabelledImage(image, *join_objects(_objects(first), _objects(second)))
+
+
+def _objects(item: LabelledImage) -> Objects:
+    return Objects(item.class_index, item.boxes_xyxy, item.polygons)
+
+
+def _plain_scene(scene: Scene, images: Sequence[LabelledImage], image_size: int) -> LabelledImage:
+    item = _compose(scene, images, image_size)
+    if scene.copy_paste.share and len(images) > 1:
+        item = paste_copies(item, scene.copy_paste)
+    return warp_labelled(item, scene.warp, (image_size, image_size))
+
+
+def paste_copies(item: LabelledImage, drawn: CopyPaste) -> LabelledImage:
+    """Paste mirrored objects of a canvas onto it."""
+    objects, width = _objects(item), item.size[1]
+    chosen = choose_copies(choose_objects(drawn, objects), objects, width)
+    if not len(chosen):
+        return item
+    copies, polygons = mirror(objects, chosen, width)
+    image = item.image.copy()
+    paste(image, cv2.flip(item.image, 1), polygons)
+    return LabelledImage(image, *join_objects(objects, copies))
+
+
+def _compose(scene: Scene, images: Sequence[LabelledImage], image_size: int) -> LabelledImage:
+    x, y = scene.mosaic_centre_xy
     if len(images) == NUM_TILES:
-        centre_x, centre_y = (int(fraction * image_size) for fraction in draw.mosaic_centre_xy)
-        return mosaic(images, (centre_x, centre_y), image_size)
+        return mosaic(images, (int(x * image_size), int(y * image_size)), image_size)
+    if len(images) == NUM_TILES_OF_NINE:
+        corner = int((x - 0.5) * image_size), int((y - 0.5) * image_size)
+        return mosaic_of_nine(images, corner, image_size)
     placement = fit_long_side(images[0].size, image_size, (image_size, image_size))
     return letterbox_labelled(images[0], placement)
 
 
 def warp_labelled(item: LabelledImage, warp: Warp, output_size: tuple[int, int]) -> LabelledImage:
-    """Warp an image and its boxes to (height, width); clip boxes and drop those cut too small."""
+    """Warp an image and its objects to (height, width); drop those cut too small."""
     matrix = warp.matrix(item.size, output_size)
-    height, width = output_size
-    warped = warp_boxes(item.boxes_xyxy, matrix).clip(0, [width, height, width, height])
-    keep = worth_keeping(item.boxes_xyxy * warp.zoom, warped)
-    return LabelledImage(
-        warp_image(item.image, matrix, output_size), item.class_index[keep], warped[keep]
-    )
+    image = warp_image(item.image, matrix, output_size)
+    return LabelledImage(image, *warp_objects(_objects(item), warp, matrix, output_size))
 
 
 def warp_image(image: np.ndarray, matrix: np.ndarray, output_size: tuple[int, int]) -> np.ndarray:
@@ -99,32 +142,73 @@ def mosaic(
     Returns:
         The canvas, grey where no tile lies; boxes are clipped to it, and some may be empty.
     """
-    side = 2 * image_size
-    canvas = np.full((side, side, 3), FILL, np.uint8)
-    boxes = [
-        _paste(canvas, tile, position, centre_xy, image_size) for position, tile in enumerate(tiles)
-    ]
-    class_index = np.concatenate([tile.class_index for tile in tiles])
-    return LabelledImage(canvas, class_index, np.concatenate(boxes).clip(0, side))
+    places = []
+    for position, tile in enumerate(tiles):
+        height, width = _resized_size(tile, image_size)
+        left = centre_xy[0] - (width if position in (0, 2) else 0)
+        top = centre_xy[1] - (height if position in (0, 1) else 0)
+        places.append((left, top))
+    return _paste(tiles, places, image_size)
+
+
+def mosaic_of_nine(
+    tiles: Sequence[LabelledImage], corner_xy: tuple[int, int], image_size: int
+) -> LabelledImage:
+    """Paste one image and eight clockwise around it, and cut the canvas out of the result.
+
+    Args:
+        tiles: the middle, top, top right, right, ..., left and top left, in their own pixels.
+        corner_xy: of the canvas; the middle image begins at (image_size, image_size).
+        image_size: half the side of the canvas.
+    """
+    placed: list[dict[str, int]] = []
+    for tile, against in zip(tiles, _AGAINST, strict=True):
+        height, width = _resized_size(tile, image_size)
+        place = {
+            edge: placed[neighbour][other] if placed else image_size
+            for edge, (neighbour, other) in against.items()
+        }
+        left = place.get("left", place.get("right", 0) - width)
+        top = place.get("top", place.get("bottom", 0) - height)
+        placed.append({"left": left, "top": top, "right": left + width, "bottom": top + height})
+    places = [(place["left"] - corner_xy[0], place["top"] - corner_xy[1]) for place in placed]
+    return _paste(tiles, places, image_size)
+
+
+def _resized_size(tile: LabelledImage, image_size: int) -> tuple[int, int]:
+    return fit_long_side(tile.size, image_size, (image_size, image_size)).resized_size
 
 
 def _paste(
-    canvas: np.ndarray,
-    tile: LabelledImage,
-    position: int,
-    centre_xy: tuple[int, int],
-    image_size: int,
-) -> np.ndarray:
-    """Paste one tile, cropped to the canvas; return its boxes in canvas pixels."""
-    placement = fit_long_side(tile.size, image_size, (image_size, image_size))
-    height, width = placement.resized_size
-    left = centre_xy[0] - (width if position in (0, 2) else 0)
-    top = centre_xy[1] - (height if position in (0, 1) else 0)
-    rows = slice(max(top, 0), min(top + height, canvas.shape[0]))
-    columns = slice(max(left, 0), min(left + width, canvas.shape[1]))
-    image = resize(tile.image, placement.resized_size)
-    canvas[rows, columns] = image[
-        rows.start - top : rows.stop - top, columns.start - left : columns.stop - left
-    ]
-    scale_y, scale_x = placement.scale
-    return tile.boxes_xyxy * [scale_x, scale_y, scale_x, scale_y] + [left, top, left, top]
+    tiles: Sequence[LabelledImage], places_xy: Sequence[tuple[int, int]], image_size: int
+) -> LabelledImage:
+    """Paste images at (left, top) onto a canvas of twice the size, and clip their boxes to it."""
+    side = 2 * image_size
+    canvas = np.full((side, side, 3), FILL, np.uint8)
+    boxes, polygons = [], []
+    for tile, (left, top) in zip(tiles, places_xy, strict=True):
+        placement = fit_long_side(tile.size, image_size, (image_size, image_size))
+        height, width = placement.resized_size
+        rows = slice(max(top, 0), max(min(top + height, side), 0))
+        columns = slice(max(left, 0), max(min(left + width, side), 0))
+        image = resize(tile.image, placement.resized_size)
+        canvas[rows, columns] = image[
+            max(-top, 0) : max(rows.stop - top, 0), max(-left, 0) : max(columns.stop - left, 0)
+        ]
+        scale_y, scale_x = placement.scale
+        boxes.append(tile.boxes_xyxy * ([scale_x, scale_y] * 2) + [left, top] * 2)
+        moved = tile.polygons and tile.polygons.moved((scale_x, scale_y), (left, top))
+        polygons.append((moved, len(tile.boxes_xyxy)))
+    class_index = np.concatenate([tile.class_index for tile in tiles])
+    item = LabelledImage(canvas, class_index, np.concatenate(boxes), join_polygons(polygons))
+    return _cut(item, side)
+
+
+def _cut(item: LabelledImage, side: int) -> LabelledImage:
+    """Cut boxes and polygons at the edges of a canvas."""
+    boxes, polygons = item.boxes_xyxy.clip(0, side), item.polygons
+    if polygons is not None:
+        had_points = polygons.num_points > 0
+        polygons = warp_polygons(polygons, np.eye(3), (side, side))
+        boxes[had_points & (polygons.num_points == 0)] = 0
+    return item._replace(boxes_xyxy=boxes, polygons=polygons)

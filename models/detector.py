@@ -45,6 +45,9 @@ class Detector(nn.Module):
                 part.activation = spec.activation
         self.head_name = f"model.{len(layers) - 1}."
         self._stride = max(layer.stride for layer in layers)
+        self._attention = [
+            (stride, cost.heads) for layer in layers for stride, cost in layer.costs if cost.heads
+        ]
         self._densities = [layer.out_channels / layer.stride**2 for layer in layers]
         self._kept = {source for layer in spec.layers for source in layer.sources}
 
@@ -61,12 +64,16 @@ class Detector(nn.Module):
         """Raise UserError if this machine's memory cannot hold the maps of images (B, 3, H, W).
 
         Counted are float32 maps: in training, which keeps them for the backward pass, those of all
-        layers, else the largest one. A step takes some times more.
+        layers, else the largest one. A step takes some times more. Of attention it is what each
+        cell takes of each other one.
         """
         images, _, height, width = shape
-        density = sum(self._densities) if trains else max(self._densities)
+        over = sum if trains else max
+        maps = [density * height * width for density in self._densities]
+        pairs = [heads * (height * width / stride**2) ** 2 for stride, heads in self._attention]
+        numbers = over([*maps, *pairs])
         require_memory(
-            int(4 * density * images * height * width),
+            int(4 * images * numbers),
             f"the model's maps of {count(images, 'image')} of {width} x {height} px",
         )
 

@@ -26,7 +26,7 @@ from utils.weights.plain import to_plain
 
 CHANNEL_MULTIPLE = 8
 COLOURS = {1: "grey", 3: "RGB"}  # what the channels of an image can be
-DEFAULT_CHANNELS, DEFAULT_ACTIVATION = 3, "nn.SiLU()"
+DEFAULT_CHANNELS = 3
 REQUIRED_KEYS = ("depth_multiple", "width_multiple", "backbone", "head")
 IMAGE = -1  # source index of the image itself
 # Far beyond any model, so that neither a typing error nor a hostile file builds for hours or fills
@@ -99,7 +99,7 @@ def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
         document=document,
         num_classes=classes,
         image_channels=_check_channels(document.get("ch", DEFAULT_CHANNELS)),
-        activation=find_activation(document.get("act") or DEFAULT_ACTIVATION),
+        activation=find_activation(document.get("act")),
         depth_multiple=_check_multiple(document, "depth_multiple"),
         width_multiple=_check_multiple(document, "width_multiple"),
         layers=layers,

@@ -11,7 +11,7 @@ import numpy as np
 
 
 def draw_weights(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-    """Draw new values for the convolutions among the named arrays; keep the rest.
+    """Draw new values for convolutions and products among the named arrays; keep the rest.
 
     Weights and biases are uniform in +-1 / sqrt(fan-in), what both frameworks draw by default.
     BatchNorm starts as the framework made it: weight 1, bias 0, mean 0, variance 1.
@@ -19,7 +19,7 @@ def draw_weights(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarra
     bounds = {
         name.removesuffix("weight"): 1 / math.sqrt(np.prod(array.shape[1:]))
         for name, array in state.items()
-        if array.ndim == 4
+        if name.endswith("weight") and array.ndim > 1
     }
     drawn = dict(state)
     for index, (name, array) in enumerate(state.items()):

@@ -20,6 +20,7 @@ from models.detector import require_image_size
 from models.evaluation import Validation, evaluate, evaluate_tiled
 from models.heads.base import Head, Sink
 from models.inference.image_detector import ImageDetector
+from models.inference.one_class import OneClass
 from models.inference.predictor import make_predictor, suppression_settings
 from models.inference.protocol import Predictor
 from utils.cli.val_config import STUDY, ValConfig
@@ -55,9 +56,13 @@ def run_validation(
     if config.task == STUDY:
         return study(config, class_names, samples, weights, device, world)
     model = make_predictor(weights, device, config.augment, config.half, fold=False)
-    require_classes(config, class_names, model)
+    if config.single_class:
+        model = OneClass(model)
+    else:
+        require_classes(config, class_names, model)
     require_image_size(config.image_size, model.stride, trains=False)
-    if world.process.is_main and class_names != weights[0].header.class_names:
+    other_names = class_names != weights[0].header.class_names and not config.single_class
+    if world.process.is_main and other_names:
         trained = ", ".join(weights[0].header.class_names)
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
@@ -134,7 +139,8 @@ def require_classes(config: ValConfig, class_names: Sequence[str], model: Predic
     if len(class_names) != model.head.num_classes:
         raise UserError(
             f"--data {config.data} has {count(len(class_names), 'class', 'classes')}, "
-            f"--weights {' '.join(config.weights)} {model.head.num_classes}; they must be equal"
+            f"--weights {' '.join(config.weights)} {model.head.num_classes}; they must be equal, "
+            "or taken for one with --single-cls"
         )
 
 

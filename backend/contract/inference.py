@@ -88,11 +88,21 @@ class Ops(Protocol):
         """Return x · sigmoid(x)."""
 
     def leaky_relu(self, x: Tensor, slope: float) -> Tensor:
-        """Return x where x > 0, else slope · x; the gradient at 0 is the slope."""
+        """Return x where x > 0, else slope · x; the gradient at 0 is the slope.
+
+        The slope is rounded to float32, also for float64 tensors.
+        """
 
     # Products and sums (gradient)
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """Multiply the matrices of (..., N, K) and (..., K, M); the first dimensions are equal.
+
+        Raises:
+            ValueError: other shapes, or two dtypes.
+        """
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Map (..., in) to (..., out) by a weight (out, in) and a bias (out,).
 
         Raises:
             ValueError: other shapes, or two dtypes.
@@ -130,7 +140,7 @@ class Ops(Protocol):
     def resize_bilinear(self, x: Tensor, height: int, width: int) -> Tensor:
         """Resize to height and width: between the centres of pixels, without antialiasing.
 
-        No gradient is promised.
+        B may be 0. No gradient is promised.
 
         Raises:
             ValueError: a side below 1, given or wanted.

@@ -195,6 +195,17 @@ class Device(inference.Device, Protocol):
         While it waits, the host cannot queue work ahead. On a CPU it never waits.
         """
 
+    def peak_memory(self, run: Callable[[], object], device: str) -> int:
+        """Return the most bytes that this process has on the device during a call.
+
+        What the framework keeps for later counts. On a CPU it is the process's resident memory.
+        """
+
+    def free_memory(self, device: str) -> int | None:
+        """Return the bytes of a GPU that are free, without what the framework keeps; None of a CPU,
+        whose memory is the machine's.
+        """
+
     def mark(self, device: str) -> Any:
         """Mark the moment when all work that is now queued on the device is done.
 

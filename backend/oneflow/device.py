@@ -12,6 +12,7 @@ import oneflow
 from backend import checks
 from backend.checks import CPU
 from backend.devices import own_device
+from backend.host_peak import peak_during
 
 # The wheel of 0.9.0 holds machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8
@@ -43,6 +44,31 @@ def milliseconds(run: Callable[[], object], device: str) -> float:
 def host_waits(run: Callable[[], object], device: str) -> int | None:
     run()
     return None
+
+
+def peak_memory(run: Callable[[], object], device: str) -> int:
+    def run_all() -> None:
+        run()
+        synchronize(device)
+
+    if device == CPU:
+        return peak_during(run_all)
+    oneflow.cuda.empty_cache()
+    run_all()
+    return _used_memory(device)  # OneFlow gives nothing back by itself: this is the peak
+
+
+def free_memory(device: str) -> int | None:
+    if device == CPU:
+        return None
+    total = oneflow.cuda.get_device_properties(device).total_memory
+    return int(total) - _used_memory(device)
+
+
+def _used_memory(device: str) -> int:
+    """Return the bytes of a GPU that are taken, by other processes too: 0.9 tells no more."""
+    oneflow.cuda.set_device(device)
+    return int(oneflow._oneflow_internal.GetCUDAMemoryUsed() * 2**20)
 
 
 def mark(device: str) -> float:

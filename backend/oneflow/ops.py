@@ -96,17 +96,32 @@ def silu(x: Tensor) -> Tensor:
 
 
 def leaky_relu(x: Tensor, slope: float) -> Tensor:
-    return functional.leaky_relu(x, slope)
+    return functional.leaky_relu(x, checks.as_float32(slope))
 
 
 def matmul(x: Tensor, y: Tensor) -> Tensor:
     checks.matrices(x.shape, y.shape)
     checks.one_dtype(map(dtype_of, (x, y)))
+    if 0 in (x.numel(), y.numel()):
+        # OneFlow ends the process for products of nothing; a sum of nothing has the same values,
+        # shape and gradients.
+        return sum(x, -1, True) + sum(y, -2, True)
     return oneflow.matmul(x, y)
 
 
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    checks.linear_shapes(x.shape, weight.shape, None if bias is None else bias.shape)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    y = matmul(rows, weight.permute(1, 0)).reshape(*x.shape[:-1], weight.shape[0])
+    if bias is None:
+        return y
+    checks.one_dtype(map(dtype_of, (y, bias)))
+    return y + bias
+
+
 def softmax(x: Tensor) -> Tensor:
-    return functional.softmax(x, -1)
+    # Of rows without values OneFlow's kernel ends the process.
+    return functional.softmax(x, -1) if x.numel() else x * 1.0
 
 
 def clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:

@@ -13,11 +13,15 @@ import torch
 from backend import checks
 from backend.checks import CPU
 from backend.devices import own_device
+from backend.host_peak import peak_during
 from backend.words import count
 
 FIRST_MAJOR_WITH_TF32 = 8
-# What the messages of PyTorch's CPU and of NVIDIA's libraries have in common.
-NO_MEMORY = ("can't allocate memory", "out of memory", "_STATUS_ALLOC_FAILED")
+# Of PyTorch on a CPU, of oneDNN there (measured under a limit), of CUDA, of cuDNN and cuBLAS.
+NO_MEMORY = (
+    "can't allocate memory", "could not create a primitive", "out of memory",
+    "_STATUS_ALLOC_FAILED",
+)  # fmt: skip
 SYNCHRONIZING = "called a synchronizing CUDA operation"  # PyTorch's warning of a wait
 
 
@@ -58,6 +62,20 @@ def host_waits(run: Callable[[], object], device: str) -> int | None:
     finally:
         torch.cuda.set_sync_debug_mode(before)
     return sum(SYNCHRONIZING in str(warning.message) for warning in caught)
+
+
+def peak_memory(run: Callable[[], object], device: str) -> int:
+    if device == CPU:
+        return peak_during(run)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    run()
+    torch.cuda.synchronize(device)
+    return int(torch.cuda.max_memory_reserved(device))
+
+
+def free_memory(device: str) -> int | None:
+    return None if device == CPU else int(torch.cuda.mem_get_info(device)[0])
 
 
 def mark(device: str) -> Any:

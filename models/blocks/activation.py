@@ -6,7 +6,6 @@ arXiv:1905.02244; Mish: Misra 2019, arXiv:1908.08681.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -14,16 +13,14 @@ from typing import Any
 from backend import ops
 from backend.contract import Tensor
 from utils.errors import UserError, brief
+from utils.weights.activation import DEFAULT_ACTIVATION, LEAKY, parse_activation
 
 Activation = Callable[[Tensor], Tensor]
 
-NAMED = re.compile(r"(?:nn\.)?(\w{1,20})(?:\(((?:negative_slope=)?[\d.e-]{0,12})\))?")
-DEFAULT_SLOPE = 0.01  # of nn.LeakyReLU()
 
-
-@cache  # equal for equal slopes, as model specs are compared
+@cache  # equal for equal slopes, since specs of models are compared
 def leaky_relu(slope: float) -> Activation:
-    """Return x where x > 0, else slope · x."""
+    """Return the function that is x where x > 0, else slope · x."""
     return partial(ops.leaky_relu, slope=slope)
 
 
@@ -49,29 +46,19 @@ PLAIN: dict[str, Activation] = {
 }
 
 
-def find_activation(name: Any) -> Activation:
-    """Return the function that a name such as nn.LeakyReLU(0.1) stands for.
+def find_activation(written: Any) -> Activation:
+    """Return the function that a name such as nn.LeakyReLU(0.1) stands for; None for the usual one.
 
     Raises:
         UserError: any other; the text lists what is accepted.
     """
-    found = NAMED.fullmatch(name) if isinstance(name, str) else None
-    kind, argument = found.groups() if found else ("", None)
-    if kind in PLAIN and not argument:
-        return PLAIN[kind]
-    slope = _slope(argument) if kind == "LeakyReLU" else None
-    if slope is None:
+    found = DEFAULT_ACTIVATION if written is None else parse_activation(written)
+    if found is not None and found.slope is not None:
+        return leaky_relu(found.slope)
+    if found is None or found.kind not in PLAIN:
         accepted = ", ".join(f"nn.{kind}()" for kind in PLAIN)
         raise UserError(
-            f"act: {brief(name)}; accepted: {accepted}, nn.LeakyReLU(SLOPE), SLOPE from 0 to 1"
+            f"act: {brief(written)}; accepted: {accepted}, nn.{LEAKY}(SLOPE) with a SLOPE from 0 "
+            "to 1"
         )
-    return leaky_relu(slope)
-
-
-def _slope(argument: str | None) -> float | None:
-    """Return the slope of an argument, which may be left out; None if it is none."""
-    try:
-        slope = float(argument.removeprefix("negative_slope=")) if argument else DEFAULT_SLOPE
-    except ValueError:
-        return None
-    return slope if 0 <= slope <= 1 else None
+    return PLAIN[found.kind]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -38,6 +39,23 @@ class LossTerms(NamedTuple):
     total: Tensor  # what is differentiated: their sum times the batch size
 
 
+@dataclass
+class WholeBatch:
+    """A rank's part of a batch, for a loss that gets it piece by piece.
+
+    Attributes:
+        num_images, targets: of all pieces.
+        done: images of the pieces before.
+        over_ranks: what the loss has learnt of the other ranks. It asks them once a batch, into
+            however many pieces a rank cuts its part, and however often it begins anew.
+    """
+
+    num_images: int
+    targets: Targets
+    done: int = 0
+    over_ranks: Tensor | None = None
+
+
 class LossOptions(NamedTuple):
     """Flags of the recipe that change what a batch costs."""
 
@@ -57,8 +75,14 @@ class Loss(Protocol):
     def means(self) -> Mapping[str, str]:
         """By which means it computes, "plain" or "fast", by name: for work.json."""
 
-    def __call__(self, raw: Sequence[Tensor], targets: Targets) -> LossTerms:
-        """Return the cost of what the head returned for a batch, in the dtype of `raw`."""
+    def __call__(
+        self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
+    ) -> LossTerms:
+        """Return the cost of what the head returned for a batch, in the dtype of `raw`.
+
+        With `whole`, raw and targets are a piece of a batch: the terms of all pieces add up to
+        those of the batch, and so do the gradients of their totals.
+        """
 
     def compiled(self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]) -> Loss:
         """Return the same loss with its part on the device compiled, to rounding.
@@ -178,6 +202,14 @@ class Head(nn.Module, ABC):
     def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[np.ndarray]:
         """Return of each image the rows of `decode` that may count as found, as an array."""
 
+    def of_best_class(self, decoded: np.ndarray) -> np.ndarray:
+        """Return rows of `decode_above` as one of a single class has them: the best one's score.
+
+        Raises:
+            UserError: the task has no classes that can be taken for one.
+        """
+        raise UserError("--single-cls: models of this task have no such classes; leave it out")
+
     @abstractmethod
     def finish(
         self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
@@ -217,6 +249,11 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def fitness(result: Any) -> float:
         """Return the figure that decides which weights are best: the highest."""
+
+    @staticmethod
+    def class_scores(result: Any) -> tuple[float, ...]:
+        """Return how well each class is found, (C,) from 0 to 1; () of a task without classes."""
+        return ()
 
     @staticmethod
     @abstractmethod

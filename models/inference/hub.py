@@ -29,7 +29,7 @@ from utils.data.image.limits import MAX_PIXELS
 from utils.data.image.resizing import letterbox
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
-from utils.files.project import PROJECT
+from utils.files.models import shipped_model
 from utils.media.frame import Frame
 from utils.media.given import as_list, given_frame, given_name
 from utils.media.source import BrokenSourceError
@@ -185,7 +185,7 @@ def _frame(image: Any, index: int) -> Frame:
 
 def random_weights(name: str, num_classes: int) -> Checkpoint:
     """Return the weights of a public model as training starts from them, from seed 0."""
-    spec = read_model_yaml(PROJECT / "models" / f"{name}.yaml", num_classes)
+    spec = read_model_yaml(shipped_model(name), num_classes)
     model = Detector(spec)
     model.initialize(0)
     arrays = nn.state_arrays(model)

@@ -222,6 +222,29 @@ def _require_loss_names(watch: StepWatch, names: list[str]) -> None:
         raise ValueError(f"its losses are {', '.join(names)}")
 
 
+def _take_micro_batches(state: TrainState) -> list[int]:
+    """Return that of each rank."""
+    own = np.array([state.micro_batch], np.int64)
+    return [int(size) for size in np.concatenate(dist.all_gather(own))]
+
+
+def _put_micro_batches(state: TrainState, sizes: list[int]) -> None:
+    """Take that of this rank, or the smallest on another number of ranks; or --micro-batch, where
+    that is smaller.
+    """
+    place = this_process()
+    found = [sizes[place.rank]] if len(sizes) == place.world_size else sizes
+    state.micro_batch = min([x for x in (*found, state.micro_batch) if x > 0], default=0)
+
+
+def _put_class_scores(state: TrainState, scores: list[float]) -> None:
+    if len(scores) not in (0, state.model.head.num_classes):
+        raise ValueError(f"it has scores of {count(len(scores), 'class', 'classes')}")
+    if not all(0 <= score <= 1 for score in scores):
+        raise ValueError("scores of classes outside 0 to 1")
+    state.class_scores = tuple(scores)
+
+
 def _put_seconds(state: TrainState, seconds: Mapping[str, float]) -> None:
     state.seconds_before = seconds  # the timer is made when training starts
 
@@ -245,7 +268,9 @@ VALUES = (
     plain("batch_number", "state"),
     plain("last_update", "state"),
     plain("best_fitness", "state"),
+    Part("micro_batches", "state", _take_micro_batches, _put_micro_batches),
     plain("best_epoch", "state"),
+    Part("class_scores", "state", lambda state: list(state.class_scores), _put_class_scores),
     plain("ema_updates", "state.ema", "updates"),
     Part("loss_scale", "state.loss_scale", attrgetter("value"), _put_loss_scale),
     plain("finite_updates", "state.loss_scale"),

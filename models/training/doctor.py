@@ -21,7 +21,7 @@ from typing import NamedTuple
 import backend
 from backend.checks import CPU
 from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import TrainConfig, parse_train_flags
+from utils.cli.train_config import AUTO_BATCH, TrainConfig, parse_train_flags
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
@@ -30,7 +30,9 @@ from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.processes.numa.binding import bind_numa
+from utils.processes.world import ALONE
 from utils.screen.text import say
+from utils.state.job import batch_recipe
 from utils.state.start_checks import check_training
 from utils.weights.load import load_weights
 
@@ -64,12 +66,14 @@ def main() -> None:
             f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
             f"{config.batch_size // config.nproc}, the part of one"
         )
+    if config.batch_size == AUTO_BATCH:
+        raise UserError("--batch-size -1: give the number of images whose speed is to be measured")
     check_training(config)
     if config.bind_numa:
         say(bind_numa(config.device))
     start = load_weights(config.weights) if config.weights else None
-    dataset = load_dataset(config.data, splits=("train",))
-    samples = load_split(dataset, "train", max_pixels=config.max_pixels)
+    dataset = load_dataset(config.data, splits=("train",), single_class=config.single_class)
+    samples = load_split(dataset, "train", ALONE, config.max_pixels, config.fraction)
     backend.use(config.backend)
     from models.training.step_speed import measure_steps
 
@@ -101,8 +105,9 @@ def measure_loader(
     augment = config.augmentation(read_hyperparameters(config.hyp, config.override))
     if cache:
         samples = samples[:CACHED_SAMPLES]
+    size, batch, recipe = config.image_size, config.batch_size, batch_recipe(config)
     with TrainLoader(
-        samples, config.image_size, config.batch_size, augment, config.seed, workers, cache
+        samples, size, batch, augment, config.seed, workers, cache, recipe=recipe
     ) as loader:
         batches = itertools.chain.from_iterable(loader.epoch(epoch) for epoch in itertools.count())
         # The workers start meanwhile; with a cache, a pass and most of another fill it.
@@ -117,7 +122,7 @@ def images_per_second(batches: Iterator[Batch], warm_up: int) -> float:
         next(batches)
     start, count = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - start) < SECONDS or count == 0:
-        count += len(next(batches).images)
+        count += len(next(batches).sample_indices)
     return count / elapsed
 
 

@@ -59,7 +59,7 @@ class Execution:
 
         return in_half_precision
 
-    def loss_of(self, loss: Loss) -> Callable[[Any, Any], LossTerms]:
+    def loss_of(self, loss: Loss) -> Callable[..., LossTerms]:
         """Return the loss itself or its compiled form."""
         return loss.compiled(autograd.compiled) if self.compiled else loss
 

@@ -40,15 +40,16 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     checkpoint = load_state(job.point.path) if job.point is not None else None
     with watchdog.phase("building the model"):
         state = build(job, checkpoint, len(train_loader))
+        train_loader.align(state.model.stride)
         if state.device == CPU:
-            state.model.require_memory(train_loader.largest_shape, trains=True)
+            state.model.require_memory(largest_input(state, train_loader), trains=True)
     if config.replay:
         assert job.start is not None  # --replay needs --weights
         return replay(config, state, job.start, train_loader)
     columns = columns_of(state.model.head)
     place = (job.point, job.stop, job.data, job.world, job.lock)
     run = begin_run(config, job.hyp, job.class_names, columns, *place)
-    describe_run(run, state, job.train_samples)
+    describe_run(run, state, job.train_samples, job.val_samples)
     recommend(config.precise_bn, len(train_loader))
     if checkpoint is not None:
         restore(run, state, checkpoint)
@@ -58,7 +59,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
         best = train(run, state, train_loader, loader, job.val_samples)
         conclude_run(run, state, best, job.val_samples)
     cached = {"training": train_loader.cached, "validation": loader.cached}
-    write_work(run, state, len(job.train_samples), len(job.val_samples), cached)
+    write_work(run, state, train_loader.num_images, len(job.val_samples), cached)
 
 
 def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
@@ -73,6 +74,13 @@ def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
     else:
         model = rebuild_model(checkpoint)
     return build_state(job.config, job.hyp, model, batches, device)
+
+
+def largest_input(state: TrainState, loader: TrainLoader) -> tuple[int, ...]:
+    """Return the largest shape (B, 3, H, W) that the network meets in training."""
+    images, *size = loader.largest_shape
+    shape = min(images, state.micro_batch or images), *size
+    return state.multi_scale.largest(shape) if state.multi_scale else shape
 
 
 def val_loader(job: Job, stride: int) -> ValLoader:

@@ -94,7 +94,7 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
     done = state.batch_number - state.epoch * len(loader)
     title = f"epoch {state.epoch + 1}/{run.config.epochs}"
     with Progress(len(loader), title, "batches", done) as progress:
-        for batch in state.timer.waiting(loader.epoch(state.epoch, done)):
+        for batch in state.timer.waiting(loader.epoch(state.epoch, done, state.class_scores)):
             if state.batch_number < plotted_batches(run.config):
                 plot_trained_batch(run, state, batch)
             train_step(state, batch, state.timer)
@@ -165,6 +165,8 @@ def end_epoch(run: Run, state: TrainState, validation: Validation | None) -> Bes
     losses = state.watch.end_epoch()
     state.epoch += 1
     report_epoch(run, state, losses, validation)
+    if run.config.image_weights and validation is not None:
+        state.class_scores = state.model.head.class_scores(validation.result)
     # Saving the state counts in the seconds of the epoch after it.
     state.timer, state.evaluation = StageTimer(state.device), None
     is_best = validation is not None and found_best(state, validation.result)

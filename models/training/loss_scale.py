@@ -49,11 +49,11 @@ class LossScale:
         """Whether an overflow may be the scale's fault."""
         return self.adapts and self.value > LIMITS[0]
 
-    def scaled(self, loss: Callable[[Any, Any], LossTerms]) -> Callable[[Any, Any], LossTerms]:
+    def scaled(self, loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:
         """Return the loss with `total` multiplied by the value at the time of the call."""
 
-        def scaled_loss(raw: Any, targets: Any) -> LossTerms:
-            terms = loss(raw, targets)
+        def scaled_loss(*piece: Any) -> LossTerms:
+            terms = loss(*piece)
             return terms._replace(total=terms.total * self.value)
 
         return scaled_loss if self.adapts else loss

@@ -19,12 +19,12 @@ import numpy as np
 
 import backend
 from backend.processes import this_process
-from backend.words import count
 from models.detector import count_parameters
 from models.evaluation import DEFAULT_SUPPRESSION, Validation
 from models.heads.base import Head
 from models.training.state import TrainState
 from models.training.step import GRADIENT_NORM_LIMIT
+from models.training.summary import summary_lines
 from utils.cli.document import as_document, run_settings
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
@@ -34,7 +34,7 @@ from utils.files.yaml import write_yaml
 from utils.processes.ranks import on_main
 from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
 from utils.report.plots.images import plot_batch
-from utils.report.plots.labels import plot_correlogram, plot_labels
+from utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from utils.report.plots.rates import plot_learning_rates
 from utils.report.plots.results import plot_results
 from utils.report.results import result_columns, result_row
@@ -58,20 +58,16 @@ class BestEpoch(NamedTuple):
 
 
 @on_main
-def describe_run(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
+def describe_run(
+    run: Run, state: TrainState, samples: Sequence[Sample], val_samples: Sequence[Sample]
+) -> None:
     """Write the settings into the folder and, in a few words, on screen."""
     write_yaml(run.folder / "opt.yaml", run_settings(run.config))
     write_yaml(run.folder / "hyp.yaml", as_document(run.hyp))
     if not run.config.no_plots:
         plot_start(run, state, samples)
-    log.info(backend.device.describe(state.device))
-    log.info(
-        "%s, %s, %s an epoch, results in %s",
-        count(count_parameters(state.model), "parameter"),
-        count(len(run.class_names), "class", "classes"),
-        count(len(samples), "image"),
-        run.folder,
-    )
+    for line in summary_lines(run, state, samples, val_samples):
+        log.info("%s", line)
 
 
 def plot_start(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
@@ -135,14 +131,10 @@ def report_epoch(
         row = {name: x for name, x in row.items() if not name.startswith(OF_VALIDATION)}
     run.results.append(row)
     run.loggers.epoch_ends(EpochEnds(state.epoch, row))
-    parts = (
-        f"epoch {state.epoch}/{state.schedule.epochs}",
-        *state.watch.described(losses),
-        *(_figures(head, validation.result) if validation else ["not validated"]),
-        f"{row['seconds/epoch']:.1f} s",
-        f"data wait {100 * row['seconds/data_wait'] / row['seconds/epoch']:.0f} %",
-    )
-    log.info("%s", joined(parts))
+    numbers = [*losses.tolist(), *figures]
+    seconds, wait = row["seconds/epoch"], row["seconds/data_wait"]
+    for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, seconds, wait):
+        log.info("%s", line)
 
 
 def _measured(head: Head, validation: Validation | None) -> tuple[list[float], list[float]]:
@@ -208,7 +200,9 @@ def validation_command(run: Run, device: str, name: str) -> list[str]:
         "--backend": backend.use(), "--weights": weights, "--data": run.config.data,
         "--img": run.config.image_size, "--batch-size": batch_size, "--device": device,
     }  # fmt: skip
-    return [str(word) for word in (*program, *itertools.chain.from_iterable(flags.items()))]
+    switches = ["--single-cls"] if run.config.single_class else []
+    words = (*program, *itertools.chain.from_iterable(flags.items()), *switches)
+    return [str(word) for word in words]
 
 
 @on_main

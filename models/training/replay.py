@@ -16,7 +16,8 @@ import numpy as np
 from backend import amp, autograd, nn, ops
 from backend.contract import Tensor
 from backend.words import count
-from models.detector import Detector, images_to_tensor
+from models.detector import Detector
+from models.training.pieces import network_images
 from models.training.state import TrainState
 from models.training.step_watch import BatchName
 from utils.cli.document import as_document
@@ -29,7 +30,10 @@ from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint
 
 # Settings on which the batch depends.
-DECIDING = ("data", "image_size", "batch_size", "seed")
+DECIDING = (
+    "data", "image_size", "batch_size", "seed", "rect", "quad", "multi_scale", "single_class",
+    "image_weights", "repeat_factor", "fraction",
+)  # fmt: skip
 ANY_LIMIT = 1.0  # of the gradient norm: only the norm before is looked at
 
 log = logging.getLogger("train")
@@ -60,7 +64,8 @@ def replay(config: TrainConfig, state: TrainState, start: Checkpoint, loader: Tr
         raise UserError(f"--replay needs --weights of the run itself: {error}") from error
     if state.loss_scale.adapts:
         state.loss_scale.value = start.header.loss_scale
-    batch = loader.batch(epoch - 1, step - 1)
+    state.batch_number = (epoch - 1) * len(loader) + step - 1
+    batch = loader.batch(epoch - 1, step - 1, start.header.progress.get("class_scores", ()))
     log.info("%s", BatchName(epoch, step, batch.sample_indices))
     for line in examine(state, batch):
         log.info("%s", line)
@@ -72,6 +77,11 @@ def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
     for name in DECIDING:
         if name in trained and trained[name] != given[name]:
             yield f"{name} is {given[name]}, but the weights come from a run with {trained[name]}"
+    if config.image_weights and start.header.epoch != config.replayed()[0] - 1:
+        yield (
+            "--image-weights chose the images by the validation before the epoch; the weights are "
+            f"of epoch {start.header.epoch}, so that these may be other images"
+        )
     hyp = as_document(read_hyperparameters(config.hyp, config.override))
     for name, value in start.header.hyperparameters.items():
         if value != hyp.get(name):
@@ -80,9 +90,7 @@ def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
 
 def examine(state: TrainState, batch: Batch) -> Iterator[str]:
     """Yield what one step computes, line by line."""
-    images = images_to_tensor(
-        batch.images, state.execution.device, state.dtype, state.execution.channels_last
-    )
+    images = network_images(state, batch)
     weight = first_not_finite(nn.state_tensors(state.model).items())
     yield f"weights: {weight or 'all finite'}"
     with autograd.no_grad(), amp.autocast(state.execution.device, state.execution.autocast_dtype):

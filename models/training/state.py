@@ -18,6 +18,7 @@ from models.training.ema import ModelEMA
 from models.training.execution import Execution, choose_execution
 from models.training.freezing import freeze_layers
 from models.training.loss_scale import LossScale
+from models.training.multi_scale import MultiScale
 from models.training.multi_tensor import choose_updates
 from models.training.optimizer import build_optimizer, parameter_groups
 from models.training.parallel import parallelize
@@ -25,7 +26,9 @@ from models.training.schedule import Schedule
 from models.training.step_watch import StepWatch
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
+from utils.data.loading.quads import QUAD
 from utils.evaluation.progress import EvaluationProgress
+from utils.report.epoch_table import EpochTable
 from utils.report.stage_timer import StageTimer
 
 
@@ -43,18 +46,23 @@ class TrainState:
     execution: Execution
     parallel: Any  # the model as several ranks train it together
     forward: Callable[[Tensor], Sequence[Tensor]]  # that, and
-    step_loss: Callable[[Any, Any], LossTerms]  # the loss, as a step runs them
+    step_loss: Callable[..., LossTerms]  # the loss, as a step runs them
     loss_scale: LossScale
     means: Mapping[str, Any]  # that were chosen, for work.json
     watch: StepWatch
+    table: EpochTable  # of the epochs, on screen
+    multi_scale: MultiScale | None = None  # None: batches keep their size
     timer: StageTimer = field(default_factory=StageTimer)  # of the epoch
     seconds_before: Mapping[str, float] | None = None  # that it took before a resumption
     evaluation: EvaluationProgress | None = None  # at its end, of one that was suspended
     batch_number: int = 0  # batches since the start of training
     last_update: int = -1  # number of the batch of the last optimizer step
+    micro_batch: int = 0  # images that this rank computes at a time; 0: all of a batch
+    sync_bn: bool = False  # whether BatchNorm layers of several ranks exchange numbers
     epoch: int = 0  # finished epochs
     best_fitness: float = -1.0
     best_epoch: int = 0  # finished epochs at the last one of which none before was better
+    class_scores: tuple[float, ...] = ()  # (C,) of the last validation, with --image-weights
 
 
 def build_state(
@@ -79,6 +87,9 @@ def build_state(
     groups = parameter_groups(model, schedule.weight_decay)
     execution = choose_execution(config, device, dtype)
     loss_scale = LossScale.of_precision(execution.dtype)
+    loss_of_step = execution.loss_of(loss)
+    if config.quad:
+        loss_of_step = counting_quads(loss_of_step)
     return TrainState(
         model=model,
         ema=ema,
@@ -90,8 +101,29 @@ def build_state(
         execution=execution,
         parallel=parallel,
         forward=execution.forward_of(parallel),
-        step_loss=loss_scale.scaled(execution.loss_of(loss)),
+        step_loss=loss_scale.scaled(loss_of_step),
         loss_scale=loss_scale,
         means={"compiled": execution.compiled, **loss.means, **updates.means},
         watch=StepWatch(model.head.loss_names),
+        multi_scale=scale_of(config, model),
+        table=EpochTable(model.head.loss_names, model.head.figure_names),
+        micro_batch=config.micro_batch,
+        sync_bn=config.sync_bn,
     )
+
+
+def scale_of(config: TrainConfig, model: Detector) -> MultiScale | None:
+    """Return the sizes of --multi-scale; None without it."""
+    if not config.multi_scale:
+        return None
+    return MultiScale.of_model(config.image_size, model.stride, config.seed)
+
+
+def counting_quads(loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:
+    """Return the loss with a total for as many images as those of --quad were made of."""
+
+    def loss_of_quads(*arguments: Any) -> LossTerms:
+        terms = loss(*arguments)
+        return terms._replace(total=terms.total * float(QUAD))
+
+    return loss_of_quads

@@ -45,7 +45,7 @@ def recompute_statistics(state: TrainState, loader: TrainLoader, number: int) ->
     names = [name for name in before if name.endswith(MEAN)]
     names += [name.removesuffix(MEAN) + VARIANCE for name in names]
     first = max(0, len(loader) - number)
-    rows = measure(state, names, loader.epoch(state.epoch, first))
+    rows = measure(state, names, loader.epoch(state.epoch, first, state.class_scores))
     joined = join_statistics(np.concatenate(dist.all_gather(rows)))
     ends = np.cumsum([before[name].size for name in names])[:-1]
     found = dict(zip(names, np.split(joined, ends), strict=True))

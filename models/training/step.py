@@ -5,9 +5,9 @@ Before: a `Batch` of `utils/data/loading/loader.py`. After: `loop.py`, batch by 
 
 from __future__ import annotations
 
-from backend import autograd, dist, nn
-from models.detector import images_to_tensor
+from backend import autograd, nn
 from models.heads.base import LossTerms
+from models.training.pieces import add_gradients
 from models.training.schedule import StepSettings
 from models.training.state import TrainState
 from models.training.step_watch import BatchName
@@ -20,14 +20,8 @@ GRADIENT_NORM_LIMIT = 10.0
 def train_step(state: TrainState, batch: Batch, stage: StageTimer) -> LossTerms:
     """Run forward and backward pass of one batch and, once enough are accumulated, one update."""
     settings = state.schedule.at(state.batch_number)
-    with stage("to_device"):
-        layout = state.execution.channels_last
-        images = images_to_tensor(batch.images, state.device, state.dtype, layout)
     is_last = state.batch_number - state.last_update >= settings.accumulate
-    with dist.averaging(state.parallel, is_last, stage):
-        terms = autograd.value_and_backward(
-            state.forward, state.step_loss, images, batch.targets, stage
-        )
+    terms = add_gradients(state, batch, is_last, stage)
     state.loss.end_batch()
     state.watch.add(name_batch(state, batch), terms)
     if is_last:

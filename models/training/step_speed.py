@@ -19,6 +19,7 @@ from utils.data.sources.labels import Sample
 from utils.report.stage_timer import StageTimer
 from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint
+from utils.state.job import batch_recipe
 
 
 def measure_steps(
@@ -37,7 +38,9 @@ def measure_steps(
     hyp = read_hyperparameters(config.hyp, config.override)
     size, count, augment = config.image_size, config.batch_size, config.augmentation(hyp)
     model = build_model(config, start, class_names)
-    with TrainLoader(samples, size, count, augment, config.seed, workers=0) as loader:
+    recipe = batch_recipe(config)
+    with TrainLoader(samples, size, count, augment, config.seed, 0, recipe=recipe) as loader:
+        loader.align(model.stride)
         state = build_state(config, hyp, model, len(loader), device)
         batch = next(loader.epoch(0))
     say(backend.device.describe(device))

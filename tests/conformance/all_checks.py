@@ -3,6 +3,7 @@
 from tests.conformance import (  # noqa: F401
     checks_adam,
     checks_amp,
+    checks_attention,
     checks_autograd,
     checks_boundary,
     checks_detection,

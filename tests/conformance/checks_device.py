@@ -180,3 +180,23 @@ def tells_it_from_other_errors(b: Backend) -> None:
     assert not b.device.is_out_of_memory(RuntimeError("an illegal memory access"))
     assert not b.device.is_out_of_memory(ValueError("out of memory"))
     assert not b.device.is_out_of_memory(KeyboardInterrupt())
+
+
+@judges("device.peak_memory")
+def counts_what_a_call_takes_and_gives_back(b: Backend) -> None:
+    size, kept = 64 * 2**20, []
+
+    def take() -> None:
+        kept.append(b.ops.to_numpy(b.ops.zeros((size // 4,)) + 1.0))
+        kept.clear()
+
+    before = b.device.peak_memory(lambda: None, "cpu")
+    assert 2**20 < before < 2**40
+    assert b.device.peak_memory(take, "cpu") - before > 0.9 * size
+
+
+@judges("device.free_memory")
+def a_gpu_has_free_memory_and_a_cpu_none_of_its_own(b: Backend) -> None:
+    assert b.device.free_memory("cpu") is None
+    if b.device.supports("cuda"):
+        assert 0 < b.device.free_memory("cuda:0") < 2**40

@@ -7,6 +7,7 @@ import numpy as np
 from tests.conformance.judging import (
     Backend,
     assert_equal,
+    assert_gradient,
     assert_raises,
     judges,
     uniform,
@@ -55,6 +56,12 @@ def does_not_average_what_is_left_out(b: Backend) -> None:
 
 
 @judges("ops.resize_bilinear")
+def resizes_a_batch_without_images(b: Backend) -> None:
+    nothing = b.ops.tensor(np.zeros((0, 3, 4, 5), "float32"))
+    assert tuple(b.ops.resize_bilinear(nothing, 6, 3).shape) == (0, 3, 6, 3)
+
+
+@judges("ops.resize_bilinear")
 def refuses_to_resize_from_or_to_nothing(b: Backend) -> None:
     x = b.ops.tensor(uniform((1, 1, 2, 3)))
     for size in ((0, 3), (2, -1)):
@@ -81,6 +88,20 @@ def adds_a_value_at_the_bottom_and_right(b: Backend) -> None:
                 found = b.ops.to_numpy(b.ops.pad_to(b.ops.tensor(x), height, width, 0.447))
                 sides = ((0, 0), (0, 0), (0, below), (0, beside))
                 assert_equal(found, np.pad(x, sides, constant_values=0.447).astype(dtype))
+
+
+@judges("ops.pad_to")
+def the_gradient_of_what_is_added_is_lost(b: Backend) -> None:
+    for shape in ((2, 1, 3, 2), (1, 1, 1, 1), (0, 2, 2, 2)):
+        for below, beside in ((2, 1), (1, 0), (0, 0)):
+            height, width = shape[2] + below, shape[3] + beside
+            sides = ((0, 0), (0, 0), (0, below), (0, beside))
+            assert_gradient(
+                b,
+                lambda x, height=height, width=width: b.ops.pad_to(x, height, width, 0.5),
+                lambda x, sides=sides: np.pad(x, sides, constant_values=0.5),
+                uniform(shape),
+            )
 
 
 @judges("ops.pad_to")

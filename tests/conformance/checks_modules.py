@@ -225,6 +225,25 @@ def saved_and_placed_but_not_trained(b: Backend) -> None:
     assert b.ops.dtype_of(network.grid) == "float32"
 
 
+@judges("nn.register_parameter")
+def saved_placed_and_trained(b: Backend) -> None:
+    array = np.array([[1.0, 2.0]], "float32")
+    module = b.nn.ModuleList([b.nn.Sequential()])
+    b.nn.register_parameter(module[0], "scale", array)
+    array[...] = 77.0
+    assert_equal(b.nn.state_arrays(module)["0.scale"], np.array([[1.0, 2.0]], "float32"))
+    assert [name for name, _ in b.nn.named_parameters(module)] == ["0.scale"]
+    scale = module[0].scale
+    assert scale.requires_grad
+    (gradient,) = b.autograd.gradients(b.ops.sum(module[0].scale[:, 1:] * 3.0), [scale])
+    assert_equal(b.ops.to_numpy(gradient), np.array([[0.0, 3.0]], "float32"))
+    b.nn.place(module, "cpu", "float64")
+    assert b.ops.dtype_of(module[0].scale) == "float64"
+    frozen = b.nn.frozen_copy(module)
+    assert_equal(b.nn.state_arrays(frozen)["0.scale"], np.array([[1.0, 2.0]]))
+    assert not frozen[0].scale.requires_grad
+
+
 @judges("nn.place")
 def casts_floating_tensors_only(b: Backend) -> None:
     network = build(b)

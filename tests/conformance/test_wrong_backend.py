@@ -11,6 +11,7 @@ from tests.conformance.judging import Backend, Check
 from tests.conformance.wrong import (  # noqa: F401
     wrong_adam,
     wrong_amp,
+    wrong_attention,
     wrong_detection,
     wrong_dist,
     wrong_fused,

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from models import evaluation
 from models.graph import read_model_yaml
 from models.training.state import TrainState, build_state
 from models.training.step import train_step
+from tests.out_of_memory import run_out
 from tests.small import write_small_dataset, write_small_model
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import parse_train_flags
@@ -47,6 +50,7 @@ CASES = {
     "accumulating": ["--sync-bn", "--batch", "32", "--bbox_iou_optim"],
     "objects on one rank": ["--sync-bn", "--optimizer", "Adam"],
     "not finite": ["--sync-bn"],
+    "out of memory": ["--autobalance"],
     "loss of other kinds": [
         "--sync-bn",
         "--autobalance",
@@ -58,6 +62,7 @@ CASES = {
 }
 HALF_GRADIENTS = "half gradients"
 FLAGS = {**CASES, HALF_GRADIENTS: ["--sync-bn", "--half-gradients"]}
+OWN_STATISTICS = {"own statistics", "out of memory"}
 SPOILED = 1  # in this batch the case "not finite" spoils the last image, on its rank only
 Arrays = dict[str, np.ndarray]
 
@@ -65,8 +70,8 @@ Arrays = dict[str, np.ndarray]
 def learn(folder: Path, case: str) -> Arrays:
     """Return weights, EMA, optimizer state and losses after some steps.
 
-    In the case "own statistics" BatchNorm uses its running statistics, because batch statistics
-    differ between ranks.
+    In the cases of OWN_STATISTICS BatchNorm uses its running statistics, because batch statistics
+    differ between ranks and pieces.
     """
     from models.detector import Detector
 
@@ -83,8 +88,10 @@ def learn(folder: Path, case: str) -> Arrays:
     model = Detector(read_model_yaml(config.cfg, len(dataset.class_names)))
     model.initialize(config.seed)
     state = build_state(config, hyp, model, len(loader), "cpu", "float64")
-    if case == "own statistics":
+    if case in OWN_STATISTICS:
         state.model.eval()
+    if case == "out of memory" and this_process().rank == 1:
+        state.forward = out_of_memory_for_two(state.forward)
     losses, forward = [], state.forward
     for epoch in range(EPOCHS):
         for batch in loader.epoch(epoch):
@@ -108,6 +115,15 @@ def learn(folder: Path, case: str) -> Arrays:
     if case == "sync-bn":
         learnt["validation"] = validation_losses(state, samples, world, dataset.class_names)
     return learnt
+
+
+def out_of_memory_for_two(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the forward pass of a rank that has memory for one image only."""
+
+    def run(images: Any) -> Any:
+        return forward(images) if images.shape[0] < 2 else run_out()
+
+    return run
 
 
 def validation_losses(

@@ -28,7 +28,7 @@ from utils.cli.flags import new_parser, require_from
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
 from utils.processes.start import EXIT_USER_ERROR
-from utils.state.start_checks import check_image_size, check_model_yaml
+from utils.state.start_checks import check_model_yaml, check_public_size
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         require_from("--steps", flags.steps, 1)
         require_from("--batch", flags.batch_size, 1)
-        check_image_size(flags.image_size)
+        check_public_size(flags.image_size, flags.cfg)
         check_model_yaml(flags.cfg)
         if not golden.exists():
             print(f"no outputs of the public YOLOv5 in {golden}: not compared (see SHARED_DIR)")

@@ -63,7 +63,8 @@ class Side:
         # Of a run from scratch, and the same with BatchNorm and head as if trained, so that much
         # is detected.
         self.first_state = nn.state_arrays(model)
-        self.first_state["model.0.conv.weight"][0, 0, 0, 0] += settings.nudge
+        first = next(array for array in self.first_state.values() if array.ndim == 4)
+        first[0, 0, 0, 0] += settings.nudge
         self.lively_state = {**self.first_state, **draw_lively(self.first_state)}
 
     def loader(self) -> TrainLoader:

@@ -108,8 +108,10 @@ def test_an_epoch_is_told_in_the_words_of_the_head(flags, tmp_path, caplog, caps
     with caplog.at_level("INFO"):
         train.run(config, read_hyperparameters(config.hyp), None, StopRequests())
     number = r"\d+\.\d{4}"
-    (line,) = (r.message for r in caplog.records if r.message.startswith("epoch 1/1"))
-    assert re.match(rf"epoch 1/1  pres {number}  num {number}  acc 0\.\d{{3}}  \d", line)
+    lines = [record.message for record in caplog.records]
+    row = next(index for index, line in enumerate(lines) if line.startswith("      1/1 "))
+    assert lines[row - 1].split() == ["epoch", "pres", "num", "acc", "seconds"]
+    assert re.match(r"      1/1( +\d+\.\d{3}){3} +\d+\.\d", lines[row])
     assert re.search(rf"^accuracy {number}$", capsys.readouterr().out, re.MULTILINE)
 
 

@@ -68,11 +68,11 @@ def last_row(run_folder):
 
 def test_an_epoch_line_tells_the_share_of_time_spent_waiting_for_data(trained):
     folder, done = trained
-    lines = [line for line in done.stdout.splitlines() if line.startswith("epoch 2/2")]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("      2/2 ")]
     row = last_row(folder)
     share = 100 * float(row["seconds/data_wait"]) / float(row["seconds/epoch"])
-    assert len(lines) == 1
-    assert lines[0].endswith(f"data wait {share:.0f} %")
+    waited = f"  wait {share:.0f}%" if share > 10 else ""
+    assert line.endswith(f"{float(row['seconds/epoch']):8.1f}{waited}")
 
 
 def test_a_file_name_that_is_no_text_is_spelt_out(trained):
@@ -91,26 +91,55 @@ def test_training_leaves_weights_results_settings_and_plots(trained):
         "weights/state-00000003.safetensors",
         "weights/state-00000006.safetensors",
         "results.csv",
+        "results.jsonl",
         "results.png",
-        "PR_curve.png",
+        *(f"{name}_curve.png" for name in ("P", "R", "PR", "F1")),
+        "confusion_matrix.png",
+        "LR.png",
         "work.json",
         "run.lock",
         "labels.jpg",
+        "labels_correlogram.jpg",
+        *(f"val_batch0_{what}.jpg" for what in ("labels", "pred")),
         "opt.yaml",
         "hyp.yaml",
         *(f"train_batch{number}.jpg" for number in range(3)),
     }
-    assert yaml.safe_load((folder / "hyp.yaml").read_text()) == yaml.safe_load(
-        DEFAULT_HYPERPARAMETERS.read_text()
-    )
+    hyp = yaml.safe_load((folder / "hyp.yaml").read_text())
+    given = yaml.safe_load(DEFAULT_HYPERPARAMETERS.read_text())
+    assert hyp | given == hyp  # and the defaults of those that the file leaves out
+    assert {hyp[name] for name in hyp.keys() - given.keys()} == {0.0}
 
 
 def test_training_prints_a_line_an_epoch_and_nothing_on_stderr(trained):
     folder, done = trained
     lines = done.stdout.splitlines()
-    assert [line.split()[1] for line in lines if line.startswith("epoch ")] == ["1/2", "2/2"]
+    heading = next(number for number, line in enumerate(lines) if line.startswith("    epoch "))
+    assert [line.split()[0] for line in lines[heading:][:3]] == ["epoch", "1/2", "2/2"]
     assert any(str(folder) in line for line in lines)
     assert done.stderr == ""
+
+
+def test_a_training_says_at_its_start_what_it_is(trained, inputs):
+    folder, done = trained
+    lines = done.stdout.splitlines()
+    names = ["data", "model", "device", "recipe", "results"]
+    told = {line.split()[0]: line for line in lines if line[:9].strip() in names}
+    assert list(told) == names
+    dataset = load_dataset(str(inputs[1]))
+    rows = sum(
+        len(path.read_text().splitlines())
+        for path in (inputs[1].parent / "labels" / "train").glob("*.txt")
+    )
+    text = " ".join(" ".join(lines).split())
+    assert f" images with {rows} labels" in text and " to validate with" in text
+    assert f"{Path(inputs[2]).name}, {len(dataset.class_names)} classes" in text
+    assert " parameters, " in text and " GFLOPs at 64 px" in text
+    assert "SGD, learning rate 0.01 to 0.0001, batch 4 (64 an update), 2 epochs, seed 0" in text
+    assert f"results  {folder}" in text.replace("results ", "results  ")
+    first = next(number for number, line in enumerate(lines) if line.startswith("data     "))
+    last = next(number for number, line in enumerate(lines) if line.startswith("results  "))
+    assert all(len(line) <= 80 for line in lines[first:last])  # a folder's name is never broken
 
 
 def test_results_have_the_public_columns_and_the_seconds_of_each_stage(trained):
@@ -170,6 +199,10 @@ def test_validation_writes_a_coco_file_and_adds_the_old_figures_when_asked(
         "--save-json", "--legacy-metric",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "exp").iterdir()} >= {
+        "predictions.json", "PR_curve.png", "P_curve.png", "R_curve.png", "F1_curve.png",
+        "confusion_matrix.png", "val_batch0_labels.jpg", "val_batch0_pred.jpg",
+    }  # fmt: skip
     rows = json.loads((tmp_path / "exp" / "predictions.json").read_text())
     assert rows and all(set(row) == {"image_id", "category_id", "bbox", "score"} for row in rows)
     cocos, _, legacy = done.stdout.partition("as YOLOv5 prints it")
@@ -212,7 +245,7 @@ def test_a_rank_that_does_not_know_the_others_is_refused(inputs, tmp_path, monke
         (["--seed", str(2**64)], "--seed 18446744073709551616"),
         (["--weights", "yolov5n.pt"], "yolov5n.pt"),
         (["--backend", "tensorflow"], "tensorflow"),
-        (["--evolve"], "--evolve"),
+        (["--evolve", "x"], "--evolve"),
     ],
 )
 def test_a_wrong_flag_ends_with_code_two_one_message_and_no_folder(

@@ -5,58 +5,24 @@ import csv
 import numpy as np
 import pytest
 
-import train
 from backend import nn
 from models.detector import Detector
 from models.evaluation import evaluate
-from models.heads.anchor.head import AnchorHead
 from models.stored import stored_spec
-from models.training import outputs
 from tests.equal_runs import assert_equal_runs
-from tests.small import write_small_dataset, write_tiny_model
+from tests.train.short_runs import STOPS, StopAt, folder_of, short_flags, start
 from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import TrainConfig, read_train_flags
+from utils.cli.train_config import TrainConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
-from utils.processes.suspend import StopRequests, Suspended
+from utils.processes.suspend import Suspended
 from utils.state.checkpoint import load_checkpoint
-from utils.state.resume import find_resume_point, resumed_config
-
-# 3 batches and one of a validation, twice. The state is asked for after each of them.
-STOPS = (3, 4, 7)  # after the last batch of an epoch, in a validation, in the next epoch
-
-
-class StopAt(StopRequests):
-    """Asks for a stop at the so-manieth time that the run asks."""
-
-    def __init__(self, count=None):
-        super().__init__()
-        self.count, self.asked = count, 0
-
-    def cause(self):
-        self.asked += 1
-        return "the test asks" if self.asked == self.count else None
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures():
-    """Drawing takes longer than training these."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("plot_batch", "plot_labels", "plot_results"):
-            patch.setattr(outputs, name, lambda *arguments: None)
-        patch.setattr(AnchorHead, "plot", lambda *arguments: None)
-        yield
 
 
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inputs")
-    return [
-        "--data", str(write_small_dataset(folder)), "--cfg", str(write_tiny_model(folder)),
-        "--img", "64", "--batch", "4", "--workers", "0", "--device", "cpu", "--epochs", "2",
-        "--project", str(folder), "--precise-bn", "2",
-    ]  # fmt: skip
+    return [*short_flags(tmp_path_factory.mktemp("inputs")), "--precise-bn", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -64,22 +30,6 @@ def whole(flags):
     """The folder of a run without interruption."""
     start([*flags, "--name", "whole"])
     return folder_of(flags, "whole")
-
-
-def folder_of(flags, name):
-    return TrainConfig(**read_train_flags(flags)[0]).project / name
-
-
-def start(arguments, stop=None):
-    """What `train.main` does with these flags, but for the signals."""
-    values, given = read_train_flags(arguments)
-    point = find_resume_point(values, given)
-    if point is None:
-        config = TrainConfig(**values)
-        hyp = read_hyperparameters(config.hyp)
-    else:
-        config, hyp = resumed_config(values, given, point.header)
-    train.run(config, hyp, point, stop or StopAt())
 
 
 @pytest.mark.parametrize("stop", STOPS)

@@ -105,7 +105,7 @@ def start(arguments, stop=None):
     point = find_resume_point(values, given)
     if point is None:
         config = TrainConfig(**values)
-        hyp = read_hyperparameters(config.hyp)
+        hyp = read_hyperparameters(config.hyp, config.override)
     else:
         config, hyp = resumed_config(values, given, point.header)
     train.run(config, hyp, point, stop or StopAt())
@@ -312,6 +312,9 @@ def test_the_best_epoch_is_told_though_a_resumption_did_not_see_it(
         (PENDING, {"gradients": {"0/model.4.m.0.bias": np.zeros((1, 30), np.float32)}}),
         (PENDING, {"gradients": {"1/model.4.m.0.bias": np.zeros(30, np.float32)}}),
         (PENDING, {"progress": {"world_size": 2**53}}),
+        (PENDING, {"progress": {"class_scores": [0.5]}}),
+        (PENDING, {"progress": {"class_scores": [0.5, 0.5, 0.5, 0.5, 1.5]}}),
+        (PENDING, {"progress": {"class_scores": [0.5, 0.5, 0.5, 0.5, float("nan")]}}),
         (TRAIN_BATCHES + 1, {"evaluation": {"images": np.full((4, 3), 2**60)}}),
         (TRAIN_BATCHES + 1, {"evaluation": {"images": np.zeros((4, 3), np.int64)}}),
         (TRAIN_BATCHES + 1, {"evaluation": {"scores": np.zeros((2, 2), np.float32)}}),

@@ -6,7 +6,6 @@ Whoever adds a flag removes its line.
 from __future__ import annotations
 
 _NO_TRACKER = "--loggers wandb, with its own variables such as WANDB_MODE and WANDB_ENTITY"
-_SINGLE_CLASS = "write class 0 into all labels, and one name into the dataset YAML"
 
 TRAINING = {
     "--local-rank": "torchrun tells each process its rank; --nproc N starts N of them",
@@ -25,7 +24,6 @@ VALIDATION = {
     "--dnn": "leave it out; --backend says what runs the model",
     "--verbose": "leave it out; figures are always shown class by class",
     "--save-hybrid": "--save-txt writes what is found; the labels are those of the dataset",
-    "--single-cls": _SINGLE_CLASS,
 }
 
 DETECTION = {

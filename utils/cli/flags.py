@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 import difflib
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -91,6 +91,24 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
             if found.group == title:
                 options = {**found.options, "default": defaults[name]}
                 group.add_argument(*found.names, dest=name, **options)
+
+
+def as_words(settings: Any, leave_out: Collection[str] = ()) -> list[str]:
+    """Return the words of a command line that give these settings; defaults are left out.
+
+    leave_out: names of fields that are left out too.
+    """
+    words = []
+    for name, found in flags_of(settings).items():
+        value = getattr(settings, name)
+        field = next(field for field in dataclasses.fields(settings) if field.name == name)
+        if name in leave_out or value == field.default:
+            continue
+        if isinstance(value, tuple):
+            words += [found.names[0], *map(str, value)]
+        else:  # with "=", a value may begin with a hyphen
+            words.append(found.names[0] if value is True else f"{found.names[0]}={value}")
+    return words
 
 
 def check_flags(settings: Any) -> None:

@@ -8,7 +8,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.cli.flags import flag, require_fraction, whole_from
+from backend.words import count
+from utils.cli.flags import flag, flags_of, require_fraction, whole_from
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
 from utils.cli.run_config import RunConfig
 from utils.data.augment.strengths import AugmentConfig
@@ -17,6 +18,17 @@ from utils.errors import UserError
 
 MAX_SEED = 2**63 - 1
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
+QUAD_IMAGES = 4
+# Fields of flags that cannot be honoured together, and why.
+EXCLUDED = (
+    ("rect", "quad", "four images of one shape are joined"),
+    ("rect", "image_weights", "its order is that of the aspect ratios"),
+    ("rect", "repeat_factor", "its order is that of the aspect ratios"),
+    ("rect", "close_mosaic", "it makes no mosaics"),
+    ("image_weights", "repeat_factor", "both say how often an image is shown"),
+    ("multi_scale", "compile", "each size would be compiled anew"),
+    ("rect", "compile", "each shape would be compiled anew"),
+)
 
 
 def require_seed(name: str, value: int) -> None:
@@ -97,7 +109,34 @@ class RecipeConfig(RunConfig):
         const=str(PUBLIC_TRANSFORMS), type=_transforms, metavar="FILE",
         help="transforms of that package too: a YAML, or the public four")  # fmt: skip
     evolve: int = flag("recipe", "--evolve", default=0, nargs="?", const=300, metavar="N",
-        check=whole_from(0), help="search hyper-parameters in N trainings")  # fmt: skip
+        check=whole_from(0), help="search hyper-parameters in N trainings, 300 without N, by "
+        "Optuna; the same command goes on with a search")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for first, second, reason in EXCLUDED:
+            if getattr(self, first) and getattr(self, second):
+                raise UserError(
+                    f"{self._flag(first)} with {self._flag(second)}: {reason}; leave one of them "
+                    "out"
+                )
+        self._require_quads(1)
+
+    def check_processes(self, number: int) -> None:
+        self._require_quads(number)
+
+    def _require_quads(self, processes: int) -> None:
+        divisor = QUAD_IMAGES * processes
+        if self.quad and self.batch_size > 0 and self.batch_size % divisor:  # -1 is measured
+            fitting = max(round(self.batch_size / divisor), 1) * divisor
+            of_all = f" in {count(processes, 'process', 'processes')}" if processes > 1 else ""
+            raise UserError(
+                f"--quad with --batch-size {self.batch_size}{of_all}: it must be divisible by "
+                f"{divisor}; use {fitting}"
+            )
+
+    def _flag(self, field: str) -> str:
+        return flags_of(self)[field].names[0]
 
     def augmentation(self, hyp: Hyperparameters) -> AugmentConfig:
         """Return how strongly samples are changed, with what, and in which epochs."""

@@ -16,6 +16,7 @@ from utils.errors import UserError
 PRECISIONS = ("off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
+AUTO_BATCH = -1  # of --batch-size: measured
 # Settings of one process, not of the run that it begins or continues.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
 
@@ -26,9 +27,19 @@ def require_minutes(name: str, value: float | None) -> None:
         raise UserError(f"{name} {value:g}; minutes above 0 are needed")
 
 
+def require_batch_size(name: str, value: int) -> None:
+    """Raise UserError unless value is a number of images or AUTO_BATCH."""
+    if value != AUTO_BATCH:
+        whole_from(1)(name, value)
+
+
 @dataclass(frozen=True)
 class TrainConfig(RecipeConfig):
     """The settings of one training run."""
+
+    batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
+        check=require_batch_size,
+        help="images a batch, of all processes together; -1: measure how many fit")  # fmt: skip
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
         help="file of docs/weights.md")  # fmt: skip
@@ -52,6 +63,9 @@ class TrainConfig(RecipeConfig):
         help="of feature maps in memory; auto takes what the device gains from")  # fmt: skip
     compile: bool = flag("speed", "--compile", default=False,
         help="compile the training step where the backend can")  # fmt: skip
+    micro_batch: int = flag("speed", "--micro-batch", default=0, metavar="N", check=whole_from(0),
+        help="images that a process computes at a time; their gradients add up to those of the "
+        "batch. 0: all, and fewer once memory runs out")  # fmt: skip
     sync_bn: bool = flag("several processes", "--sync-bn", default=False,
         help="BatchNorm statistics of all ranks' images instead of each rank's own")  # fmt: skip
     half_gradients: bool = flag("several processes", "--half-gradients", default=False,
@@ -99,6 +113,15 @@ class TrainConfig(RecipeConfig):
             )
         if self.remap_classes and not self.weights:
             raise UserError("--remap-classes takes over classes of --weights; give both")
+        if self.batch_size == AUTO_BATCH:
+            for name, value in (("--replay", self.replay), ("--micro-batch", self.micro_batch)):
+                if value:
+                    raise UserError(f"{name} needs the number of images in --batch-size, not -1")
+        if self.evolve and (self.resume or self.replay):
+            flag = "--resume" if self.resume else "--replay"
+            raise UserError(
+                f"--evolve goes on by itself when the same command is given again; leave {flag} out"
+            )
         if self.replay:
             if self.resume:
                 raise UserError("--replay runs one batch and --resume a run; give one of them")
@@ -107,7 +130,8 @@ class TrainConfig(RecipeConfig):
                 raise UserError("--replay needs --weights with a checkpoint of that run")
 
     def check_processes(self, number: int) -> None:
-        if self.batch_size % number:
+        super().check_processes(number)
+        if self.batch_size != AUTO_BATCH and self.batch_size % number:
             lower = self.batch_size // number * number
             fitting = [str(size) for size in (lower, lower + number) if size]
             raise UserError(
@@ -118,6 +142,11 @@ class TrainConfig(RecipeConfig):
         if self.compile and self.sync_bn and number > 1:
             raise UserError(
                 "--compile with --sync-bn: BatchNorm over several processes is not compiled; leave "
+                "one of them out"
+            )
+        if self.micro_batch and self.sync_bn and number > 1:
+            raise UserError(
+                "--micro-batch with --sync-bn: processes would wait for each other's pieces; leave "
                 "one of them out"
             )
         if self.replay and number > 1:

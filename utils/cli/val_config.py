@@ -34,6 +34,8 @@ class ValConfig(DetectionConfig, RunConfig):
     annotations: Path | None = flag("data", "--annotations", default=None, type=Path,
         metavar="F", help="COCO instances JSON of the split: its objects, crowds and areas "
         "count, not the labels")  # fmt: skip
+    single_class: bool = flag("detection", "--single-cls", default=False,
+        help="take all objects, and all that is found, for one class")  # fmt: skip
     save_json: bool = flag("output", "--save-json", default=False,
         help="write predictions.json, a COCO results file")  # fmt: skip
     legacy_metric: bool = flag("output", "--legacy-metric", default=False,
@@ -48,6 +50,11 @@ class ValConfig(DetectionConfig, RunConfig):
         super().__post_init__()
         if self.square and self.tile:
             raise UserError("--square is for whole images; leave it out, or --tile")
+        if self.single_class and (self.classes is not None or self.annotations is not None):
+            other = "--annotations" if self.annotations is not None else "--classes"
+            raise UserError(
+                f"--single-cls with {other}, which tells classes apart; leave one of them out"
+            )
 
 
 def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:

@@ -31,9 +31,9 @@ from utils.setup.environments import python_of
 from utils.state.start_checks import (
     check_device,
     check_file,
-    check_image_size,
     check_model_yaml,
     check_new_folder,
+    check_public_size,
 )
 
 FILE = "settings.json"
@@ -169,7 +169,8 @@ def check_before_runs(settings: Settings, project: Path, name: str) -> None:
     require_folder_name("--name", name)
     check_new_folder(project, name)
     check_device(settings.device)
-    check_image_size(settings.image_size)
+    if not settings.weights:
+        check_public_size(settings.image_size, settings.cfg)
     check_model_yaml(settings.cfg)
     check_file("--weights", settings.weights)
     if settings.hyp:

@@ -1,7 +1,8 @@
 """Random numbers as a function of (seed, epoch, sample index), with no state anywhere.
 
-Before: nothing. After: the order of an epoch in `loading/batches.py`, `augment/sample.py`,
-`anchors/fitting.py`, and `utils/evolution`.
+Before: nothing. After: the order of an epoch in `loading/order.py`, `loading/quads.py`,
+`augment/sample.py`, `anchors/fitting.py`, `utils/evolution`, and the image sizes of
+`models/training/multi_scale.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 # The second key word keeps the streams of different purposes apart.
-_SAMPLE_STREAM, _ORDER_STREAM = 0, 1
+_SAMPLE_STREAM, _ORDER_STREAM, _DRAWN_ORDER_STREAM, _QUAD_STREAM, _BATCH_STREAM = range(5)
 _ANCHOR_STREAM, _TRIAL_STREAM = 16, 17
 
 
@@ -31,6 +32,21 @@ def epoch_order(seed: int, epoch: int, num_samples: int) -> np.ndarray:
     order = np.argsort(keys, kind="stable")
     order.setflags(write=False)
     return order
+
+
+def order_generator(seed: int, epoch: int) -> np.random.Generator:
+    """Return the generator of an epoch whose samples are drawn; only `.random()` is used."""
+    return _generator(seed, _DRAWN_ORDER_STREAM, epoch, 0)
+
+
+def quad_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
+    """Return the generator of a group of four samples, by the first; only `.random()` is used."""
+    return _generator(seed, _QUAD_STREAM, epoch, index)
+
+
+def batch_generator(seed: int, batch_number: int) -> np.random.Generator:
+    """Return the generator of a batch of the whole training; only `.random()` is used."""
+    return _generator(seed, _BATCH_STREAM, 0, batch_number)
 
 
 def anchor_generator(seed: int) -> np.random.Generator:

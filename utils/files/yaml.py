@@ -61,15 +61,13 @@ def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:
 def find_yaml(argument: str, *folders: str) -> Path:
     """Return the file as given; if there is none, the one of its name in the project's folders.
 
-    The name may lack its .yaml.
+    The name may lack its .yaml, and a folder of that name is no such file.
     """
     given, name = Path(argument), Path(argument).name
-    if not given.is_file():
-        for folder in folders:
-            for shipped in (PROJECT / folder / name, PROJECT / folder / f"{name}.yaml"):
-                if name and shipped.is_file():
-                    return shipped
-    return given
+    if not name or (given.exists() and not given.is_dir()):
+        return given
+    shipped = (PROJECT / folder / f"{name}{end}" for folder in folders for end in ("", ".yaml"))
+    return next((path for path in shipped if path.is_file()), given)
 
 
 def yaml_text(document: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
+from utils.data.loading.recipe import BatchRecipe
 from utils.data.sources.labels import Sample
 from utils.processes.suspend import StopRequests
 from utils.processes.world import ALONE, World
@@ -42,3 +43,8 @@ class Job:
             "train": describe_samples(self.train_samples),
             "val": describe_samples(self.val_samples),
         }
+
+
+def batch_recipe(config: TrainConfig) -> BatchRecipe:
+    """Return which samples form a batch, and in which shape, by the flags."""
+    return BatchRecipe(config.rect, config.quad, config.image_weights, config.repeat_factor)

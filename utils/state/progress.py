@@ -21,12 +21,14 @@ _COLUMNS = [
     "seconds/data_wait", "seconds/to_device", "seconds/forward", "seconds/loss",
     "seconds/backward", "seconds/optimizer", "seconds/ema", "seconds/validation",
 ]  # fmt: skip
-_SAMPLES = {"images": int, "sha256": str}
+_SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
 PROGRESS = {
     "is_best": Default(bool, False),
     # Finished epochs when the best one was; None where it is unknown.
     "best_epoch": Default(int, None),
     "finite_updates": Default(int, 0),
+    "micro_batches": Default([int], []),  # of each rank; 0: all of a batch
+    "class_scores": Default([float], []),  # of the last validation; none without --image-weights
     "loss_names": Default([str], _LOSSES),  # of the losses in `watch` and of a validation's
     "watch": {
         **dict.fromkeys(("skipped", "in_a_row"), Default(int, 0)),

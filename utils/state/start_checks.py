@@ -16,19 +16,21 @@ from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.errors import UserError
-from utils.files.models import read_model
+from utils.files.models import find_model, read_model
+from utils.files.project import PROJECT
 from utils.optional import import_optional
 from utils.report.loggers.chosen import make_loggers
 from utils.screen.window import require_window
 from utils.setup.driver import NVIDIA_DRIVER, sees_driver
 
-SMALLEST_STRIDE = 32  # of the public models; one of a larger stride asks for more
+PUBLIC_STRIDE = 32  # which those of all public models are multiples of
 DEVICE = re.compile(r"cpu|(cuda:)?\d+")
 
 
 def check_training(config: TrainConfig) -> None:
     """Raise UserError for a flag of a new training that cannot be honoured."""
-    check_image_size(config.image_size)
+    if not config.weights:
+        check_public_size(config.image_size, config.cfg)
     check_model_yaml(config.cfg)
     make_loggers(config.loggers)
     _check_command(config, config.weights)
@@ -36,7 +38,6 @@ def check_training(config: TrainConfig) -> None:
 
 def check_validation(config: ValConfig) -> None:
     """Raise UserError for a flag of a validation that cannot be honoured."""
-    check_image_size(config.image_size)
     check_file("--annotations", str(config.annotations or ""))
     _check_command(config, *config.weights)
 
@@ -45,7 +46,6 @@ def check_detection(config: DetectConfig) -> None:
     """Raise UserError for a flag of detect.py that cannot be honoured."""
     if config.view_images:
         require_window("--view-img")
-    check_image_size(config.image_size)
     if config.track:
         import_optional("trackers", "--track")
     _check_command(config, *config.weights)
@@ -59,7 +59,16 @@ def _check_command(config: CommandConfig, *weights: str) -> None:
     select.choose(config.backend)
 
 
-def check_image_size(size: int, stride: int = SMALLEST_STRIDE) -> None:
+def check_public_size(size: int, cfg: str) -> None:
+    """Raise UserError for an --img that no public model takes, where --cfg names or means one.
+
+    Whoever builds the model asks again, by its own stride.
+    """
+    if not cfg or find_model(cfg).resolve().is_relative_to(PROJECT / "models"):
+        check_image_size(size, PUBLIC_STRIDE)
+
+
+def check_image_size(size: int, stride: int) -> None:
     """Raise UserError unless --img is a multiple of a model's stride."""
     if size % stride:
         fitting = -(-size // stride) * stride

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from utils.errors import UserError, brief
+from utils.weights.activation import DEFAULT_ACTIVATION, NamedActivation, parse_activation
 from utils.weights.contents import Contents, StoredArray, is_tensor
 from utils.weights.pickle_reader import Record
 
@@ -17,7 +18,8 @@ MAX_NAME = 100  # characters of a dotted name; the public models have up to 40
 TENSOR_GROUPS = ("_parameters", "_buffers")
 HIDDEN_BUFFERS = "_non_persistent_buffers_set"
 BATCHNORM_EPS = 1e-3
-ACTIVATION = "SiLU"
+NO_ACTIVATION = NamedActivation("Identity")
+ATTENTION_HEADS = 4
 
 
 def class_name(value: Any) -> str:
@@ -91,16 +93,37 @@ def module_arrays(module: Record, contents: Contents) -> dict[str, StoredArray]:
     return arrays
 
 
-def check_modules(module: Record) -> None:
-    """Raise UserError for a module that would compute something else here."""
+def check_modules(module: Record, activation: Any) -> None:
+    """Raise UserError for a module that would compute something else here.
+
+    activation: the model YAML's, such as nn.LeakyReLU(0.1); None where it names none.
+    """
+    wanted = DEFAULT_ACTIVATION if activation is None else parse_activation(activation)
+    linear: list[str] = []
     for prefix, part in walk_modules(module):
         where = brief(prefix.removesuffix("."))[1:-1]
-        activation = class_name(part.state["_modules"].get("act"))
-        if activation not in ("", ACTIVATION):
+        kind = class_name(part)
+        if kind == "GhostBottleneck":
+            linear.append(f"{prefix}conv.2.")  # its second convolution has no activation
+        found = _activation(part.state["_modules"].get("act"))
+        expected = NO_ACTIVATION if prefix.startswith(tuple(linear[-1:])) else wanted
+        if expected is not None and found not in (None, expected):
             raise UserError(
-                f"layer {where} uses the activation {activation}; only {ACTIVATION} is built here, "
-                "so the weights would give other outputs; give a model with it, or train one"
+                f"layer {where} uses the activation {found}; by its model YAML {expected} is built "
+                "here, so the weights would give other outputs; give a model with it, or train one"
             )
-        eps = part.state.get("eps")
-        if class_name(part) == "BatchNorm2d" and eps != BATCHNORM_EPS:
+        eps, heads = part.state.get("eps"), part.state.get("num_heads")
+        if kind == "BatchNorm2d" and eps != BATCHNORM_EPS:
             raise UserError(f"layer {where} has eps {brief(eps)}; {BATCHNORM_EPS} is built here")
+        if kind == "MultiheadAttention" and heads != ATTENTION_HEADS:
+            raise UserError(
+                f"layer {where} has {brief(heads)} heads; {ATTENTION_HEADS} are built here"
+            )
+
+
+def _activation(module: Any) -> NamedActivation | None:
+    """Return what the record of an activation stands for; None for no record."""
+    if not is_module(module):
+        return None
+    slope = module.state.get("negative_slope")
+    return NamedActivation(class_name(module), slope if isinstance(slope, float) else None)

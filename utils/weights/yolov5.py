@@ -106,7 +106,7 @@ def _from_module(contents: Contents, model: Record, holder: Mapping[Any, Any]) -
             f"its {class_name(model)} describes no model (attribute yaml); give a detection model "
             "of the public YOLOv5, or its state dict with --cfg (docs/weights.md)"
         )
-    check_modules(model)
+    check_modules(model, document.get("act"))
     stored = _without_dropped(module_arrays(model, contents))
     head, prefix = _find_head(model)
     strides = _strides(contents, head)

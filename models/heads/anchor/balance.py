@@ -47,8 +47,13 @@ class LevelBalance:
             self._on_device = ops.tensor(self._values, device)
         return ops.cast(self._on_device, dtype)
 
-    def see(self, losses: Sequence[Tensor]) -> None:
-        """Take the objectness loss of each level, 0-d, unweighted, detached: this rank's part."""
+    def see(self, losses: Sequence[Tensor], adds: bool = False) -> None:
+        """Take the objectness loss of each level, 0-d, unweighted, detached: this rank's part.
+
+        adds: to that of the pieces of the batch before.
+        """
+        if adds:
+            losses = [before + loss for before, loss in zip(self._seen, losses, strict=True)]
         self._seen = losses
 
     def follow(self) -> None:

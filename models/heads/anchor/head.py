@@ -32,6 +32,7 @@ from utils.data.sources.labels import Sample
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from utils.evaluation.fitness import detection_fitness
 from utils.evaluation.joining import join_views
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.report.console import metrics_table
@@ -213,6 +214,10 @@ class AnchorHead(BoxHead):
         decoded = ops.to_numpy(decode_logits(found, cells, sizes, self.strides[level]))
         return np.split(decoded, np.searchsorted(image, np.arange(1, logits.shape[0])))
 
+    def of_best_class(self, decoded: np.ndarray) -> np.ndarray:
+        best = decoded[:, BOX_CHANNELS + 1 :].max(axis=1, keepdims=True)
+        return np.concatenate((decoded[:, : BOX_CHANNELS + 1], best), axis=1)
+
     def finish(
         self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
     ) -> Detections:
@@ -235,7 +240,12 @@ class AnchorHead(BoxHead):
     @staticmethod
     def fitness(result: EvaluationResult) -> float:
         """Return a tenth of mAP50 and nine tenths of mAP50-95, as in the public YOLOv5."""
-        return 0.1 * result.map50 + 0.9 * result.map
+        return detection_fitness(result.map50, result.map)
+
+    @staticmethod
+    def class_scores(result: EvaluationResult) -> tuple[float, ...]:
+        """Return mAP50-95 by class; the mean of the others for one without objects."""
+        return tuple(np.where(np.isnan(result.ap), result.map, result.ap).tolist())
 
     @staticmethod
     def table(result: EvaluationResult) -> str:

@@ -22,7 +22,7 @@ from models.heads.anchor.balance import LevelBalance
 from models.heads.anchor.ciou import BoxIou, complete_iou
 from models.heads.anchor.cross_entropy import cross_entropy
 from models.heads.anchor.decode import BOX_CHANNELS, decode_centres, decode_sizes
-from models.heads.base import Loss, LossTerms
+from models.heads.base import Loss, LossTerms, WholeBatch
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.loading.batch import Targets
 
@@ -66,36 +66,39 @@ class LossGains:
 
 
 class BatchParts(NamedTuple):
-    """What part of the whole batch a rank has: factors of its means, on the device.
+    """What part of the whole batch a rank or a piece has: factors of its means, on the device.
 
-    A mean over a rank's rows times its part of all rows, summed over the ranks, is the mean over
-    all rows; the mean of the ranks' means is not.
+    A mean over its rows times its part of all rows, summed over ranks and pieces, is the mean over
+    all rows; the mean of the means is not.
     """
 
-    images: Tensor  # 0-d: of the batch's images, those of this rank
-    positives: Tensor  # (L,): of each level's positives, those of this rank; 0 of none
+    images: Tensor  # 0-d: of the batch's images, those of the piece
+    positives: Tensor  # (L,): of each level's positives, those of the piece; 0 of none
     total: Tensor  # 0-d: images of the batch times ranks: gradients are averaged over the ranks
 
 
 def batch_parts(
-    num_images: int, positives: Sequence[int], dtype: str, device: str
+    own: Sequence[int], all_pieces: Sequence[int], whole: WholeBatch | None, dtype: str, device: str
 ) -> BatchParts | None:
-    """Return the parts of this rank; None for a process alone, whose means are those of the batch.
+    """Return the parts of this rank's piece; None if it is all of the batch.
 
     Every rank calls it for every batch.
 
     Args:
-        num_images: of this rank.
-        positives: of this rank at each level.
+        own: number of images of the piece, then of its positives at each level.
+        all_pieces: the same of all pieces of this rank.
         dtype: of the losses.
     """
-    if this_process().world_size == 1:
+    if this_process().world_size == 1 and own[0] == all_pieces[0]:
         return None
-    counts = np.array([num_images, *positives], dtype)
-    own, whole = ops.tensor(counts, device), ops.tensor(counts, device)
-    dist.sum_(whole)
-    parts = own / ops.clamp(whole, low=1.0)
-    return BatchParts(parts[0], parts[1:], whole[0] * float(this_process().world_size))
+    sums = whole.over_ranks if whole is not None else None
+    if sums is None:
+        sums = ops.tensor(np.array(all_pieces, dtype), device)
+        dist.sum_(sums)
+        if whole is not None:
+            whole.over_ranks = sums
+    parts = ops.tensor(np.array(own, dtype), device) / ops.clamp(sums, low=1.0)
+    return BatchParts(parts[0], parts[1:], sums[0] * float(this_process().world_size))
 
 
 class DetectionLoss(Loss):
@@ -138,12 +141,15 @@ class DetectionLoss(Loss):
         loss._compiled_cost = compile_(self._cost, MOST_SHAPES)
         return loss
 
-    def __call__(self, raw: Sequence[Tensor], targets: Targets) -> LossTerms:
-        """Return the cost of a batch.
+    def __call__(
+        self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
+    ) -> LossTerms:
+        """Return the cost of a batch, or of a piece of it.
 
         Args:
             raw: per level (B, A, H, W, 5 + C) logits.
-            targets: of the same batch; may be empty, which leaves objectness alone.
+            targets: of the same images; may be empty, which leaves objectness alone.
+            whole: of which they are a piece; None for all of it.
         """
         shapes = [level.shape for level in raw]
         grids = [(height, width) for _, _, height, width, _ in shapes]
@@ -152,7 +158,7 @@ class DetectionLoss(Loss):
         cost = self._compiled_cost if shapes[0][0] else None
         positives = join_assignments(assignments, shapes, padded=cost is not None)
         dtype, device = ops.dtype_of(raw[0]), ops.device_of(raw[0])
-        counts = [len(found.row) for found in assignments]
+        counts = [shapes[0][0], *(len(found.row) for found in assignments)]
         terms, objectness = (cost or self._cost)(
             tuple(raw),
             positives.sizes,
@@ -160,11 +166,20 @@ class DetectionLoss(Loss):
             ops.tensor(positives.numbers.astype(dtype), device),
             self._one_hot(dtype, device),
             self.balance.weights(dtype, device),
-            batch_parts(shapes[0][0], counts, dtype, device),
+            batch_parts(counts, self._counts_of(whole, counts, grids), whole, dtype, device),
             cost is not None,
         )
-        self.balance.see(objectness)
+        self.balance.see(objectness, adds=whole is not None and whole.done > 0)
         return terms
+
+    def _counts_of(
+        self, whole: WholeBatch | None, counts: Sequence[int], grids: Sequence[tuple[int, int]]
+    ) -> Sequence[int]:
+        """Return the number of images and positives of all pieces, given those of one."""
+        if whole is None or whole.num_images == counts[0]:
+            return counts
+        found = assign_targets(whole.targets, self.anchors, grids, self.gains.max_side_ratio)
+        return [whole.num_images, *(len(level.row) for level in found)]
 
     def end_batch(self) -> None:
         self.balance.follow()

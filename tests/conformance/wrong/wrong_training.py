@@ -281,6 +281,8 @@ register(
         ("device.synchronize", "knows GPUs only", failing("invalid device cpu")),
         ("device.milliseconds", "are seconds", seconds),
         ("device.host_waits", "counts without a call", lambda b: lambda run, device: None),
+        ("device.peak_memory", "is not called", lambda b: lambda run, device: 2**30),
+        ("device.free_memory", "takes a CPU for a GPU", lambda b: lambda device: 2**30),
         ("device.describe", "is several lines", lambda b: lambda device: "CPU\n2.13.0\n0.9.0"),
         ("device.rounds_to_tf32", "takes a CPU for a GPU", lambda b: lambda device: True),
         ("device.is_out_of_memory", "takes any error for it", lambda b: lambda error: True),

@@ -2,16 +2,19 @@
 
 import dataclasses
 import datetime
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.shared_files import shared_path
 from utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
     Hyperparameters,
     read_hyperparameters,
 )
+from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 
 
@@ -28,7 +31,7 @@ def test_the_default_hyperparameters_are_the_public_ones():
     [
         ({"lr0": "fast"}, "lr0: 'fast' is not a number"),
         ({"lr0": float("nan")}, "lr0: '.nan' is no finite number"),
-        ({"lr0": 10**400}, r"line 14, lr0: '1000.*000' is too long a number"),
+        ({"lr0": 10**400}, r"line 15, lr0: '1000.*000' is too long a number"),
         ({"lr0": datetime.date(2024, 1, 1)}, "lr0: '2024-01-01' is a date"),
         ({"lr0": "x" * 10_000}, r"lr0: 'x{1,200}\.\.\.x{1,200}' is not a number"),
         ({f"a{i}": 0 for i in range(60_000)}, r"unknown \['a0', .{,100}\.\.\.\]; see "),
@@ -82,3 +85,39 @@ def test_overrides_take_the_place_of_a_files_numbers():
 def test_a_wrong_override_is_refused_by_name(word, message):
     with pytest.raises(UserError, match=message):
         read_hyperparameters(DEFAULT_HYPERPARAMETERS, (word,))
+
+
+def public_files() -> dict[str, dict[str, float]]:
+    """Return the numbers of the public hyper-parameter files, by name."""
+    return json.loads(shared_path("golden/recipe/info.json").read_text())["hyp"]
+
+
+def test_the_public_hyperparameter_files_ship_with_their_numbers():
+    public = public_files()
+    assert len(public) == 6
+    defaults = {
+        field.name: field.default
+        for field in dataclasses.fields(Hyperparameters)
+        if field.default is not dataclasses.MISSING
+    }
+    for name, numbers in public.items():
+        shipped = yaml.safe_load((DEFAULT_HYPERPARAMETERS.parent / name).read_text())
+        assert shipped.items() >= numbers.items(), name
+        # What a public file does not name has no effect.
+        assert {key: defaults[key] for key in shipped.keys() - numbers.keys()}.items() <= (
+            shipped.items()
+        ), name
+
+
+def test_strengths_of_augmentation_are_those_of_the_file():
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS, ("mixup=0.1", "mosaic9=0.2", "cutout=0.3"))
+    found = hyp.augmentation()
+    assert (found.mixup, found.mosaic9, found.cutout, found.scale) == (0.1, 0.2, 0.3, 0.5)
+
+
+@pytest.mark.parametrize(("flags", "last"), [((), None), ((0,), None), ((3,), 7), ((20,), 0)])
+def test_close_mosaic_counts_from_the_last_epoch(flags, last):
+    words = [word for number in flags for word in ("--close-mosaic", str(number))]
+    config = parse_train_flags(["--epochs", "10", *words])
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    assert config.augmentation(hyp).mosaic_epochs == last

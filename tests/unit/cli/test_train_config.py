@@ -93,6 +93,19 @@ def test_the_multi_tensor_updates_are_chosen_by_their_flag_alone():
         ([*MODEL, "--name", ""], "--name ''; the name of one folder"),
         ([*MODEL, "--name", "a/b"], "--name 'a/b'"),
         ([*MODEL, "--name", ".."], "--name '..'"),
+        (["--rect", "--quad"], "--rect with --quad: .*; leave one of them out"),
+        (["--rect", "--image-weights"], "--rect with --image-weights: .*; leave one of them out"),
+        (["--rect", "--repeat-factor", "0.1"], "--rect with --repeat-factor: .*; leave one"),
+        (["--rect", "--close-mosaic", "5"], "--rect with --close-mosaic: .*; leave one of them"),
+        (["--image-weights", "--repeat-factor", "0.1"], "--image-weights with --repeat-factor: "),
+        (["--compile", "--multi-scale"], "--multi-scale with --compile: each size would be"),
+        (["--compile", "--rect"], "--rect with --compile: each shape would be compiled anew"),
+        (["--quad", "--batch", "6"], "--quad with --batch-size 6: .* divisible by 4; use 8$"),
+        (["--quad", "--batch", "1"], "--quad with --batch-size 1: .* divisible by 4; use 4$"),
+        (["--fraction", "0"], "--fraction 0; a number above 0, at most 1, is needed"),
+        (["--fraction", "nan"], "--fraction nan; a number above 0"),
+        (["--repeat-factor", "1.5"], "--repeat-factor 1.5; a number from 0 to 1"),
+        (["--repeat-factor", "nan"], "--repeat-factor nan; a number from 0 to 1"),
     ],
 )
 def test_values_out_of_range_are_refused(flags, message):
@@ -149,3 +162,18 @@ def test_the_flags_that_were_given_are_told_from_defaults():
     assert given.items() <= values.items()
     assert read_train_flags([])[1] == {}
     assert values["resume"] == "newest" and read_train_flags([])[0]["resume"] == ""
+
+
+def test_quads_need_four_images_of_each_process():
+    config = parse_train_flags(["--quad", "--batch", "12"])
+    config.check_processes(1)
+    config.check_processes(3)
+    with pytest.raises(UserError, match="12 in 2 processes: .* divisible by 8; use 16$"):
+        config.check_processes(2)
+    parse_train_flags(["--quad", "--batch-size", "-1"]).check_processes(2)
+
+
+def test_recipes_that_do_not_exclude_each_other_parse():
+    for flags in ("--quad --multi-scale --image-weights", "--rect --multi-scale --single-cls",
+                  "--quad --repeat-factor 0.001 --fraction 0.5", "--compile --quad"):  # fmt: skip
+        parse_train_flags(flags.split())

@@ -70,6 +70,8 @@ def test_the_figures_of_old_logs_are_measured_only_when_asked():
         ([], "--weights is needed"),
         (["--weights", "W", "--conf", "2"], "--conf 2.0"),
         (["--weights", "W", "--max-det", "0"], "--max-det 0"),
+        (["--weights", "W", "--single-cls", "--classes", "0"], "--single-cls with --classes, "),
+        (["--weights", "W", "--single-cls", "--annotations", "F"], "--single-cls with --annot"),
         (["--weights", "W", "--save-conf"], "--save-conf adds to the files of --save-txt; give"),
     ],
 )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import sys
 from itertools import islice
@@ -18,8 +19,12 @@ from utils.data.sources.labels import scan_samples
 
 EVERYTHING = AugmentConfig(
     hsv_h=0.015, hsv_s=0.7, hsv_v=0.4, degrees=10, translate=0.1, scale=0.5, shear=5,
-    perspective=0.0005, flipud=0.3, fliplr=0.5, mosaic=0.7,
+    perspective=0.0005, flipud=0.3, fliplr=0.5, mosaic=0.7, mosaic9=0.3, mixup=0.3, cutout=0.3,
+    copy_paste=0.5,
 )  # fmt: skip
+# Of Albumentations: noise from its generators, filters, boxes that move.
+TRANSFORMS = """{"GaussNoise": {}, "CLAHE": {}, "MedianBlur": {}, "ToGray": {"p": 0.3},
+    "RandomBrightnessContrast": {}, "Affine": {"rotate": [-20, 20], "p": 0.5}}"""
 
 
 def digest(batch: Batch) -> str:
@@ -38,6 +43,10 @@ def main(data: str, seed: str) -> None:
         loader = TrainLoader(samples, image_size, 8, EVERYTHING, int(seed), workers=0)
         for batch in (*islice(loader.epoch(0), 3), *islice(loader.epoch(7), 3)):
             print("train", image_size, digest(batch))
+        transformed = dataclasses.replace(EVERYTHING, transforms=TRANSFORMS)
+        loader = TrainLoader(samples, image_size, 8, transformed, int(seed), workers=0)
+        for batch in islice(loader.epoch(0), 2):
+            print("transformed", image_size, digest(batch))
         for batch in islice(ValLoader(samples, image_size, 8, workers=0), 3):
             print("val", image_size, digest(batch))
 

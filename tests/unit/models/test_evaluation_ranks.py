@@ -125,6 +125,17 @@ def assert_same_figures(found, expected):
     assert found.result.confidence == expected.result.confidence
     for name in ("precision", "recall", "precision_curves", "num_ground_truth"):
         np.testing.assert_array_equal(getattr(found.result, name), getattr(expected.result, name))
+    mine, theirs = found.result, expected.result
+    np.testing.assert_array_equal(mine.confusion.matrix(), theirs.confusion.matrix())
+    assert theirs.confusion.matrix()[:2].sum() > 3
+    for name in ("num_found", "num_correct"):
+        np.testing.assert_array_equal(
+            getattr(mine.by_confidence, name), getattr(theirs.by_confidence, name)
+        )
+    assert list(mine.examples) == list(theirs.examples) == list(range(len(SIZES)))
+    for index, example in theirs.examples.items():
+        for array, wanted in zip(mine.examples[index].found, example.found, strict=True):
+            np.testing.assert_array_equal(array, wanted)
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])

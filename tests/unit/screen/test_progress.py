@@ -150,7 +150,7 @@ def test_a_log_has_no_code_of_a_terminal():
 
 
 PARTS = ["epoch 100/300", "box 0.1234", "obj 0.2345", "cls 0.0456", "P 0.100", "R 0.200",
-         "mAP50 0.667", "mAP50-95 0.385", "14.7 s", "data wait 12 %"]  # fmt: skip
+         "mAP50 0.667", "mAP50-95 0.385", "14.7 s", "waited 12 %"]  # fmt: skip
 JOIN = f"from utils.screen.lines import joined\nprint(joined({PARTS}))"
 
 

@@ -38,6 +38,8 @@ SAMPLES = {"images": 3, "sha256": "5a"}
 PROGRESS_OF_ONE_BATCH = {
     "is_best": False,
     "best_epoch": 0,
+    "micro_batches": [0],
+    "class_scores": [0.25],
     "finite_updates": 1,
     "loss": {},
     "watch": {
@@ -406,11 +408,12 @@ def test_a_hyper_parameter_without_a_neutral_value_must_be_there(tmp_path):
 
 
 def test_progress_that_came_after_the_state_has_the_value_of_the_runs_before(tmp_path):
-    progress = without(PROGRESS_OF_ONE_BATCH, "is_best", "finite_updates", "loss_names", "columns")
+    later = "is_best", "finite_updates", "class_scores", "loss_names", "columns"
+    progress = without(PROGRESS_OF_ONE_BATCH, *later)
     progress["watch"] = without(progress["watch"], "skipped", "in_a_row")
     path = write_header(tmp_path / "exp", progress=progress)
     found = load_state(path).header.progress
-    assert (found["is_best"], found["finite_updates"]) == (False, 0)
+    assert (found["is_best"], found["finite_updates"], found["class_scores"]) == (False, 0, [])
     assert (found["watch"]["skipped"], found["watch"]["in_a_row"]) == (0, 0)
     assert found["loss_names"] == ["box", "objectness", "classification"]
     assert found["columns"] == list(RESULT_COLUMNS)

@@ -41,6 +41,7 @@ def run(tmp_path):
     ("flags", "message"),
     [
         (["--img", "33"], "--img 33 is no multiple of the model's stride 32; use 64"),
+        (["--cfg", "yolov5n6", "--img", "33"], "--img 33 is no multiple of the model's stride 32"),
         (["--project", "/proc/x"], "--project /proc/x --name exp: /proc: "),
         (["--project", "/etc/passwd"], "--project /etc/passwd --name exp: /etc/passwd: Not a dir"),
         (["--name", 300 * "x"], ": File name too long"),
@@ -61,7 +62,6 @@ def test_a_training_refuses_flags_before_a_framework_or_rank_starts(run, flags, 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--img", "33"], "--img 33 is no multiple of the model's stride 32; use 64"),
         (["--annotations", "nothing.json"], "--annotations nothing.json: no such file"),
         (["--weights", "absent.pt"], "--weights absent.pt: no such file"),
         (["--project", "/proc/x"], "--project /proc/x --name exp: /proc: "),

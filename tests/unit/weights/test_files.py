@@ -231,7 +231,7 @@ def described(**changes):
         (described(backbone=[[-1, 1, "Conv", [8, 31, 2]]]), "takes 23,096 numbers"),
         (described(backbone=[7]), "layer 0: 7"),
         (described(backbone=[[-1, 1, "Conv", [10**6]]]), "channels is 1000000"),
-        (described(backbone=[[-1, 1, "GhostConv", [8, 3, 2]]]), "unknown block 'GhostConv'; known"),
+        (described(backbone=[[-1, 1, "CrossConv", [8, 3, 2]]]), "unknown block 'CrossConv'; known"),
         ({"nc": 10**9}, "nc: 1000000000"),
         ({"nc": "2"}, "nc: '2'"),
         ({"nc": 3}, "layer 1, Detect .3, .* numbers, and the file has 130 for it"),

@@ -28,6 +28,7 @@ class AugmentConfig:
     flipud: float = 0.0  # probability
     fliplr: float = 0.0  # probability
     mosaic: float = 0.0  # probability
+    copy_paste: float = 0.0  # part of a mosaic's objects with a polygon that is pasted again
     mosaic9: float = 0.0  # part of the mosaics that has nine images instead of four
     mixup: float = 0.0  # part of the mosaics that is mixed with another one
     cutout: float = 0.0  # probability
@@ -45,6 +46,12 @@ class AugmentConfig:
         if self.mosaic_epochs is None or epoch < self.mosaic_epochs:
             return self
         return dataclasses.replace(self, mosaic=0.0, mixup=0.0)
+
+    def without_effect(self) -> tuple[str, ...]:
+        """Return the names of strengths above 0 that change mosaics alone, where there are none."""
+        if self.mosaic:
+            return ()
+        return tuple(name for name in ("mosaic9", "mixup") if getattr(self, name))
 
 
 STRENGTHS = tuple(

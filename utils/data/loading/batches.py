@@ -1,4 +1,4 @@
-"""Which samples form a batch, and in which shape.
+"""Which samples form a batch of a training, and in which shape.
 
 Before: `sources/labels.py`. After: `loader.py`, in this process or in those of `workers.py`.
 """
@@ -24,21 +24,19 @@ from utils.data.image.decoding import (
     LabelledImage,
     SourceImage,
     choose_reduction,
-    letterbox_labelled,
     reduced_size,
 )
-from utils.data.image.letterbox import Letterbox, fit_long_side
-from utils.data.image.resizing import resize
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.image_cache import ImageCache
-from utils.data.loading.reading import decode, pixel_boxes
+from utils.data.loading.order import Epoch, Order, draws_of
+from utils.data.loading.quads import QUAD, draw_enlarged, join_quads
+from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
+from utils.data.loading.recipe import SQUARE, BatchRecipe
+from utils.data.loading.rectangles import rectangle
 from utils.data.loading.sample_table import SampleTable
-from utils.data.randomness import epoch_order, sample_generator
+from utils.data.randomness import sample_generator
 from utils.data.sources.labels import Sample
 from utils.errors import DatasetError
-
-# The public recipe's margin around rectangular validation images, in strides.
-RECTANGLE_MARGIN = 0.5
 
 
 class BatchSource(Protocol):
@@ -47,53 +45,99 @@ class BatchSource(Protocol):
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
 
-    def indices(self, epoch: int, batch_index: int) -> np.ndarray:
+    def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
         """Return the sample indices of a whole batch, over all ranks, int64."""
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
         """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
 
-    def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
+    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
         """Fill `images`, uint8 of that shape, and return the shard of the batch around it."""
 
 
 @dataclass(frozen=True)
 class TrainBatches:
-    """A rank's shard of shuffled, augmented square batches; the last batch may be smaller."""
+    """A rank's shard of augmented batches; the last batch may be smaller.
+
+    They are square, or with a rectangular recipe of the smallest shape, in multiples of `stride`,
+    that holds the images of all ranks. With a quad recipe each image is made of four: up to three
+    images at the end of an epoch, other ones each time, are left out.
+    """
 
     samples: SampleTable
     image_size: int
-    batch_size: int  # over all ranks
+    batch_size: int  # samples over all ranks
     augment: AugmentConfig
     seed: int
     process: Process = Process()
+    recipe: BatchRecipe = SQUARE
+    stride: int = 32
     cache: ImageCache | None = None  # made for `image_sizes`
 
     def __len__(self) -> int:
-        return math.ceil(len(self.samples) / self.batch_size)
+        return math.ceil(self.num_images / self.batch_size)
+
+    @property
+    def num_images(self) -> int:
+        """How many samples an epoch shows, repeated ones each time."""
+        return len(self._order) // self._group * self._group
+
+    @property
+    def _group(self) -> int:
+        """Samples that become one image."""
+        return QUAD if self.recipe.quad else 1
+
+    @cached_property
+    def _order(self) -> Order:
+        return self.recipe.order(self.seed, self.samples)
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
         num_before = batch_index * self.batch_size
-        num_images = min(self.batch_size, len(self.samples) - num_before)
-        return len(self.process.shard(range(num_images))), 3, self.image_size, self.image_size
+        num_images = min(self.batch_size, self.num_images - num_before) // self._group
+        side = 2 if self.recipe.quad else 1
+        height, width = (side * x for x in self._image_shape(batch_index))
+        return len(self.process.shard(range(num_images))), 3, height, width
 
-    def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
-        global_indices = self.indices(epoch, batch_index)
-        indices = self.process.shard(global_indices)
-        targets = fill_images(images, indices, partial(self._item, epoch))
+    def _image_shape(self, batch_index: int) -> tuple[int, int]:
+        """Return (height, width) of one sample."""
+        if not self.recipe.rectangular:
+            return self.image_size, self.image_size
+        indices = self.indices(Epoch(0), batch_index)  # the same in all epochs
+        sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
+        return rectangle(sizes, self.image_size, self.stride)
+
+    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
+        draws = self._draws(epoch, batch_index)
+        mine = self.process.shard(draws.reshape(-1, self._group))
+        make_item = partial(self._item, epoch.number, self._image_shape(batch_index))
+        if self.recipe.quad:
+            _, channels, height, width = images.shape
+            singles = np.empty((mine.size, channels, height // 2, width // 2), np.uint8)
+            targets = fill_images(singles, mine.reshape(-1), make_item)
+            enlarged = draw_enlarged(self.seed, epoch.number, mine[:, 0])
+            targets = join_quads(singles, targets, enlarged, images)
+        else:
+            targets = fill_images(images, mine.reshape(-1), make_item)
+        indices, global_indices = (x.reshape(-1) % len(self.samples) for x in (mine, draws))
         return Batch(images, targets, indices, (), global_indices)
 
-    def indices(self, epoch: int, batch_index: int) -> np.ndarray:
-        order = epoch_order(self.seed, epoch, len(self.samples))
-        return order[batch_index * self.batch_size :][: self.batch_size]
+    def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
+        return self._draws(epoch, batch_index) % len(self.samples)
 
-    def _item(self, epoch: int, index: int) -> LabelledImage:
-        generator = sample_generator(self.seed, epoch, index)
+    def _draws(self, epoch: Epoch, batch_index: int) -> np.ndarray:
+        """Return the numbers of `draws_of` of a whole batch, over all ranks, (N,) int64."""
+        draws = draws_of(self._order, epoch, len(self.samples))[: self.num_images]
+        return draws[batch_index * self.batch_size :][: self.batch_size]
+
+    def _item(self, epoch: int, size: tuple[int, int], draw_number: int) -> LabelledImage:
+        """Make the image of one number of `draws_of`, (height, width) in size."""
+        index = draw_number % len(self.samples)
+        generator = sample_generator(self.seed, epoch, draw_number)
         strengths = self.augment.in_epoch(epoch)
         draw = draw_augmentation(strengths, generator, index, len(self.samples))
         with naming_image(self.samples[index].image_path):
             sources = [self._source(tile) for tile in draw.samples]
-            return augment(draw, sources, self.image_size)
+            return augment(draw, sources, self.image_size, size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
         """Return (height, width) of each sample as it is decoded and cached."""
@@ -110,6 +154,7 @@ class TrainBatches:
             pixel_boxes(sample),
             reduction,
             partial(self._decode, index, sample, reduction),
+            pixel_polygons(sample),
         )
 
     def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
@@ -119,93 +164,23 @@ class TrainBatches:
             return self.cache.get(index, partial(decode, sample, reduction))
 
 
-@dataclass(frozen=True)
-class ValBatches:
-    """A rank's shard of letterboxed batches in a fixed order, long sides at `image_size`.
-
-    Rectangular batches hold images of similar aspect ratio. Their sides are the smallest multiples
-    of `stride` that hold the images of all ranks and half a stride. Sides of square batches are
-    the smallest multiple of `stride` from `image_size` up.
-    """
-
-    samples: SampleTable
-    image_size: int
-    batch_size: int  # over all ranks
-    stride: int
-    rectangular: bool
-    process: Process = Process()
-    cache: ImageCache | None = None  # made for `image_sizes`
-
-    def __len__(self) -> int:
-        return math.ceil(len(self.samples) / self.batch_size)
-
-    def shape(self, batch_index: int) -> tuple[int, int, int, int]:
-        indices = self.indices(0, batch_index)  # of all ranks: their images have one size
-        sides = np.array([self.image_size, self.image_size]) / self.stride
-        if self.rectangular:
-            contents = [self._letterbox(index, (self.image_size,) * 2) for index in indices]
-            largest = np.max([content.resized_size for content in contents], axis=0)
-            sides = largest / self.stride + RECTANGLE_MARGIN
-        height, width = (math.ceil(side) * self.stride for side in sides)
-        return len(self.process.shard(indices)), 3, height, width
-
-    def build(self, epoch: int, batch_index: int, images: np.ndarray) -> Batch:
-        global_indices = self.indices(0, batch_index)
-        indices = self.process.shard(global_indices)
-        input_size = images.shape[2], images.shape[3]
-        letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
-        targets = fill_images(images, indices, partial(self._item, input_size))
-        return Batch(images, targets, indices, letterboxes, global_indices)
-
-    def indices(self, epoch: int, batch_index: int) -> np.ndarray:
-        return self._order[batch_index * self.batch_size :][: self.batch_size]
-
-    @cached_property
-    def _order(self) -> np.ndarray:
-        if not self.rectangular:
-            return np.arange(len(self.samples))
-        height, width = self.samples.sizes.T
-        return np.argsort(height / width, kind="stable")
-
-    def _letterbox(self, index: int, input_size: tuple[int, int]) -> Letterbox:
-        height, width = self.samples.sizes[index].tolist()
-        return fit_long_side((height, width), self.image_size, input_size)
-
-    def image_sizes(self) -> list[tuple[int, int]]:
-        """Return (height, width) of each sample as it is resized and cached."""
-        inside = self.image_size, self.image_size
-        return [self._letterbox(index, inside).resized_size for index in range(len(self.samples))]
-
-    def _item(self, input_size: tuple[int, int], index: int) -> LabelledImage:
-        sample, placement = self.samples[index], self._letterbox(index, input_size)
-        with naming_image(sample.image_path):
-            image = self._resized(index, sample, placement.resized_size)
-            item = LabelledImage(image, sample.class_index, pixel_boxes(sample))
-            return letterbox_labelled(item, placement)
-
-    def _resized(self, index: int, sample: Sample, size: tuple[int, int]) -> np.ndarray:
-        if self.cache is None or not self.cache.holds(index):
-            return resize(decode(sample), size)
-        return self.cache.get(index, lambda: resize(decode(sample), size))
-
-
 def fill_images(
-    images: np.ndarray, sample_indices: np.ndarray, make_item: Callable[[int], LabelledImage]
+    images: np.ndarray, numbers: np.ndarray, make_item: Callable[[int], LabelledImage]
 ) -> Targets:
-    """Make the item of every sample index and write its image into `images`.
+    """Make the item of every number and write its image into `images`.
 
     Args:
         images: (B, 3, H, W) uint8, contiguous, overwritten.
-        sample_indices: (B,); B may be 0.
-        make_item: from a sample index to an image of size (H, W).
+        numbers: (B,) of samples; B may be 0.
+        make_item: from one of them to an image of size (H, W).
 
     Returns:
         The targets of all items together.
     """
     image_index, class_index = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     boxes = [np.zeros((0, 4), np.float32)]
-    for position, sample_index in enumerate(sample_indices.tolist()):
-        item = make_item(sample_index)
+    for position, number in enumerate(numbers.tolist()):
+        item = make_item(number)
         for channel in range(3):  # BGR to RGB; three times as fast as assigning a transposed view
             cv2.extractChannel(item.image, 2 - channel, images[position, channel])
         image_index.append(np.full(len(item.class_index), position, np.int64))

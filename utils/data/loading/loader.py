@@ -16,13 +16,18 @@ import numpy as np
 from backend.words import count
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
-from utils.data.loading.batches import TrainBatches, ValBatches
+from utils.data.loading.batches import TrainBatches
 from utils.data.loading.image_cache import create_cache
 from utils.data.loading.memory import require_memory
+from utils.data.loading.order import Epoch
+from utils.data.loading.quads import QUAD
+from utils.data.loading.recipe import SQUARE, BatchRecipe
 from utils.data.loading.sample_table import SampleTable
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER
+from utils.data.loading.val_batches import ValBatches
 from utils.data.loading.workers import WorkerPool
 from utils.data.sources.labels import Sample
+from utils.errors import UserError
 from utils.processes.world import ALONE, World
 
 # Fractions of what is free at the start; both caches, the model and the workers must fit.
@@ -40,18 +45,23 @@ class _Loader:
 
     def __init__(self, source: TrainBatches | ValBatches, workers: int, world: World):
         assert workers >= 0
+        self.world = world
+        self._workers = workers
+        self._use(source)
+
+    def _use(self, source: TrainBatches | ValBatches) -> None:
+        """Take the batches from this source from now on."""
         shapes = (source.shape(batch_index) for batch_index in range(len(source)))
         self.largest_shape = max(shapes, key=math.prod)
         images, _, height, width = self.largest_shape
-        batches = 1 + SLOTS_PER_WORKER * workers
+        batches = 1 + SLOTS_PER_WORKER * self._workers
         require_memory(
             batches * math.prod(self.largest_shape),
             f"batches of {count(images, 'image')} of {width} x {height} px, {batches} at a time,",
         )
         self.cached = source.cache.extent if source.cache else "none"
-        self.world = world
         self._source = source
-        self._pool = WorkerPool(source, workers) if workers else None
+        self._pool = WorkerPool(source, self._workers) if self._workers else None
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch, the same for all ranks."""
@@ -78,16 +88,16 @@ class _Loader:
     ) -> None:
         self.close()
 
-    def _run(self, epoch: int, first_batch: int) -> Iterator[Batch]:
+    def _run(self, epoch: Epoch, first_batch: int) -> Iterator[Batch]:
         if self._pool is not None:
             return self._pool.run(epoch, first_batch)
         return self._build_here(epoch, first_batch)
 
-    def _build_here(self, epoch: int, first_batch: int) -> Iterator[Batch]:
+    def _build_here(self, epoch: Epoch, first_batch: int) -> Iterator[Batch]:
         for batch_index in range(first_batch, len(self._source)):
             yield self._build(epoch, batch_index)
 
-    def _build(self, epoch: int, batch_index: int) -> Batch:
+    def _build(self, epoch: Epoch, batch_index: int) -> Batch:
         images = np.empty(self._source.shape(batch_index), np.uint8)
         return self._source.build(epoch, batch_index, images)
 
@@ -103,18 +113,24 @@ def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: 
 
 
 class TrainLoader(_Loader):
-    """Shuffled, augmented batches; each sample depends on (seed, epoch, index) alone.
+    """Augmented batches; each sample depends on (seed, epoch, index) alone.
 
     Args:
         samples: from `labels.scan_samples`; at least one.
         image_size: side of the square images, pixels.
-        batch_size: over all ranks; the last batch of an epoch may be smaller.
+        batch_size: samples over all ranks; the last batch of an epoch may be smaller.
         augment: strengths of the augmentation.
         seed: from 0 up.
         workers: processes; 0 builds in this process.
         cache: where decoded images are kept from epoch to epoch: "" nowhere, "ram" or "disk".
         world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
+        recipe: which samples form a batch, and in which shape.
+
+    Raises:
+        UserError: --quad has fewer than four samples.
     """
+
+    _source: TrainBatches
 
     def __init__(
         self,
@@ -126,24 +142,47 @@ class TrainLoader(_Loader):
         workers: int,
         cache: str = "",
         world: World = ALONE,
+        recipe: BatchRecipe = SQUARE,
     ):
+        if recipe.quad and len(samples) < QUAD:
+            raise UserError(
+                f"--quad joins {count(QUAD, 'image')}, there are {len(samples)}; leave it out"
+            )
+        if recipe.rectangular:
+            augment = dataclasses.replace(augment, mosaic=0.0)
         source = TrainBatches(
-            SampleTable(samples), image_size, batch_size, augment, seed, world.process
+            SampleTable(samples), image_size, batch_size, augment, seed, world.process, recipe
         )
         super().__init__(
             _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world), workers, world
         )
 
-    def epoch(self, epoch: int, first_batch: int = 0) -> Iterator[Batch]:
+    @property
+    def num_images(self) -> int:
+        """How many samples an epoch shows, repeated ones each time."""
+        return self._source.num_images
+
+    def align(self, stride: int) -> None:
+        """Make the sides of rectangular batches multiples of a model's stride, before an epoch."""
+        if self._source.recipe.rectangular and stride > self._source.stride:
+            self.close()
+            self._use(dataclasses.replace(self._source, stride=stride))
+
+    def epoch(
+        self, epoch: int, first_batch: int = 0, class_scores: Sequence[float] = ()
+    ) -> Iterator[Batch]:
         """Return the batches of an epoch from `first_batch` on; those before are not built.
 
         Workers start with this call. Only one epoch runs at a time.
-        """
-        return self._run(epoch, first_batch)
 
-    def batch(self, epoch: int, batch_index: int) -> Batch:
+        Args:
+            class_scores: what --image-weights goes by, as `order.Epoch` has it.
+        """
+        return self._run(Epoch(epoch, tuple(class_scores)), first_batch)
+
+    def batch(self, epoch: int, batch_index: int, class_scores: Sequence[float] = ()) -> Batch:
         """Build one batch of an epoch in this process."""
-        return self._build(epoch, batch_index)
+        return self._build(Epoch(epoch, tuple(class_scores)), batch_index)
 
 
 class ValLoader(_Loader):
@@ -182,4 +221,4 @@ class ValLoader(_Loader):
 
     def batches(self, first_batch: int = 0) -> Iterator[Batch]:
         """Return the batches from `first_batch` on; those before are not built."""
-        return self._run(0, first_batch)
+        return self._run(Epoch(0), first_batch)

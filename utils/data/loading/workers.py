@@ -25,6 +25,7 @@ import cv2
 from utils.data.image.being_read import tell_each
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import BatchSource
+from utils.data.loading.order import Epoch
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER, SharedSlots
 from utils.errors import DatasetError, LoaderError
 
@@ -89,7 +90,7 @@ class WorkerPool:
         theirs.close()  # then the pipe ends when the worker dies
         return _Worker(process, ours, slots)
 
-    def run(self, epoch: int, first_batch: int = 0) -> Iterator[Batch]:
+    def run(self, epoch: Epoch, first_batch: int = 0) -> Iterator[Batch]:
         """Request the first few batches of an epoch at once; return an iterator over all.
 
         This ends an earlier run: its iterator raises LoaderError from then on.
@@ -104,7 +105,7 @@ class WorkerPool:
             self._request(epoch, batch_index)
         return self._collect(epoch, first_batch, self._run)
 
-    def _collect(self, epoch: int, first_batch: int, run: int) -> Iterator[Batch]:
+    def _collect(self, epoch: Epoch, first_batch: int, run: int) -> Iterator[Batch]:
         for batch_index in range(first_batch, len(self._source)):
             if run != self._run:
                 raise LoaderError("this epoch was ended by the start of another or by close()")
@@ -123,7 +124,7 @@ class WorkerPool:
             global_indices = self._source.indices(epoch, batch_index)
             yield Batch(images, targets, sample_indices, letterboxes, global_indices)
 
-    def _request(self, epoch: int, batch_index: int) -> None:
+    def _request(self, epoch: Epoch, batch_index: int) -> None:
         number = batch_index % self._num_workers
         try:
             self._workers[number].connection.send((epoch, batch_index))
@@ -187,7 +188,7 @@ def _serve(source: BatchSource, workers: int, connection: Connection, slots: Sha
 
 
 def _reply(
-    source: BatchSource, workers: int, slots: SharedSlots, epoch: int, batch_index: int
+    source: BatchSource, workers: int, slots: SharedSlots, epoch: Epoch, batch_index: int
 ) -> Any:
     images = slots.images(batch_index, workers, source.shape(batch_index))
     try:

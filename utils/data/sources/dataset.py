@@ -21,6 +21,7 @@ def load_dataset(
     argument: str | Path,
     image_root: str | Path = "datasets",
     splits: Sequence[str] = ("train", "val"),
+    single_class: bool = False,
 ) -> DatasetSpec:
     """Read the dataset that `--data` names.
 
@@ -29,13 +30,17 @@ def load_dataset(
             into `image_root` on first use.
         image_root: the folder of the built-in dataset.
         splits: those of train, val and test that the caller needs; their images must exist.
+        single_class: take all objects for one class.
 
     Raises:
         DatasetError: names the file, the key, its value and the places looked at.
     """
     if str(argument) == BUILT_IN:
-        return read_dataset_yaml(draw_dataset(Path(image_root) / BUILT_IN), splits)
-    return read_dataset_yaml(_find_yaml(Path(argument)), splits)
+        path = draw_dataset(Path(image_root) / BUILT_IN)
+    else:
+        path = _find_yaml(Path(argument))
+    dataset = read_dataset_yaml(path, splits)
+    return dataset.as_single_class() if single_class else dataset
 
 
 def _find_yaml(argument: Path) -> Path:

@@ -5,6 +5,7 @@ Before: `dataset.py` finds the file. After: `image_files.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from utils.errors import DatasetError, brief
 from utils.files.yaml import read_yaml
 
 SPLITS = ("train", "val", "test")
+ONE_CLASS = "item"  # the public name of all classes together
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,12 @@ class DatasetSpec:
     val: tuple[Path, ...]
     test: tuple[Path, ...]  # empty where the YAML names none
     class_names: tuple[str, ...]
+    single_class: bool = False  # all objects are taken for one class
+
+    def as_single_class(self) -> DatasetSpec:
+        """Return the dataset with all objects of one class: of its name, or "item" for several."""
+        names = self.class_names if len(self.class_names) == 1 else (ONE_CLASS,)
+        return dataclasses.replace(self, class_names=names, single_class=True)
 
 
 def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:

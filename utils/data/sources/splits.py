@@ -6,8 +6,11 @@ Before: `dataset.load_dataset`. After: the loaders, and `models/evaluation.py`.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import logging
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +18,8 @@ from backend.words import count
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import Sample
+from utils.data.sources.labels import Sample, ScanReport, image_of
+from utils.data.sources.record_images import RecordImage
 from utils.data.sources.scan_shards import scan_shared
 from utils.errors import UserError
 from utils.processes import watchdog
@@ -23,17 +27,28 @@ from utils.processes.world import ALONE, World
 from utils.screen.progress import Progress
 from utils.screen.text import printable
 
+LABEL_CLASSES = 2**31  # of label files whose classes are not told apart
+
 log = logging.getLogger("data")
 
 
 def load_split(
-    dataset: DatasetSpec, split: str, world: World = ALONE, max_pixels: int = MAX_PIXELS
+    dataset: DatasetSpec,
+    split: str,
+    world: World = ALONE,
+    max_pixels: int = MAX_PIXELS,
+    fraction: float = 1.0,
 ) -> list[Sample]:
     """Return the usable samples of a split; list and count on screen what is left out.
 
     Each rank reads its shard, and all of them return the same; the first one speaks for all.
+
+    Args:
+        max_pixels: of an image; a larger one is left out.
+        fraction: about this part of the images is read, as `choose_part` does.
     """
-    paths = list_images(getattr(dataset, split))
+    paths = choose_part(list_images(getattr(dataset, split)), fraction)
+    num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.class_names)
     work = f"reading the labels of {split}"
     own = len(world.process.shard(paths))
     with watchdog.phase(work), Progress(own, work, "images") as shown:
@@ -42,19 +57,58 @@ def load_split(
             watchdog.progress()
             shown.update()
 
-        report = scan_shared(paths, len(dataset.class_names), world, progress, max_pixels)
-    if not world.process.is_main or not report.problems:
-        return report.samples
+        report = scan_shared(paths, num_classes, world, progress, max_pixels)
+    if world.process.is_main and report.problems:
+        tell_problems(split, report, len(paths))
+    return of_one_class(report.samples) if dataset.single_class else report.samples
+
+
+def tell_problems(split: str, report: ScanReport, num_images: int) -> None:
+    """Log each problem of a split's images, and how many images are left."""
     for problem in report.problems:
         log.warning("%s", printable(problem))
     log.warning(
         "%s: %d of %s usable, %s listed above",
         split,
         len(report.samples),
-        count(len(paths), "image"),
+        count(num_images, "image"),
         count(len(report.problems), "problem"),
     )
-    return report.samples
+
+
+def choose_part(
+    images: Sequence[Path | RecordImage], fraction: float
+) -> Sequence[Path | RecordImage]:
+    """Return about this part of the images, in their order: those of the lowest hashes.
+
+    Whether an image belongs to it depends on the name of its file alone: others may come or go.
+
+    Raises:
+        UserError: none of them does.
+    """
+    if fraction == 1:
+        return images
+    chosen = [image for image in images if _place_of(image_of(image).path.name) < fraction]
+    if not chosen:
+        raise UserError(
+            f"--fraction {fraction:g}: none of {count(len(images), 'image')} is left; use a larger "
+            "one"
+        )
+    return chosen
+
+
+def _place_of(name: str) -> float:
+    """Return the place of a file's name among all names, from 0 to below 1."""
+    digest = hashlib.sha256(os.fsencode(name)).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+def of_one_class(samples: list[Sample]) -> list[Sample]:
+    """Return the samples with all objects of class 0."""
+    return [
+        dataclasses.replace(sample, class_index=np.zeros_like(sample.class_index))
+        for sample in samples
+    ]
 
 
 def only_classes(

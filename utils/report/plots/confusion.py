@@ -21,7 +21,7 @@ from utils.report.plots.style import (
     figure_name,
     save_figure,
     set_fonts,
-    width_of,
+    width_in_ems,
 )
 
 MAX_CLASSES = 100  # with a row of their own
@@ -30,9 +30,8 @@ MAX_PAIRS, MAX_LINES = 20, 40
 LEAST_NUMBER = 0.005  # a smaller part would be written as 0.00
 DARK = 0.55  # from here on a cell's number is white
 
-# Inches: of a cell, of all cells at most, of a letter a point of its size, and of what is around.
+# Inches: of a cell, of all cells at most, and of what is around.
 CELL, MOST = 0.44, 11.5
-LETTER = 0.56 / 72
 ABOVE, BELOW, BESIDE, LISTED = 0.7, 0.45, 0.3, 4.8
 
 
@@ -74,7 +73,7 @@ def _place(names: Sequence[str], with_list: bool) -> tuple[Any, Any, Any]:
     By hand: matplotlib's own layout leaves square axes no room for what is written around them.
     """
     side = min(CELL * len(names), MOST)
-    beside = LETTER * _letter_size(names) * max(map(width_of, names)) + BELOW
+    beside = max(map(width_in_ems, names)) * _letter_size(names) / 72 + BELOW
     width = max(beside + side + BESIDE, LISTED) + (LISTED if with_list else 0)
     height = ABOVE + side + beside
     figure = empty_figure(width, height)

@@ -25,14 +25,13 @@ from utils.drawing.fonts import drawable_name
 from utils.drawing.label_image import label_height, label_image
 from utils.errors import DatasetError
 from utils.evaluation.coco.metric import Example
-from utils.files.atomic import atomic_file
-from utils.report.plots.style import JPEG_QUALITY
+from utils.report.plots.style import cut
+from utils.results.image_file import save_image
 from utils.screen.text import printable
 
 MAX_TILES = 16
 MAX_SIDE = 1920  # of all tiles together, pixels
-MIN_TILE = 320  # of one, where images are smaller: labels need so much not to hide them
-TILE = MAX_SIDE // 4
+TILE = MAX_SIDE // 4  # of one; smaller images are enlarged, so that labels do not hide them
 GROUND = 235  # grey around an image that is not square
 LINE_WIDTH = 2  # pixels; JPEG takes the colour from thinner lines
 
@@ -44,8 +43,6 @@ def plot_batch(
 ) -> None:
     """Write a JPEG of the first 16 images of a batch with their boxes, in a square of tiles.
 
-    Small images are enlarged, so that labels do not hide them.
-
     Args:
         images: (B, 3, H, W) uint8 RGB.
         targets: boxes of the batch; those of images not shown are left out.
@@ -55,7 +52,7 @@ def plot_batch(
     height, width = images.shape[2:]
     shown = images[:MAX_TILES]
     rows, columns = _grid(len(shown))
-    scale = max(MIN_TILE / max(height, width), 1.0)
+    scale = max(TILE / max(height, width), 1.0)
     scale = min(scale, MAX_SIDE / max(rows * height, columns * width))
     size = max(round(height * scale), 1), max(round(width * scale), 1)
     tiles = []
@@ -81,7 +78,7 @@ def plot_examples(
     Args:
         examples: by place among the samples, ascending.
     """
-    places = [place for place in examples if place < len(samples)]
+    places = list(examples)
     for number, start in enumerate(range(0, len(places), MAX_TILES)):
         of_labels, of_found = [], []
         for place in places[start : start + MAX_TILES]:
@@ -123,7 +120,7 @@ def _with_labels(
 
 
 def _texts(class_index: np.ndarray, class_names: Sequence[str]) -> list[str]:
-    return [drawable_name(class_names[index], index) for index in class_index.tolist()]
+    return [cut(drawable_name(class_names[index], index)) for index in class_index.tolist()]
 
 
 def _framed(image: np.ndarray, sample: Sample) -> np.ndarray:
@@ -154,7 +151,4 @@ def _write_tiles(tiles: Sequence[np.ndarray], path: Path) -> None:
         top, left = index // columns * height, index % columns * width
         mosaic[top : top + height, left : left + width] = tile
     mosaic[height::height] = mosaic[:, width::width] = 255
-    pixels = cv2.cvtColor(mosaic, cv2.COLOR_RGB2BGR)
-    _, encoded = cv2.imencode(".jpg", pixels, (cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY))
-    with atomic_file(path) as file:
-        file.write(encoded.tobytes())
+    save_image(path, mosaic)

@@ -22,14 +22,16 @@ FEW_EPOCHS = 20  # each has a dot
 
 # Nine tenths of a panel's values are usual; it shows all that are at most four times as far up.
 USUAL_PART, FAR = 0.9, 4.0
+LARGEST = 1e100  # beyond it matplotlib's own arithmetic overflows
 MARGIN = 0.05  # above and below the values, of their range
 
 
 def plot_results(csv_path: Path, plot_path: Path) -> None:
     """Draw the losses, metrics and learning rates of results.csv over the epochs.
 
-    A few values far above all others do not flatten a panel: it ends below them, and a triangle
-    at its upper edge and the number say where they are.
+    A few losses far above all others do not flatten a panel: it ends below them, and a triangle
+    at its upper edge and the number say where they are. So it is with learning rates; figures, of
+    which the highest are what counts, are all shown.
 
     Raises:
         UserError: the file has no epochs, or lacks a column that every run has.
@@ -40,20 +42,27 @@ def plot_results(csv_path: Path, plot_path: Path) -> None:
     for axes in places.flat[len(panels) :]:
         axes.set_visible(False)
     for axes, (title, lines) in zip(places.flat, panels.items(), strict=False):
-        _draw_panel(axes, results["epoch"], {key: results[name] for key, name in lines.items()})
+        values = {label: results[name] for label, name in lines.items()}
+        is_bounded = not any(name.startswith("metrics/") for name in lines.values())
+        _draw_panel(axes, results["epoch"], values, is_bounded)
         axes.set(title=title, xlabel="epoch")
     save_figure(figure, plot_path)
 
 
-def _draw_panel(axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray]) -> None:
-    """Draw lines by label, each a value an epoch; NaN where there is none."""
+def _draw_panel(
+    axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray], is_bounded: bool
+) -> None:
+    """Draw lines by label, each a value an epoch; NaN where there is none.
+
+    is_bounded: what is far above all others is marked, not drawn.
+    """
     from matplotlib.ticker import MaxNLocator
 
     for colour, (label, values) in zip(COLOURS, lines.items(), strict=False):
         (line,) = axes.plot(epochs, values, color=colour, label=label, marker="o", markersize=4)
         line.set_markevery(_dots(values))
     values = np.concatenate(list(lines.values()))
-    if (limit := upper_limit(values)) is not None:
+    if is_bounded and (limit := upper_limit(values)) is not None:
         lowest = values[np.isfinite(values)].min()
         axes.set_ylim(lowest - MARGIN * (limit - lowest), limit)
         _mark_what_is_above(axes, epochs, lines, limit)
@@ -79,10 +88,10 @@ def upper_limit(values: np.ndarray) -> float | None:
     if len(ascending) == 0:
         return None
     height = ascending - ascending[0]
-    usual = height[int(USUAL_PART * (len(height) - 1))]
-    if usual == 0 or height[-1] <= FAR * usual:
+    far = FAR * height[int(USUAL_PART * (len(height) - 1))]
+    if far == 0 or height[-1] <= far:
         return None
-    return float(ascending[0] + (1 + MARGIN) * height[height <= FAR * usual].max())
+    return float(ascending[0] + (1 + MARGIN) * height[height <= far].max())
 
 
 def _mark_what_is_above(
@@ -143,4 +152,6 @@ def _read_columns(csv_path: Path) -> tuple[dict[str, dict[str, str]], dict[str, 
     if missing or not rows:
         what = f"no column {', '.join(missing):.300}" if missing else "no epochs"
         raise UserError(f"{csv_path} has {what}; it should be the results.csv of a training run")
-    return panels, {name: np.array([row[name] for row in rows]) for name in wanted}
+    table = np.array([[row[name] for row in rows] for name in wanted])
+    table[table > LARGEST], table[table < -LARGEST] = np.inf, -np.inf
+    return panels, dict(zip(wanted, table, strict=True))

@@ -54,13 +54,18 @@ def silu(x: Tensor) -> Any:
 
 
 def leaky_relu(x: Tensor, slope: float) -> Any:
-    return np.where(x > 0, x, x * slope).astype(x.dtype).view(Tensor)
+    return np.where(x > 0, x, x * np.float32(slope)).astype(x.dtype).view(Tensor)
 
 
 def matmul(x: Tensor, y: Tensor) -> Any:
     checks.matrices(x.shape, y.shape)
     checks.one_dtype(map(dtype_of, (x, y)))
     return x @ y
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    checks.linear_shapes(x.shape, weight.shape, None if bias is None else bias.shape)
+    return x @ weight.T + (0 if bias is None else bias)
 
 
 def softmax(x: Tensor) -> Any:

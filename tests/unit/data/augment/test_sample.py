@@ -12,6 +12,7 @@ from utils.data.augment import sample as augment_module
 from utils.data.augment.geometry import Warp
 from utils.data.augment.sample import (
     Augmentation,
+    MixedScene,
     change_hsv,
     draw_augmentation,
     flip_left_right,
@@ -27,7 +28,7 @@ from utils.errors import UserError
 GREY = 114
 STRONG = AugmentConfig(
     hsv_h=0.1, hsv_s=0.7, hsv_v=0.4, degrees=30, translate=0.1, scale=0.5, shear=10,
-    perspective=0.001, flipud=0.5, fliplr=0.5, mosaic=0.5,
+    perspective=0.001, flipud=0.5, fliplr=0.5, mosaic=0.5, mosaic9=0.5, mixup=0.5, cutout=0.5,
 )  # fmt: skip
 NOTHING = Augmentation((0,), (1.0, 1.0), Warp(), (1.0, 1.0, 1.0), False, False)
 
@@ -169,12 +170,13 @@ def test_draws_depend_on_seed_epoch_and_index_alone():
 
 
 def test_the_strength_of_one_change_does_not_alter_the_draws_of_others():
-    without = dataclasses.replace(STRONG, hsv_h=0, degrees=0, mosaic=0)
+    without = dataclasses.replace(STRONG, hsv_h=0, degrees=0, mosaic=0, mosaic9=0, mixup=0)
     for strong, weak in zip(draws(STRONG, 20), draws(without, 20), strict=True):
         assert strong.mosaic_centre_xy == weak.mosaic_centre_xy
         assert strong.warp.zoom == weak.warp.zoom
         assert strong.hsv_gains[1:] == weak.hsv_gains[1:]
         assert strong.flip_left_right == weak.flip_left_right
+        assert strong.cutout == weak.cutout
 
 
 def test_no_strength_means_no_change():
@@ -206,8 +208,12 @@ def test_draws_are_uniform_in_their_ranges():
         assert scaled.max() <= 1, name
         # The mean of 2800 or more uniform values deviates by 0.0055; 5 times that.
         assert abs(scaled.mean() - 0.5) < 0.03, name
-    # A fraction of 0.3 of 4000 deviates by 0.0072.
-    assert abs(np.mean([len(draw.tiles) == 4 for draw in drawn]) - 0.3) < 0.036
+    # A fraction of 0.3 of 4000 deviates by 0.0072, one of 0.5 of 1200 by 0.014; 5 times that.
+    mosaics = [draw for draw in drawn if len(draw.tiles) > 1]
+    assert abs(len(mosaics) / number - 0.3) < 0.036
+    assert abs(np.mean([len(draw.tiles) == 9 for draw in mosaics]) - 0.5) < 0.07
+    assert abs(np.mean([draw.mixed is not None for draw in mosaics]) - 0.5) < 0.07
+    assert abs(np.mean([draw.cutout != () for draw in drawn]) - 0.5) < 0.04
 
 
 def test_a_mosaic_holds_its_sample_once_at_any_place_and_partners_from_all():
@@ -225,11 +231,129 @@ def test_a_mosaic_holds_its_sample_once_at_any_place_and_partners_from_all():
     assert np.abs(counts - 120).max() < 55
 
 
+def test_the_draws_of_earlier_versions_come_first_and_as_they_were():
+    """A run of an earlier version goes on with equal batches."""
+    uniform = sample_generator(5, 2, 7).random(22).tolist()
+    draw = draw_augmentation(STRONG, sample_generator(5, 2, 7), 7, 100)
+    plain = dataclasses.replace(STRONG, mosaic=1, mosaic9=0, mixup=0, cutout=0)
+    tiles = draw_augmentation(plain, sample_generator(5, 2, 7), 7, 100).tiles
+    partners = [int(number * 100) for number in uniform[:3]]
+    assert tiles == tuple(([7, *partners])[place] for place in np.argsort(uniform[3:7]))
+    assert draw.mosaic_centre_xy == (0.5 + uniform[8], 0.5 + uniform[9])
+    assert draw.warp.angle == -30 + 60 * uniform[10]
+    assert draw.hsv_gains[2] == pytest.approx(0.6 + 0.8 * uniform[20], rel=1e-15)
+    assert draw.flip_up_down == (uniform[21] < 0.5)
+
+
+@pytest.mark.parametrize("mosaic9", [0, 1])
+def test_mixup_joins_two_mosaics_and_no_single_image(mosaic9):
+    config = AugmentConfig(mosaic=0.5, mosaic9=mosaic9, mixup=1)
+    for number, draw in enumerate(draws(config, 40)):
+        assert (draw.mixed is not None) == (len(draw.tiles) > 1)
+        if draw.mixed is not None:
+            assert len(draw.tiles) == len(draw.mixed.tiles) == (9 if mosaic9 else 4)
+            assert number in draw.tiles
+            assert draw.samples == draw.tiles + draw.mixed.tiles
+            assert 0 < draw.mixed.ratio < 1
+    assert {draw.mixed is None for draw in draws(config, 40)} == {True, False}
+
+
+def test_another_scene_is_mixed_in_with_its_objects():
+    first, second = plain_image(200, (64, 64)), plain_image(100, (64, 64), [(0, 0, 0.5, 1)])
+    mixed = MixedScene((1,), (1.0, 1.0), Warp(centre_xy=(1.0, 0.5)), ratio=0.25)
+    found = augment(dataclasses.replace(NOTHING, mixed=mixed), [first, second], 64)
+    # The second image lies half a side to the right, with grey on its left.
+    assert (found.image[:, :32] == int(200 * 0.25 + GREY * 0.75)).all()
+    assert (found.image[:, 32:] == int(200 * 0.25 + 100 * 0.75)).all()
+    assert found.class_index.tolist() == [200, 100]
+    np.testing.assert_allclose(found.boxes_xyxy, [[0, 0, 64, 64], [32, 0, 64, 64]])
+
+
+def test_one_image_is_its_own_partner():
+    item = plain_image(200, (48, 64), [(0.25, 0.25, 0.75, 0.75)])
+    config = dataclasses.replace(STRONG, mosaic=1, mosaic9=0.5, mixup=1, cutout=0)
+    for number in range(10):
+        draw = draw_augmentation(config, sample_generator(0, 0, number), 0, 1)
+        assert set(draw.samples) == {0}
+        found = augment(draw, [item] * len(draw.samples), 64)
+        assert found.image.shape == (64, 64, 3)
+        assert len(found.class_index) == len(found.boxes_xyxy) <= len(draw.samples)
+
+
+def brightest_rectangle(image: np.ndarray, channel: int) -> list[int]:
+    """Return left, top, right and bottom of what is bright in one channel alone."""
+    others = np.delete(image, channel, axis=2).max(axis=2)
+    rows, columns = np.nonzero((image[..., channel] > 200) & (others < 60))
+    return [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+
+
+@pytest.mark.parametrize("mosaic9", [0, 1])
+@pytest.mark.parametrize("mosaic", [0, 1])
+def test_boxes_stay_on_their_objects(mosaic, mosaic9):
+    """One of all images has an object, a green rectangle, which is found again by its colour."""
+    config = AugmentConfig(
+        hsv_v=0.1, translate=0.2, scale=0.3, flipud=0.5, fliplr=0.5, mosaic=mosaic, mosaic9=mosaic9
+    )
+    found = 0
+    for number in range(60):
+        draw = draw_augmentation(config, sample_generator(0, 0, number), 0, 1)
+        items = [plain_image(10, (96, 128), []) for _ in draw.samples]
+        marked = number % len(items)
+        items[marked] = plain_image(10, (96, 128), [(0.25, 0.25, 0.625, 0.75)])
+        items[marked].image[24:72, 32:80, 1] = 250
+        item = augment(draw, items, 128)
+        assert len(item.boxes_xyxy) <= 1
+        for box in item.boxes_xyxy:
+            found += 1
+            rectangle = brightest_rectangle(item.image, channel=1)
+            # Half a pixel of the edge is blended with what is beside it, at either scale.
+            np.testing.assert_allclose(rectangle, box, atol=1.5)
+    assert found > 5  # the others are out of sight
+
+
+@pytest.mark.parametrize(("cutout", "number"), [(0, 0), (1, 20)])
+def test_probabilities_of_nothing_and_of_always(cutout, number):
+    drawn = draws(AugmentConfig(cutout=cutout), 20)
+    assert sum(draw.cutout != () for draw in drawn) == number
+
+
+def test_holes_of_a_draw_are_cut_last():
+    item = plain_image(7, (64, 64), [(0, 0, 0.25, 0.25)])
+    centre_top_left = (0.999, 0.999, 0.0, 0.0, 0.5, 0.5, 0.5)
+    nothing = (0.0, 0.0, 0.999, 0.0, 0.5, 0.5, 0.5)
+    draw = dataclasses.replace(NOTHING, cutout=centre_top_left + 30 * nothing)
+    found = augment(draw, [item], 64)
+    assert (found.image[:32, :32] == 128).all()
+    assert len(found.boxes_xyxy) == 0
+    # Mirrored first, the object is where no hole is.
+    mirrored = augment(dataclasses.replace(draw, flip_left_right=True), [item], 64)
+    np.testing.assert_allclose(mirrored.boxes_xyxy, [[48, 0, 64, 16]])
+
+
+def test_the_last_epochs_have_no_mosaics():
+    config = dataclasses.replace(STRONG, mosaic=1, mixup=1, mosaic_epochs=3)
+    for epoch in range(6):
+        generator = sample_generator(0, epoch, 0)
+        draw = draw_augmentation(config.in_epoch(epoch), generator, 0, 100)
+        assert (len(draw.tiles) > 1, draw.mixed is not None) == (epoch < 3, epoch < 3)
+        assert config.in_epoch(epoch).scale == config.scale  # all else goes on
+
+
+def test_what_changes_mosaics_alone_is_named_where_there_are_none():
+    config = AugmentConfig(mixup=0.1, mosaic9=0.5, cutout=1)
+    assert config.without_effect() == ("mosaic9", "mixup")
+    assert dataclasses.replace(config, mosaic=0.1).without_effect() == ()
+    assert AugmentConfig(cutout=1).without_effect() == ()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "limit"),
     [
         ("fliplr", 1.1, "1"),
         ("mosaic", -0.1, "1"),
+        ("mosaic9", 1.01, "1"),
+        ("mixup", 2, "1"),
+        ("cutout", -1, "1"),
         ("scale", 2, "1"),
         ("degrees", 181, "180"),
         ("perspective", 0.01, "0.001"),

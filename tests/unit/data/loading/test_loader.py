@@ -12,6 +12,7 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batches import TrainBatches
 from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.loading.order import Epoch
 from utils.data.loading.reading import decode
 from utils.data.loading.sample_table import SampleTable
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
@@ -48,6 +49,23 @@ def test_batches_are_byte_identical_for_any_number_of_workers(samples, workers):
             expected = digests(here.epoch(epoch))
             assert len(set(expected)) == 6
             assert digests(there.epoch(epoch)) == expected
+
+
+def test_epochs_after_the_last_with_mosaics_are_those_of_a_training_without(samples):
+    closing = train_loader(samples, augment=dataclasses.replace(EVERYTHING, mosaic_epochs=2))
+    never = train_loader(samples, augment=dataclasses.replace(EVERYTHING, mosaic=0))
+    assert digests(closing.epoch(1)) == digests(train_loader(samples).epoch(1))
+    assert digests(closing.epoch(2)) == digests(never.epoch(2))
+    assert digests(never.epoch(2)) != digests(train_loader(samples).epoch(2))
+
+
+def test_one_image_is_enough_for_every_augmentation(samples):
+    everything = dataclasses.replace(EVERYTHING, mosaic=1, mosaic9=0.5, mixup=1, cutout=1)
+    loader = train_loader(samples[:1], augment=everything)
+    for epoch in range(5):
+        (batch,) = loader.epoch(epoch)
+        assert batch.images.shape == (1, 3, 64, 64)
+        assert set(batch.targets.class_index) <= set(samples[0].class_index)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
@@ -335,7 +353,7 @@ def test_a_failure_of_another_tile_names_the_image_of_that_tile(samples, monkeyp
     messages = []
     for batch_index in range(len(source)):
         try:
-            source.build(0, batch_index, np.empty(source.shape(batch_index), np.uint8))
+            source.build(Epoch(0), batch_index, np.empty(source.shape(batch_index), np.uint8))
         except RuntimeError as error:
             messages.append(str(error))
     assert set(messages) == {f"{broken}: ValueError: no such pixels"}

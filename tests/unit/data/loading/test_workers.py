@@ -20,6 +20,7 @@ from tests.unit.data.loading.crashing_batches import (
 )
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
+from utils.data.loading.order import Epoch
 from utils.data.loading.sample_table import SampleTable
 from utils.data.loading.shared_slots import SharedSlots
 from utils.data.loading.workers import WorkerPool
@@ -158,7 +159,7 @@ def test_a_worker_that_dies_names_the_image_that_it_read(samples, batches, name,
     pool = WorkerPool(source, workers)
     path = re.escape(str(samples[CRASHING_INDEX].image_path))
     with pytest.raises(LoaderError, match=f"died: {name}, while it read {path}; repair or remove"):
-        list(pool.run(0))
+        list(pool.run(Epoch(0)))
     assert worker_ids() == []
 
 
@@ -167,6 +168,7 @@ import sys
 import backend
 from tests.unit.data.loading.crashing_batches import CRASHING_INDEX, CrashingBatches
 from utils.data.augment.strengths import AugmentConfig
+from utils.data.loading.order import Epoch
 from utils.data.loading.sample_table import SampleTable
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
@@ -186,7 +188,7 @@ def main():
     print(samples[CRASHING_INDEX].image_path, flush=True)
     source = CrashingBatches(SampleTable(samples), 64, 2, AugmentConfig(), seed=0)
     for index in range(len(source)):
-        source.build(0, index, np.empty(source.shape(index), np.uint8))
+        source.build(Epoch(0), index, np.empty(source.shape(index), np.uint8))
 run_command(main)
 """
 

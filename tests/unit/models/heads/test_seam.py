@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import cv2
 import numpy as np
 import pytest
 import yaml
@@ -20,6 +21,7 @@ from tests.small import RESULT_COLUMNS, TINY
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
 from utils.data.loading.batch import Targets
+from utils.data.sources.labels import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
@@ -116,8 +118,19 @@ def test_what_is_found_is_scored_named_and_drawn(kind, tmp_path):
     assert list(figures) == list(kind.figure_names)
     assert 0 <= model.head.fitness(result) <= 1
     assert all(f"{figure:.4f}" in model.head.table(result) for figure in figures.values())
-    model.head.plot(result, tmp_path)
-    assert len(list(tmp_path.iterdir())) == 1
+    samples = []
+    for index in range(2):
+        path = tmp_path / f"{index}.png"
+        cv2.imwrite(str(path), np.full((64, 64, 3), 99, np.uint8))
+        samples.append(Sample(path, 64, 64, truth.class_index, truth.boxes_xyxy / 64))
+    (tmp_path / "plots").mkdir()
+    model.head.plot(result, samples, tmp_path / "plots")
+    drawn = {
+        PresenceHead: {"accuracy.txt"},
+        AnchorHead: {"PR_curve.png", "P_curve.png", "R_curve.png", "F1_curve.png",
+                     "confusion_matrix.png", "val_batch0_labels.jpg", "val_batch0_pred.jpg"},
+    }  # fmt: skip
+    assert {path.name for path in (tmp_path / "plots").iterdir()} == drawn[kind]
 
 
 def test_a_head_that_leaves_something_out_is_not_built():

@@ -257,7 +257,7 @@ def test_images_are_shown_by_a_viewer_or_an_error_says_what_to_do(monkeypatch):
 
 def test_a_public_name_without_weights_says_where_to_put_them(monkeypatch, tmp_path):
     monkeypatch.setattr(hubconf, "PROJECT", tmp_path)
-    for name in "nsmlx":
+    for name in (*"nsmlx", *(f"{size}6" for size in "nsmlx")):
         with pytest.raises(UserError, match=rf"nothing is downloaded.*weights.*yolov5{name}.pt"):
             getattr(hubconf, f"yolov5{name}")()
 
@@ -276,12 +276,17 @@ def test_a_public_name_without_pretraining_is_a_model_of_so_many_classes():
     model = hubconf.yolov5n(pretrained=False, classes=3, device="cpu")
     assert model.names == {0: "class0", 1: "class1", 2: "class2"} and model.stride == 32
     assert model(IMAGE, size=SIZE).s == (1, 3, 64, 64)
+    assert hubconf.yolov5n6(pretrained=False, device="cpu").stride == 64
 
 
 def test_hubconf_lists_models_alone():
     """torch.hub.list takes every name that can be called."""
     listed = {name for name in dir(hubconf) if callable(getattr(hubconf, name)) and name[0] != "_"}
-    assert listed == {"custom", *(f"yolov5{size}" for size in "nsmlx")}
+    sizes = {f"yolov5{size}" for size in "nsmlx"}
+    assert listed == {"custom", *sizes, *(f"{name}6" for name in sizes)}
+    for name in listed:
+        function = getattr(hubconf, name)
+        assert function.__name__ == name and "path: a file" in function.__doc__
     assert "cv2" in hubconf.dependencies
 
 

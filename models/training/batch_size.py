@@ -1,0 +1,214 @@
+"""--batch-size -1: how many images a training step has memory for, by measuring steps.
+
+Before: `train.py` read flags and data and chose the framework. After: the loader and `job.py`, with
+the number in place of -1. A step is measured as large as one can become: the images as large as
+--multi-scale draws them, each with as many boxes as an augmented image can have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+import backend
+from backend.checks import CPU
+from backend.processes import local_world_size
+from backend.words import count
+from models.training.multi_scale import MultiScale
+from models.training.start import build_model
+from models.training.state import TrainState, build_state
+from models.training.step import train_step
+from utils.cli.train_config import TrainConfig
+from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.image_cache import free_memory
+from utils.data.loading.quads import QUAD
+from utils.errors import UserError
+from utils.processes import watchdog
+from utils.processes.host_memory import keep_freed_memory
+from utils.processes.ranks import on_main
+from utils.processes.world import World
+from utils.report.stage_timer import StageTimer
+from utils.state.job import Job
+
+PART_OF_FREE = 0.8  # of the memory that is free at the start; the rest is for what was not measured
+# Images a process. A CPU is no faster with more than its default, and two steps tell enough of it.
+LARGEST, LARGEST_ON_CPU = 1024, 16
+MEASURED_ON_CPU = 2
+STEPS = 2  # of each size: the first makes what the optimizer keeps, the second has gradients beside
+GIB = 2**30
+
+Measure = Callable[[int], int]  # images -> the most bytes during their steps
+
+log = logging.getLogger("train")
+
+
+def with_batch_size(job: Job) -> Job:
+    """Return the job with a measured number of images in its settings, the same on all ranks.
+
+    Raises:
+        UserError: memory does not suffice for one image.
+    """
+    device = backend.device.resolve(job.config.device)
+    with watchdog.phase("measuring the batch size"):
+        on_rank = fitting_batch(job, device)
+        gc.collect()  # the model that was measured
+    batch = on_rank * job.world.process.world_size
+    return dataclasses.replace(job, config=dataclasses.replace(job.config, batch_size=batch))
+
+
+def fitting_batch(job: Job, device: str) -> int:
+    """Return how many images each rank has memory for."""
+    if device == CPU:
+        keep_freed_memory()
+    with quiet():
+        state = measured_state(job, device)
+    side, boxes = largest_side(job.config, state.model.stride), most_boxes(job)
+
+    def measure(images: int) -> int:
+        batch = crowded_batch(images, side, boxes)
+        return backend.device.peak_memory(lambda: run_steps(state, batch), device)
+
+    present = backend.device.peak_memory(lambda: None, device)
+    budget = memory_budget(device, present)
+    on_rank = -(-len(job.train_samples) // job.world.process.world_size)
+    most = min(LARGEST_ON_CPU if device == CPU else LARGEST, on_rank)
+    most = max(most // QUAD, 1) * QUAD if job.config.quad else most
+    largest_measured = min(MEASURED_ON_CPU, most) if device == CPU else most
+    peaks = measure_sizes(measure, present, largest_measured, budget, job.world)
+    fitting = min(most, fit_line(peaks, budget))
+    fitting = fitting // QUAD * QUAD if job.config.quad else fitting
+    fitting = int(np.concatenate(job.world.all_gather(np.array([fitting], np.int64))).min())
+    what = f"{side} x {side} px with {count(boxes, 'box', 'boxes')}"
+    if fitting < 1:
+        raise UserError(
+            f"--batch-size -1: {describe_peaks(peaks)} of {what} in a training step, "
+            f"{budget / GIB:.1f} GiB may be used; use a smaller --img or model"
+        )
+    tell(peaks, budget, what, fitting, most, job.world.process.world_size)
+    return fitting
+
+
+def measured_state(job: Job, device: str) -> TrainState:
+    """Return what training steps of a model like the job's read and change."""
+    ranks = job.world.process.world_size
+    # One shape alone is compiled; a step that is not takes more memory.
+    config = dataclasses.replace(
+        job.config, batch_size=ranks, multi_scale=False, quad=False, compile=False
+    )
+    model = build_model(config, job.start, job.class_names)
+    return build_state(config, job.hyp, model, 1, device)
+
+
+def memory_budget(device: str, present: int) -> int:
+    """Return the bytes that this process may have: those present, and a part of the free."""
+    free = backend.device.free_memory(device)
+    if free is None:
+        free = free_memory() // local_world_size()
+    return present + int(PART_OF_FREE * free)
+
+
+def run_steps(state: TrainState, batch: Batch) -> None:
+    """Train on a batch that memory suffices for; MemoryError for one in pieces."""
+    for _ in range(STEPS):
+        train_step(state, batch, StageTimer(state.device))
+        state.watch.end_epoch()  # reads the losses: the steps are done
+    if state.micro_batch:
+        state.micro_batch = 0
+        raise MemoryError
+
+
+def measure_sizes(
+    measure: Measure, present: int, most: int, budget: int, world: World
+) -> dict[int, int]:
+    """Return the peaks of 0, 1, 2, 4, ... images, as long as the next size may fit on all ranks.
+
+    present: bytes, without images.
+    """
+    peaks, images = {0: present}, 1
+    while images <= most and not world.any(fit_line(peaks, budget) < images):
+        try:
+            peaks[images] = measure(images)
+        except MemoryError:
+            peaks[images] = max(budget, *peaks.values()) + 1  # more than may be
+        images *= 2
+    return peaks
+
+
+def fit_line(peaks: Mapping[int, int], budget: int) -> int:
+    """Return how many images the budget holds, by a line through the two largest measured sizes.
+
+    One image is always worth a try.
+    """
+    if len(peaks) == 1:
+        return 1
+    (before, less), (size, peak) = sorted(peaks.items())[-2:]
+    if peak > budget:
+        return before if less <= budget else 0
+    return size + int((budget - peak) / max((peak - less) / (size - before), 1.0))
+
+
+def largest_side(config: TrainConfig, stride: int) -> int:
+    """Return the side of the largest training images."""
+    if not config.multi_scale:
+        return config.image_size
+    return MultiScale.of_model(config.image_size, stride, config.seed).sizes()[-1]
+
+
+def most_boxes(job: Job) -> int:
+    """Return how many boxes an augmented image can have."""
+    strengths = job.config.augmentation(job.hyp)
+    tiles = (9 if strengths.mosaic9 else 4) if strengths.mosaic else 1
+    twice = (strengths.mixup > 0) + (job.hyp.copy_paste > 0)
+    most = max(len(sample.class_index) for sample in job.train_samples)
+    return most * tiles * 2**twice
+
+
+def crowded_batch(images: int, side: int, boxes: int) -> Batch:
+    """Return noise with so many boxes of many sizes on each image, always the same."""
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (images, 3, side, side), np.uint8)
+    centres = generator.uniform(0.2, 0.8, (images * boxes, 2))
+    sizes = np.exp(generator.uniform(np.log(0.02), np.log(0.4), (images * boxes, 2)))
+    rows = np.concatenate([centres, sizes], axis=1).astype(np.float32)
+    index = np.repeat(np.arange(images), boxes)
+    indices = np.arange(images)
+    return Batch(pixels, Targets(index, np.zeros_like(index), rows), indices, (), indices)
+
+
+def describe_peaks(peaks: Mapping[int, int]) -> str:
+    """Return the largest measured sizes in words."""
+    found = sorted(peaks.items())[1:][-2:]
+    return ", ".join(f"{peak / GIB:.2f} GiB with {count(n, 'image')}" for n, peak in found)
+
+
+@on_main
+def tell(
+    peaks: Mapping[int, int], budget: int, what: str, fitting: int, most: int, ranks: int
+) -> None:
+    """Say what was measured and chosen."""
+    log.info(
+        "--batch-size -1: the process has %s of %s in a training step and may have %.2f GiB: "
+        "--batch-size %d%s%s",
+        describe_peaks(peaks),
+        what,
+        budget / GIB,
+        fitting * ranks,
+        f", {fitting} a process" if ranks > 1 else "",
+        ", the most that is chosen here" if fitting == most else "",
+    )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep to itself what is told again when the run's own model is built."""
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

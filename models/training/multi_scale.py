@@ -1,0 +1,85 @@
+"""Batches of another size each time, as --multi-scale draws them.
+
+Before: `images_to_tensor`. After: the forward pass of `step.py::train_step`. Source: the public
+YOLOv5 recipe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backend import ops
+from backend.contract import Tensor
+from utils.data.randomness import batch_generator
+from utils.errors import UserError
+
+SMALLEST_GRID = 32  # of the public recipe, for models of a finer stride too
+
+
+@dataclass(frozen=True)
+class MultiScale:
+    """The long side of each batch: from half of --img to one and a half, in steps of a grid.
+
+    It is a function of the seed and the batch's number, and so the same on all ranks.
+    """
+
+    image_size: int  # pixels
+    grid: int  # pixels
+    seed: int
+
+    @classmethod
+    def of_model(cls, image_size: int, stride: int, seed: int) -> MultiScale:
+        """Return the sizes for a model of a stride.
+
+        Raises:
+            UserError: the smallest size would be one cell of the coarsest map, of which BatchNorm
+                has no statistics.
+        """
+        scale = cls(image_size, max(stride, SMALLEST_GRID), seed)
+        if scale.sizes()[0] < 2 * stride:
+            raise UserError(
+                f"--multi-scale with --img {image_size} draws sizes from {scale.sizes()[0]} up, "
+                f"less than two cells of the model's stride {stride}; use --img {4 * scale.grid} "
+                "or more"
+            )
+        return scale
+
+    def sizes(self) -> list[int]:
+        """Return every size that can be drawn, ascending."""
+        first, end = self._bounds()
+        return list(range(self._on_grid(first), self._on_grid(end - 1) + 1, self.grid))
+
+    def draw(self, batch_number: int) -> int:
+        """Return the size of a batch, counted from 0 over all epochs."""
+        first, end = self._bounds()
+        draw = batch_generator(self.seed, batch_number).random()
+        return self._on_grid(first + int(draw * (end - first)))
+
+    def shape(self, size_hw: tuple[int, int], long_side: int) -> tuple[int, int]:
+        """Return (height, width) of a batch whose long side becomes `long_side`, on the grid.
+
+        Sides are rounded up as the public recipe does it, in floats: 992 of 960 becomes 1024.
+        """
+        scale = long_side / max(size_hw)
+        height, width = (math.ceil(side * scale / self.grid) * self.grid for side in size_hw)
+        return height, width
+
+    def largest(self, shape: Sequence[int]) -> tuple[int, int, int, int]:
+        """Return the largest shape that images (B, C, H, W) can become."""
+        images, channels, height, width = shape
+        return images, channels, *max(self.shape((height, width), size) for size in self.sizes())
+
+    def resize(self, images: Tensor, batch_number: int) -> Tensor:
+        """Resize a batch (B, C, H, W) of floats to the size of its number; B may be 0."""
+        size_hw = images.shape[2], images.shape[3]
+        wanted = self.shape(size_hw, self.draw(batch_number))
+        return images if wanted == size_hw else ops.resize_bilinear(images, *wanted)
+
+    def _bounds(self) -> tuple[int, int]:
+        """Return the first size of the draw and that behind its last one, before the grid."""
+        return self.image_size // 2, self.image_size * 3 // 2 + self.grid
+
+    def _on_grid(self, size: int) -> int:
+        return size // self.grid * self.grid

@@ -1,0 +1,55 @@
+"""A training with every augmentation, interrupted and resumed; transforms of a file."""
+
+import json
+
+import pytest
+
+from models.heads.anchor.head import AnchorHead
+from models.training import outputs
+from tests.equal_runs import assert_equal_runs
+from tests.small import write_small_dataset, write_tiny_model
+from tests.train.test_resume import StopAt, find_folder, start
+from utils.errors import UserError
+from utils.processes.suspend import Suspended
+from utils.state.checkpoint import load_checkpoint
+
+TRANSFORMS = "GaussNoise: {p: 0.5}\nHorizontalFlip: {p: 0.5}\n"
+
+
+@pytest.fixture
+def flags(tmp_path, monkeypatch):
+    """train.py's flags: three epochs, the last without mosaics, of six batches of two images."""
+    for name in ("plot_start", "plot_batch", "plot_results"):
+        monkeypatch.setattr(outputs, name, lambda *arguments: None)
+    monkeypatch.setattr(AnchorHead, "plot", lambda *arguments: None)
+    (tmp_path / "transforms.yaml").write_text(TRANSFORMS)
+    strengths = ("mixup=0.7", "mosaic9=0.5", "cutout=0.5", "flipud=0.5", "degrees=10")
+    return [
+        "--data", str(write_small_dataset(tmp_path)), "--cfg", str(write_tiny_model(tmp_path)),
+        "--img", "64", "--batch", "2", "--workers", "0", "--device", "cpu", "--epochs", "3",
+        "--close-mosaic", "1", "--noplots", "--project", str(tmp_path), "--override", *strengths,
+        "--albumentations", str(tmp_path / "transforms.yaml"),
+    ]  # fmt: skip
+
+
+def test_a_suspended_run_with_every_augmentation_ends_as_the_undisturbed_one(flags, tmp_path):
+    start([*flags, "--name", "whole"])
+    for stop in (3, 8):  # in the middle of the first and of the second epoch
+        with pytest.raises(Suspended):
+            start([*flags, "--name", "cut", "--resume", "auto"], StopAt(stop))
+    # The state knows the transforms: the file may change or go.
+    (tmp_path / "transforms.yaml").unlink()
+    start(["--project", str(tmp_path), "--name", "cut", "--resume", "auto"])
+    folder = find_folder(flags[:-2], "cut")
+    assert_equal_runs(folder, find_folder(flags[:-2], "whole"))
+    settings = load_checkpoint(folder / "weights" / "last.safetensors").header.settings
+    expected = {"GaussNoise": {"p": 0.5}, "HorizontalFlip": {"p": 0.5}}
+    assert json.loads(settings["albumentations"]) == expected
+
+
+def test_a_run_does_not_go_on_with_other_transforms(flags, tmp_path):
+    with pytest.raises(Suspended):
+        start([*flags, "--name", "cut"], StopAt(2))
+    (tmp_path / "transforms.yaml").write_text("GaussNoise: {p: 0.4}\n")
+    with pytest.raises(UserError, match="albumentations is .*0.4.*, in the run .*0.5"):
+        start([*flags, "--name", "cut", "--resume", "auto"])

@@ -1,0 +1,198 @@
+"""Trainings whose batches have another order, shape or size; and one that is interrupted."""
+
+import io
+import json
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import train
+from backend import ops
+from models.heads.anchor.head import AnchorHead
+from models.training import loop, outputs, pieces
+from tests.equal_runs import assert_equal_runs
+from tests.small import write_small_dataset, write_tiny_model
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import parse_train_flags, read_train_flags
+from utils.comparison.equality import differences
+from utils.errors import UserError
+from utils.processes.suspend import StopRequests, Suspended
+from utils.state.checkpoint import load_checkpoint
+from utils.state.resume import find_resume_point, resumed_config
+
+RECIPES = {
+    "rect": "--rect", "quad": "--quad", "multi-scale": "--multi-scale",
+    "weights": "--image-weights", "repeat": "--repeat-factor 0.9",
+    "one": "--single-cls --fraction 0.5",
+}  # fmt: skip
+
+
+class StopAt(StopRequests):
+    """Asks for a stop at the so-manieth time that the run asks."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
+
+    def cause(self):
+        self.count -= 1
+        return None if self.count else "the test asks"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_drawn():
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("plot_batch", "plot_labels", "plot_results"):
+            patch.setattr(outputs, name, lambda *arguments, **options: None)
+        patch.setattr(AnchorHead, "plot", lambda *arguments, **options: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory):
+    """train.py's flags for runs with 3 batches an epoch, unless the recipe says otherwise."""
+    folder = tmp_path_factory.mktemp("inputs")
+    data, cfg = write_small_dataset(folder), write_tiny_model(folder)
+    return [
+        "--data", str(data), "--cfg", str(cfg), "--img", "64", "--batch", "4", "--workers", "0",
+        "--device", "cpu", "--project", str(folder / "runs"), "--noplots",
+    ]  # fmt: skip
+
+
+def start(arguments, stop=None):
+    values, given = read_train_flags(arguments)
+    point = find_resume_point(values, given)
+    if point is None:
+        config = parse_train_flags(arguments)
+        hyp = read_hyperparameters(config.hyp)
+    else:
+        config, hyp = resumed_config(values, given, point.header)
+    train.run(config, hyp, point, stop or StopRequests())
+    return config.project / config.name
+
+
+@pytest.fixture(scope="module")
+def told():
+    """What each run of `works` prints."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def works(flags, told):
+    """work.json of an epoch with each recipe, and the shapes that the network met."""
+    found = {}
+    for name, recipe in {"plain": "", **RECIPES}.items():
+        shapes = []
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as text:
+            patch.setattr(pieces, "network_images", record_shapes(pieces.network_images, shapes))
+            folder = start([*flags, "--epochs", "1", "--name", name, *recipe.split()])
+        found[name] = json.loads((folder / "work.json").read_text()), shapes
+        told[name] = text.getvalue()
+    return found
+
+
+def record_shapes(network_images, shapes):
+    def recorded(state, batch):
+        images = network_images(state, batch)
+        shapes.append(tuple(images.shape))
+        return images
+
+    return recorded
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_each_recipe_trains_on_its_own_batches(works, name):
+    work, shapes = works[name]
+    assert len(work["losses"]) == len(shapes) == work["work"]["batches"]
+    assert np.isfinite(np.array(work["losses"], np.float64)).all()
+    plain = works["plain"][0]["work"]
+    # The images before they are resized are those of a run at one size.
+    assert (work["work"]["batches_sha1"] == plain["batches_sha1"]) == (name == "multi-scale")
+
+
+def test_the_network_meets_the_shapes_of_the_recipe(works):
+    shapes = {name: found for name, (_, found) in works.items()}
+    assert set(shapes["plain"]) == {(4, 3, 64, 64)}
+    assert set(shapes["quad"]) == {(1, 3, 128, 128)}
+    assert {height for _, _, height, _ in shapes["multi-scale"]} <= {32, 64, 96}
+    assert set(shapes["multi-scale"]) != {(4, 3, 64, 64)}
+    assert all(height == width for _, _, height, width in shapes["multi-scale"])
+    images = {name: work["work"]["train_images"] for name, (work, _) in works.items()}
+    assert images["plain"] == 12 and images["repeat"] > 12 and 0 < images["one"] < 12
+    assert len(shapes["repeat"]) == -(-images["repeat"] // 4)
+
+
+def test_runs_of_different_recipes_are_no_equal_work(works):
+    documents = {
+        name: {"framework": "f", "work": work["work"], "cell": name, "round": 1}
+        for name, (work, _) in works.items()
+    }
+    settings = {
+        "rect": ["rect"], "quad": ["quad"], "multi-scale": ["multi_scale"],
+        "one": ["single_class", "fraction"], "weights": ["image_weights"],
+        "repeat": ["repeat_factor"],
+    }  # fmt: skip
+    for name, changed in settings.items():
+        lines = differences(documents["plain"], documents[name], set())
+        told = {line.partition(":")[0] for line in lines if line.startswith("settings.")}
+        assert told == {f"settings.{setting}" for setting in changed}
+
+
+class Stopped(Exception):
+    """Ends a run at its first step."""
+
+
+@pytest.mark.parametrize("recipe", ["", "--quad"])
+def test_four_images_count_four_times_in_the_loss_in_a_quad_too(flags, tmp_path, recipe):
+    seen = []
+
+    def stop(*arguments):
+        seen.extend(arguments)
+        raise Stopped
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "train_step", stop)
+        with pytest.raises(Stopped):
+            start([*flags, "--project", str(tmp_path), *recipe.split()])
+    state, batch, _ = seen
+    assert len(batch.sample_indices) == 4
+    terms = state.step_loss(state.forward(pieces.network_images(state, batch)), batch.targets)
+    means = sum(float(ops.to_numpy(term)) for term in terms.by_name.values())
+    assert float(ops.to_numpy(terms.total)) == pytest.approx(4 * means, rel=1e-5)  # float32
+
+
+def test_an_only_class_is_named_and_the_last_line_validates_it(flags, works, told):
+    folder = Path(flags[-2]) / "one"
+    header = load_checkpoint(folder / "weights" / "last.safetensors").header
+    assert header.class_names == ("item",)
+    last = {name: text.splitlines()[-1] for name, text in told.items()}
+    assert {name for name, line in last.items() if line.endswith(" --single-cls")} == {"one"}
+
+
+def test_what_changes_shape_is_refused_where_the_memory_or_the_model_cannot(flags):
+    wide = [*flags, "--img", "32", "--multi-scale"]
+    with pytest.raises(UserError, match="--multi-scale with --img 32 draws sizes from 0 up"):
+        start(wide)
+
+
+INTERRUPTED = ["--multi-scale", "--image-weights", "--epochs", "3"]
+
+
+def test_an_interrupted_run_of_drawn_sizes_and_images_ends_as_the_whole_one(
+    flags, tmp_path, monkeypatch
+):
+    # The tiny model finds nothing in so short a time: the figures of its classes are made up.
+    made_up = staticmethod(lambda result: (0.9, 0.1, 0.5, 0.0, 0.3 + result.map))
+    monkeypatch.setattr(AnchorHead, "class_scores", made_up)
+    run = [*flags, *INTERRUPTED, "--project", str(tmp_path)]
+    start([*run, "--name", "whole"])
+    with pytest.raises(Suspended):
+        start(run, StopAt(6))  # after 3 batches, a batch of the validation, and 2 batches
+    path = max((tmp_path / "exp" / "weights").glob("state-*"))
+    state = load_checkpoint(path).header
+    assert (state.epoch, state.batch_number) == (1, 5)
+    assert state.progress["class_scores"] == [0.9, 0.1, 0.5, 0.0, 0.3]
+    start([*run, "--resume"])
+    assert_equal_runs(tmp_path / "exp", tmp_path / "whole")

@@ -1,0 +1,93 @@
+"""A run with --batch-size -1 measures once, and keeps the number."""
+
+import pytest
+
+from models.training import batch_size
+from models.training.batch_size import most_boxes, with_batch_size
+from tests.train.short_runs import StopAt, folder_of, short_flags, start
+from utils.errors import UserError
+from utils.files.yaml import read_yaml
+from utils.processes.suspend import Suspended
+from utils.state.resume import load_state
+
+IMAGES = 12  # of the small dataset
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory):
+    return [*short_flags(tmp_path_factory.mktemp("inputs")), "--batch-size", "-1"]
+
+
+def test_the_number_is_kept_and_not_measured_again(flags, caplog, monkeypatch):
+    with caplog.at_level("INFO"), pytest.raises(Suspended):
+        start([*flags, "--name", "measured"], StopAt(1))
+    folder = folder_of(flags, "measured")
+    assert "--batch-size -1: the process has " in caplog.text
+    assert f"--batch-size {IMAGES}, the most that is chosen here" in caplog.text
+    assert read_yaml("--hyp", folder / "opt.yaml", "")["batch_size"] == IMAGES
+    state = load_state(folder / "weights" / "last.safetensors")
+    assert state.header.settings["batch_size"] == IMAGES
+    monkeypatch.setattr(batch_size, "fitting_batch", None)  # is not called
+    start([*flags, "--resume", str(folder)])
+    assert (folder / "work.json").exists()
+
+
+def test_less_memory_gives_fewer_images_and_too_little_is_an_error(flags, monkeypatch):
+    seen = []
+
+    def measured(job):
+        seen.append(with_batch_size(job))
+        raise Suspended("enough")
+
+    monkeypatch.setattr(batch_size, "with_batch_size", measured)
+    monkeypatch.setattr(
+        batch_size.backend.device, "peak_memory", lambda run, device: run() or 1000 + peak()
+    )
+    monkeypatch.setattr(batch_size, "free_memory", lambda: 10_000)
+    step = batch_size.train_step
+    images = []
+    monkeypatch.setattr(
+        batch_size,
+        "train_step",
+        lambda state, batch, stage: (images.append(len(batch.images)), step(state, batch, stage)),
+    )
+
+    def peak():
+        return 2000 * images[-1] if images else 0
+
+    with pytest.raises(Suspended):
+        start([*flags, "--name", "little"])
+    # 1,000 bytes are there and 8,000 of the 10,000 free may be taken: four images of 2,000.
+    assert seen[0].config.batch_size == 4
+    assert images == [1, 1, 2, 2]
+    images.clear()
+    monkeypatch.setattr(batch_size, "free_memory", lambda: 2000)
+    with pytest.raises(UserError, match="with 1 image .*smaller --img or model"):
+        start([*flags, "--name", "none"])
+
+
+def test_a_crowded_image_counts_as_often_as_augmentation_shows_it(flags, monkeypatch):
+    found = []
+
+    def counted(job):
+        found.append((max(len(x.class_index) for x in job.train_samples), most_boxes(job)))
+        raise Suspended("enough")
+
+    monkeypatch.setattr(batch_size, "with_batch_size", counted)
+    for changes, factor in {
+        ("mosaic=0",): 1,
+        ("mosaic=1",): 4,
+        ("mosaic=1", "mixup=0.1"): 8,
+        ("mosaic=1", "mosaic9=0.5"): 9,
+    }.items():
+        with pytest.raises(Suspended):
+            start([*flags, "--name", "boxes", "--override", *changes])
+        most, boxes = found[-1]
+        assert boxes == factor * most > 0
+
+
+def test_quads_of_the_largest_scale_get_a_number_of_images_that_they_divide(flags):
+    recipe = ["--quad", "--multi-scale", "--img", "128", "--epochs", "1"]
+    start([*flags, "--name", "quads", *recipe])
+    settings = read_yaml("--hyp", folder_of(flags, "quads") / "opt.yaml", "")
+    assert settings["batch_size"] == IMAGES  # three times four

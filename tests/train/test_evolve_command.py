@@ -1,0 +1,69 @@
+"""train.py --evolve as a user runs it: real trainings, a stop, and the same command again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import backend
+from tests.small import write_small_dataset, write_tiny_model
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.evolution.ranges import searched_ranges
+from utils.evolution.records import read_records
+from utils.files.project import PROJECT
+from utils.processes.exit_status import EXIT_SUSPENDED
+from utils.report.results import read_results
+
+SECONDS = 120  # for what takes some; a process that hangs is found
+
+
+@pytest.fixture
+def command(tmp_path):
+    data, cfg = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
+    return [
+        sys.executable, str(PROJECT / "train.py"), "--backend", backend.use(), "--data", str(data),
+        "--cfg", str(cfg), "--img", "64", "--batch", "6", "--workers", "0", "--device", "cpu",
+        "--epochs", "3", "--save-steps", "1", "--project", str(tmp_path / "runs"), "--evolve", "1",
+    ]  # fmt: skip
+
+
+def wait_for(path):
+    deadline = time.monotonic() + SECONDS
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} has not come"
+        time.sleep(0.02)
+
+
+def trainings_in(folder):
+    """The processes whose command line names a folder."""
+    found = []
+    for process in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{process}/cmdline", "rb") as file:
+                found += [process] if os.fsencode(folder) in file.read() else []
+        except OSError:  # no process, or one that has ended
+            continue
+    return found
+
+
+def test_a_stopped_search_goes_on_with_the_same_command(command, tmp_path):
+    trial = tmp_path / "runs" / "exp" / "trials" / "trial-0000"
+    search = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_for(trial / "weights" / "last.safetensors")
+    search.send_signal(signal.SIGTERM)
+    told, _ = search.communicate(timeout=SECONDS)
+    assert search.returncode == EXIT_SUSPENDED, told
+    assert "the search stops after 0 trials: " in told and " --evolve 1" in told
+    assert trainings_in(tmp_path / "runs") == []
+    again = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "best of 1: trial 1 with fitness 0." in again.stdout
+    assert "resumed after " in (trial.parent / "trial-0000.log").read_text()
+    ranges = searched_ranges(read_hyperparameters(DEFAULT_HYPERPARAMETERS))
+    (record,) = read_records(trial.parent.parent, ranges)
+    _, rows = read_results(trial / "results.csv")
+    assert record.state == "done" and len(record.fitness) == len(rows) == 3
+    assert not list((trial / "weights").glob("state-*"))

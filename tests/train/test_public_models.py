@@ -1,0 +1,153 @@
+"""Models of other levels, blocks, activations and channels: trained, resumed, and at work."""
+
+import numpy as np
+import pytest
+import yaml
+
+import models
+import train
+from backend import ops
+from models.detector import grey_of
+from models.heads.anchor.head import AnchorHead
+from models.stored import detector_of_weights
+from models.training import outputs
+from tests.equal_runs import assert_equal_runs
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import TrainConfig, read_train_flags
+from utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from utils.errors import UserError
+from utils.files.project import PROJECT
+from utils.processes.suspend import StopRequests, Suspended
+from utils.state.resume import find_resume_point, resumed_config
+from utils.weights.load import load_weights
+
+# A block of each kind, of strides to 64, on grey images.
+EVERY_KIND = """
+nc: 5
+ch: 1
+act: nn.LeakyReLU(0.1)
+depth_multiple: 1.0
+width_multiple: 1.0
+anchors: [[8, 9, 14, 20], [24, 18, 30, 40], [40, 30, 60, 60]]
+backbone:
+  - [-1, 1, Focus, [8, 3]]
+  - [-1, 1, GhostConv, [8, 3, 2]]
+  - [-1, 1, C3Ghost, [16]]
+  - [-1, 1, nn.MaxPool2d, [2, 2]]
+  - [-1, 2, Bottleneck, [16]]        # 4, stride 8
+  - [-1, 1, DWConv, [16, 3, 2]]
+  - [-1, 1, SPP, [16, [3, 5]]]
+  - [-1, 1, Conv, [16, 3, 2]]
+  - [-1, 2, C3TR, [16]]              # 8, stride 32
+  - [-1, 1, nn.ZeroPad2d, [[0, 1, 0, 1]]]
+  - [-1, 1, nn.MaxPool2d, [2, 1]]
+  - [-1, 1, Conv, [16, 3, 2]]        # 11, stride 64
+head:
+  - [[4, 8, 11], 1, Detect, [nc, anchors]]
+"""
+
+
+class StopAt(StopRequests):
+    """Asks for a stop at the so-manieth time that the run asks."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.left = count
+
+    def cause(self):
+        self.left -= 1
+        return None if self.left else "the test asks"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures():
+    """Drawing takes longer than training these."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("plot_start", "plot_batch", "plot_results"):
+            patch.setattr(outputs, name, lambda *arguments: None)
+        patch.setattr(AnchorHead, "plot", lambda *arguments: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    draw_dataset(folder / "shapes", ShapesConfig(num_train=4, num_val=2, image_side=64))
+    (folder / "kinds.yaml").write_text(EVERY_KIND)
+    return folder
+
+
+def start(folder, *flags, stop=None):
+    """What `train.main` does with these flags, but for the signals."""
+    common = ("--data", folder / "shapes" / "shapes.yaml", "--project", folder, "--device", "cpu")
+    values, given = read_train_flags([str(word) for word in (*common, "--workers", 0, *flags)])
+    point = find_resume_point(values, given)
+    if point is None:
+        config = TrainConfig(**values)
+        hyp = read_hyperparameters(config.hyp, config.override)
+    else:
+        config, hyp = resumed_config(values, given, point.header)
+    train.run(config, hyp, point, stop or StopRequests())
+
+
+def narrow(folder, name):
+    """Write a public model, its width and depth cut down."""
+    document = yaml.safe_load((PROJECT / "models" / "hub" / f"{name}.yaml").read_text())
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({**document, "width_multiple": 0.03, "depth_multiple": 0.1}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "image_size", "strides"),
+    [
+        ("yolov5-p6", 128, (8, 16, 32, 64)),
+        ("yolov5-p2", 64, (4, 8, 16, 32)),
+        ("yolov5s-ghost", 64, (8, 16, 32)),
+    ],
+)
+def test_a_public_model_trains_validates_and_detects(folder, name, image_size, strides):
+    flags = ("--cfg", narrow(folder, name), "--batch", 4, "--epochs", 1, "--name", name)
+    start(folder, *flags, "--img", image_size)
+    weights = folder / name / "weights" / "last.safetensors"
+    model = models.load(weights, device="cpu")
+    assert model.stride == max(strides)
+    stored = load_weights(str(weights))
+    assert detector_of_weights(stored).head.strides == strides
+    anchors = stored.header.model["anchors"]
+    assert np.shape(anchors) == (len(strides), 6) and np.min(anchors) > 0  # they were fitted
+    row = (folder / name / "results.csv").read_text().splitlines()[1].split(",")
+    assert np.isfinite([float(value) for value in row[1:7]]).all()
+    (found,) = model(np.zeros((50, 70, 3), np.uint8), size=image_size, conf=0.0)
+    assert found.boxes_xyxy.shape[1] == 4
+
+
+@pytest.mark.parametrize(
+    ("image_size", "message"),
+    [(96, "--img 96 is no multiple of the model's stride 64; use 128"), (64, "is one cell of")],
+)
+def test_a_size_that_a_coarse_model_cannot_train_on_is_refused(folder, image_size, message):
+    with pytest.raises(UserError, match=message):
+        start(folder, "--cfg", narrow(folder, "yolov5-p6"), "--img", image_size, "--name", "none")
+    assert not (folder / "none").exists()
+
+
+def test_every_kind_of_block_resumes_bit_for_bit_and_sees_grey(folder):
+    flags = ("--cfg", folder / "kinds.yaml", "--img", 128, "--batch", 2, "--epochs", 1)
+    start(folder, *flags, "--name", "whole")
+    cut = (*flags, "--name", "cut", "--resume", "auto")
+    with pytest.raises(Suspended):
+        start(folder, *cut, stop=StopAt(1))
+    start(folder, *cut)
+    assert_equal_runs(folder / "cut", folder / "whole")
+    weights = load_weights(str(folder / "cut" / "weights" / "last.safetensors"))
+    assert weights.ema["model.0.conv.conv.weight"].shape == (8, 4, 3, 3)
+    assert (weights.header.model["ch"], weights.header.model["act"]) == (1, "nn.LeakyReLU(0.1)")
+
+
+def test_grey_is_the_luma_of_the_colours():
+    images = np.random.default_rng(0).random((2, 3, 4, 6)).astype(np.float32)
+    found = ops.to_numpy(grey_of(ops.tensor(images)))
+    wanted = np.einsum("bchw,c->bhw", images, [0.299, 0.587, 0.114])[:, None]  # ITU-R BT.601
+    assert found.shape == (2, 1, 4, 6)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)  # three float32 products

@@ -1,0 +1,266 @@
+"""Transforms of the package Albumentations: which are read, and what they do to a sample."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from utils.cli.flags import as_words
+from utils.cli.train_config import parse_train_flags
+from utils.data.augment import transforms
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.augment.transforms import (
+    KNOWN,
+    PUBLIC_TRANSFORMS,
+    read_transforms,
+    require_transforms,
+    transform,
+)
+from utils.data.image.decoding import LabelledImage
+from utils.data.loading.loader import TrainLoader
+from utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
+from utils.data.sources.labels import scan_samples
+from utils.errors import UserError
+
+SIZE = 64, 64
+NOISE = np.random.Generator(np.random.Philox(0)).random((64, 64, 3))
+PIXELS = {"Blur": {"p": 0.5}, "RandomBrightnessContrast": {"p": 0.5}, "GaussNoise": {"p": 0.5}}
+SPATIAL = {"HorizontalFlip": {"p": 0.5}, "Affine": {"p": 0.5, "rotate": [-20, 20]}}
+
+
+def item(boxes=((8, 8, 40, 32),)) -> LabelledImage:
+    pixels = np.array(boxes, np.float64).reshape(-1, 4)
+    return LabelledImage((NOISE * 255).astype(np.uint8), np.arange(len(pixels)) + 3, pixels)
+
+
+def read(tmp_path, text: str) -> str:
+    path = tmp_path / "transforms.yaml"
+    path.write_text(text, encoding="utf-8")
+    return read_transforms(str(path))
+
+
+def test_no_file_is_no_transform_and_the_flag_alone_is_the_public_set():
+    assert parse_train_flags([]).albumentations == ""
+    text = parse_train_flags(["--albumentations"]).albumentations
+    public = {"Blur": 0.01, "MedianBlur": 0.01, "ToGray": 0.01, "CLAHE": 0.01}
+    assert json.loads(text) == {name: {"p": p} for name, p in public.items()}
+    assert parse_train_flags(["--albumentations", "public.yaml"]).albumentations == text
+    require_transforms(text, SIZE)
+
+
+def test_a_file_names_transforms_in_order_with_their_arguments(tmp_path):
+    text = read(tmp_path, "ToGray:\nBlur: {p: 0.5, blur_limit: [3, 7]}\n")
+    assert text == '{"ToGray": {}, "Blur": {"p": 0.5, "blur_limit": [3, 7]}}'
+    require_transforms(text, SIZE)
+
+
+def test_a_command_that_starts_another_passes_the_transforms_on():
+    config = parse_train_flags(["--albumentations"])
+    words = as_words(config)
+    assert parse_train_flags(words) == config
+    with pytest.raises(SystemExit):
+        parse_train_flags(["--albumentations", '{"Lambda": {}}'])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Blurr: {p: 1}", "'Blurr' is no transform that may be used; did you mean Blur?"),
+        ("os.system: {}", "'os.system' is no transform that may be used; known: AdditiveNoise, "),
+        ("Lambda: {}", "'Lambda' is no transform"),
+        ("TextImage: {font_path: x}", "'TextImage' is no transform"),
+        ("Compose: {}", "'Compose' is no transform"),
+        ("__builtins__: {}", "'__builtins__' is no transform"),
+        ("7: {}", "7 is no transform"),
+        ("Blur: 0.5", "Blur: 0.5; its arguments by name are needed: {p: 0.5}"),
+        ("Blur: [0.5]", "Blur: [0.5]; its arguments by name"),
+        ("Blur: {'p q': 1}", "its arguments by name"),
+        ("Blur: {3: 1}", "its arguments by name"),
+        ("{}", "no transform is named"),
+        ("- Blur", "a mapping of names to values is needed"),
+        ("Blur: {p: 1}\nBlur: {p: 0}", "the key 'Blur' appears twice"),
+        ("Blur: !!python/object:os.system {}", "the tag"),
+    ],
+)
+def test_what_is_no_list_of_transforms_is_refused(tmp_path, text, message):
+    with pytest.raises(UserError) as error:
+        read(tmp_path, text)
+    assert message in str(error.value)
+    assert len(str(error.value)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"Blur": {"p": 7}}, "Blur: {'p': 7} is not accepted: p: Input should be less than or"),
+        ({"Blur": {"radius": 3}}, r"not accepted: Argument\(s\) 'radius' are not valid"),
+        ({"Resize": {}}, "Resize: {} is not accepted: height: Field required"),
+        ({"Affine": {"scale": [[1]]}}, "Affine: .* is not accepted"),
+        ({"CropAndPad": {}}, "CropAndPad: {} is not accepted: Value error, Both px and percent"),
+        ({"RandomCrop": {"height": 32, "width": 48}}, "makes 48x32 uint8 of a training image of "),
+        ({"Crop": {"x_max": 80, "y_max": 64}}, "fails on an image of 64x64: Values for crop "),
+    ],
+)
+def test_what_a_transform_cannot_do_is_told_before_training(document, message):
+    with pytest.raises(UserError, match=message):
+        require_transforms(json.dumps(document), SIZE)
+
+
+def test_transforms_that_do_not_follow_their_seed_are_refused(monkeypatch):
+    random = np.random.default_rng(0)
+
+    def unseeded(given, text, seed):
+        return given._replace(image=given.image + random.integers(2, dtype=np.uint8))
+
+    monkeypatch.setattr(transforms, "transform", unseeded)
+    with pytest.raises(UserError, match="these transforms do not follow their seed, .*: Blur;"):
+        require_transforms('{"Blur": {}}', SIZE)
+
+
+@pytest.mark.parametrize("name", ["RandomRotate90", "Transpose"])
+def test_a_turn_is_told_where_images_are_no_squares(name):
+    require_transforms(json.dumps({name: {}}), SIZE)
+    with pytest.raises(UserError, match="makes 32x64 uint8 of a training image of 64x32"):
+        require_transforms(json.dumps({name: {}}), (32, 64))
+
+
+@pytest.mark.parametrize("text", ["[]", "x", '{"Lambda": {}}', '{"Blur": 1}', '"Blur"'])
+def test_the_text_of_a_state_from_elsewhere_is_checked_too(text):
+    with pytest.raises(UserError, match="--albumentations"):
+        transform(item(), text, 0)
+
+
+def test_a_crop_is_accepted_where_the_size_is_restored():
+    crop = {"RandomCrop": {"height": 32, "width": 48}, "Resize": {"height": 64, "width": 64}}
+    require_transforms(json.dumps(crop), SIZE)
+
+
+def test_every_known_transform_is_one_of_the_package_or_missing_by_name():
+    package = transforms.import_optional("albumentations", "a test")
+    base = package.BasicTransform
+    assert {name for name in KNOWN if not issubclass(getattr(package, name), base)} == set()
+
+
+def test_a_transform_of_another_version_is_named(monkeypatch):
+    monkeypatch.setattr(transforms, "KNOWN", {*KNOWN, "BlurOfTomorrow"})
+    with pytest.raises(UserError, match="the installed albumentations has no BlurOfTomorrow"):
+        require_transforms('{"BlurOfTomorrow": {}}', SIZE)
+
+
+def test_an_absent_package_is_named_with_its_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "albumentations", None)
+    transforms._build.cache_clear()
+    with pytest.raises(UserError, match=r"--albumentations needs albumentations: pip install albu"):
+        require_transforms('{"Blur": {}}', SIZE)
+
+
+@pytest.mark.parametrize("document", [PIXELS, SPATIAL], ids=["pixels", "spatial"])
+def test_a_result_is_a_function_of_the_seed(document):
+    text = json.dumps(document)
+    first = [transform(item(), text, seed) for seed in range(20)]
+    np.random.random()  # a state that a transform might use
+    second = [transform(item(), text, seed) for seed in reversed(range(20))][::-1]
+    for one, other in zip(first, second, strict=True):
+        assert all(map(np.array_equal, one, other))
+    assert len({one.image.tobytes() for one in first}) > 3
+
+
+def test_transforms_are_drawn_apart_from_each_other():
+    """A state for each, of one seed, would blur exactly what it mirrors."""
+    text = json.dumps({"HorizontalFlip": {"p": 0.5}, "InvertImg": {"p": 0.5}})
+    given = item()
+    given.image[:] //= 4  # dark
+    mirrored, inverted = [], []
+    for seed in range(60):
+        found = transform(given, text, seed)
+        inverted.append(bool(found.image.mean() > 127))
+        mirrored.append(bool(found.boxes_xyxy[0, 0] != given.boxes_xyxy[0, 0]))
+    pairs = set(zip(mirrored, inverted, strict=True))
+    assert pairs == {(False, False), (False, True), (True, False), (True, True)}
+
+
+def test_probabilities_of_nothing_and_of_always():
+    never, always = (json.dumps({"InvertImg": {"p": p}}) for p in (0, 1))
+    for seed in range(10):
+        kept, changed = transform(item(), never, seed), transform(item(), always, seed)
+        assert all(map(np.array_equal, kept, item()))
+        np.testing.assert_array_equal(changed.image, 255 - item().image)
+        np.testing.assert_array_equal(changed.boxes_xyxy, item().boxes_xyxy)
+
+
+def test_the_channels_are_those_that_the_package_expects():
+    """A weight of 0.299 is that of red (ITU-R BT.601), which is the last channel of BGR."""
+    red = np.zeros((8, 8, 3), np.uint8)
+    red[..., 2] = 200
+    none = np.zeros(0, np.int64), np.zeros((0, 4))
+    found = transform(LabelledImage(red, *none), '{"ToGray": {"p": 1}}', 0)
+    assert (found.image == round(0.299 * 200)).all()
+
+
+def test_boxes_go_with_their_objects():
+    image = np.zeros((64, 64, 3), np.uint8)
+    image[8:32, 8:40] = 255
+    given = LabelledImage(image, np.array([5]), np.array([[8.0, 8, 40, 32]]))
+    text = json.dumps(
+        {"HorizontalFlip": {"p": 0.5}, "RandomRotate90": {"p": 1}, "Affine": {"scale": [0.6, 1.4]}}
+    )
+    for seed in range(30):
+        found = transform(given, text, seed)
+        rows, columns = np.nonzero(found.image[..., 0] > 127)
+        seen = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+        assert found.class_index.tolist() == [5]
+        # A blended pixel at each edge, of at most 1.4.
+        np.testing.assert_allclose(found.boxes_xyxy[0], seen, atol=1.5)
+
+
+def test_boxes_that_leave_the_image_are_dropped_with_their_classes():
+    text = '{"Crop": {"x_max": 32, "y_max": 64, "p": 1}, "Resize": {"height": 64, "width": 64}}'
+    found = transform(item([(40, 8, 60, 30), (8, 8, 24, 32), (31, 8, 60, 30)]), text, 0)
+    assert found.class_index.tolist() == [4]
+    np.testing.assert_allclose(found.boxes_xyxy, [[16, 8, 48, 32]], atol=1e-4)  # float32
+
+
+def test_an_image_without_objects_stays_without():
+    found = transform(item([]), json.dumps(SPATIAL), 0)
+    assert found.boxes_xyxy.shape == (0, 4)
+    assert found.class_index.shape == (0,)
+
+
+OFFLINE = """
+import socket, sys
+def refuse(*arguments, **named): raise AssertionError(f"network: {arguments}")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
+from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms, require_transforms
+require_transforms(read_transforms(str(PUBLIC_TRANSFORMS)), (64, 64))
+assert "torch" not in sys.modules and "oneflow" not in sys.modules
+"""
+
+
+def test_nothing_is_asked_from_the_network_and_no_framework_imported():
+    command = [sys.executable, "-W", "error", "-c", OFFLINE]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_batches_are_the_same_for_any_number_of_workers(tmp_path):
+    dataset = draw_dataset(tmp_path / "shapes", ShapesConfig(6, 1, image_side=64))
+    samples = scan_samples(list_images(load_dataset(dataset).train), num_classes=5).samples
+    config = AugmentConfig(mosaic=0.5, transforms=json.dumps(PIXELS | SPATIAL))
+    runs = []
+    for workers in (0, 2):
+        with TrainLoader(samples, 64, 3, config, seed=1, workers=workers) as loader:
+            runs.append([*loader.epoch(0), *loader.epoch(1)])
+    for one, other in zip(*runs, strict=True):
+        np.testing.assert_array_equal(one.images, other.images)
+        assert all(map(np.array_equal, one.targets, other.targets))
+    with TrainLoader(samples, 64, 3, AugmentConfig(mosaic=0.5), seed=1, workers=0) as loader:
+        plain = next(loader.epoch(0))
+    assert not np.array_equal(plain.images, runs[0][0].images)
+
+
+def test_the_public_set_ships_with_the_project():
+    assert PUBLIC_TRANSFORMS.is_file()

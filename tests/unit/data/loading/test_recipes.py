@@ -1,0 +1,203 @@
+"""Batches of each recipe: the same for any workers, ranks and start, and with the right images."""
+
+import json
+import math
+
+import cv2
+import numpy as np
+import pytest
+
+from backend.processes import Process
+from tests.shared_files import shared_path
+from tests.unit.data.batch_digest import EVERYTHING, digest
+from utils.boxes import cxcywh_to_xyxy
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.loading.loader import TrainLoader
+from utils.data.loading.order import Epoch
+from utils.data.loading.recipe import SQUARE, BatchRecipe
+from utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+from utils.errors import UserError
+from utils.processes.world import ALONE, World
+
+NUM_SAMPLES, BATCH = 21, 8
+RECIPES = {
+    "rect": BatchRecipe(rectangular=True),
+    "quad": BatchRecipe(quad=True),
+    "image-weights": BatchRecipe(image_weights=True),
+    "repeat-factor": BatchRecipe(repeat_factor=0.9),
+    "quad-and-weights": BatchRecipe(quad=True, image_weights=True),
+}
+SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    config = ShapesConfig(num_train=NUM_SAMPLES, num_val=1, image_side=80)
+    folder = tmp_path_factory.mktemp("data") / "shapes"
+    return load_split(load_dataset(draw_dataset(folder, config)), "train")
+
+
+def make_loader(samples, recipe, workers=0, process=ALONE.process, cache="", **changes):
+    options = {"image_size": 64, "batch_size": BATCH, "augment": EVERYTHING, "seed": 0, **changes}
+    world = World(process)
+    return TrainLoader(samples, workers=workers, cache=cache, world=world, recipe=recipe, **options)
+
+
+def batches_of(loader, epoch=1, first=0):
+    with loader:
+        return list(loader.epoch(epoch, first, SCORES))
+
+
+def digests(loader, *place):
+    return [digest(batch) for batch in batches_of(loader, *place)]
+
+
+@pytest.mark.parametrize("name", ["rect", "repeat-factor", "quad-and-weights"])
+def test_workers_a_cache_and_a_start_in_the_middle_change_no_batch(samples, name):
+    recipe = RECIPES[name]
+    expected = digests(make_loader(samples, recipe))
+    assert len(set(expected)) == len(expected) > 2
+    with make_loader(samples, recipe, workers=3, cache="ram") as loader:
+        for first in (0, 1):
+            found = [digest(batch) for batch in loader.epoch(1, first, SCORES)]
+            assert found == expected[first:]
+    assert digests(make_loader(samples, recipe), 2) != expected
+    assert digest(make_loader(samples, recipe).batch(1, 1, SCORES)) == expected[1]
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_the_shards_of_two_ranks_are_the_batches_of_one_process(samples, recipe):
+    whole = batches_of(make_loader(samples, recipe))
+    ranks = [
+        batches_of(make_loader(samples, recipe, process=Process(rank, rank, 2))) for rank in (0, 1)
+    ]
+    for batch, *shards in zip(whole, *ranks, strict=True):
+        for name in ("images", "sample_indices"):
+            joined = np.concatenate([getattr(shard, name) for shard in shards])
+            np.testing.assert_array_equal(joined, getattr(batch, name))
+        first, second = (shard.targets for shard in shards)
+        second = second._replace(image_index=second.image_index + len(shards[0].images))
+        for left, right, both in zip(first, second, batch.targets, strict=True):
+            np.testing.assert_array_equal(np.concatenate((left, right)), both)
+        for shard in shards:
+            np.testing.assert_array_equal(shard.global_indices, batch.global_indices)
+
+
+def test_the_figures_of_the_classes_change_what_is_shown_with_image_weights_alone(samples):
+    for name, recipe in RECIPES.items():
+        loader = make_loader(samples, recipe)
+        with_others = [digest(batch) for batch in loader.epoch(1, 0, (0.0, 0.0, 0.0, 0.0, 0.99))]
+        assert (digests(loader) != with_others) == ("weights" in name)
+
+
+def test_a_repeated_image_is_changed_otherwise_each_time(samples):
+    loader = make_loader(samples[:3], BatchRecipe(image_weights=True), batch_size=1)
+    seen = {}
+    for batch in (batch for epoch in range(4) for batch in loader.epoch(epoch)):
+        seen.setdefault(int(batch.sample_indices[0]), []).append(batch.images.tobytes())
+    assert max(map(len, seen.values())) > 4
+    assert all(len(set(found)) == len(found) for found in seen.values())
+
+
+def test_an_epoch_with_repeats_is_longer_and_has_that_many_images(samples):
+    plain, longer = (make_loader(samples, recipe) for recipe in (SQUARE, RECIPES["repeat-factor"]))
+    assert (plain.num_images, len(plain)) == (NUM_SAMPLES, 3)
+    assert longer.num_images > NUM_SAMPLES
+    assert len(longer) == math.ceil(longer.num_images / BATCH)
+    shown = np.concatenate([batch.sample_indices for batch in batches_of(longer)])
+    assert len(shown) == longer.num_images and set(shown) == set(range(NUM_SAMPLES))
+
+
+def test_a_quad_is_made_of_the_images_of_an_epoch_without_quads(samples):
+    singles = np.concatenate([batch.images for batch in make_loader(samples, SQUARE).epoch(1)])
+    batches = batches_of(make_loader(samples, RECIPES["quad"]))
+    # 21 images are five fours; the last one is left out.
+    assert [batch.images.shape for batch in batches] == [(2, 3, 128, 128)] * 2 + [(1, 3, 128, 128)]
+    assert [len(batch.sample_indices) for batch in batches] == [8, 8, 4]
+    kinds = set()
+    for number, image in enumerate(np.concatenate([batch.images for batch in batches])):
+        four = singles[4 * number :][:4]
+        columns = [np.concatenate(four[i : i + 2], axis=1) for i in (0, 2)]
+        enlarged = cv2.resize(four[0].transpose(1, 2, 0).astype(np.float32), (128, 128))
+        kinds.add((
+            np.array_equal(image, np.concatenate(columns, axis=2)),
+            np.array_equal(image, enlarged.astype(np.uint8).transpose(2, 0, 1)),
+        ))  # fmt: skip
+    assert kinds == {(True, False), (False, True)}
+
+
+def test_quads_of_fewer_than_four_images_are_refused(samples):
+    with pytest.raises(UserError, match="--quad joins 4 images, there are 3; leave it out"):
+        make_loader(samples[:3], RECIPES["quad"])
+    with make_loader(samples[:4], RECIPES["quad"]) as loader:
+        assert [len(batch.images) for batch in loader.epoch(0)] == [1]
+
+
+def test_rectangular_batches_hold_whole_images_from_wide_to_tall(samples):
+    plain = AugmentConfig(mosaic=1.0)
+    loader = make_loader(samples, RECIPES["rect"], augment=plain, image_size=128, batch_size=4)
+    batches = batches_of(loader)
+    order = np.concatenate([batch.sample_indices for batch in batches])
+    ratios = [samples[index].height / samples[index].width for index in order]
+    assert ratios == sorted(ratios)
+    assert len({batch.images.shape[2:] for batch in batches}) > 1
+    for batch in batches:
+        height, width = batch.images.shape[2:]
+        for place, index in enumerate(batch.sample_indices.tolist()):
+            sample = samples[index]
+            rows = batch.targets.image_index == place
+            # No mosaic: the image's own objects alone, in the middle of the batch's shape.
+            np.testing.assert_array_equal(batch.targets.class_index[rows], sample.class_index)
+            scale = 128 / max(sample.height, sample.width)
+            middle = sample.boxes_cxcywh_norm - [0.5, 0.5, 0, 0]
+            expected = middle * np.tile([sample.width, sample.height], 2) * scale
+            expected += np.array([width, height, 0, 0]) / 2
+            found = batch.targets.boxes_cxcywh_norm[rows] * [width, height, width, height]
+            # Sides and borders are whole pixels: each end of a box may lie one off.
+            np.testing.assert_allclose(found, expected, atol=1)
+
+
+def test_rectangular_images_change_at_random_within_their_shape(samples):
+    with make_loader(samples, RECIPES["rect"]) as loader:
+        first, again, other = (list(loader.epoch(epoch)) for epoch in (0, 0, 1))
+    for one, two, changed in zip(first, again, other, strict=True):
+        assert digest(one) == digest(two) != digest(changed)
+        assert one.images.shape == changed.images.shape
+        corners = cxcywh_to_xyxy(one.targets.boxes_cxcywh_norm)
+        assert corners.min() >= -1e-6 and corners.max() <= 1 + 1e-6  # float32 fractions
+
+
+def test_the_sides_of_rectangles_follow_the_stride_of_the_model(samples):
+    with make_loader(samples, RECIPES["rect"], workers=1) as loader:
+        assert {side % 32 for batch in loader.epoch(0) for side in batch.images.shape[2:]} == {0}
+        before = loader.largest_shape
+        loader.align(64)
+        shapes = {batch.images.shape for batch in loader.epoch(0)}
+        assert {side % 64 for shape in shapes for side in shape[2:]} == {0}
+        assert loader.largest_shape in shapes and loader.largest_shape >= before
+    square = make_loader(samples, SQUARE)
+    square.align(64)
+    assert square.largest_shape == (BATCH, 3, 64, 64)
+
+
+@pytest.mark.parametrize("dataset", ["bccd", "coco256"])
+@pytest.mark.parametrize(("size", "batch"), [(320, 16), (640, 16), (416, 5)])
+def test_training_rectangles_have_the_public_shapes_in_the_public_order(dataset, size, batch):
+    stored = json.loads(shared_path("golden/recipe/info.json").read_text())["rect"]
+    expected = stored[f"{dataset}_train_img{size}_b{batch}_pad0_s32"]
+    yaml = load_dataset(shared_path(f"data/{dataset}/{dataset}.yaml"))
+    samples = load_split(yaml, "train")
+    loader = TrainLoader(
+        samples, size, batch, AugmentConfig(), 0, workers=0, recipe=RECIPES["rect"]
+    )
+    source = loader._source
+    shapes = [list(source.shape(index)[2:]) for index in range(len(loader))]
+    assert shapes == expected["shapes"]
+    order = np.concatenate([source.indices(Epoch(0), index) for index in range(len(loader))])
+    ratio = {sample.image_path.name: sample.height / sample.width for sample in samples}
+    ratios = [ratio[samples[index].image_path.name] for index in order]
+    first, last = ([ratio[name] for name in expected[f"{end}_files"]] for end in ("first", "last"))
+    assert ratios[: len(first)] == first  # of equal ones any may be the first
+    assert ratios[-len(last) :] == last

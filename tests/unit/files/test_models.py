@@ -1,0 +1,40 @@
+"""Model YAMLs found by name: as given, in models/ and in models/hub/, with and without .yaml."""
+
+import pytest
+
+from utils.errors import UserError
+from utils.files.models import find_model, read_model, shipped_model
+from utils.files.project import PROJECT
+
+
+@pytest.mark.parametrize(
+    ("argument", "found"),
+    [
+        ("yolov5s", "models/yolov5s.yaml"),
+        ("yolov5s.yaml", "models/yolov5s.yaml"),
+        ("yolov5s6", "models/hub/yolov5s6.yaml"),
+        ("yolov5-p2", "models/hub/yolov5-p2.yaml"),
+        ("models/hub/yolov5-p2.yaml", "models/hub/yolov5-p2.yaml"),
+        ("yolov5s-LeakyReLU.yaml", "models/hub/yolov5s-LeakyReLU.yaml"),
+    ],
+)
+def test_a_name_is_found_anywhere(argument, found, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_model(argument) == PROJECT / found
+
+
+def test_a_file_that_is_there_goes_first_and_a_folder_does_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "yolov5s").mkdir()
+    assert find_model("yolov5s") == PROJECT / "models/yolov5s.yaml"
+    (tmp_path / "yolov5s6").write_text("nc: 1")
+    path, document = read_model("yolov5s6")
+    assert path.read_text() == "nc: 1" and document == {"nc": 1}
+    assert shipped_model("yolov5s6") == PROJECT / "models/hub/yolov5s6.yaml"
+
+
+@pytest.mark.parametrize("argument", ["yolov5q", ".", "..", "hub", "a/b/c", "x" * 200])
+def test_another_name_is_refused_with_the_public_models(argument, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"--cfg .*yolov5\{n,s,m,l,x\}6, yolov3"):
+        read_model(argument)

@@ -1,0 +1,91 @@
+"""`plots/confusion.py`: the cells hold what they should, and say it."""
+
+import numpy as np
+import pytest
+
+from tests.unit.report.plots.drawn import (
+    NAMES,
+    black_squares,
+    kept_figures,
+    read_rgb,
+    texts_of,
+)
+from utils.evaluation.confusion import Confusion
+from utils.report.plots import confusion
+from utils.report.plots.confusion import plot_confusion
+
+
+def of_matrix(matrix):
+    matrix = np.array(matrix)
+    predicted, true = np.nonzero(matrix)
+    return Confusion(len(matrix) - 1, predicted, true, matrix[predicted, true])
+
+
+def test_each_column_is_in_parts_of_its_sum_and_written_where_it_is_not_zero(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, confusion)
+    plot_confusion(of_matrix([[6, 0, 3], [2, 0, 9], [2, 0, 0]]), ["a", "b"], tmp_path / "m.png")
+    (axes,) = kept["m.png"].axes
+    wanted = [[0.6, 0, 0.25], [0.2, 0, 0.75], [0.2, 0, 0]]  # nothing is labelled b
+    np.testing.assert_allclose(axes.get_images()[0].get_array(), wanted)
+    written = {text.get_position(): text.get_text() for text in axes.texts}
+    assert written == {
+        (0, 0): "0.60", (0, 1): "0.20", (0, 2): "0.20", (2, 0): "0.25", (2, 1): "0.75",
+    }  # fmt: skip
+    assert texts_of(axes.get_xticklabels()) == ["a", "b", "background"]
+    assert texts_of(axes.get_yticklabels()) == ["a", "b", "background"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("true class", "predicted class")
+
+
+def test_names_in_any_script_are_written(tmp_path, has_font):
+    plot_confusion(of_matrix(np.eye(4, dtype=int)), NAMES, tmp_path / "m.png")
+    assert (black_squares(read_rgb(tmp_path / "m.png"), 6) > 0) == has_font
+
+
+def test_all_that_is_written_lies_inside_the_picture(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, confusion)
+    for names in (["x"], ["wide " * 9] * 3, ["W" * 24] * 30, ["W" * 24] * 101):
+        plot_confusion(of_matrix(np.eye(len(names) + 1, dtype=int)), names, tmp_path / "m.png")
+        figure = kept["m.png"]
+        figure.draw_without_rendering()
+        width, height = figure.get_size_inches() * figure.dpi
+        for axes in figure.axes:
+            labels = [*axes.texts, *figure.texts]
+            if axes.axison:
+                around = axes.get_xticklabels(), axes.get_yticklabels()
+                labels += [*around[0], *around[1], axes.xaxis.label, axes.yaxis.label]
+            for label in labels:
+                box = label.get_window_extent()
+                assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height, label
+
+
+def test_of_many_classes_the_pairs_most_often_mistaken_are_listed(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, confusion)
+    matrix = np.diag([5] * 41)
+    matrix[7, 3], matrix[2, 40], matrix[40, 2], matrix[9, 8] = 4, 8, 9, 1  # 40: the background
+    plot_confusion(of_matrix(matrix), [f"name {index}" for index in range(40)], tmp_path / "m.png")
+    cells, listed = kept["m.png"].axes
+    assert not cells.texts
+    assert texts_of(listed.texts) == [
+        "Most often taken for another", "times", "true class", "found as",
+        "4 of 9", "name 3", "name 7", "1 of 6", "name 8", "name 9",
+    ]  # fmt: skip
+
+
+def test_of_more_than_a_hundred_classes_the_others_are_one(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, confusion)
+    counts = np.full(151, 3)
+    counts[:50] = 1
+    plot_confusion(
+        of_matrix(np.diag(counts)), [f"name {index}" for index in range(150)], tmp_path / "m.png"
+    )
+    names = texts_of(kept["m.png"].axes[0].get_xticklabels())
+    assert names == [*(f"name {index}" for index in range(50, 150)), "50 others", "background"]
+    parts = kept["m.png"].axes[0].get_images()[0].get_array()
+    np.testing.assert_array_equal(parts, np.eye(102))
+    assert texts_of(kept["m.png"].axes[1].texts) == ["No class is taken for another"]
+
+
+@pytest.mark.parametrize("num_classes", [0, 1, 3])
+def test_a_matrix_of_nothing_is_drawn(tmp_path, num_classes):
+    plot_confusion(of_matrix(np.zeros((num_classes + 1,) * 2, int)), NAMES, tmp_path / "m.png")
+    assert read_rgb(tmp_path / "m.png").shape[0] > 100

@@ -1,0 +1,114 @@
+"""`plots/curves.py`: the right numbers over the right axis, readable with any number of classes."""
+
+import numpy as np
+import pytest
+
+from tests.unit.report.plots.drawn import kept_figures, read_rgb, result_of, texts_of
+from utils.detections import Detections, GroundTruth
+from utils.evaluation.coco.metric import DetectionEvaluator
+from utils.report.plots import curves
+from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
+
+CURVES = ("P_curve.png", "R_curve.png", "F1_curve.png")
+
+
+def two_classes():
+    """Class a: 2 objects, found at 0.9 and, wrongly, 0.6; class b: 1 object, found at 0.4."""
+    boxes = np.array([[0, 0, 10, 10], [50, 50, 60, 60], [20, 20, 30, 30]], np.float32)
+    elsewhere = np.array([[80, 80, 90, 90]], np.float32)
+    found = Detections(
+        np.concatenate((boxes[:1], elsewhere, boxes[2:])),
+        np.array([0.9, 0.6, 0.4], np.float32),
+        np.array([0, 0, 1]),
+    )
+    evaluator = DetectionEvaluator(["a", "b", "never seen"])
+    evaluator.add(0, found, GroundTruth(np.array([0, 0, 1]), boxes))
+    return evaluator.result()
+
+
+def legend_of(figure):
+    return texts_of(figure.legends[0].get_texts())
+
+
+def test_curves_over_confidence_go_through_the_points_that_the_detections_give(
+    monkeypatch, tmp_path
+):
+    kept = kept_figures(monkeypatch, curves)
+    plot_over_confidence(two_classes(), tmp_path)
+    assert tuple(kept) == CURVES
+    at = np.array([0.2, 0.5, 0.7, 0.95])
+    nan = np.nan
+    expected = {
+        "P_curve.png": ([0.5, 0.5, 1, nan], [1, nan, nan, nan], [0.75, 0.5, 1, nan]),
+        "R_curve.png": ([0.5, 0.5, 0.5, 0], [1, 0, 0, 0], [0.75, 0.25, 0.25, 0]),
+        "F1_curve.png": ([0.5, 0.5, 2 / 3, 0], [1, 0, 0, 0], [0.75, 0.25, 1 / 3, 0]),
+    }
+    for name, wanted in expected.items():
+        (axes,) = kept[name].axes
+        lines = [line for line in axes.get_lines() if len(line.get_xdata()) > 2]
+        assert len(lines) == 3  # a, b, their mean
+        for line, values in zip(lines, wanted, strict=True):
+            x = np.asarray(line.get_xdata())
+            places = [int(np.abs(x - confidence).argmin()) for confidence in at]
+            np.testing.assert_allclose(np.asarray(line.get_ydata())[places], values)
+        (mark,) = [line for line in axes.get_lines() if len(line.get_xdata()) == 2]
+        assert list(mark.get_xdata()) == pytest.approx([0.4, 0.4])
+    # At 0.4, where the mean F1 is highest: what the table says.
+    assert legend_of(kept["P_curve.png"]) == ["0.500  a", "1.000  b", "0.750  mean of 2 classes"]
+    assert legend_of(kept["F1_curve.png"])[-1] == "0.750  mean of 2 classes"
+    assert kept["R_curve.png"].legends[0].get_title().get_text() == "Recall at 0.400"
+    assert [kept[name].axes[0].get_ylabel() for name in CURVES] == ["precision", "recall", "F1"]
+
+
+def test_precision_over_recall_has_the_curves_of_the_average_precision(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, curves)
+    result = two_classes()
+    plot_precision_recall(result, tmp_path / "PR_curve.png")
+    first, second, mean = kept["PR_curve.png"].axes[0].get_lines()
+    np.testing.assert_array_equal(first.get_ydata(), result.precision_curves[0, 0])
+    np.testing.assert_allclose(np.mean(first.get_ydata()), 51 / 101)  # recalls 0 to 0.5
+    np.testing.assert_allclose(
+        mean.get_ydata(), (np.asarray(first.get_ydata()) + second.get_ydata()) / 2
+    )
+    assert legend_of(kept["PR_curve.png"]) == ["0.505  a", "1.000  b", "0.752  mean of 2 classes"]
+
+
+def test_of_many_classes_those_with_the_most_labels_have_names_and_the_others_are_thin(
+    monkeypatch, tmp_path
+):
+    kept = kept_figures(monkeypatch, curves)
+    names = [f"class {index} with a name of some length" for index in range(80)]
+    objects = [1] * 80
+    for index in (3, 50, 79):
+        objects[index] = 2
+    plot_precision_recall(result_of(names, objects), tmp_path / "PR_curve.png")
+    figure = kept["PR_curve.png"]
+    shown = [0, 1, 2, 3, 4, 50, 79]
+    assert legend_of(figure) == [
+        *(f"1.000  {f'class {index} with a name of some length'[:22]}.." for index in shown),
+        "73 other classes",
+        "1.000  mean of 80 classes",
+    ]
+    (thin,) = figure.axes[0].collections
+    assert len(thin.get_segments()) == 73
+    assert all(line.get_linewidth() > thin.get_linewidths()[0] for line in
+               figure.axes[0].get_lines() if line.get_label()[0] in "01")  # fmt: skip
+
+
+@pytest.mark.parametrize("num_classes", [0, 1])
+def test_curves_of_no_class_or_one_are_drawn(tmp_path, num_classes):
+    result = result_of(["cell"][:num_classes])
+    plot_over_confidence(result, tmp_path)
+    plot_precision_recall(result, tmp_path / "PR_curve.png")
+    assert {path.name for path in tmp_path.glob("*.png")} == {*CURVES, "PR_curve.png"}
+    # The blue of the first class.
+    blue = (np.abs(read_rgb(tmp_path / "F1_curve.png") - [0, 114, 178]) < 8).all(axis=2)
+    assert blue.any() == (num_classes == 1)
+
+
+def test_classes_in_hundreds_are_drawn_in_bounded_number(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, curves)
+    plot_precision_recall(result_of([str(index) for index in range(500)]), tmp_path / "PR.png")
+    (thin,) = kept["PR.png"].axes[0].collections
+    assert 100 <= len(thin.get_segments()) <= curves.MAX_GREY
+    assert "493 other classes" in legend_of(kept["PR.png"])

@@ -1,0 +1,164 @@
+"""`images.py`: each image in its place, with what belongs to it, large enough to be seen."""
+
+import logging
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.unit.report.plots.drawn import NAMES, black_squares, read_rgb
+from utils.data.sources.labels import Sample
+from utils.detections import Detections, GroundTruth
+from utils.drawing.colours import class_colour
+from utils.evaluation.coco.metric import NUM_EXAMPLES, Example
+from utils.report.plots import images
+from utils.report.plots.images import plot_batch, plot_examples
+
+TILE, NAME_BELOW = 480, 15  # pixels: an image's square, and the line with its file's name
+
+
+class Boxes(NamedTuple):
+    """The fields of the loader's Targets."""
+
+    image_index: np.ndarray
+    class_index: np.ndarray
+    boxes_cxcywh_norm: np.ndarray
+
+
+def boxes(*rows):
+    table = np.array(rows, np.float32).reshape(-1, 6)
+    return Boxes(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2:])
+
+
+def is_coloured(pixels, class_index):
+    """Whether a line of a class goes through dark grey pixels.
+
+    JPEG halves the resolution of colour; grey of up to 90 is 65 or more from the classes' colours.
+    """
+    return (np.abs(pixels - class_colour(class_index)).mean(axis=-1) < 50).any()
+
+
+def test_batch_shows_each_image_and_its_boxes_in_its_tile(tmp_path):
+    batch = np.zeros((3, 3, 240, 320), np.uint8)
+    batch[1, 0] = 200  # red
+    targets = boxes((0, 0, 0.5, 0.5, 0.5, 0.5), (1, 1, 0.5, 0.5, 0.5, 0.5))
+    plot_batch(batch, targets, NAMES, tmp_path / "batch.jpg")
+    mosaic = read_rgb(tmp_path / "batch.jpg")
+    assert mosaic.shape == (720, 960, 3)  # two tiles a side, each of 360 x 480 px
+    # JPEG keeps flat areas within a few levels.
+    np.testing.assert_allclose(mosaic[180, 240], [0, 0, 0], atol=10)
+    np.testing.assert_allclose(mosaic[180, 720], [200, 0, 0], atol=10)
+    np.testing.assert_allclose(mosaic[540, 240], [0, 0, 0], atol=10)
+    np.testing.assert_allclose(mosaic[700, 940], [255, 255, 255], atol=10)
+    for column, class_index in ((240, 0), (720, 1)):
+        assert is_coloured(mosaic[266:274, column], class_index)  # the box's lower edge, at 270
+    assert np.abs(mosaic[540 - 100 : 540 + 100, 240]).max() < 20  # the third image has no box
+
+
+def test_batch_shows_at_most_sixteen_images_within_the_size_limit(tmp_path):
+    batch = np.zeros((20, 3, 640, 640), np.uint8)
+    plot_batch(batch, boxes((18, 0, 0.5, 0.5, 0.2, 0.2)), NAMES, tmp_path / "batch.jpg")
+    assert read_rgb(tmp_path / "batch.jpg").shape == (1920, 1920, 3)
+
+
+@pytest.mark.parametrize("side", [16, 64])
+def test_labels_hide_little_of_small_images(tmp_path, side):
+    batch = np.full((16, 3, side, side), 128, np.uint8)
+    rows = [(index, 0, 0.5, 0.5, 0.6, 0.6) for index in range(16)]
+    plot_batch(batch, boxes(*rows), ["a name"], tmp_path / "batch.jpg")
+    mosaic = read_rgb(tmp_path / "batch.jpg")
+    assert mosaic.shape == (1920, 1920, 3)
+    changed = np.abs(mosaic - 128).max(axis=2) > 40
+    of_label = changed[60:96, 96:384].mean()  # above the box
+    assert of_label > 0.02 and changed.mean() < 0.04
+
+
+def test_batch_leaves_images_and_targets_unchanged(tmp_path):
+    batch = np.full((1, 3, 64, 64), 9, np.uint8)
+    targets = boxes((0, 2, 0.5, 0.5, 1.5, 1.5), (0, 0, 0.5, 0.5, 0, 0))
+    before = [field.copy() for field in targets]
+    plot_batch(batch, targets, NAMES, tmp_path / "batch.jpg")
+    assert (batch == 9).all()
+    for field, original in zip(targets, before, strict=True):
+        np.testing.assert_array_equal(field, original)
+
+
+def test_names_in_any_script_are_written(tmp_path, has_font):
+    batch = np.full((1, 3, 320, 320), 255, np.uint8)
+    plot_batch(batch, boxes((0, 2, 0.5, 0.5, 0.5, 0.5)), NAMES, tmp_path / "batch.jpg")
+    assert (black_squares(read_rgb(tmp_path / "batch.jpg"), 6) > 0) == has_font
+
+
+def write_image(folder, number, size, colour):
+    """A sample of one colour; (height, width)."""
+    path = folder / f"{number}.png"
+    cv2.imwrite(str(path), np.full((*size, 3), colour, np.uint8)[..., ::-1])
+    return Sample(path, *size, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
+
+
+def found_at(box, label, score=0.9):
+    return Detections(np.array([box], np.float32), np.array([score], np.float32), np.array([label]))
+
+
+def labelled_at(box, label):
+    return GroundTruth(np.array([label]), np.array([box], np.float64))
+
+
+def test_labels_and_what_was_found_lie_on_the_same_images_in_the_same_places(tmp_path):
+    samples = [write_image(tmp_path, 0, (200, 400), (90, 90, 90)),
+               write_image(tmp_path, 1, (96, 48), (60, 60, 60))]  # fmt: skip
+    examples = {
+        0: Example(found_at((40, 50, 200, 150), 1), labelled_at((200, 50, 360, 150), 0)),
+        1: Example(found_at((0, 0, 48, 48), 0), labelled_at((0, 48, 48, 96), 1)),
+    }
+    plot_examples(examples, samples, NAMES, tmp_path)
+    of_labels = read_rgb(tmp_path / "val_batch0_labels.jpg")
+    of_found = read_rgb(tmp_path / "val_batch0_pred.jpg")
+    assert of_labels.shape == of_found.shape == (TILE + NAME_BELOW, 2 * TILE, 3)
+    assert not (tmp_path / "val_batch1_labels.jpg").exists()
+    for drawn in (of_labels, of_found):
+        # 200 x 400 is 240 x 480 here, its top at 120; 96 x 48 is 480 x 240, its left at 120.
+        np.testing.assert_allclose(drawn[130, 10], [90] * 3, atol=12)
+        np.testing.assert_allclose(drawn[110, 10], [235] * 3, atol=12)
+        np.testing.assert_allclose(drawn[100, TILE + 240], [60] * 3, atol=12)
+        np.testing.assert_allclose(drawn[240, TILE + 110], [235] * 3, atol=12)
+        assert (drawn[TILE + 3 : TILE + NAME_BELOW, :40] < 100).any()  # the file's name
+    # Of the first image x 200 to 360 is 240 to 432 in its tile, and 40 to 200 is 48 to 240.
+    assert is_coloured(of_labels[240, 428:436], 0) and not is_coloured(of_found[240, 428:436], 0)
+    assert is_coloured(of_found[240, 44:52], 1) and not is_coloured(of_labels[240, 44:52], 1)
+    assert is_coloured(of_found[236:244, TILE + 200], 0)
+    assert is_coloured(of_labels[236:244, TILE + 200], 1)
+
+
+def test_images_fill_sixteen_tiles_a_file(tmp_path):
+    nothing = Example(Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, int)),
+                      GroundTruth(np.zeros(0, int), np.zeros((0, 4))))  # fmt: skip
+    samples = [write_image(tmp_path, number, (8, 8), (0, 0, 90)) for number in range(18)]
+    plot_examples(dict.fromkeys(range(18), nothing), samples, NAMES, tmp_path)
+    assert read_rgb(tmp_path / "val_batch0_pred.jpg").shape == (4 * (TILE + NAME_BELOW), 1920, 3)
+    assert read_rgb(tmp_path / "val_batch1_pred.jpg").shape == (TILE + NAME_BELOW, 960, 3)
+    assert NUM_EXAMPLES == 3 * images.MAX_TILES  # three files at most, as the public run has
+
+
+def test_an_image_that_is_gone_leaves_its_tile_grey_and_is_named(tmp_path, caplog):
+    samples = [write_image(tmp_path, number, (8, 8), (0, 0, 90)) for number in range(2)]
+    samples[0].image_path.unlink()
+    example = Example(found_at((0, 0, 8, 8), 0), labelled_at((0, 0, 8, 8), 0))
+    with caplog.at_level(logging.WARNING):
+        plot_examples({0: example, 1: example}, samples, NAMES, tmp_path)
+    drawn = read_rgb(tmp_path / "val_batch0_labels.jpg")
+    np.testing.assert_allclose(drawn[240, 240], [235] * 3, atol=12)
+    np.testing.assert_allclose(drawn[240, TILE + 240], [0, 0, 90], atol=12)
+    (line,) = caplog.messages
+    assert line.startswith("not in the plots: ") and "0.png" in line
+
+
+def test_a_long_class_name_is_cut(tmp_path):
+    batch = np.full((1, 3, 480, 480), 255, np.uint8)
+    widths = []
+    for name in ("x" * 24, "x" * 300):
+        plot_batch(batch, boxes((0, 0, 0.5, 0.5, 0.5, 0.5)), [name], tmp_path / "batch.jpg")
+        above_box = read_rgb(tmp_path / "batch.jpg")[107:113]
+        widths.append(np.count_nonzero((above_box < 200).any(axis=(0, 2))))
+    assert 100 < widths[1] < widths[0] + 5 < 300

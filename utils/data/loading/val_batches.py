@@ -1,0 +1,96 @@
+"""Which samples form a batch of a validation, and in which shape.
+
+Before: `sources/labels.py`. After: `loader.py`, in this process or in those of `workers.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from backend.processes import Process
+from utils.data.image.decoding import LabelledImage, letterbox_labelled
+from utils.data.image.letterbox import Letterbox, fit_long_side
+from utils.data.image.resizing import resize
+from utils.data.loading.batch import Batch
+from utils.data.loading.batches import fill_images, naming_image
+from utils.data.loading.image_cache import ImageCache
+from utils.data.loading.order import Epoch, aspect_order
+from utils.data.loading.reading import decode, pixel_boxes
+from utils.data.loading.rectangles import rectangle
+from utils.data.loading.sample_table import SampleTable
+from utils.data.sources.labels import Sample
+
+# The public recipe's margin around rectangular validation images, in strides.
+RECTANGLE_MARGIN = 0.5
+
+
+@dataclass(frozen=True)
+class ValBatches:
+    """A rank's shard of letterboxed batches in a fixed order, long sides at `image_size`.
+
+    Rectangular batches hold images of similar aspect ratio. Their sides are the smallest multiples
+    of `stride` that hold the images of all ranks and half a stride. Sides of square batches are
+    the smallest multiple of `stride` from `image_size` up.
+    """
+
+    samples: SampleTable
+    image_size: int
+    batch_size: int  # over all ranks
+    stride: int
+    rectangular: bool
+    process: Process = Process()
+    cache: ImageCache | None = None  # made for `image_sizes`
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.samples) / self.batch_size)
+
+    def shape(self, batch_index: int) -> tuple[int, int, int, int]:
+        indices = self._indices(batch_index)  # of all ranks: their images have one size
+        height = width = math.ceil(self.image_size / self.stride) * self.stride
+        if self.rectangular:
+            sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
+            height, width = rectangle(sizes, self.image_size, self.stride, RECTANGLE_MARGIN)
+        return len(self.process.shard(indices)), 3, height, width
+
+    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
+        global_indices = self._indices(batch_index)
+        indices = self.process.shard(global_indices)
+        input_size = images.shape[2], images.shape[3]
+        letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
+        targets = fill_images(images, indices, partial(self._item, input_size))
+        return Batch(images, targets, indices, letterboxes, global_indices)
+
+    def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
+        return self._indices(batch_index)
+
+    def _indices(self, batch_index: int) -> np.ndarray:
+        return self._order[batch_index * self.batch_size :][: self.batch_size]
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        return aspect_order(self.samples) if self.rectangular else np.arange(len(self.samples))
+
+    def _letterbox(self, index: int, input_size: tuple[int, int]) -> Letterbox:
+        height, width = self.samples.sizes[index].tolist()
+        return fit_long_side((height, width), self.image_size, input_size)
+
+    def image_sizes(self) -> list[tuple[int, int]]:
+        """Return (height, width) of each sample as it is resized and cached."""
+        inside = self.image_size, self.image_size
+        return [self._letterbox(index, inside).resized_size for index in range(len(self.samples))]
+
+    def _item(self, input_size: tuple[int, int], index: int) -> LabelledImage:
+        sample, placement = self.samples[index], self._letterbox(index, input_size)
+        with naming_image(sample.image_path):
+            image = self._resized(index, sample, placement.resized_size)
+            item = LabelledImage(image, sample.class_index, pixel_boxes(sample))
+            return letterbox_labelled(item, placement)
+
+    def _resized(self, index: int, sample: Sample, size: tuple[int, int]) -> np.ndarray:
+        if self.cache is None or not self.cache.holds(index):
+            return resize(decode(sample), size)
+        return self.cache.get(index, lambda: resize(decode(sample), size))

@@ -1,0 +1,38 @@
+"""The name of an activation, as a model YAML writes it, taken apart; it is never evaluated."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+_WRITTEN = re.compile(r"(?:nn\.)?([A-Za-z]\w{0,19})(?:\((?:negative_slope=)?([\d.e-]{0,12})\))?")
+LEAKY = "LeakyReLU"
+DEFAULT_SLOPE = 0.01  # of nn.LeakyReLU()
+
+
+class NamedActivation(NamedTuple):
+    """An activation by its class and, of LeakyReLU, the slope below zero."""
+
+    kind: str
+    slope: float | None = None
+
+    def __str__(self) -> str:
+        return self.kind if self.slope is None else f"{self.kind}({self.slope:g})"
+
+
+DEFAULT_ACTIVATION = NamedActivation("SiLU")  # where a model YAML names none
+
+
+def parse_activation(written: Any) -> NamedActivation | None:
+    """Return what nn.SiLU() or nn.LeakyReLU(0.1) names; None for what is no such name."""
+    found = _WRITTEN.fullmatch(written) if isinstance(written, str) else None
+    if found is None:
+        return None
+    kind, argument = found.groups()
+    if kind != LEAKY:
+        return None if argument else NamedActivation(kind)
+    try:
+        slope = float(argument or DEFAULT_SLOPE)
+    except ValueError:
+        return None
+    return NamedActivation(kind, slope) if 0 <= slope <= 1 else None
