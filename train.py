@@ -57,7 +57,9 @@ def main() -> None:
             config, hyp = resumed_config(values, given, point.header)
             if point.is_finished:
                 return log.info("%s is finished, nothing is left to do", point.folder)
-        require_transforms(config.albumentations, config.image_size)
+        # A rectangle of this shape stands for all of --rect.
+        height = config.image_size // 2 if config.rect else config.image_size
+        require_transforms(config.albumentations, (height, config.image_size))
         if config.evolve:
             return evolve(config, hyp, stop)
         launch(config, stop)
