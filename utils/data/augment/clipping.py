@@ -59,12 +59,17 @@ def _cut(
     if inside.all():
         return points, owner
     following = _following(owner)
-    crosses = inside != inside[following]
-    change = np.where(crosses, distance - distance[following], 1)
-    crossing = points + (distance / change)[:, None] * (points[following] - points)
-    kept = np.stack((inside, crosses), axis=1).ravel()
-    both = np.stack((points, crossing), axis=1).reshape(-1, 3)
-    return both[kept], np.repeat(owner, 2)[kept]
+    crosses = np.flatnonzero(inside != inside[following])
+    after = following[crosses]
+    part = distance[crosses] / (distance[crosses] - distance[after])
+    num_kept = inside.astype(np.int64)
+    num_kept[crosses] += 1  # where the edge behind a point is cut
+    place = np.cumsum(num_kept) - num_kept
+    kept = np.empty((int(num_kept.sum()), 3))
+    kept[place[inside]] = points[inside]
+    cut = points[crosses] + part[:, None] * (points[after] - points[crosses])
+    kept[place[crosses] + inside[crosses]] = cut
+    return kept, np.repeat(owner, num_kept)
 
 
 def _following(owner: np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ def state(tmp_path):
 def run(tmp_path):
     config = parse_train_flags(["--img", "64"])
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    samples = {"images": 3, "sha256": "5a"}
+    samples = {"images": 3, "sha256": "5a", "polygons": ""}
     return Run(config, hyp, tuple("abcde"), tmp_path, data={"train": samples, "val": samples})
 
 
