@@ -20,6 +20,7 @@ from tests.small import RESULT_COLUMNS, TINY
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.comparison.settings import FILE as COMPARISON
 from utils.comparison.settings import load_settings, parse_flags
+from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.image_files import list_images
@@ -154,6 +155,12 @@ _READERS = {
         "hyp.yaml",
         YAML_TOKENS,
     ),
+    "transforms": Reader(
+        lambda path: read_transforms(str(path)),
+        lambda: [PUBLIC_TRANSFORMS.read_bytes(), b"Affine: {rotate: [-20, 20], p: 0.5}\nToGray:\n"],
+        "transforms.yaml",
+        (*YAML_TOKENS, b"Blur", b"Lambda"),
+    ),
     "model-yaml": Reader(
         read_model,
         lambda: [TINY.encode(), yaml.safe_dump(yaml.safe_load(TINY)).encode()],
@@ -181,7 +188,12 @@ _READERS = {
     ),
     "labels": Reader(
         read_labels,
-        lambda: [b"0 0.5 0.5 0.25 0.25\n2 0.1 0.1 0.3 0.1 0.2 0.4\n", b"1 .5 .5 1 1", b""],
+        lambda: [
+            b"0 0.5 0.5 0.25 0.25\n2 0.1 0.1 0.3 0.1 0.2 0.4\n",
+            b"1 .5 .5 1 1",
+            b"",
+            b"1 0 0 1 0 1 1\n" * 9,
+        ],
         "a.txt",
         (
             b" ",

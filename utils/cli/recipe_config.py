@@ -127,7 +127,7 @@ class RecipeConfig(RunConfig):
 
     def _require_quads(self, processes: int) -> None:
         divisor = QUAD_IMAGES * processes
-        if self.quad and self.batch_size % divisor:
+        if self.quad and self.batch_size > 0 and self.batch_size % divisor:  # -1 is measured
             fitting = max(round(self.batch_size / divisor), 1) * divisor
             of_all = f" in {count(processes, 'process', 'processes')}" if processes > 1 else ""
             raise UserError(
