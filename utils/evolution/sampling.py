@@ -68,7 +68,7 @@ class Sampler:
     def report(self, record: TrialRecord) -> bool:
         """Take the epochs of a trial so far; return whether it is hopeless."""
         trial = self._trials[record.number]
-        known = self._study.trials[trial.number].intermediate_values
+        known = self._study.get_trials(deepcopy=False)[trial.number].intermediate_values
         for epoch, fitness in enumerate(record.fitness):
             if epoch not in known and not math.isnan(fitness):
                 trial.report(fitness, epoch)

@@ -149,9 +149,11 @@ class Search:
     def _has_ended(self, run: TrialRun) -> bool:
         """Look at a trial that runs; one that is hopeless is asked to end."""
         code = run.exit_code  # before results.csv, which the process may write meanwhile
+        epochs = len(run.record.fitness)
         run.read_epochs()
         if code is None:
-            if not run.is_hopeless and self._sampler.report(run.record):
+            has_more = len(run.record.fitness) > epochs
+            if has_more and not run.is_hopeless and self._sampler.report(run.record):
                 run.is_hopeless = True
                 run.ask_to_end()
             return False
