@@ -16,6 +16,7 @@ import backend
 from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
+from utils.data.augment.copy_paste import why_nothing_is_pasted
 from utils.data.augment.transforms import require_transforms
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
@@ -115,6 +116,10 @@ def train_loader(job: Job) -> TrainLoader:
     recipe = batch_recipe(config)
     if config.rect and augment.mosaic:
         log.info("--rect: images keep their shape, there are no mosaics")
+    has_mosaics = augment.mosaic > 0 and not config.rect
+    has_polygons = any(sample.polygons_norm is not None for sample in job.train_samples)
+    if reason := why_nothing_is_pasted(augment.copy_paste, has_mosaics, has_polygons):
+        log.warning("copy_paste %g: nothing is pasted: %s", augment.copy_paste, reason)
     loader = TrainLoader(
         job.train_samples, size, batch, augment, config.seed, workers, cache, job.world, recipe
     )

@@ -99,6 +99,15 @@ def matrices(shape: Sequence[int], other: Sequence[int]) -> None:
         raise ValueError(f"shapes {shape} and {other}; (..., N, K) and (..., K, M) are needed")
 
 
+def linear_shapes(shape: Sequence[int], weight: Sequence[int], bias: Sequence[int] | None) -> None:
+    """Raise ValueError unless (..., in), a weight (out, in) and a bias (out,) belong together."""
+    shape, weight = tuple(shape), tuple(weight)
+    if len(weight) != 2 or shape[-1:] != weight[1:] or tuple(bias or weight[:1]) != weight[:1]:
+        raise ValueError(
+            f"shapes {shape}, {weight} and {bias}; (..., in), (out, in) and (out,) are needed"
+        )
+
+
 def row_index(shape: Sequence[int], dtype: str) -> None:
     if dtype != "int64" or len(shape) != 1:
         raise ValueError(f"a row index must be (K,) int64, not {tuple(shape)} {dtype}")

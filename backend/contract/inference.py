@@ -101,6 +101,13 @@ class Ops(Protocol):
             ValueError: other shapes, or two dtypes.
         """
 
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Map (..., in) to (..., out) by a weight (out, in) and a bias (out,).
+
+        Raises:
+            ValueError: other shapes, or two dtypes.
+        """
+
     def softmax(self, x: Tensor) -> Tensor:
         """Return e^x divided by its sum along the last dimension, without overflow."""
 

@@ -109,6 +109,16 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     return oneflow.matmul(x, y)
 
 
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    checks.linear_shapes(x.shape, weight.shape, None if bias is None else bias.shape)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    y = matmul(rows, weight.permute(1, 0)).reshape(*x.shape[:-1], weight.shape[0])
+    if bias is None:
+        return y
+    checks.one_dtype(map(dtype_of, (y, bias)))
+    return y + bias
+
+
 def softmax(x: Tensor) -> Tensor:
     # Of rows without values OneFlow's kernel ends the process.
     return functional.softmax(x, -1) if x.numel() else x * 1.0

@@ -93,9 +93,14 @@ def leaky_relu(x: Tensor, slope: float) -> Tensor:
 
 def matmul(x: Tensor, y: Tensor) -> Tensor:
     checks.matrices(x.shape, y.shape)
-    if not torch.is_autocast_enabled(x.device.type):  # which makes one dtype of two
-        checks.one_dtype(map(dtype_of, (x, y)))
+    _check_one_dtype(x, y)
     return torch.matmul(x, y)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    checks.linear_shapes(x.shape, weight.shape, None if bias is None else bias.shape)
+    _check_one_dtype(x, weight, *([] if bias is None else [bias]))
+    return functional.linear(x, weight, bias)
 
 
 def softmax(x: Tensor) -> Tensor:
@@ -228,6 +233,11 @@ def dtype_named(name: str) -> torch.dtype:
     """Return the framework's dtype; ValueError for a name outside the promised ones."""
     checks.known_dtype(name)
     return DTYPES[name]
+
+
+def _check_one_dtype(*tensors: Tensor) -> None:
+    if not torch.is_autocast_enabled(tensors[0].device.type):  # which makes one of several
+        checks.one_dtype(map(dtype_of, tensors))
 
 
 def _check_rows(x: Tensor, index: Tensor) -> None:

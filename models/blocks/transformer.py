@@ -33,7 +33,7 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, N, in) to (B, N, out)."""
-        return project(x, self.weight, self.bias if self.has_bias else None)
+        return ops.linear(x, self.weight, self.bias if self.has_bias else None)
 
 
 class Attention(nn.Module):
@@ -60,7 +60,7 @@ class Attention(nn.Module):
         """Project (B, N, C) by one of the three parts and split it to (B, heads, N, C / heads)."""
         batch, cells, channels = x.shape
         rows = slice(part * channels, (part + 1) * channels)
-        projected = project(x, self.in_proj_weight[rows], self.in_proj_bias[rows])
+        projected = ops.linear(x, self.in_proj_weight[rows], self.in_proj_bias[rows])
         return projected.reshape(batch, cells, HEADS, channels // HEADS).permute(0, 2, 1, 3)
 
 
@@ -119,11 +119,3 @@ class C3TR(C3):
         if plan.out_channels // 2 % HEADS:
             raise UserError(f"{plan.out_channels // 2} channels are not {HEADS} equal heads")
         return plan
-
-
-def project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Map (B, N, in) to (B, N, out) by a weight (out, in) and a bias (out,)."""
-    batch, cells, features = x.shape
-    y = ops.matmul(x.reshape(batch * cells, features), weight.permute(1, 0))
-    y = y.reshape(batch, cells, weight.shape[0])
-    return y if bias is None else y + bias

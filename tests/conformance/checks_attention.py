@@ -1,4 +1,4 @@
-"""Checks of `contract.Ops`: products of matrices, softmax and a leaky activation."""
+"""Checks of `contract.Ops`: products, softmax and a leaky activation."""
 
 from __future__ import annotations
 
@@ -100,6 +100,34 @@ def refuses_other_shapes_and_two_dtypes(b: Backend) -> None:
         assert_raises(ValueError, lambda x=x, y=y: b.ops.matmul(x, y), str(right))
     x, y = b.ops.zeros((2, 2)), b.ops.zeros((2, 2), "float64")
     assert_raises(ValueError, lambda: b.ops.matmul(x, y), "float64")
+
+
+def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | float = 0.0) -> np.ndarray:
+    return x @ weight.T + bias
+
+
+@judges("ops.linear")
+def adds_a_bias_to_products_with_rows(b: Backend) -> None:
+    for shape, out in (((2, 3), 4), ((3,), 2), ((2, 5, 40), 3), ((2, 1, 2, 3), 1), ((0, 3), 2)):
+        for dtype, tolerance in PRODUCT_TOLERANCE.items():
+            x, weight = uniform(shape, dtype), uniform((out, shape[-1]), dtype, seed=1)
+            bias = uniform((out,), dtype, seed=2)
+            assert_values(b, b.ops.linear, linear, x, weight, tolerance=tolerance)
+            assert_values(b, b.ops.linear, linear, x, weight, bias, tolerance=tolerance)
+        arrays = uniform(shape), uniform((out, shape[-1]), seed=1), uniform((out,), seed=2)
+        assert_gradient(b, b.ops.linear, linear, *arrays)
+        assert_gradient(b, b.ops.linear, linear, *arrays[:2])
+
+
+@judges("ops.linear")
+def refuses_what_does_not_belong_together(b: Backend) -> None:
+    for shapes in (((2, 3), (3, 2)), ((2, 3), (3,)), ((2, 3), (4, 3), (3,)), ((), (2, 3))):
+        tensors = [b.ops.zeros(shape) for shape in shapes]
+        assert_raises(ValueError, lambda t=tensors: b.ops.linear(*t), str(shapes[1]))
+    x, weight = b.ops.zeros((2, 3)), b.ops.zeros((4, 3))
+    assert_raises(ValueError, lambda: b.ops.linear(x, b.ops.cast(weight, "float64")), "float64")
+    bias = b.ops.zeros((4,), "float64")
+    assert_raises(ValueError, lambda: b.ops.linear(x, weight, bias), "float64")
 
 
 def softmax(x: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import pytest
 import train
 from backend import ops
 from models.heads.anchor.head import AnchorHead
-from models.training import loop, outputs
+from models.training import loop, outputs, pieces
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import read_hyperparameters

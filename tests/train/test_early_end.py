@@ -182,5 +182,8 @@ def test_nosave_leaves_the_last_weights_and_noplots_no_image(flags, monkeypatch,
     shown = capsys.readouterr().out
     assert "epoch 1 was the best, but its weights are not here" in shown
     assert "plots in" not in shown and "best.safetensors" not in shown
+    (folder / "work.json").unlink()  # killed just before its end
+    start([*run, "--resume", "auto"])
+    assert weights(folder) == ["last"] and (folder / "work.json").exists()
     with pytest.raises(UserError, match="is finished, nothing is left to resume$"):
         start([*run, "--resume", str(folder)])

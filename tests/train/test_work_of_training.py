@@ -1,4 +1,4 @@
-"""outputs.py::write_work: what of a run makes its time comparable, as it really was."""
+"""training/outputs.py::write_work: what of a run makes its time comparable, as it really was."""
 
 import json
 from types import SimpleNamespace

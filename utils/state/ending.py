@@ -31,13 +31,13 @@ def why_ended(limits: Limits, epoch: int, best_epoch: int, seconds: float) -> st
 
     Args:
         epoch: finished ones.
-        best_epoch: from 1, the last one of which none before was better; 0 before there is one.
+        best_epoch: from 1, the last one of which none before was better; 0 while no figure was a
+            number: without labels there is nothing to be patient for.
         seconds: of all finished epochs.
 
     Source of patience: the public YOLOv5, by its stored decisions.
     """
-    waited = epoch - max(best_epoch, 1)
-    if limits.patience and waited >= limits.patience:
+    if limits.patience and best_epoch and epoch - best_epoch >= limits.patience:
         waited_for = count(limits.patience, "epoch")
         return f"{waited_for} without a better one (--patience {limits.patience})"
     if is_over(limits, seconds):

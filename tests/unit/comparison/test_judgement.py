@@ -31,6 +31,7 @@ def run(cell="torch", work=None, losses=((1.0, 2.0, 3.0),), seconds=(), number=1
         ({"gradient_norm_limit": None}, "gradient_norm_limit: 10.0 in torch round 1, None"),
         ({"hyperparameters": {"mosaic": 0.0}}, "hyperparameters.mosaic: 1.0 in torch"),
         ({"batches_sha1": "ab"}, "batches_sha1: cd in torch"),
+        ({"epochs": 57}, "epochs: 300 in torch round 1, 57 in oneflow round 1"),
         ({"settings": {"seed": 0, "backend": "oneflow", "new": 1}}, "settings.new: absent in"),
     ],
 )
@@ -43,6 +44,7 @@ def test_every_difference_in_work_is_a_line(change, line):
         "gradient_norm_limit": 10.0,
         "hyperparameters": {"mosaic": 1.0},
         "batches_sha1": "cd",
+        "epochs": 300,
         "settings": {"seed": 0, "backend": "torch"},
     }
     found = differences(run(work=work), run("oneflow", {**work, **change}), set())

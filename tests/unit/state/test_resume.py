@@ -38,6 +38,7 @@ SAMPLES = {"images": 3, "sha256": "5a"}
 PROGRESS_OF_ONE_BATCH = {
     "is_best": False,
     "best_epoch": 0,
+    "micro_batches": [0],
     "class_scores": [0.25],
     "finite_updates": 1,
     "loss": {},

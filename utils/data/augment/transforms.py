@@ -121,7 +121,8 @@ def require_transforms(text: str, size: tuple[int, int]) -> None:
 def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
     """Apply transforms, all of whose draws are a function of the seed.
 
-    Boxes of spatial ones are clipped, and dropped like `worth_keeping` drops them.
+    Boxes of spatial ones are clipped, and dropped like `worth_keeping` drops them. Polygons do not
+    follow those, and there are none any more.
 
     Args:
         item: BGR; the transforms see RGB, as the package asks for.

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utils.files.atomic import atomic_text_file
-from utils.report.plots.style import new_figure, save_figure, set_fonts
-from utils.screen.text import printable
+from utils.report.plots.style import figure_text, new_figure, save_figure, set_fonts
 
 FIRST_SIZE, LAST_SIZE, STEP = 256, 1536, 128  # the public study's
 
@@ -54,11 +53,12 @@ def write_study(rows: Sequence[StudyRow], folder: Path) -> None:
 def plot_study(rows: Sequence[StudyRow], figure_name: str, path: Path) -> None:
     """Draw a figure by milliseconds an image, a line for each of the weights."""
     figure, axes = new_figure(1, 1, 7, 4.5)
-    for weights in dict.fromkeys(row.weights for row in rows):
+    for number, weights in enumerate(dict.fromkeys(row.weights for row in rows), 1):
         own = [row for row in rows if row.weights == weights]
         times = [row.milliseconds for row in own]
         values = [row.figures[figure_name] for row in own]
-        axes.plot(times, values, marker="o", label=printable(Path(weights).name))
+        label = figure_text(Path(weights).name, f"weights {number}")
+        axes.plot(times, values, marker="o", label=label)
         for row, x, y in zip(own, times, values, strict=True):
             axes.annotate(str(row.image_size), (x, y), (4, -10), textcoords="offset points")
     axes.set(xlabel="ms an image", ylabel=figure_name, ylim=(0, None), xlim=(0, None))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from utils.drawing.colours import COLOURS, class_colour
-from utils.drawing.fonts import drawable_name, sized, system_fonts
+from utils.drawing.fonts import sized, system_fonts
 from utils.results.image_file import save_image
 from utils.screen.text import printable
 
@@ -31,7 +32,6 @@ BESIDE_NAMES = "0123456789. lp"
 MEASURED_SIZE = 64  # pixels of the em
 
 log = logging.getLogger("plots")
-_told_of: set[str] = set()
 
 
 def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
@@ -92,14 +92,25 @@ def named_classes(num_labels: np.ndarray) -> list[int]:
 
 
 def figure_name(class_names: Sequence[str], index: int) -> str:
-    """Return a name that matplotlib can draw in one font, cut where it is long; or its number.
+    """Return the name of a class as `figure_text`, or its number."""
+    return figure_text(class_names[index], f"class {index}")
+
+
+def figure_text(text: str, otherwise: str) -> str:
+    """Return a text that matplotlib can draw in one font, cut where it is long.
 
     It would read dollar signs as the bounds of a formula.
+
+    Args:
+        otherwise: what is returned, and told, where no font has all its letters.
     """
-    name = cut(printable(drawable_name(class_names[index], index)))
+    name = cut(unicodedata.normalize("NFC", printable(text)))
     if not system_fonts().font_for(name + BESIDE_NAMES):
-        _tell_of_fonts(name, index)
-        name = f"class {index}"
+        if all(map(system_fonts().font_for, name)):
+            _tell_of_several_fonts(name, otherwise)
+        else:
+            system_fonts().tell_missing(name)
+        name = otherwise
     return name.replace("$", r"\$")
 
 
@@ -118,21 +129,17 @@ def width_of(text: str) -> int:
 
 
 def width_in_ems(name: str) -> float:
-    """Return how wide a name of `figure_name` is drawn, in sizes of its letters."""
+    """Return how wide a name of `figure_text` is drawn, in sizes of its letters."""
     font = system_fonts().font_for(name + BESIDE_NAMES)
-    assert font is not None, f"figure_name would not have returned {name}"
+    assert font is not None, f"figure_text would not have returned {name}"
     return sized(font, MEASURED_SIZE).getlength(name) / MEASURED_SIZE
 
 
-def _tell_of_fonts(name: str, index: int) -> None:
-    """Say once of each name that it has letters of several fonts."""
-    if name not in _told_of:
-        _told_of.add(name)
-        log.warning(
-            "no one font of this machine has all letters of the class name %s; figures call it "
-            "class %d",
-            name, index,
-        )  # fmt: skip
+@lru_cache(maxsize=1024)
+def _tell_of_several_fonts(name: str, otherwise: str) -> None:
+    """Say, once of each name, that its letters are of several fonts."""
+    text = "no one font of this machine has all letters of %s; figures call it %s"
+    log.warning(text, name, otherwise)
 
 
 def set_fonts(texts: Iterable[Any]) -> None:

@@ -63,6 +63,11 @@ def matmul(x: Tensor, y: Tensor) -> Any:
     return x @ y
 
 
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    checks.linear_shapes(x.shape, weight.shape, None if bias is None else bias.shape)
+    return x @ weight.T + (0 if bias is None else bias)
+
+
 def softmax(x: Tensor) -> Any:
     powers = np.exp(x - x.max(-1, keepdims=True, initial=-np.inf))
     return powers / powers.sum(-1, keepdims=True)

@@ -39,9 +39,11 @@ def test_the_cases_are_all_there():
     assert any(row[2] for case in cases for row in case["rows"])
 
 
-def test_without_any_figure_patience_counts_from_the_first_epoch():
-    found = [bool(why_ended(Limits(2, 0), epoch, 0, 0)) for epoch in (1, 2, 3)]
-    assert found == [False, False, True]
+def test_without_any_figure_a_run_does_not_end():
+    state = SimpleNamespace(best_fitness=-1.0, best_epoch=0, epoch=1)
+    state.model = SimpleNamespace(head=SimpleNamespace(fitness=lambda fitness: fitness))
+    assert not found_best(state, math.nan)
+    assert why_ended(Limits(2, 0), 100, state.best_epoch, 0) == ""
 
 
 @pytest.mark.parametrize(("seconds", "ends"), [(1799.9, False), (1800, True), (1e9, True)])

@@ -40,6 +40,13 @@ def test_a_name_that_needs_two_fonts_is_its_number_and_a_line_says_so(only_dejav
     assert "no one font" in line and "红 Zelle (two fonts)" in line and line.endswith("class 0")
 
 
+def test_a_machine_without_a_font_for_a_name_is_told_of_it_once_a_run(only_dejavu, caplog):
+    with caplog.at_level(logging.WARNING):
+        found = [style.figure_text(text, "weights 1") for text in ("猫.pt", "犬.pt", "a.pt")]
+    assert found == ["weights 1", "weights 1", "a.pt"]
+    assert len(caplog.messages) == 1
+
+
 def test_a_broken_font_is_passed_over(only_dejavu):
     (only_dejavu / "NotoSansCJK-Regular.ttc").write_bytes(b"ttcf" + bytes(100))
     shutil.copy(DEJAVU, only_dejavu / "NotoSansSC-Regular.otf")

@@ -1,0 +1,166 @@
+"""Files of the public YOLOv5 with Ghost, transformer and other layers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from backend import autograd, nn, ops
+from models.detector import Detector
+from models.graph import parse_model
+from models.stored import detector_of_weights
+from tests.foreign_files import TorchFile, module
+from tests.shared_files import shared_path
+from utils.errors import UserError
+from utils.files.project import PROJECT
+from utils.weights.load import load_weights
+
+NN = "torch.nn.modules"
+TYPES = {
+    "Detect": "models.yolo.Detect",
+    "nn.Upsample": f"{NN}.upsampling.Upsample",
+    "nn.MaxPool2d": f"{NN}.pooling.MaxPool2d",
+    "nn.ZeroPad2d": f"{NN}.padding.ZeroPad2d",
+}
+
+
+class Tree:
+    """The records of a model's modules, by the names of its arrays."""
+
+    def __init__(self, file: TorchFile, state: Mapping[str, np.ndarray], **changes: Any) -> None:
+        self.file, self.state, self.changes = file, state, changes
+
+    def record(self, kind: str, prefix: str) -> Any:
+        """Return the record of a module of a class, with those inside it and its tensors."""
+        inside: dict[str, None] = {}
+        tensors = {}
+        for name, array in self.state.items():
+            if name.startswith(prefix):
+                child, dot, _ = name.removeprefix(prefix).partition(".")
+                if dot:
+                    inside[child] = None
+                else:
+                    tensors[child] = self.file.tensor(array)
+        children = {
+            child: self.record(self.type_of(kind, child, prefix), f"{prefix}{child}.")
+            for child in inside
+        }
+        if kind == "models.common.Conv":
+            children["act"] = self.activation(prefix)
+        attributes = {}
+        if kind.endswith("BatchNorm2d"):
+            attributes["eps"] = 1e-3
+        if kind.endswith("MultiheadAttention"):
+            attributes["num_heads"] = self.changes.get("heads", 4)
+        if kind.endswith(".Detect"):
+            strides = np.array(self.changes["strides"], np.float32)
+            attributes |= {"nc": 2, "stride": self.file.tensor(strides)}
+        return module(kind, children, tensors, **attributes)
+
+    def type_of(self, parent: str, child: str, prefix: str) -> str:
+        parent = parent.rpartition(".")[2]
+        own = f"{prefix}{child}."
+        if f"{own}bn.weight" in self.state:
+            return "models.common.Conv"
+        if f"{own}running_mean" in self.state:
+            return f"{NN}.batchnorm.BatchNorm2d"
+        if f"{own}cv2.bn.weight" in self.state and child in "02" and parent == "Sequential":
+            return "models.common.GhostConv"
+        if child == "ma":
+            return f"{NN}.activation.MultiheadAttention"
+        if f"{own}conv.0.cv1.bn.weight" in self.state:
+            return "models.common.GhostBottleneck"
+        if f"{own}ma.in_proj_weight" in self.state:
+            return "models.common.TransformerLayer"
+        if f"{own}tr.0.q.weight" in self.state:
+            return "models.common.TransformerBlock"
+        if self.state.get(f"{own}weight", np.zeros(())).ndim == 2:
+            return f"{NN}.linear.Linear"
+        return f"{NN}.conv.Conv2d" if f"{own}weight" in self.state else f"{NN}.container.Sequential"
+
+    def activation(self, prefix: str) -> Any:
+        linear = ".conv.2." in prefix and not self.changes.get("all_active")
+        kind = f"{NN}.linear.Identity" if linear else f"{NN}.activation.{self.changes['kind']}"
+        return module(kind, **self.changes.get("attributes", {}))
+
+
+def drawn(name, **changes):
+    """A narrow public model with drawn weights."""
+    document = yaml.safe_load((PROJECT / "models" / "hub" / f"{name}.yaml").read_text())
+    cut = {"width_multiple": 0.0625, "depth_multiple": 0.1, "nc": 2, "ch": 3}
+    model = Detector(parse_model({**document, **cut, **changes}))
+    model.initialize(0)
+    return nn.frozen_copy(model)
+
+
+def written(path, model, kind="SiLU", **changes):
+    """Write a model as a file of the public YOLOv5."""
+    file = TorchFile()
+    tree = Tree(file, nn.state_arrays(model), kind=kind, strides=model.head.strides, **changes)
+    layers = {
+        str(index): tree.record(
+            TYPES.get(layer.block, f"models.common.{layer.block}"), f"model.{index}."
+        )
+        for index, layer in enumerate(model.spec.layers)
+    }
+    root = module(
+        "models.yolo.DetectionModel",
+        {"model": module(f"{NN}.container.Sequential", layers)},
+        yaml=dict(model.spec.document),
+        names=["cat", "dog"],
+    )
+    return file.write_zip(path, {"model": root, "epoch": -1})
+
+
+def decoded(model):
+    images = np.random.default_rng(0).random((1, 3, 64, 64)).astype(np.float32)
+    with autograd.no_grad():
+        return ops.to_numpy(model.decode(model(ops.tensor(images))))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("yolov5s-ghost", {}),
+        ("yolov5s-transformer", {}),
+        ("yolov3-tiny", {}),
+        ("yolov5s-LeakyReLU", {"kind": "LeakyReLU", "attributes": {"negative_slope": 0.1}}),
+        ("yolov5-p34", {}),
+    ],
+)
+def test_a_file_of_a_public_model_decodes_as_the_model_does(tmp_path, name, changes):
+    model = drawn(name)
+    weights = load_weights(written(tmp_path / "public.pt", model, **changes))
+    again = nn.frozen_copy(detector_of_weights(weights))
+    assert again.head.strides == model.head.strides
+    # The file has anchors in cells, its description in pixels: two roundings.
+    np.testing.assert_allclose(decoded(again), decoded(model), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("yolov5s-ghost", {"all_active": True}, "activation SiLU; by its model YAML Identity"),
+        ("yolov5s-ghost", {"kind": "ReLU"}, "activation ReLU; by its model YAML SiLU"),
+        ("yolov5s-transformer", {"heads": 8}, "has 8 heads; 4 are built here"),
+        ("yolov5s-LeakyReLU", {}, r"activation SiLU; by its model YAML LeakyReLU\(0.1\)"),
+        (
+            "yolov5s-LeakyReLU",
+            {"kind": "LeakyReLU", "attributes": {"negative_slope": 0.2}},
+            r"LeakyReLU\(0.2\); by its model YAML LeakyReLU\(0.1\)",
+        ),
+    ],
+)
+def test_a_file_that_would_compute_something_else_is_refused(tmp_path, name, changes, message):
+    path = written(tmp_path / "public.pt", drawn(name), **changes)
+    with pytest.raises(UserError, match=message):
+        load_weights(path)
+
+
+def test_a_public_checkpoint_of_four_levels_is_built():
+    weights = load_weights(str(shared_path("golden/checkpoints/p6.pt")))
+    model = detector_of_weights(weights)
+    assert model.head.strides == (8, 16, 32, 64) and model.stride == 64
+    assert len(nn.state_arrays(model)) == len(weights.ema)
