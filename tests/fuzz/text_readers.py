@@ -27,6 +27,8 @@ from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import parse_labels, read_label_bytes
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
+from utils.evolution.ranges import Range
+from utils.evolution.records import read_records
 from utils.files.project import PROJECT
 from utils.processes.watchdog_link import Link
 from utils.report.plots.results import plot_results
@@ -140,6 +142,11 @@ def comparison_settings() -> list[bytes]:
         return [Path(folder, COMPARISON).read_bytes()]
 
 
+TRIALS = b"""\
+{"number": 0, "values": {"lr0": 0.01}, "state": "done", "fitness": [0.1, NaN], "figures": {"a": 1}}
+{"number": 1, "values": {"lr0": 0.02}, "state": "running", "fitness": [], "figures": {}}
+"""
+
 _READERS = {
     "dataset-yaml": Reader(read_dataset, lambda: [DATASET, ALIASES], "data.yaml", YAML_TOKENS),
     "hyperparameters": Reader(
@@ -209,6 +216,12 @@ _READERS = {
     ),
     "watchdog-message": Reader(
         read_messages, lambda: [MESSAGES], "messages", (*JSON_TOKENS, b"\n", b"{" * 2000)
+    ),
+    "search-trials": Reader(
+        lambda path: read_records(path.parent, {"lr0": Range(0.0, 1.0)}),
+        lambda: [TRIALS],
+        "trials.jsonl",
+        (*JSON_TOKENS, b"\n", b"done", b'"lr0": 1e400', b'"number": 1'),
     ),
     "results-csv": Reader(
         lambda path: plot_results(path, path.with_name("results.png")),
