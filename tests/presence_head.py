@@ -112,7 +112,7 @@ class PresenceLoss(Loss):
     def compiled(self, compile_: Any) -> PresenceLoss:
         return self
 
-    def __call__(self, raw: Sequence[Any], targets: Any) -> LossTerms:
+    def __call__(self, raw: Sequence[Any], targets: Any, whole: Any = None) -> LossTerms:
         (outputs,) = raw
         wanted = np.zeros(outputs.shape, ops.dtype_of(outputs))
         wanted[targets.image_index, targets.class_index] = 1

@@ -17,8 +17,11 @@ from backend.host_peak import peak_during
 from backend.words import count
 
 FIRST_MAJOR_WITH_TF32 = 8
-# What the messages of PyTorch's CPU and of NVIDIA's libraries have in common.
-NO_MEMORY = ("can't allocate memory", "out of memory", "_STATUS_ALLOC_FAILED")
+# Of PyTorch on a CPU, of oneDNN there (measured under a limit), of CUDA, of cuDNN and cuBLAS.
+NO_MEMORY = (
+    "can't allocate memory", "could not create a primitive", "out of memory",
+    "_STATUS_ALLOC_FAILED",
+)  # fmt: skip
 SYNCHRONIZING = "called a synchronizing CUDA operation"  # PyTorch's warning of a wait
 
 

@@ -19,12 +19,14 @@ import backend
 from backend.checks import CPU
 from backend.processes import local_world_size
 from backend.words import count
+from models.training.multi_scale import MultiScale
 from models.training.start import build_model
 from models.training.state import TrainState, build_state
 from models.training.step import train_step
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.image_cache import free_memory
+from utils.data.loading.quads import QUAD
 from utils.errors import UserError
 from utils.processes import watchdog
 from utils.processes.host_memory import keep_freed_memory
@@ -38,8 +40,6 @@ PART_OF_FREE = 0.8  # of the memory that is free at the start; the rest is for w
 LARGEST, LARGEST_ON_CPU = 1024, 16
 MEASURED_ON_CPU = 2
 STEPS = 2  # of each size: the first makes what the optimizer keeps, the second has gradients beside
-LARGEST_SCALE = 1.5  # of --multi-scale
-QUAD = 4  # images that --quad joins
 GIB = 2**30
 
 Measure = Callable[[int], int]  # images -> the most bytes during their steps
@@ -153,9 +153,10 @@ def fit_line(peaks: Mapping[int, int], budget: int) -> int:
 
 
 def largest_side(config: TrainConfig, stride: int) -> int:
-    """Return the side of the largest training images, a multiple of the model's stride."""
-    scale = LARGEST_SCALE if config.multi_scale else 1.0
-    return -(-int(scale * config.image_size) // stride) * stride
+    """Return the side of the largest training images."""
+    if not config.multi_scale:
+        return config.image_size
+    return MultiScale.of_model(config.image_size, stride, config.seed).sizes()[-1]
 
 
 def most_boxes(job: Job) -> int:

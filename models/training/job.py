@@ -78,7 +78,8 @@ def build(job: Job, checkpoint: Checkpoint | None, batches: int) -> TrainState:
 
 def largest_input(state: TrainState, loader: TrainLoader) -> tuple[int, ...]:
     """Return the largest shape (B, 3, H, W) that the network meets in training."""
-    shape = loader.largest_shape
+    images, *size = loader.largest_shape
+    shape = min(images, state.micro_batch or images), *size
     return state.multi_scale.largest(shape) if state.multi_scale else shape
 
 

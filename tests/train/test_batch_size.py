@@ -84,3 +84,10 @@ def test_a_crowded_image_counts_as_often_as_augmentation_shows_it(flags, monkeyp
             start([*flags, "--name", "boxes", "--override", *changes])
         most, boxes = found[-1]
         assert boxes == factor * most > 0
+
+
+def test_quads_of_the_largest_scale_get_a_number_of_images_that_they_divide(flags):
+    recipe = ["--quad", "--multi-scale", "--img", "128", "--epochs", "1"]
+    start([*flags, "--name", "quads", *recipe])
+    settings = read_yaml("--hyp", folder_of(flags, "quads") / "opt.yaml", "")
+    assert settings["batch_size"] == IMAGES  # three times four

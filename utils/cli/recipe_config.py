@@ -109,7 +109,8 @@ class RecipeConfig(RunConfig):
         const=str(PUBLIC_TRANSFORMS), type=_transforms, metavar="FILE",
         help="transforms of that package too: a YAML, or the public four")  # fmt: skip
     evolve: int = flag("recipe", "--evolve", default=0, nargs="?", const=300, metavar="N",
-        check=whole_from(0), help="search hyper-parameters in N trainings")  # fmt: skip
+        check=whole_from(0), help="search hyper-parameters in N trainings, 300 without N, by "
+        "Optuna; the same command goes on with a search")  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,7 +127,7 @@ class RecipeConfig(RunConfig):
 
     def _require_quads(self, processes: int) -> None:
         divisor = QUAD_IMAGES * processes
-        if self.quad and self.batch_size % divisor:
+        if self.quad and self.batch_size > 0 and self.batch_size % divisor:  # -1 is measured
             fitting = max(round(self.batch_size / divisor), 1) * divisor
             of_all = f" in {count(processes, 'process', 'processes')}" if processes > 1 else ""
             raise UserError(

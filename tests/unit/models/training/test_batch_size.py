@@ -67,7 +67,11 @@ def test_every_image_of_a_measured_batch_is_crowded():
 
 @pytest.mark.parametrize(
     ("flags", "side"),
-    [([], 320), (["--multi-scale"], 480), (["--multi-scale", "--img", "352"], 544)],
+    [
+        (["--img", "352"], 352),
+        (["--multi-scale"], 480),
+        (["--multi-scale", "--img", "352"], 544),
+    ],
 )
 def test_images_are_as_large_as_multi_scale_draws_them(flags, side):
     config = TrainConfig(**read_train_flags(["--img", "320", *flags])[0])
@@ -89,4 +93,5 @@ def test_what_needs_the_number_refuses_to_measure(flags):
 
 
 def test_any_number_of_processes_may_measure():
-    TrainConfig(**read_train_flags(["--batch-size", "-1"])[0]).check_processes(3)
+    for flags in ([], ["--quad"]):
+        TrainConfig(**read_train_flags(["--batch-size", "-1", *flags])[0]).check_processes(3)
