@@ -17,7 +17,7 @@ from backend.checks import CPU
 from backend.contract import Tensor
 from backend.words import count
 from models.blocks.conv import Conv
-from models.graph import IMAGE, ModelSpec, plan_layers
+from models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from models.heads.base import Head
 from models.initial_weights import draw_weights
 from utils.data.loading.memory import require_memory
@@ -44,7 +44,7 @@ class Detector(nn.Module):
             if isinstance(part, Conv) and part.activation is not None:
                 part.activation = spec.activation
         self.head_name = f"model.{len(layers) - 1}."
-        self._stride = max(layer.stride for layer in layers)
+        self._stride = coarsest_stride(layers)
         self._attention = [
             (stride, cost.heads) for layer in layers for stride, cost in layer.costs if cost.heads
         ]

@@ -138,6 +138,11 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
     return plans
 
 
+def coarsest_stride(plans: Sequence[LayerPlan]) -> int:
+    """Return the pixels that image sides must be a multiple of."""
+    return max(plan.stride for plan in plans)
+
+
 class _Total:
     """What the layers of a model take together."""
 

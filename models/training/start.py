@@ -11,7 +11,13 @@ from collections.abc import Callable, Sequence
 from backend import nn
 from backend.words import count
 from models.detector import Detector, require_image_size
-from models.graph import ModelSpec, parse_model, read_model_yaml
+from models.graph import (
+    ModelSpec,
+    coarsest_stride,
+    parse_model,
+    plan_layers,
+    read_model_yaml,
+)
 from models.stored import spec_of_weights
 from utils.cli.train_config import TrainConfig
 from utils.state.checkpoint import Checkpoint
@@ -38,9 +44,9 @@ def build_model(
         spec = read_model_yaml(config.cfg or DEFAULT_MODEL, len(class_names))
     else:
         spec = parse_model(spec_of_weights(start).document, len(class_names))
+    require_image_size(config.image_size, coarsest_stride(plan_layers(spec)), trains=True)
     asked, spec = spec, fit(spec) if fit else spec
     model = Detector(spec)
-    require_image_size(config.image_size, model.stride, trains=True)
     model.initialize(config.seed)
     if start is not None:
         # A model YAML that was asked for decides on the anchors, or the labels, else the weights.

@@ -126,10 +126,14 @@ def test_a_public_model_trains_validates_and_detects(folder, name, image_size, s
     ("image_size", "message"),
     [(96, "--img 96 is no multiple of the model's stride 64; use 128"), (64, "is one cell of")],
 )
-def test_a_size_that_a_coarse_model_cannot_train_on_is_refused(folder, image_size, message):
+def test_a_size_that_a_coarse_model_cannot_train_on_is_refused_before_anchors_are_fitted(
+    folder, image_size, message, caplog
+):
+    caplog.set_level("INFO")
     with pytest.raises(UserError, match=message):
         start(folder, "--cfg", narrow(folder, "yolov5-p6"), "--img", image_size, "--name", "none")
     assert not (folder / "none").exists()
+    assert "anchors:" not in caplog.text
 
 
 def test_every_kind_of_block_resumes_bit_for_bit_and_sees_grey(folder):

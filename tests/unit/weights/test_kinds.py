@@ -118,7 +118,7 @@ def test_training_from_a_fused_file_says_what_is_lost(tmp_path, caplog):
     weights = load_weights(write_fused(tmp_path / "fused.pt"))
     config = parse_train_flags(["--data", "x.yaml", "--weights", "fused.pt"])
     with caplog.at_level(logging.WARNING):
-        transfer_weights(config, detector_of_weights(weights), weights, ["cat", "dog"])
+        transfer_weights(config, detector_of_weights(weights), weights, ["cat", "dog"], False)
     assert "BatchNorm was folded into their convolutions" in caplog.text
 
 
