@@ -16,6 +16,7 @@ import backend
 from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
+from utils.data.augment.copy_paste import why_nothing_is_pasted
 from utils.data.augment.transforms import require_transforms
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
@@ -56,7 +57,9 @@ def main() -> None:
             config, hyp = resumed_config(values, given, point.header)
             if point.is_finished:
                 return log.info("%s is finished, nothing is left to do", point.folder)
-        require_transforms(config.albumentations, config.image_size)
+        # A rectangle of this shape stands for all of --rect.
+        height = config.image_size // 2 if config.rect else config.image_size
+        require_transforms(config.albumentations, (height, config.image_size))
         if config.evolve:
             return evolve(config, hyp, stop)
         launch(config, stop)
@@ -113,6 +116,10 @@ def train_loader(job: Job) -> TrainLoader:
     recipe = batch_recipe(config)
     if config.rect and augment.mosaic:
         log.info("--rect: images keep their shape, there are no mosaics")
+    has_mosaics = augment.mosaic > 0 and not config.rect
+    has_polygons = any(sample.polygons_norm is not None for sample in job.train_samples)
+    if reason := why_nothing_is_pasted(augment.copy_paste, has_mosaics, has_polygons):
+        log.warning("copy_paste %g: nothing is pasted: %s", augment.copy_paste, reason)
     loader = TrainLoader(
         job.train_samples, size, batch, augment, config.seed, workers, cache, job.world, recipe
     )

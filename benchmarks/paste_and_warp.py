@@ -12,7 +12,10 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
+from utils.data.augment.clipping import warp_polygons
+from utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objects, mirror, paste
+from utils.data.augment.geometry import Warp
+from utils.data.augment.objects import Objects, join_objects, warp_objects
 from utils.data.augment.sample import (
     Augmentation,
     Scene,
@@ -27,6 +30,7 @@ from utils.data.image.resizing import FILL, resize
 from utils.data.loading.reading import read_image
 from utils.data.randomness import sample_generator
 from utils.data.sources.labels import Sample
+from utils.polygons import join_polygons
 
 _MIDDLE, _BEFORE = 0, -1
 # Which edges of nine images lie against which edge of the middle one, or of the one before.
@@ -70,15 +74,31 @@ def plain_augment(
 
 def blend(first: LabelledImage, second: LabelledImage, ratio: float) -> LabelledImage:
     """Return the weighted sum of two images in float64, truncated, with the objects of both."""
-    return LabelledImage(
-        (first.image * ratio + second.image * (1 - ratio)).astype(np.uint8),
-        np.concatenate((first.class_index, second.class_index)),
-        np.concatenate((first.boxes_xyxy, second.boxes_xyxy)),
-    )
+    image = (first.image * ratio + second.image * (1 - ratio)).astype(np.uint8)
+    return LabelledImage(image, *join_objects(_objects(first), _objects(second)))
+
+
+def _objects(item: LabelledImage) -> Objects:
+    return Objects(item.class_index, item.boxes_xyxy, item.polygons)
 
 
 def _plain_scene(scene: Scene, images: Sequence[LabelledImage], image_size: int) -> LabelledImage:
-    return warp_labelled(_compose(scene, images, image_size), scene.warp, (image_size, image_size))
+    item = _compose(scene, images, image_size)
+    if scene.copy_paste.share and len(images) > 1:
+        item = paste_copies(item, scene.copy_paste)
+    return warp_labelled(item, scene.warp, (image_size, image_size))
+
+
+def paste_copies(item: LabelledImage, drawn: CopyPaste) -> LabelledImage:
+    """Paste mirrored objects of a canvas onto it."""
+    objects, width = _objects(item), item.size[1]
+    chosen = choose_copies(choose_objects(drawn, objects), objects, width)
+    if not len(chosen):
+        return item
+    copies, polygons = mirror(objects, chosen, width)
+    image = item.image.copy()
+    paste(image, cv2.flip(item.image, 1), polygons)
+    return LabelledImage(image, *join_objects(objects, copies))
 
 
 def _compose(scene: Scene, images: Sequence[LabelledImage], image_size: int) -> LabelledImage:
@@ -93,14 +113,10 @@ def _compose(scene: Scene, images: Sequence[LabelledImage], image_size: int) -> 
 
 
 def warp_labelled(item: LabelledImage, warp: Warp, output_size: tuple[int, int]) -> LabelledImage:
-    """Warp an image and its boxes to (height, width); clip boxes and drop those cut too small."""
+    """Warp an image and its objects to (height, width); drop those cut too small."""
     matrix = warp.matrix(item.size, output_size)
-    height, width = output_size
-    warped = warp_boxes(item.boxes_xyxy, matrix).clip(0, [width, height, width, height])
-    keep = worth_keeping(item.boxes_xyxy * warp.zoom, warped)
-    return LabelledImage(
-        warp_image(item.image, matrix, output_size), item.class_index[keep], warped[keep]
-    )
+    image = warp_image(item.image, matrix, output_size)
+    return LabelledImage(image, *warp_objects(_objects(item), warp, matrix, output_size))
 
 
 def warp_image(image: np.ndarray, matrix: np.ndarray, output_size: tuple[int, int]) -> np.ndarray:
@@ -169,7 +185,7 @@ def _paste(
     """Paste images at (left, top) onto a canvas of twice the size, and clip their boxes to it."""
     side = 2 * image_size
     canvas = np.full((side, side, 3), FILL, np.uint8)
-    boxes = []
+    boxes, polygons = [], []
     for tile, (left, top) in zip(tiles, places_xy, strict=True):
         placement = fit_long_side(tile.size, image_size, (image_size, image_size))
         height, width = placement.resized_size
@@ -181,5 +197,18 @@ def _paste(
         ]
         scale_y, scale_x = placement.scale
         boxes.append(tile.boxes_xyxy * ([scale_x, scale_y] * 2) + [left, top] * 2)
+        moved = tile.polygons and tile.polygons.moved((scale_x, scale_y), (left, top))
+        polygons.append((moved, len(tile.boxes_xyxy)))
     class_index = np.concatenate([tile.class_index for tile in tiles])
-    return LabelledImage(canvas, class_index, np.concatenate(boxes).clip(0, side))
+    item = LabelledImage(canvas, class_index, np.concatenate(boxes), join_polygons(polygons))
+    return _cut(item, side)
+
+
+def _cut(item: LabelledImage, side: int) -> LabelledImage:
+    """Cut boxes and polygons at the edges of a canvas."""
+    boxes, polygons = item.boxes_xyxy.clip(0, side), item.polygons
+    if polygons is not None:
+        had_points = polygons.num_points > 0
+        polygons = warp_polygons(polygons, np.eye(3), (side, side))
+        boxes[had_points & (polygons.num_points == 0)] = 0
+    return item._replace(boxes_xyxy=boxes, polygons=polygons)

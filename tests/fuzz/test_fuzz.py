@@ -34,6 +34,7 @@ def test_mutants_are_read_or_refused(outcomes, name):
 # Which reader tries each module that reads what comes from outside.
 TRIED_BY = {
     "models.graph": "model-yaml",
+    "models.training.autoanchor": "model-yaml",
     "utils.cli.hyperparameters": "hyperparameters",
     "utils.comparison.execution": "comparison",
     "utils.comparison.measured": "results-csv",
@@ -50,6 +51,9 @@ TRIED_BY = {
     "utils.data.sources.image_files": "image-list",
     "utils.data.sources.label_file": "labels",
     "utils.drawing.fonts": "font",
+    "utils.evolution.folder": "run-options",
+    "utils.evolution.records": "search-trials",
+    "utils.evolution.trial_run": "results-csv",
     "utils.files.json": "coco-annotations",
     "utils.files.yaml": "dataset-yaml",
     "utils.media.finding": "source-list",

@@ -20,12 +20,15 @@ from tests.small import RESULT_COLUMNS, TINY
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.comparison.settings import FILE as COMPARISON
 from utils.comparison.settings import load_settings, parse_flags
+from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import parse_labels, read_label_bytes
 from utils.data.sources.labels import Sample
 from utils.errors import UserError
+from utils.evolution.ranges import Range
+from utils.evolution.records import read_records
 from utils.files.project import PROJECT
 from utils.processes.watchdog_link import Link
 from utils.report.plots.results import plot_results
@@ -139,6 +142,11 @@ def comparison_settings() -> list[bytes]:
         return [Path(folder, COMPARISON).read_bytes()]
 
 
+TRIALS = b"""\
+{"number": 0, "values": {"lr0": 0.01}, "state": "done", "fitness": [0.1, NaN], "figures": {"a": 1}}
+{"number": 1, "values": {"lr0": 0.02}, "state": "running", "fitness": [], "figures": {}}
+"""
+
 _READERS = {
     "dataset-yaml": Reader(read_dataset, lambda: [DATASET, ALIASES], "data.yaml", YAML_TOKENS),
     "hyperparameters": Reader(
@@ -146,6 +154,12 @@ _READERS = {
         lambda: [path.read_bytes() for path in sorted((PROJECT / "data/hyps").glob("*.yaml"))],
         "hyp.yaml",
         YAML_TOKENS,
+    ),
+    "transforms": Reader(
+        lambda path: read_transforms(str(path)),
+        lambda: [PUBLIC_TRANSFORMS.read_bytes(), b"Affine: {rotate: [-20, 20], p: 0.5}\nToGray:\n"],
+        "transforms.yaml",
+        (*YAML_TOKENS, b"Blur", b"Lambda"),
     ),
     "model-yaml": Reader(
         read_model,
@@ -174,7 +188,12 @@ _READERS = {
     ),
     "labels": Reader(
         read_labels,
-        lambda: [b"0 0.5 0.5 0.25 0.25\n2 0.1 0.1 0.3 0.1 0.2 0.4\n", b"1 .5 .5 1 1", b""],
+        lambda: [
+            b"0 0.5 0.5 0.25 0.25\n2 0.1 0.1 0.3 0.1 0.2 0.4\n",
+            b"1 .5 .5 1 1",
+            b"",
+            b"1 0 0 1 0 1 1\n" * 9,
+        ],
         "a.txt",
         (
             b" ",
@@ -197,6 +216,12 @@ _READERS = {
     ),
     "watchdog-message": Reader(
         read_messages, lambda: [MESSAGES], "messages", (*JSON_TOKENS, b"\n", b"{" * 2000)
+    ),
+    "search-trials": Reader(
+        lambda path: read_records(path.parent, {"lr0": Range(0.0, 1.0)}),
+        lambda: [TRIALS],
+        "trials.jsonl",
+        (*JSON_TOKENS, b"\n", b"done", b'"lr0": 1e400', b'"number": 1'),
     ),
     "results-csv": Reader(
         lambda path: plot_results(path, path.with_name("results.png")),

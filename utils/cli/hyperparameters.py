@@ -70,9 +70,6 @@ class Hyperparameters:
                 f"anchors: {self.anchors}; 0, or a number of anchors a level from 1 to "
                 f"{MAX_ANCHORS}, is needed"
             )
-        for name in ("copy_paste",):
-            if getattr(self, name) != 0:
-                raise UserError(f"{name}: {getattr(self, name)} is not available; set it to 0")
         for name in ("lrf", "momentum", "warmup_momentum"):
             if getattr(self, name) > 1:
                 raise UserError(f"{name}: {getattr(self, name)}; at most 1 is accepted")

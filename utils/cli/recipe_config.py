@@ -109,7 +109,8 @@ class RecipeConfig(RunConfig):
         const=str(PUBLIC_TRANSFORMS), type=_transforms, metavar="FILE",
         help="transforms of that package too: a YAML, or the public four")  # fmt: skip
     evolve: int = flag("recipe", "--evolve", default=0, nargs="?", const=300, metavar="N",
-        check=whole_from(0), help="search hyper-parameters in N trainings")  # fmt: skip
+        check=whole_from(0), help="search hyper-parameters in N trainings, 300 without N, by "
+        "Optuna; the same command goes on with a search")  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()

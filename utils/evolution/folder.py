@@ -53,7 +53,7 @@ def open_folder(config: TrainConfig, hyp: Hyperparameters, lock: RunLock) -> Pat
     (folder / "trials").mkdir(exist_ok=True)
     write_yaml(folder / "opt.yaml", run_settings(config))
     write_yaml(folder / "hyp.yaml", as_document(hyp))
-    log.info("a new search in %s", from_here(folder))
+    log.info("a new search in %s; its trainings print into trials/*.log", from_here(folder))
     return folder
 
 

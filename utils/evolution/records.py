@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from utils.errors import UserError
+from utils.evolution.ranges import Range
 from utils.files.atomic import atomic_text_file
 from utils.files.json import complete, parse_json
 from utils.files.regular import read_text
 
 RUNNING, DONE, PRUNED, FAILED = STATES = ("running", "done", "pruned", "failed")
 FILE = "trials.jsonl"
-MAX_BYTES = 2**26  # 10,000 trials of 300 epochs have fewer
+MAX_BYTES = 2**24  # 10,000 trials of 300 epochs have fewer
+REMEDY = "begin a new search under another --name"
 KIND = {
     "number": int,
     "state": str,
@@ -59,13 +62,16 @@ def write_records(folder: Path, records: Sequence[TrialRecord]) -> None:
             file.write(json.dumps(dataclasses.asdict(record)) + "\n")
 
 
-def read_records(folder: Path, names: Iterable[str]) -> list[TrialRecord]:
-    """Read the trials of a search over some hyper-parameters; [] where it has begun none.
+def read_records(folder: Path, ranges: Mapping[str, Range]) -> list[TrialRecord]:
+    """Read the trials of a search; [] where it has begun none.
+
+    Args:
+        ranges: of the hyper-parameters that are searched.
 
     Raises:
         UserError: the file cannot be read, or is not of such a search.
     """
-    path, known = folder / FILE, set(names)
+    path = folder / FILE
     if not path.exists():
         return []
     try:
@@ -77,11 +83,18 @@ def read_records(folder: Path, names: Iterable[str]) -> list[TrialRecord]:
         raise UserError(f"--evolve: {path} holds no trials: {error!s:.200}; {REMEDY}") from error
     records = [TrialRecord(**document) for document in documents]
     for number, record in enumerate(records):
-        if record.number != number or record.state not in STATES or set(record.values) != known:
-            raise UserError(
-                f"--evolve: {path}, line {number + 1}: no trial of this search; {REMEDY}"
-            )
+        if record.number != number or not _is_sound(record, ranges):
+            line = f"{path}, line {number + 1}"
+            raise UserError(f"--evolve: {line}: no trial of this search; {REMEDY}")
     return records
 
 
-REMEDY = "begin a new search under another --name"
+def _is_sound(record: TrialRecord, ranges: Mapping[str, Range]) -> bool:
+    """Return whether state, values and fitness are some that a search writes."""
+    return (
+        record.state in STATES
+        and record.values.keys() == ranges.keys()
+        and all(found.low <= record.values[name] <= found.high for name, found in ranges.items())
+        and all(math.isnan(value) or 0 <= value <= 1 for value in record.fitness)
+        and (record.state != DONE or bool(record.fitness))
+    )

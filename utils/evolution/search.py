@@ -63,6 +63,8 @@ def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> Non
     sampler = Sampler(begin, ranges, config.epochs, config.seed)
     with RunLock() as lock:
         folder = open_folder(config, hyp, lock)
+        found = count(len(ranges), "hyper-parameter")
+        log.info("%s are searched; what is 0 in the file stays 0", found)
         records = read_records(folder, ranges)
         search = Search(config, hyp, folder, records, sampler, devices)
         adopt_orphans()

@@ -21,7 +21,7 @@ _COLUMNS = [
     "seconds/data_wait", "seconds/to_device", "seconds/forward", "seconds/loss",
     "seconds/backward", "seconds/optimizer", "seconds/ema", "seconds/validation",
 ]  # fmt: skip
-_SAMPLES = {"images": int, "sha256": str}
+_SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
 PROGRESS = {
     "is_best": Default(bool, False),
     # Finished epochs when the best one was; None where it is unknown.

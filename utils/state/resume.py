@@ -370,13 +370,24 @@ def begin_in(folder: Path, keep: int, point: ResumePoint | None) -> None:
 
 
 def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Count and hash samples: names, sizes and labels in order, but not their folders."""
-    digest = hashlib.sha256()
-    for sample in samples:
+    """Count and hash samples: names, sizes and labels in order, but not their folders.
+
+    Polygons have a hash of their own, "" without any: that of the boxes is what it always was.
+    """
+    digest, outlines = hashlib.sha256(), hashlib.sha256()
+    for number, sample in enumerate(samples):
         line = f"{sample.image_path.name} {sample.height} {sample.width}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))  # a name may be no UTF-8
         digest.update(sample.class_index.tobytes() + sample.boxes_cxcywh_norm.tobytes())
-    return {"images": len(samples), "sha256": digest.hexdigest()}
+        if (polygons := sample.polygons_norm) is not None:
+            outlines.update(f"{number}\n".encode())
+            outlines.update(polygons.starts.tobytes() + polygons.points_xy.tobytes())
+    has_polygons = any(sample.polygons_norm is not None for sample in samples)
+    return {
+        "images": len(samples),
+        "sha256": digest.hexdigest(),
+        "polygons": outlines.hexdigest() if has_polygons else "",
+    }
 
 
 def require_equal_data(header: Header, class_names: Sequence[str], data: Mapping[str, Any]) -> None:
@@ -384,12 +395,19 @@ def require_equal_data(header: Header, class_names: Sequence[str], data: Mapping
     if tuple(class_names) != header.class_names:
         raise UserError("--resume: --data has other classes than the run began with")
     for split, stored in header.progress["data"].items():
-        if data[split] != stored:
+        found = data[split]
+        if found == stored:
+            continue
+        if not stored["polygons"] and found == {**stored, "polygons": found["polygons"]}:
             raise UserError(
-                f"--resume: images or labels of --data, split {split}, are not those that the run "
-                f"began with ({count(data[split]['images'], 'image')} now, "
-                f"{stored['images']} then); restore them, or start a new run from its weights"
+                f"--resume: the labels of --data, split {split}, are polygons, and the run began "
+                "with the boxes around them alone; start a new run from its weights"
             )
+        raise UserError(
+            f"--resume: images or labels of --data, split {split}, are not those that the run "
+            f"began with ({count(found['images'], 'image')} now, "
+            f"{stored['images']} then); restore them, or start a new run from its weights"
+        )
 
 
 def _states(folder: Path) -> list[Path]:

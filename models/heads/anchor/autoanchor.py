@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.anchors.fit import Fit, measure_fit
 from utils.data.anchors.fitting import fit_anchors
@@ -42,12 +41,10 @@ class Labels(NamedTuple):
         return by_size[ranks].tolist()
 
 
-def describe(fit: Fit, number: int) -> str:
-    """Return in words how well anchors fit so many labels."""
-    return (
-        f"best possible recall {fit.best_possible_recall:.3f}, "
-        f"{fit.anchors_per_target:.2f} anchors a target, {count(number, 'target')}"
-    )
+def describe(fit: Fit) -> str:
+    """Return in words how well anchors fit."""
+    recall = fit.best_possible_recall
+    return f"best possible recall {recall:.3f}, {fit.anchors_per_target:.2f} a target"
 
 
 def number_to_fit(anchors: Any, hyp: Hyperparameters) -> int:
@@ -89,9 +86,7 @@ def choose_anchors(
     anchors = _in_order(anchors, strides)
     fit = labels.measure(anchors)
     enough = fit.best_possible_recall > ENOUGH_RECALL
-    log.info(
-        "anchors: they fit %s: %s", "well" if enough else "badly", describe(fit, len(sizes_wh))
-    )
+    log.info("anchors: they fit %s: %s", "well" if enough else "badly", describe(fit))
     if enough:
         return anchors
     fitted = labels.fit(len(anchors[0]) // 2, strides)
@@ -105,7 +100,7 @@ def choose_anchors(
 
 def _say(what: str, labels: Labels, levels: Sequence[Sequence[float]]) -> None:
     """Log new anchors: how well they fit, then each level's."""
-    log.info("anchors: %s: %s", what, describe(labels.measure(levels), len(labels.sizes_wh)))
+    log.info("anchors: %s: %s", what, describe(labels.measure(levels)))
     for level in levels:
         pairs = zip(level[::2], level[1::2], strict=True)
         log.info("  %s", ", ".join(f"{width:g} x {height:g}" for width, height in pairs))

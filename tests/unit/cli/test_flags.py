@@ -9,6 +9,7 @@ import pytest
 from utils.cli.flags import (
     GROUPS,
     add_flags,
+    as_words,
     check_flags,
     flag,
     flags_of,
@@ -154,3 +155,23 @@ def test_every_setting_of_a_command_has_a_flag_of_its_own(settings):
 def test_a_command_line_without_flags_gives_the_default_settings():
     assert parse_train_flags([]) == TrainConfig()
     assert parse_val_flags(["--weights", "W"]) == ValConfig(weights=("W",))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--epochs", "7", "--cos-lr", "--freeze", "3", "model.24.m", "--cache"],
+        ["--weights=-odd name.pt", "--data", "a b.yaml", "--time", "0.5", "--save-period", "-1"],
+        ["--seed", "5", "--override", "lr0=0.1", "mosaic=0", "--hyp", "x.yaml", "--evolve"],
+    ],
+)
+def test_settings_as_words_give_these_settings_again(words):
+    config = parse_train_flags(words)
+    assert parse_train_flags(as_words(config)) == config
+
+
+def test_words_leave_out_defaults_and_what_is_named():
+    config = parse_train_flags(["--epochs", "7", "--seed", "0", "--name", "x"])
+    assert sorted(as_words(config)) == ["--epochs=7", "--name=x"]
+    assert as_words(config, leave_out={"name"}) == ["--epochs=7"]

@@ -170,6 +170,7 @@ def test_quads_need_four_images_of_each_process():
     config.check_processes(3)
     with pytest.raises(UserError, match="12 in 2 processes: .* divisible by 8; use 16$"):
         config.check_processes(2)
+    parse_train_flags(["--quad", "--batch-size", "-1"]).check_processes(2)
 
 
 def test_recipes_that_do_not_exclude_each_other_parse():

@@ -81,7 +81,7 @@ def fakes(monkeypatch):
 
     monkeypatch.setattr(TrialRun, "start", start)
     monkeypatch.setattr(search, "POLL_SECONDS", 0)
-    # Drawing takes longer than all else; tests/unit/report/test_evolution_plot.py has it.
+    # Drawing takes longer than all else; tests/unit/report/plots/test_evolution.py has it.
     monkeypatch.setattr(outputs, "plot_evolution", drawn)
     for name in ("adopt_orphans", "kill_descendants"):
         monkeypatch.setattr(search, name, lambda: None)
@@ -175,7 +175,7 @@ def test_other_settings_are_another_search(tmp_path, flags):
             run(tmp_path, *words, stop=StopAt(5))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["exp", "exp2"]
     with pytest.raises(UserError, match="has another search; give another --name"):
-        run(tmp_path, *flags, "--exist-ok", "--patience", "7")
+        run(tmp_path, *flags, "--exist-ok", "--optimizer", "Adam")
 
 
 def test_trials_run_side_by_side_one_a_device(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from models.detector import Detector, require_image_size
-from models.graph import read_model_yaml
+from models.graph import parse_model, read_model_yaml
 from utils.errors import UserError
 
 
@@ -46,6 +46,24 @@ def test_maps_that_cannot_fit_into_memory_are_refused(monkeypatch):
             continue
         with pytest.raises(UserError, match="maps of 2 images of 96 x 64 px .* smaller --img"):
             model.require_memory((2, 3, 64, 96), trains)
+
+
+def test_attention_that_cannot_fit_into_memory_is_refused(monkeypatch):
+    """C3TR at stride 2 has four heads, each with a number for each pair of its 24 x 32 cells."""
+    document = {
+        "nc": 1, "depth_multiple": 1.0, "width_multiple": 1.0, "anchors": 1,
+        "backbone": [[-1, 1, "Conv", [8, 3, 2]], [-1, 1, "C3TR", [8]]],
+        "head": [[-1, 1, "Detect", ["nc", "anchors"]]],
+    }  # fmt: skip
+    model = Detector(parse_model(document))
+    pairs = 4 * 2 * 4 * (24 * 32) ** 2  # bytes, of two images
+    for free, refused in ((pairs, False), (pairs - 1, True)):
+        monkeypatch.setattr("utils.data.loading.memory.free_memory", lambda free=free: free)
+        if refused:
+            with pytest.raises(UserError, match="smaller --img"):
+                model.require_memory((2, 3, 48, 64), trains=False)
+        else:
+            model.require_memory((2, 3, 48, 64), trains=False)
 
 
 def test_a_system_that_does_not_tell_its_memory_refuses_nothing(monkeypatch):

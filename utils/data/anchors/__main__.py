@@ -10,8 +10,8 @@ if __name__ == "__main__":
 import argparse
 
 from backend.words import count
-from utils.cli.flags import from_one, new_parser
-from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.flags import from_one, new_parser, whole_between
+from utils.cli.hyperparameters import MAX_ANCHORS, read_hyperparameters
 from utils.cli.recipe_config import RecipeConfig, require_seed
 from utils.data.anchors.fit import label_sizes, measure_fit
 from utils.data.anchors.fitting import fit_anchors
@@ -20,6 +20,8 @@ from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.screen.text import say
+
+LEVELS = 5  # of any model
 
 
 def main() -> None:
@@ -49,6 +51,7 @@ def parse_flags() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the search")
     flags = parser.parse_args()
     require_seed("--seed", flags.seed)
+    whole_between(1, LEVELS * MAX_ANCHORS)("--anchors", flags.anchors)
     if flags.anchors % flags.levels:
         raise UserError(
             f"--anchors {flags.anchors} cannot be divided by --levels {flags.levels}; give as many "

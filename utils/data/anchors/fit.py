@@ -13,6 +13,7 @@ import numpy as np
 from utils.data.sources.labels import Sample
 
 CHUNK = 2**20  # pairs of a box and an anchor that are compared at a time
+TINY = 1e-9  # pixels; anchors that were never fitted are 0 wide
 
 
 class Fit(NamedTuple):
@@ -46,7 +47,7 @@ def measure_fit(sizes_wh: np.ndarray, anchors_wh: np.ndarray, threshold: float) 
 
     Args:
         sizes_wh: (N, 2) of boxes, pixels.
-        anchors_wh: (A, 2), above 0, the same unit.
+        anchors_wh: (A, 2), the same unit.
         threshold: the hyper-parameter anchor_t, above 1.
 
     Returns:
@@ -73,7 +74,8 @@ def likeness_of(sizes_wh: np.ndarray, anchors_wh: np.ndarray) -> np.ndarray:
     ratios = []
     for axis in (0, 1):
         boxes, anchors = sizes_wh[:, axis, None], anchors_wh[:, axis]
-        ratios.append(np.minimum(boxes, anchors) / np.maximum(boxes, anchors))
+        larger = np.maximum(np.maximum(boxes, anchors), TINY)
+        ratios.append(np.minimum(boxes, anchors) / larger)
     return np.minimum(*ratios)
 
 

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 
 from utils.data.image.decoding import LabelledImage
+from utils.polygons import join_polygons
 
 # The public recipe's ratio is drawn from Beta(32, 32): the 32nd smallest of 63 uniform draws.
 RATIO_DRAWS, RATIO_RANK = 63, 31
@@ -43,6 +44,7 @@ def mix(first: LabelledImage, second: LabelledImage, ratio: float) -> LabelledIm
         np.take(table, pairs).reshape(first.image.shape),
         np.concatenate((first.class_index, second.class_index)),
         np.concatenate((first.boxes_xyxy, second.boxes_xyxy)),
+        join_polygons([(part.polygons, len(part.class_index)) for part in (first, second)]),
     )
 
 
@@ -59,7 +61,8 @@ def cut_out(item: LabelledImage, draws: Sequence[float]) -> LabelledImage:
     for (left, top, right, bottom), colour in zip(holes.tolist(), colours, strict=True):
         image[top:bottom, left:right] = colour
     keep = _covered_parts(item.boxes_xyxy, holes).max(axis=1, initial=0) < HIDDEN
-    return LabelledImage(image, item.class_index[keep], item.boxes_xyxy[keep])
+    polygons = None if item.polygons is None else item.polygons.select(keep)
+    return LabelledImage(image, item.class_index[keep], item.boxes_xyxy[keep], polygons)
 
 
 def _place_holes(size: tuple[int, int], draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

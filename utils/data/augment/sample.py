@@ -6,13 +6,15 @@ Before: `tiles.py`, which it calls. After: `loading/batches.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
 
 from utils.data.augment.blending import NUM_CUTOUT_DRAWS, cut_out, draw_ratio, mix
-from utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
+from utils.data.augment.copy_paste import CopyPaste, draw_copy_paste, draw_with_copies
+from utils.data.augment.geometry import Warp
+from utils.data.augment.objects import objects_on_canvas, warp_objects
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.augment.tiles import (
     NUM_TILES,
@@ -36,6 +38,7 @@ class Scene:
     tiles: tuple[int, ...]  # samples in the order of the canvas: one, four or nine
     mosaic_centre_xy: tuple[float, float]  # in units of the image size
     warp: Warp
+    copy_paste: CopyPaste = field(default=CopyPaste(), kw_only=True)  # on a mosaic
 
 
 @dataclass(frozen=True)
@@ -87,11 +90,13 @@ def draw_augmentation(
     transforms_seed = int(generator.random() * 2**32)
     is_cut_out = generator.random() < config.cutout
     cutout = generator.random(NUM_CUTOUT_DRAWS)
+    copy_paste = draw_copy_paste(config.copy_paste, generator)
     is_mixed = generator.random() < config.mixup and is_mosaic
     return Augmentation(
         tiles=mosaic if is_mosaic else (index,),
         mosaic_centre_xy=centre_xy,
         warp=warp,
+        copy_paste=copy_paste,
         hsv_gains=hsv_gains,
         flip_up_down=flip_up_down,
         flip_left_right=flip_left_right,
@@ -127,6 +132,7 @@ def _draw_mixed(
         tiles=_draw_tiles(generator, index, num_samples, number),
         mosaic_centre_xy=(around(1, 0.5), around(1, 0.5)),
         warp=_draw_warp(config, around),
+        copy_paste=draw_copy_paste(config.copy_paste, generator),
         ratio=ratio,
     )
 
@@ -170,8 +176,14 @@ def draw_scene(
     """Return an image of the samples of a scene, with what is seen of their objects."""
     canvas = _lay_out(scene, [source.size for source in sources], image_size)
     matrix = scene.warp.matrix((canvas.side, canvas.side), output_size)
-    image = draw_tiles(canvas, sources, matrix, output_size)
-    return LabelledImage(image, *_warp_labels(scene, canvas, sources, matrix, output_size))
+    objects = objects_on_canvas(canvas, sources)
+    if scene.copy_paste.share and len(canvas.tiles) > 1:
+        image, objects = draw_with_copies(
+            scene.copy_paste, canvas, sources, objects, matrix, output_size
+        )
+    else:
+        image = draw_tiles(canvas, sources, matrix, output_size)
+    return LabelledImage(image, *warp_objects(objects, scene.warp, matrix, output_size))
 
 
 def finish(draw: Augmentation, item: LabelledImage) -> LabelledImage:
@@ -194,25 +206,6 @@ def _lay_out(scene: Scene, sizes: Sequence[tuple[int, int]], image_size: int) ->
         corner = int((x - 0.5) * image_size), int((y - 0.5) * image_size)
         return canvas_of_nine(sizes, corner, image_size)
     return mosaic_canvas(sizes, (int(x * image_size), int(y * image_size)), image_size)
-
-
-def _warp_labels(
-    scene: Scene,
-    canvas: Canvas,
-    sources: Sequence[SourceImage],
-    matrix: np.ndarray,
-    output_size: tuple[int, int],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return classes and boxes of all images in the output: clipped, small remains dropped."""
-    placed = zip(canvas.tiles, sources, strict=True)
-    on_canvas = np.concatenate([tile.to_canvas(source.boxes_xyxy) for tile, source in placed])
-    if len(canvas.tiles) > 1:
-        on_canvas = on_canvas.clip(0, canvas.side)
-    height, width = output_size
-    warped = warp_boxes(on_canvas, matrix).clip(0, [width, height, width, height])
-    keep = worth_keeping(on_canvas * scene.warp.zoom, warped)
-    class_index = np.concatenate([source.class_index for source in sources])
-    return class_index[keep], warped[keep]
 
 
 def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:
@@ -249,16 +242,18 @@ def multiply_channel(channel: np.ndarray, gain: float) -> np.ndarray:
 
 
 def flip_left_right(item: LabelledImage) -> LabelledImage:
-    """Mirror an image and its boxes at the vertical axis."""
+    """Mirror an image, its boxes and its polygons at the vertical axis."""
     left, top, right, bottom = item.boxes_xyxy.T
     width = item.size[1]
     boxes = np.stack((width - right, top, width - left, bottom), axis=1)
-    return LabelledImage(cv2.flip(item.image, 1), item.class_index, boxes)
+    polygons = None if item.polygons is None else item.polygons.mirrored(0, width)
+    return LabelledImage(cv2.flip(item.image, 1), item.class_index, boxes, polygons)
 
 
 def flip_up_down(item: LabelledImage) -> LabelledImage:
-    """Mirror an image and its boxes at the horizontal axis."""
+    """Mirror an image, its boxes and its polygons at the horizontal axis."""
     left, top, right, bottom = item.boxes_xyxy.T
     height = item.size[0]
     boxes = np.stack((left, height - bottom, right, height - top), axis=1)
-    return LabelledImage(cv2.flip(item.image, 0), item.class_index, boxes)
+    polygons = None if item.polygons is None else item.polygons.mirrored(1, height)
+    return LabelledImage(cv2.flip(item.image, 0), item.class_index, boxes, polygons)

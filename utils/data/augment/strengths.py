@@ -28,6 +28,7 @@ class AugmentConfig:
     flipud: float = 0.0  # probability
     fliplr: float = 0.0  # probability
     mosaic: float = 0.0  # probability
+    copy_paste: float = 0.0  # part of a mosaic's objects with a polygon that is pasted again
     mosaic9: float = 0.0  # part of the mosaics that has nine images instead of four
     mixup: float = 0.0  # part of the mosaics that is mixed with another one
     cutout: float = 0.0  # probability

@@ -50,6 +50,7 @@ KNOWN = {
     "Superpixels", "ThinPlateSpline", "ToGray", "ToSepia", "Transpose", "UnsharpMask",
     "VerticalFlip", "XYMasking", "ZoomBlur",
 }  # fmt: skip
+TRIALS = 4  # seeds, before training
 _FLAG = "--albumentations"
 
 
@@ -93,33 +94,35 @@ def _is_name(key: Any) -> bool:
     return isinstance(key, str) and key.isidentifier()
 
 
-def require_transforms(text: str, image_size: int) -> None:
-    """Try all transforms on one square image, twice.
+def require_transforms(text: str, size: tuple[int, int]) -> None:
+    """Try all transforms a few times on an image of (height, width).
 
     Raises:
         UserError: the package is absent or does not take the arguments; the result has another
-            size or type, or is another one the second time.
+            size or type, or is another one for the same seed.
     """
     if not text:
         return
     _build(text)
     surely = {name: {**given, "p": 1.0} for name, given in _parse(text).items()}
-    shades = np.arange(image_size**2 * 3, dtype=np.uint32) % 251
-    image = shades.astype(np.uint8).reshape(image_size, image_size, 3)
-    box = np.array([[0.25, 0.25, 0.75, 0.75]]) * image_size
-    item = LabelledImage(image, np.zeros(1, np.int64), box)
-    first, second = (transform(item, json.dumps(surely), seed=0) for _ in range(2))
-    if not all(map(np.array_equal, first, second)):
-        raise UserError(
-            f"{_FLAG}: these transforms do not follow their seed, so that no run could be "
-            f"repeated: {', '.join(surely)}; leave out the newest of them"
-        )
+    height, width = size
+    shades = np.arange(height * width * 3, dtype=np.uint32) % 251
+    box = np.array([[0.25, 0.25, 0.75, 0.75]]) * [width, height, width, height]
+    item = LabelledImage(shades.astype(np.uint8).reshape(height, width, 3), np.zeros(1, int), box)
+    for seed in range(TRIALS):
+        first, second = (transform(item, json.dumps(surely), seed) for _ in range(2))
+        if not all(map(np.array_equal, first[:3], second[:3])):
+            raise UserError(
+                f"{_FLAG}: these transforms do not follow their seed, so that no run could be "
+                f"repeated: {', '.join(surely)}; leave out the newest of them"
+            )
 
 
 def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
     """Apply transforms, all of whose draws are a function of the seed.
 
-    Boxes of spatial ones are clipped, and dropped like `worth_keeping` drops them.
+    Boxes of spatial ones are clipped, and dropped like `worth_keeping` drops them. Polygons do not
+    follow those, and there are none any more.
 
     Args:
         item: BGR; the transforms see RGB, as the package asks for.
@@ -135,7 +138,13 @@ def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
     given = {"image": cv2.cvtColor(item.image, cv2.COLOR_BGR2RGB)}
     if pipeline.is_spatial:
         given |= {"bboxes": item.boxes_xyxy, "row": np.arange(len(item.boxes_xyxy))}
-    found = pipeline.compose(**given)
+    try:
+        found = pipeline.compose(**given)
+    except (TypeError, ValueError, cv2.error) as error:
+        height, width = item.size
+        raise UserError(
+            f"{_FLAG}: {text} fails on an image of {width}x{height}: {_reason(error)}"
+        ) from error
     image = found["image"]
     if image.shape != item.image.shape or image.dtype != np.uint8:
         raise UserError(
@@ -191,7 +200,7 @@ def _reason(error: Exception) -> str:
     if cause is None or not hasattr(cause, "errors"):
         return str(error)
     first = cause.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
 
 
 def _parse(text: str) -> dict[str, Any]:

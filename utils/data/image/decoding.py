@@ -18,6 +18,7 @@ from utils.data.image.header import BrokenImageError, read_header
 from utils.data.image.letterbox import Letterbox
 from utils.data.image.png import BrokenPngError, without_extras
 from utils.data.image.resizing import letterbox
+from utils.polygons import Polygons
 
 # A progressive JPEG has 10 scans or so. Each takes a few bytes and, here, 1.2 ns a pixel.
 MIN_SCANS, MAX_SCANNED_PIXELS = 20, 4_000_000_000
@@ -108,6 +109,7 @@ class LabelledImage(NamedTuple):
     image: np.ndarray  # (H, W, 3) uint8, BGR
     class_index: np.ndarray  # (M,) int64
     boxes_xyxy: np.ndarray  # (M, 4) float64
+    polygons: Polygons | None = None  # float64, of the M objects, if any has one
 
     @property
     def size(self) -> tuple[int, int]:
@@ -123,6 +125,9 @@ class SourceImage(NamedTuple):
     boxes_xyxy: np.ndarray  # (M, 4) float64, in pixels of the file
     reduction: int  # 1, 2, 4 or 8: the decoded image is so many times smaller
     decode: Callable[[], np.ndarray]  # returns (H, W, 3) uint8, of decoded_size
+    polygons: Polygons | None = (
+        None  # float64, of the M objects, if any has one; pixels of the file
+    )
 
     @property
     def decoded_size(self) -> tuple[int, int]:
@@ -131,6 +136,8 @@ class SourceImage(NamedTuple):
 
 
 def letterbox_labelled(item: LabelledImage, placement: Letterbox) -> LabelledImage:
-    """Letterbox an image and move its boxes with it."""
-    image = letterbox(item.image, placement)
-    return LabelledImage(image, item.class_index, placement.to_input(item.boxes_xyxy))
+    """Letterbox an image and move its boxes and polygons with it."""
+    image, polygons = letterbox(item.image, placement), item.polygons
+    if polygons is not None:
+        polygons = polygons.moved(placement.scale[::-1], placement.padding[::-1])
+    return LabelledImage(image, item.class_index, placement.to_input(item.boxes_xyxy), polygons)

@@ -30,7 +30,7 @@ from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.image_cache import ImageCache
 from utils.data.loading.order import Epoch, Order, draws_of
 from utils.data.loading.quads import QUAD, draw_enlarged, join_quads
-from utils.data.loading.reading import decode, pixel_boxes
+from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
 from utils.data.loading.recipe import SQUARE, BatchRecipe
 from utils.data.loading.rectangles import rectangle
 from utils.data.loading.sample_table import SampleTable
@@ -154,6 +154,7 @@ class TrainBatches:
             pixel_boxes(sample),
             reduction,
             partial(self._decode, index, sample, reduction),
+            pixel_polygons(sample),
         )
 
     def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:

@@ -21,6 +21,7 @@ from utils.data.records.reading import read_record
 from utils.data.sources.labels import Sample
 from utils.errors import DatasetError
 from utils.files.regular import read_bytes
+from utils.polygons import Polygons
 
 
 def read_image_bytes(sample: Sample) -> np.ndarray:
@@ -43,13 +44,20 @@ def pixel_boxes(sample: Sample) -> np.ndarray:
     return cxcywh_to_xyxy(sample.boxes_cxcywh_norm * size)
 
 
+def pixel_polygons(sample: Sample) -> Polygons | None:
+    """Return the polygons in pixels of the file, float64, if any object has one."""
+    polygons = sample.polygons_norm
+    return None if polygons is None else polygons.moved((sample.width, sample.height))
+
+
 def read_image(sample: Sample) -> LabelledImage:
-    """Decode a sample's image and convert its boxes to pixels.
+    """Decode a sample's image and convert its boxes and polygons to pixels.
 
     Raises:
         DatasetError: the image cannot be read or decoded, or no longer has the size of the scan.
     """
-    return LabelledImage(decode(sample), sample.class_index, pixel_boxes(sample))
+    labels = sample.class_index, pixel_boxes(sample), pixel_polygons(sample)
+    return LabelledImage(decode(sample), *labels)
 
 
 def decode(sample: Sample, reduction: int = 1) -> np.ndarray:

@@ -3,7 +3,8 @@
 Before: `sources/labels.py`. After: `batches.py`.
 
 A hundred thousand samples with two small arrays each take seconds and much memory to send to
-every worker; four large arrays do not.
+every worker; a few large arrays do not. With polygons a sample takes 8 bytes an object and 8 bytes
+a point more, 2.5 kB in COCO.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from utils.data.sources.labels import Sample
+from utils.polygons import join_polygons
 
 
 class SampleTable:
@@ -32,6 +34,8 @@ class SampleTable:
         self._starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         self.class_index = np.concatenate([sample.class_index for sample in samples])
         self._boxes = np.concatenate([sample.boxes_cxcywh_norm for sample in samples])
+        parts = [(sample.polygons_norm, len(sample.class_index)) for sample in samples]
+        self._polygons = join_polygons(parts)
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -42,7 +46,8 @@ class SampleTable:
         return np.repeat(np.arange(len(self)), np.diff(self._starts))
 
     def __getitem__(self, index: int) -> Sample:
-        rows = slice(self._starts[index], self._starts[index + 1])
+        first, end = self._starts[index : index + 2].tolist()
+        rows = slice(first, end)
         height, width = self.sizes[index].tolist()
         return Sample(
             Path(self._paths[index]),
@@ -51,4 +56,5 @@ class SampleTable:
             self.class_index[rows],
             self._boxes[rows],
             self._records[index],
+            self._polygons.range(first, end) if self._polygons is not None else None,
         )

@@ -5,13 +5,17 @@ Before: `image_files.py`. After: `labels.py`, which calls this per image.
 
 from __future__ import annotations
 
+import math
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from backend.words import count
 from utils.data.records.index import MAX_LABEL_BYTES
 from utils.files.regular import read_bytes
+from utils.polygons import Polygons, starts_of
 
 COORDINATE_TOLERANCE = 1e-4  # a rounded decimal may lie this far outside [0, 1]; it is clipped
 
@@ -46,24 +50,49 @@ def read_label_bytes(path: Path) -> bytes | None:
         raise BrokenLabelError(error.strerror) from error
 
 
-def parse_labels(content: bytes | None, num_classes: int) -> tuple[np.ndarray, np.ndarray, int]:
+class Labels(NamedTuple):
+    """The objects of an image, normalised."""
+
+    class_index: np.ndarray  # (M,) int64
+    boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
+    polygons_norm: Polygons | None  # float32 in [0, 1], of the M objects; None when all are boxes
+    num_repeated: int  # rows of the same class and box as one before them, which were dropped
+
+
+class _Row(NamedTuple):
+    """A line: its class and box (cx, cy, w, h), and its polygon (x1, y1, ...), empty for a box."""
+
+    label: tuple[float, ...]
+    outline: list[float]
+
+
+def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     """Read lines of `class cx cy w h`, or `class x1 y1 x2 y2 x3 y3 ...` (a polygon), normalised.
+
+    Both may be in one file. The box of a polygon is the smallest around its points.
 
     Args:
         content: of a label file, UTF-8; None when there is none.
-
-    Returns:
-        class_index (M,) int64, boxes_cxcywh_norm (M, 4) float32, and how many repeated rows were
-        dropped; nothing of each without content.
 
     Raises:
         BrokenLabelError: the first line that breaks the format, and how.
     """
     rows = [_parse_line(number, line, num_classes) for number, line in _lines_of(content)]
-    unique = list(dict.fromkeys(rows))
-    table = np.array(unique, np.float64).reshape(-1, 5)
+    unique: dict[tuple[float, ...], list[float]] = {}
+    for row in rows:
+        unique.setdefault(row.label, row.outline)
+    table = np.array(list(unique), np.float64).reshape(-1, 5)
     boxes = table[:, 1:].clip(0, 1).astype(np.float32)
-    return table[:, 0].astype(np.int64), boxes, len(rows) - len(unique)
+    polygons = _polygons(list(unique.values()))
+    return Labels(table[:, 0].astype(np.int64), boxes, polygons, len(rows) - len(unique))
+
+
+def _polygons(outlines: list[list[float]]) -> Polygons | None:
+    if not any(outlines):
+        return None
+    coordinates = np.fromiter(chain.from_iterable(outlines), np.float64)
+    points = coordinates.reshape(-1, 2).clip(0, 1).astype(np.float32)
+    return Polygons(points, starts_of(np.array([len(outline) // 2 for outline in outlines])))
 
 
 def _lines_of(content: bytes | None) -> list[tuple[int, str]]:
@@ -74,16 +103,16 @@ def _lines_of(content: bytes | None) -> list[tuple[int, str]]:
     return [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
 
 
-def _parse_line(number: int, line: str, num_classes: int) -> tuple[float, ...]:
+def _parse_line(number: int, line: str, num_classes: int) -> _Row:
     try:
-        return _parse_row([float(text) for text in line.split()], num_classes)
+        return _parse_row(list(map(float, line.split())), num_classes)
     except BrokenLabelError as error:
         raise BrokenLabelError(f"line {number}: {error}") from error
     except ValueError as error:  # it quotes the text, which may be as long as the file
         raise BrokenLabelError(f"line {number}: {str(error):.120}") from error
 
 
-def _parse_row(values: list[float], num_classes: int) -> tuple[float, ...]:
+def _parse_row(values: list[float], num_classes: int) -> _Row:
     if len(values) < 5 or len(values) % 2 == 0:
         raise BrokenLabelError(
             f"{count(len(values), 'column')}; class cx cy w h, or a polygon, is needed"
@@ -93,13 +122,22 @@ def _parse_row(values: list[float], num_classes: int) -> tuple[float, ...]:
         raise BrokenLabelError(
             f"class {class_number:g}, but the dataset's classes are 0 to {num_classes - 1}"
         )
-    for value in coordinates:
-        if not -COORDINATE_TOLERANCE <= value <= 1 + COORDINATE_TOLERANCE:  # also when NaN
-            raise BrokenLabelError(f"coordinate {value:g}; normalised ones lie in 0 to 1")
-    box = coordinates if len(coordinates) == 4 else _box_of_polygon(coordinates)
+    _require_normalised(coordinates)
+    outline = coordinates if len(coordinates) > 4 else []
+    box = _box_of_polygon(outline) if outline else coordinates
     if min(box[2:]) <= 0:
         raise BrokenLabelError(f"a box of {box[2]:g} x {box[3]:g}; it must have an area")
-    return class_number, *box
+    return _Row((class_number, *box), outline)
+
+
+def _require_normalised(coordinates: list[float]) -> None:
+    lowest, highest = -COORDINATE_TOLERANCE, 1 + COORDINATE_TOLERANCE
+    # Min and max may step over NaN, which a sum does not.
+    within = lowest <= min(coordinates) and max(coordinates) <= highest
+    if within and not math.isnan(sum(coordinates)):
+        return
+    value = next(value for value in coordinates if not lowest <= value <= highest)
+    raise BrokenLabelError(f"coordinate {value:g}; normalised ones lie in 0 to 1")
 
 
 def _box_of_polygon(coordinates: list[float]) -> list[float]:

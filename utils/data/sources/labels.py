@@ -28,6 +28,7 @@ from utils.data.sources.label_file import (
 )
 from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
+from utils.polygons import Polygons
 from utils.screen.text import printable
 
 _SHOWN_PROBLEMS = 5
@@ -43,6 +44,7 @@ class Sample:
     class_index: np.ndarray  # (M,) int64
     boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
     record: RecordPlace | None = None  # where the image lies in a record file, if it does
+    polygons_norm: Polygons | None = None  # float32 in [0, 1], of the M objects; None: only boxes
 
 
 @dataclass(frozen=True)
@@ -164,15 +166,18 @@ def image_of(source: Path | RecordImage) -> ImageFile | RecordImage:
 def _scan_one(image: ImageFile | RecordImage, num_classes: int, max_pixels: int) -> ScanResult:
     try:
         height, width = read_as(image.path, partial(image.read_size, max_pixels))
-        class_index, boxes, num_repeated = parse_labels(image.read_labels(), num_classes)
+        found = parse_labels(image.read_labels(), num_classes)
     except BrokenImageError as error:
         return None, f"{image.path}: left out: {error}"
     except BrokenLabelError as error:
         return None, f"{image.path}: left out: {image.label_path}: {error}"
     problem = (
-        f"{image.label_path}: {count(num_repeated, 'repeated row')} removed" if num_repeated else ""
+        f"{image.label_path}: {count(found.num_repeated, 'repeated row')} removed"
+        if found.num_repeated
+        else ""
     )
-    return Sample(image.path, height, width, class_index, boxes, image.place), problem
+    class_index, boxes, polygons, _ = found
+    return Sample(image.path, height, width, class_index, boxes, image.place, polygons), problem
 
 
 def _first_lines(problems: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from utils.data.sources.labels import (
 )
 from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
+from utils.polygons import Polygons, join_polygons, starts_of, without_outlines
 from utils.processes.world import World
 
 
@@ -37,6 +38,8 @@ class _ScanArrays(NamedTuple):
     num_objects: np.ndarray  # (N,) int64
     class_index: np.ndarray  # (T,) int64
     boxes_cxcywh_norm: np.ndarray  # (T, 4) float32
+    num_points: np.ndarray  # (T,) int64, of each polygon; 0 of an object that has only a box
+    points_norm: np.ndarray  # (P, 2) float32
     problems: np.ndarray  # uint8, a JSON list of N texts
 
 
@@ -88,6 +91,8 @@ def _to_arrays(results: Sequence[ScanResult]) -> _ScanArrays:
     sizes = [(sample.height, sample.width) if sample else (0, 0) for sample in samples]
     counts = [len(sample.class_index) if sample else 0 for sample in samples]
     problems = json.dumps([problem for _, problem in results]).encode()
+    parts = [(sample.polygons_norm, len(sample.class_index)) for sample in usable]
+    polygons = join_polygons(parts) or without_outlines(sum(counts))
     return _ScanArrays(
         np.array(sizes, np.int64).reshape(-1, 2),
         np.array(counts, np.int64),
@@ -95,12 +100,15 @@ def _to_arrays(results: Sequence[ScanResult]) -> _ScanArrays:
         np.concatenate(
             [np.zeros((0, 4), np.float32), *(sample.boxes_cxcywh_norm for sample in usable)]
         ),
+        polygons.num_points,
+        polygons.points_xy,
         np.frombuffer(problems, np.uint8),
     )
 
 
 def _from_arrays(images: Sequence[Path | RecordImage], arrays: _ScanArrays) -> list[ScanResult]:
     ends = np.cumsum(arrays.num_objects)
+    polygons = Polygons(arrays.points_norm, starts_of(arrays.num_points))
     results: list[ScanResult] = []
     for source, (height, width), count, end, problem in zip(
         images,
@@ -114,6 +122,7 @@ def _from_arrays(images: Sequence[Path | RecordImage], arrays: _ScanArrays) -> l
         sample = None
         if height:
             labels = arrays.class_index[rows], arrays.boxes_cxcywh_norm[rows]
-            sample = Sample(image.path, height, width, *labels, image.place)
+            outlines = polygons.range(end - count, end)
+            sample = Sample(image.path, height, width, *labels, image.place, outlines)
         results.append((sample, problem))
     return results

@@ -26,6 +26,7 @@ from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
 from utils.errors import UserError
 
+SIZE = 64, 64
 NOISE = np.random.Generator(np.random.Philox(0)).random((64, 64, 3))
 PIXELS = {"Blur": {"p": 0.5}, "RandomBrightnessContrast": {"p": 0.5}, "GaussNoise": {"p": 0.5}}
 SPATIAL = {"HorizontalFlip": {"p": 0.5}, "Affine": {"p": 0.5, "rotate": [-20, 20]}}
@@ -48,13 +49,13 @@ def test_no_file_is_no_transform_and_the_flag_alone_is_the_public_set():
     public = {"Blur": 0.01, "MedianBlur": 0.01, "ToGray": 0.01, "CLAHE": 0.01}
     assert json.loads(text) == {name: {"p": p} for name, p in public.items()}
     assert parse_train_flags(["--albumentations", "public.yaml"]).albumentations == text
-    require_transforms(text, 64)
+    require_transforms(text, SIZE)
 
 
 def test_a_file_names_transforms_in_order_with_their_arguments(tmp_path):
     text = read(tmp_path, "ToGray:\nBlur: {p: 0.5, blur_limit: [3, 7]}\n")
     assert text == '{"ToGray": {}, "Blur": {"p": 0.5, "blur_limit": [3, 7]}}'
-    require_transforms(text, 64)
+    require_transforms(text, SIZE)
 
 
 def test_a_command_that_starts_another_passes_the_transforms_on():
@@ -99,12 +100,32 @@ def test_what_is_no_list_of_transforms_is_refused(tmp_path, text, message):
         ({"Blur": {"radius": 3}}, r"not accepted: Argument\(s\) 'radius' are not valid"),
         ({"Resize": {}}, "Resize: {} is not accepted: height: Field required"),
         ({"Affine": {"scale": [[1]]}}, "Affine: .* is not accepted"),
+        ({"CropAndPad": {}}, "CropAndPad: {} is not accepted: Value error, Both px and percent"),
         ({"RandomCrop": {"height": 32, "width": 48}}, "makes 48x32 uint8 of a training image of "),
+        ({"Crop": {"x_max": 80, "y_max": 64}}, "fails on an image of 64x64: Values for crop "),
     ],
 )
 def test_what_a_transform_cannot_do_is_told_before_training(document, message):
     with pytest.raises(UserError, match=message):
-        require_transforms(json.dumps(document), 64)
+        require_transforms(json.dumps(document), SIZE)
+
+
+def test_transforms_that_do_not_follow_their_seed_are_refused(monkeypatch):
+    random = np.random.default_rng(0)
+
+    def unseeded(given, text, seed):
+        return given._replace(image=given.image + random.integers(2, dtype=np.uint8))
+
+    monkeypatch.setattr(transforms, "transform", unseeded)
+    with pytest.raises(UserError, match="these transforms do not follow their seed, .*: Blur;"):
+        require_transforms('{"Blur": {}}', SIZE)
+
+
+@pytest.mark.parametrize("name", ["RandomRotate90", "Transpose"])
+def test_a_turn_is_told_where_images_are_no_squares(name):
+    require_transforms(json.dumps({name: {}}), SIZE)
+    with pytest.raises(UserError, match="makes 32x64 uint8 of a training image of 64x32"):
+        require_transforms(json.dumps({name: {}}), (32, 64))
 
 
 @pytest.mark.parametrize("text", ["[]", "x", '{"Lambda": {}}', '{"Blur": 1}', '"Blur"'])
@@ -115,7 +136,7 @@ def test_the_text_of_a_state_from_elsewhere_is_checked_too(text):
 
 def test_a_crop_is_accepted_where_the_size_is_restored():
     crop = {"RandomCrop": {"height": 32, "width": 48}, "Resize": {"height": 64, "width": 64}}
-    require_transforms(json.dumps(crop), 64)
+    require_transforms(json.dumps(crop), SIZE)
 
 
 def test_every_known_transform_is_one_of_the_package_or_missing_by_name():
@@ -127,14 +148,14 @@ def test_every_known_transform_is_one_of_the_package_or_missing_by_name():
 def test_a_transform_of_another_version_is_named(monkeypatch):
     monkeypatch.setattr(transforms, "KNOWN", {*KNOWN, "BlurOfTomorrow"})
     with pytest.raises(UserError, match="the installed albumentations has no BlurOfTomorrow"):
-        require_transforms('{"BlurOfTomorrow": {}}', 64)
+        require_transforms('{"BlurOfTomorrow": {}}', SIZE)
 
 
 def test_an_absent_package_is_named_with_its_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "albumentations", None)
     transforms._build.cache_clear()
     with pytest.raises(UserError, match=r"--albumentations needs albumentations: pip install albu"):
-        require_transforms('{"Blur": {}}', 64)
+        require_transforms('{"Blur": {}}', SIZE)
 
 
 @pytest.mark.parametrize("document", [PIXELS, SPATIAL], ids=["pixels", "spatial"])
@@ -214,7 +235,7 @@ import socket, sys
 def refuse(*arguments, **named): raise AssertionError(f"network: {arguments}")
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
 from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms, require_transforms
-require_transforms(read_transforms(str(PUBLIC_TRANSFORMS)), 64)
+require_transforms(read_transforms(str(PUBLIC_TRANSFORMS)), (64, 64))
 assert "torch" not in sys.modules and "oneflow" not in sys.modules
 """
 

@@ -51,6 +51,23 @@ def test_batches_are_byte_identical_for_any_number_of_workers(samples, workers):
             assert digests(there.epoch(epoch)) == expected
 
 
+def test_epochs_after_the_last_with_mosaics_are_those_of_a_training_without(samples):
+    closing = train_loader(samples, augment=dataclasses.replace(EVERYTHING, mosaic_epochs=2))
+    never = train_loader(samples, augment=dataclasses.replace(EVERYTHING, mosaic=0))
+    assert digests(closing.epoch(1)) == digests(train_loader(samples).epoch(1))
+    assert digests(closing.epoch(2)) == digests(never.epoch(2))
+    assert digests(never.epoch(2)) != digests(train_loader(samples).epoch(2))
+
+
+def test_one_image_is_enough_for_every_augmentation(samples):
+    everything = dataclasses.replace(EVERYTHING, mosaic=1, mosaic9=0.5, mixup=1, cutout=1)
+    loader = train_loader(samples[:1], augment=everything)
+    for epoch in range(5):
+        (batch,) = loader.epoch(epoch)
+        assert batch.images.shape == (1, 3, 64, 64)
+        assert set(batch.targets.class_index) <= set(samples[0].class_index)
+
+
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_an_epoch_that_starts_in_the_middle_has_the_rest_of_its_batches(samples, workers):
     expected = digests(train_loader(samples).epoch(1))

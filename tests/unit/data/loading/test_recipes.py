@@ -54,8 +54,9 @@ def digests(loader, *place):
     return [digest(batch) for batch in batches_of(loader, *place)]
 
 
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_workers_a_cache_and_a_start_in_the_middle_change_no_batch(samples, recipe):
+@pytest.mark.parametrize("name", ["rect", "repeat-factor", "quad-and-weights"])
+def test_workers_a_cache_and_a_start_in_the_middle_change_no_batch(samples, name):
+    recipe = RECIPES[name]
     expected = digests(make_loader(samples, recipe))
     assert len(set(expected)) == len(expected) > 2
     with make_loader(samples, recipe, workers=3, cache="ram") as loader:

@@ -1,12 +1,15 @@
 """A table of samples gives back the samples it was made of."""
 
 import dataclasses
+import pickle
 from pathlib import Path
 
 import numpy as np
 
+from tests.outlines import assert_same_polygons, make_polygons
 from utils.data.loading.sample_table import SampleTable
 from utils.data.sources.labels import Sample
+from utils.polygons import Polygons
 
 
 def make_sample(number: int, num_boxes: int) -> Sample:
@@ -17,12 +20,30 @@ def make_sample(number: int, num_boxes: int) -> Sample:
 
 def test_every_field_of_every_sample_comes_back():
     samples = [make_sample(number, num_boxes) for number, num_boxes in enumerate((2, 0, 3, 0))]
+    assert_same_samples(SampleTable(samples), samples)
+
+
+def test_polygons_come_back_beside_samples_without_any():
+    outlines = np.arange(14, dtype=np.float32).reshape(7, 2) / 14
+    polygons = {1: [outlines[:3], outlines[:0]], 3: [outlines[3:]]}
+    samples = [make_sample(number, num_boxes) for number, num_boxes in enumerate((1, 2, 0, 1, 2))]
+    for number, of_sample in polygons.items():
+        found = make_polygons(of_sample, np.float32)
+        samples[number] = dataclasses.replace(samples[number], polygons_norm=found)
     table = SampleTable(samples)
-    assert len(table) == 4
+    assert_same_samples(table, samples)
+    assert_same_samples(pickle.loads(pickle.dumps(table)), samples)  # as it is sent to a worker
+
+
+def assert_same_samples(table, samples):
+    assert len(table) == len(samples)
     for index, sample in enumerate(samples):
         for field in dataclasses.fields(Sample):
             expected, found = getattr(sample, field.name), getattr(table[index], field.name)
             assert type(found) is type(expected), field.name
+            if isinstance(expected, Polygons):
+                assert_same_polygons(found, expected)
+                continue
             np.testing.assert_array_equal(found, expected, err_msg=field.name)
             if isinstance(expected, np.ndarray):
                 assert found.dtype == expected.dtype

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.outlines import assert_same_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.records.record_files import index_entry, records_of, write_image_file
 from utils.data.loading.loader import TrainLoader, ValLoader
@@ -118,6 +119,8 @@ def test_samples_from_records_are_those_from_files(dataset, tmp_path):
             assert (ours.height, ours.width) == (theirs.height, theirs.width)
             np.testing.assert_array_equal(ours.class_index, theirs.class_index)
             np.testing.assert_array_equal(ours.boxes_cxcywh_norm, theirs.boxes_cxcywh_norm)
+            if len(ours.class_index):  # the second of each is a polygon
+                assert_same_polygons(ours.polygons_norm, theirs.polygons_norm)
         paths = [sample.image_path for sample in found]
         assert image_ids(paths) == image_ids([sample.image_path for sample in expected])
     assert paths[0] == tmp_path / "packed/val/PART_00000.ffr/images/val/größe 1.jpg"

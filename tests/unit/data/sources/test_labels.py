@@ -79,6 +79,12 @@ def test_an_image_without_labels_is_a_background(tmp_path, labels):
         ("0 0.5 0.5 inf 0.25", "coordinate inf"),
         ("0 320 240 64 64", "coordinate 320"),
         ("0 0.5 0.5 0.25 0", "it must have an area"),
+        ("0 0.1 0.1 0.5 0.1 0.9", "6 columns"),
+        ("0 0.1 0.1 0.5 0.1 0.9 0.2 0.3", "8 columns"),
+        ("0 0.1 0.1 0.5 nan 0.9 0.2", "coordinate nan"),
+        ("0 nan 0.1 0.5 0.1 0.9 0.2", "coordinate nan"),
+        ("0 0.1 0.1 0.5 0.1 0.9 -inf", "coordinate -inf"),
+        ("0 0.1 0.1 0.5 0.1 1.2 0.9", "coordinate 1.2"),
         ("0 0.1 0.1 0.5 0.1 0.9 0.1", "it must have an area"),
     ],
 )
@@ -113,13 +119,53 @@ def test_a_polygon_becomes_the_box_around_it(tmp_path):
     np.testing.assert_array_equal(sample.boxes_cxcywh_norm, [[0.5, 0.375, 0.5, 0.5]])
 
 
+def test_the_points_of_polygons_are_kept_beside_boxes_without_any(tmp_path):
+    box, triangle = "1 0.5 0.5 0.25 0.25\n", "0 0.25 0.5 0.5 0.125 0.75 0.5\n"
+    square = "2 0 0 1.00005 0 1 1 -0.00005 1\n"  # a rounding error outside, clipped
+    path = add_image(tmp_path, "a.png", box + triangle + box + square)
+    (sample,), _ = scan_with_good_one(tmp_path, path)
+    assert sample.class_index.tolist() == [1, 0, 2]  # without the repeated box
+    assert len(sample.polygons_norm) == 3
+    assert sample.polygons_norm.num_points.tolist() == [0, 3, 4]
+    assert sample.polygons_norm.points_xy.dtype == np.float32
+    assert sample.polygons_norm.outline(1).tolist() == [[0.25, 0.5], [0.5, 0.125], [0.75, 0.5]]
+    assert sample.polygons_norm.outline(2).tolist() == [[0, 0], [1, 0], [1, 1], [0, 1]]
+
+
+def test_boxes_alone_have_no_polygons(tmp_path):
+    (sample,), _ = scan_with_good_one(tmp_path, add_image(tmp_path, "a.png"))
+    assert sample.polygons_norm is None
+    (sample,), _ = scan_with_good_one(tmp_path, add_image(tmp_path, "b.png", None))
+    assert sample.polygons_norm is None
+
+
+def test_of_polygons_with_one_box_the_first_stays(tmp_path):
+    square, triangle = "0 0 0 0.5 0 0.5 0.5 0 0.5\n", "0 0 0 0.5 0 0.25 0.5\n"
+    path = add_image(tmp_path, "a.png", square + triangle)
+    (sample,), (problem,) = scan_with_good_one(tmp_path, path)
+    assert sample.polygons_norm.num_points.tolist() == [4]
+    assert "1 repeated row removed" in problem
+
+
+def test_the_stored_boxes_around_polygons_are_found():
+    with np.load(shared_path("golden/recipe/segments_to_boxes.npz")) as stored:
+        size = stored["image_wh"].astype(np.float64)
+        for name in ("s0", "s1", "s2", "s3"):  # s4 reaches outside the image: no valid label
+            points = stored[f"{name}_in"] / size
+            line = "0 " + " ".join(f"{value:.9f}" for value in points.ravel())
+            found = parse_labels(line.encode(), num_classes=1)
+            expected = stored[f"{name}_box_xywh"] / np.tile(size, 2)
+            # 9 decimals in the text, then the rounding of float32 below 1.
+            np.testing.assert_allclose(found.boxes_cxcywh_norm, [expected], rtol=0, atol=2e-7)
+
+
 def test_polygons_of_real_images_lie_on_their_boxes():
     differences = []
     for polygons in sorted(shared_path("data/coco256/labels-seg/val2017").glob("*.txt")):
         # The polygon files number the classes as COCO itself does, up to 90.
-        _, from_polygons, _ = parse_labels(read_label_bytes(polygons), num_classes=91)
+        from_polygons = parse_labels(read_label_bytes(polygons), num_classes=91).boxes_cxcywh_norm
         boxes_file = shared_path("data/coco256/labels/val2017") / polygons.name
-        _, boxes, _ = parse_labels(read_label_bytes(boxes_file), num_classes=80)
+        boxes = parse_labels(read_label_bytes(boxes_file), num_classes=80).boxes_cxcywh_norm
         distances = np.abs(from_polygons[:, None] - boxes[None]).max(axis=2)
         differences.extend(distances.min(axis=1))
     assert len(differences) == 712

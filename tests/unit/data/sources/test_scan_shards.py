@@ -7,25 +7,33 @@ import cv2
 import numpy as np
 import pytest
 
+from tests.outlines import assert_same_polygons
 from tests.rank_threads import RankFailures, run_rank_threads
 from utils.data.sources import labels
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_samples, unwatched
 from utils.data.sources.scan_shards import scan_shared
 from utils.errors import DatasetError
+from utils.polygons import Polygons
 from utils.processes.world import World, gather_alone
 
 GOOD, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
 # Broken ones first and last: some shards hold nothing usable.
+POLYGON = "2 0.1 0.1 0.3 0.1 0.2 0.4\n"
 LABELS = (BROKEN, BROKEN, GOOD, TWICE, None, "", GOOD + "2 0.4 0.4 0.1 0.1\n", GOOD, BROKEN)
+WITH_POLYGONS = (*LABELS, GOOD + POLYGON, POLYGON, GOOD)
 
 
 @pytest.fixture
 def images(tmp_path):
+    return write_images(tmp_path, LABELS)
+
+
+def write_images(tmp_path, texts):
     folder = tmp_path / "images"
     folder.mkdir()
     (tmp_path / "labels").mkdir()
-    for number, text in enumerate(LABELS):
+    for number, text in enumerate(texts):
         image = np.zeros((8 + number, 20 - number, 3), np.uint8)
         cv2.imwrite(str(folder / f"größe {number}.png"), image)
         if text is not None:
@@ -41,9 +49,23 @@ def assert_same_report(found, expected):
         for field in dataclasses.fields(Sample):
             value, wanted = getattr(mine, field.name), getattr(theirs, field.name)
             assert type(value) is type(wanted), field.name
+            if isinstance(wanted, Polygons):
+                assert_same_polygons(value, wanted)
+                continue
             np.testing.assert_array_equal(value, wanted, err_msg=field.name)
             if isinstance(wanted, np.ndarray):
                 assert (value.dtype, value.shape) == (wanted.dtype, wanted.shape)
+
+
+@pytest.mark.parametrize("world_size", [2, 5])
+def test_every_rank_has_the_polygons_of_all(tmp_path, world_size):
+    images = write_images(tmp_path, WITH_POLYGONS)
+    expected = scan_samples(images, 3)
+    assert sum(sample.polygons_norm is not None for sample in expected.samples) == 2
+    for report in run_rank_threads(
+        world_size, lambda world: scan_shared(images, 3, world, unwatched)
+    ):
+        assert_same_report(report, expected)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 12])

@@ -1,0 +1,164 @@
+"""Polygons through a warp: cut where the output ends, and the boxes around what is left."""
+
+import numpy as np
+import pytest
+
+from tests.outlines import make_polygons
+from tests.shared_files import shared_path
+from utils.data.augment.clipping import boxes_within, warp_polygons
+from utils.data.augment.geometry import Warp
+from utils.data.augment.objects import Objects, warp_objects
+
+SQUARE = [[0, 0], [10, 0], [10, 10], [0, 10]]
+IDENTITY = np.eye(3)
+
+
+def random_star(random: np.random.Generator, low: float, high: float) -> np.ndarray:
+    """Return a polygon (K, 2) with corners around a point between low and high."""
+    angles = np.sort(random.random(random.integers(3, 30))) * 2 * np.pi
+    radii = (high - low) * (0.1 + 0.6 * random.random(len(angles)))
+    centre = low + (high - low) * random.random(2)
+    return centre + radii[:, None] * np.stack((np.cos(angles), np.sin(angles)), axis=1)
+
+
+def inside(outline: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Return (H, W) bool: which pixels have their centres in a polygon, by the crossed edges."""
+    rows, columns = np.indices(size) + 0.5
+    crossed = np.zeros(size, np.int64)
+    for (x, y), (next_x, next_y) in zip(outline, np.roll(outline, -1, axis=0), strict=True):
+        if y != next_y:
+            at = x + (rows - y) / (next_y - y) * (next_x - x)
+            crossed += ((y <= rows) != (next_y <= rows)) & (columns < at)
+    return crossed % 2 == 1
+
+
+def area(outline: np.ndarray) -> float:
+    x, y = outline.T
+    return abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2
+
+
+def test_a_polygon_inside_stays_as_it_is():
+    polygons = make_polygons([SQUARE, [], [[1, 2], [9, 2], [5, 8]]])
+    found = warp_polygons(polygons, IDENTITY, (10, 10))
+    np.testing.assert_array_equal(found.points_xy, polygons.points_xy)
+    assert found.starts.tolist() == [0, 4, 4, 7]
+    expected = [[0, 0, 10, 10], [0, 0, 0, 0], [1, 2, 9, 8]]
+    np.testing.assert_array_equal(boxes_within(found, (10, 10)), expected)
+
+
+def test_edges_are_cut_where_the_output_ends():
+    # A diamond around the corner (0, 0): a triangle of it is seen.
+    diamond, outside = [[0, -8], [8, 0], [0, 8], [-8, 0]], [[21, 3], [30, 3], [25, 9]]
+    found = warp_polygons(make_polygons([outside, diamond, []]), IDENTITY, (10, 20))
+    assert found.num_points.tolist()[::2] == [0, 0]
+    assert area(found.outline(1)) == 32
+    assert boxes_within(found, (10, 20))[1].tolist() == [0, 0, 8, 8]
+
+
+def test_an_object_that_fills_the_output_has_its_box():
+    found = warp_polygons(make_polygons([[[-50, -40], [90, -60], [30, 80]]]), IDENTITY, (8, 12))
+    assert boxes_within(found, (8, 12)).tolist() == [[0, 0, 12, 8]]
+    assert area(found.outline(0)) == 96
+
+
+def test_what_is_behind_the_viewer_is_not_seen():
+    matrix = np.array([[1, 0, 0], [0, 1, 0], [-0.1, 0, 1]])  # x from 10 on is behind
+    found = warp_polygons(make_polygons([[[4, 0], [40, 0], [40, 5], [4, 5]]]), matrix, (90, 30))
+    # x = 4 is seen at 4 / 0.6; it reaches to infinity, so that the output is full to its right.
+    np.testing.assert_allclose(boxes_within(found, (90, 30)), [[4 / 0.6, 0, 30, 5 / 0.25]])
+    behind = warp_polygons(make_polygons([[[11, 0], [40, 0], [40, 5]]]), matrix, (90, 30))
+    assert behind.num_points.tolist() == [0]
+
+
+@pytest.mark.parametrize("perspective", [0, 0.001])
+def test_cut_polygons_cover_what_the_whole_ones_cover_of_the_output(perspective):
+    random = np.random.Generator(np.random.Philox(3))
+    size, compared = (64, 80), 0
+    for _ in range(60):
+        outline = random_star(random, -20, 120)
+        warp = Warp(
+            angle=360 * random.random(),
+            zoom=0.5 + random.random(),
+            shear_xy=(20 * random.random(), 0),
+            perspective_xy=(perspective, -perspective),
+        )
+        matrix = warp.matrix((100, 100), size)
+        points = np.concatenate((outline, np.ones((len(outline), 1))), axis=1) @ matrix.T
+        expected = inside(points[:, :2] / points[:, 2:], size)
+        for margin in (0, 2):
+            found = warp_polygons(make_polygons([outline]), matrix, size, margin)
+            np.testing.assert_array_equal(inside(found.outline(0), size), expected)
+        compared += expected.any()
+    assert compared > 40
+
+
+def test_boxes_end_where_what_is_seen_ends():
+    random = np.random.Generator(np.random.Philox(5))
+    size, scale, compared = (16, 20), 16, 0
+    for _ in range(60):
+        outline = random_star(random, -6, 30)
+        found = boxes_within(make_polygons([outline]), size)[0]
+        rows, columns = inside(outline * scale, (size[0] * scale, size[1] * scale)).nonzero()
+        if not len(rows):
+            continue
+        expected = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+        # Centres of small pixels: a box is larger, and by more only at the end of a spike.
+        difference = np.abs(found - np.array(expected) / scale)
+        assert difference.max() < 0.6
+        assert np.median(difference) < 1 / scale
+        compared += 1
+    assert compared > 40
+
+
+def test_a_box_does_not_reach_to_a_corner_that_the_polygon_goes_around():
+    # A hook around the corner (0, 0): only its end at the left is seen.
+    hook = [[-5, 3], [4, 3], [4, 6], [-9, 6], [-9, -9], [9, -9], [9, -2], [-5, -2]]
+    polygons = warp_polygons(make_polygons([hook]), IDENTITY, (10, 10), margin=2)
+    assert boxes_within(polygons, (10, 10)).tolist() == [[0, 3, 4, 6]]
+
+
+def stored_objects(stored) -> Objects:
+    labels = stored["labels"].astype(np.float64)
+    polygons = make_polygons([stored[f"segment_{number}"] for number in range(4)])
+    return Objects(labels[:, 0].astype(np.int64), labels[:, 1:], polygons)
+
+
+@pytest.mark.parametrize("border", ["b0", "bneg"])
+@pytest.mark.parametrize("case", range(6))
+def test_boxes_are_the_stored_ones_around_resampled_polygons(case, border):
+    with np.load(shared_path("golden/recipe/perspective_segments.npz")) as stored:
+        objects, name = stored_objects(stored), f"c{case}_{border}"
+        matrix, shape = stored[f"{name}_matrix"], stored[f"{name}_shape"]
+        warp = Warp(zoom=float(stored["draws"][case, 3]))
+        found = warp_objects(objects, warp, matrix, (int(shape[0]), int(shape[1])))
+        expected = stored[f"{name}_det_labels"]
+        assert found.class_index.tolist() == expected[:, 0].tolist()
+        # The stored ones are around 1000 points of each outline. A box here is around the outline
+        # itself, which is as far from them as one such step is long, or less.
+        edges = [np.diff(stored[f"segment_{i}"], axis=0, append=np.nan) for i in range(4)]
+        steps = [len(edge) * np.nanmax(np.hypot(*edge.T)) / 999 for edge in edges]
+        np.testing.assert_allclose(
+            found.boxes_xyxy, expected[:, 1:], rtol=0, atol=1.1 * warp.zoom * max(steps)
+        )
+
+
+def test_boxes_without_polygons_are_warped_by_their_corners():
+    with np.load(shared_path("golden/recipe/perspective_segments.npz")) as stored:
+        objects = stored_objects(stored)
+        for case in range(6):
+            matrix, shape = stored[f"c{case}_b0_matrix"], stored[f"c{case}_b0_shape"]
+            warp = Warp(zoom=float(stored["draws"][case, 3]))
+            size = int(shape[0]), int(shape[1])
+            found = warp_objects(objects._replace(polygons=None), warp, matrix, size)
+            expected = stored[f"c{case}_b0_boxes_only_labels"]
+            # Float32 of values up to 128.
+            np.testing.assert_allclose(found.boxes_xyxy, expected[:, 1:], rtol=0, atol=2e-5)
+            # Beside a polygon, a box without one has the same fate.
+            outlines = [objects.polygons.outline(0), [], [], []]
+            mixed = objects._replace(polygons=make_polygons(outlines))
+            beside = warp_objects(mixed, warp, matrix, size)
+            others = found.class_index != 0
+            np.testing.assert_array_equal(
+                beside.boxes_xyxy[beside.class_index != 0], found.boxes_xyxy[others]
+            )
+            assert found.polygons is None

@@ -1,0 +1,160 @@
+"""Copy-paste: objects of a mosaic, cut out along their polygons and pasted mirrored.
+
+Before: `sample.py`, which draws how many and which. After: `tiles.py` and `objects.py` warp the
+mosaic with its copies. The canvas is never made here either: a copy is what a mirrored canvas shows
+through the warp, within the warped polygon. Source: Ghiasi et al. 2021, arXiv:2012.07177.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+
+from utils.data.augment.clipping import warp_polygons
+from utils.data.augment.geometry import multiply
+from utils.data.augment.objects import Objects, join_objects
+from utils.data.augment.tiles import Canvas, draw_tiles
+from utils.data.image.decoding import SourceImage
+from utils.polygons import Polygons
+
+MAX_COVERED = 0.3  # the public recipe: the part of another object's box that a copy may cover
+_SUBPIXEL_BITS = 4  # of corners that OpenCV fills between
+_EPSILON = 1e-16
+
+
+class CopyPaste(NamedTuple):
+    """What is drawn of a training sample: the rest follows from its labels."""
+
+    share: float = 0.0  # of the objects with a polygon, in 0 to 1
+    key: int = 0  # of the order in which they are tried, from 0 up
+
+
+def why_nothing_is_pasted(share: float, has_mosaics: bool, has_polygons: bool) -> str:
+    """Return why a training pastes nothing; "" where it does, or is not asked to."""
+    if not share:
+        return ""
+    if not has_mosaics:
+        return "only mosaics have copies, and there are none"
+    if not has_polygons:
+        return "no label of the training images is a polygon (class x1 y1 x2 y2 x3 y3 ...)"
+    return ""
+
+
+def draw_copy_paste(share: float, generator: np.random.Generator) -> CopyPaste:
+    """Draw what is copied in a mosaic: one draw, whatever the share."""
+    key = int(generator.random() * 2**53)
+    return CopyPaste(share, key) if share else CopyPaste()
+
+
+def draw_with_copies(
+    drawn: CopyPaste,
+    canvas: Canvas,
+    sources: Sequence[SourceImage],
+    objects: Objects,
+    matrix: np.ndarray,
+    output_size: tuple[int, int],
+) -> tuple[np.ndarray, Objects]:
+    """Draw a canvas through a warp with copies of some of its objects.
+
+    Args:
+        drawn: how many objects and which.
+        canvas: the place of every image.
+        sources: hidden ones are not decoded.
+        objects: of all images, canvas pixels.
+        matrix: (3, 3), canvas pixel to output pixel.
+        output_size: (height, width).
+
+    Returns:
+        The image (height, width, 3) uint8, and the objects in canvas pixels with the copies behind
+        them.
+    """
+    chosen = choose_copies(choose_objects(drawn, objects), objects, canvas.side)
+    if not len(chosen):
+        return draw_tiles(canvas, sources, matrix, output_size), objects
+    sources = [source._replace(decode=cache(source.decode)) for source in sources]
+    image = draw_tiles(canvas, sources, matrix, output_size)
+    copies, outlines = mirror(objects, chosen, canvas.side)
+    seen = warp_polygons(outlines, matrix, output_size)
+    origin = np.repeat(np.arange(len(sources)), [len(source.class_index) for source in sources])
+    copied = np.unique(origin[chosen[seen.num_points > 0]]).tolist()
+    tiles = Canvas(canvas.side, tuple(canvas.tiles[index] for index in copied))
+    # Of the pixels of a canvas, the first becomes the last.
+    mirrored = multiply(matrix, np.array([[-1, 0, canvas.side - 1], [0, 1, 0], [0, 0, 1]]))
+    paste(image, draw_tiles(tiles, [sources[i] for i in copied], mirrored, output_size), seen)
+    return image, join_objects(objects, copies)
+
+
+def choose_objects(drawn: CopyPaste, objects: Objects) -> np.ndarray:
+    """Return the indices of the objects to copy, in the order in which they are tried.
+
+    An object without a polygon, or outside the canvas, cannot be cut out.
+    """
+    if objects.polygons is None:
+        return np.zeros(0, np.int64)
+    candidates = np.flatnonzero(objects.polygons.num_points)
+    order = np.random.Generator(np.random.Philox(key=drawn.key)).random(len(candidates))
+    number = round(drawn.share * len(candidates))
+    return candidates[np.argsort(order, kind="stable")][:number]
+
+
+def choose_copies(candidates: np.ndarray, objects: Objects, width: float) -> np.ndarray:
+    """Return the candidates whose mirrored boxes cover no other object, nor a copy, by much.
+
+    Args:
+        candidates: indices of objects, in the order in which they are tried.
+        objects: pixels of a canvas.
+        width: of this canvas, pixels.
+    """
+    taken, accepted = objects.boxes_xyxy, []
+    for index, copy in zip(
+        candidates.tolist(), _mirror_boxes(taken[candidates], width), strict=True
+    ):
+        if (_covered_part(taken, copy) < MAX_COVERED).all():
+            accepted.append(index)
+            taken = np.concatenate((taken, copy[None]))
+    return np.array(accepted, np.int64)
+
+
+def _mirror_boxes(boxes_xyxy: np.ndarray, width: float) -> np.ndarray:
+    left, top, right, bottom = boxes_xyxy.T
+    return np.stack((width - right, top, width - left, bottom), axis=1)
+
+
+def _covered_part(boxes_xyxy: np.ndarray, cover_xyxy: np.ndarray) -> np.ndarray:
+    """Return which part of each of (M, 4) boxes another box covers, (M,) in 0 to 1."""
+    top_left = np.maximum(boxes_xyxy[:, :2], cover_xyxy[:2])
+    bottom_right = np.minimum(boxes_xyxy[:, 2:], cover_xyxy[2:])
+    area = (boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]).prod(axis=1)
+    return (bottom_right - top_left).clip(0).prod(axis=1) / (area + _EPSILON)
+
+
+def mirror(objects: Objects, chosen: np.ndarray, width: float) -> tuple[Objects, Polygons]:
+    """Return some objects mirrored at the vertical axis of a canvas of this width.
+
+    All of them have polygons, which are returned a second time.
+    """
+    assert objects.polygons is not None
+    polygons = objects.polygons.select(chosen).mirrored(0, width)
+    boxes = _mirror_boxes(objects.boxes_xyxy[chosen], width)
+    return Objects(objects.class_index[chosen], boxes, polygons), polygons
+
+
+def paste(image: np.ndarray, other: np.ndarray, polygons: Polygons) -> None:
+    """Overwrite an image with the pixels of another one within polygons.
+
+    Args:
+        image: (H, W, 3) uint8, changed.
+        other: of the same shape.
+        polygons: pixels of both.
+    """
+    mask = np.zeros(image.shape[:2], np.uint8)
+    for index in range(len(polygons)):
+        # The centre of a pixel is at a whole number in OpenCV, and half a pixel on in a polygon.
+        corners = np.rint((polygons.outline(index) - 0.5) * (1 << _SUBPIXEL_BITS)).astype(np.int32)
+        if len(corners):
+            cv2.fillPoly(mask, [corners], (255,), shift=_SUBPIXEL_BITS)
+    cv2.copyTo(other, mask, image)
