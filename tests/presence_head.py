@@ -114,6 +114,7 @@ class PresenceLoss(Loss):
 
     def __call__(self, raw: Sequence[Any], targets: Any, whole: Any = None) -> LossTerms:
         (outputs,) = raw
+        images = outputs.shape[0] if whole is None else whole.num_images
         wanted = np.zeros(outputs.shape, ops.dtype_of(outputs))
         wanted[targets.image_index, targets.class_index] = 1
         np.add.at(wanted[:, -1], targets.image_index, 1)
@@ -121,8 +122,9 @@ class PresenceLoss(Loss):
         classes = self.num_classes
         presence = ops.bce_with_logits(outputs[:, :classes], truth[:, :classes])
         count = ops.mean((outputs[:, classes] - truth[:, classes]) ** 2)
-        total = (presence + count) * outputs.shape[0]
-        return LossTerms({"presence": presence, "count": count}, total)
+        part = outputs.shape[0] / images  # of a mean over all images
+        terms = {"presence": presence * part, "count": count * part}
+        return LossTerms(terms, sum(terms.values()) * images)
 
 
 class PresenceEvaluator:

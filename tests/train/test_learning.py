@@ -165,8 +165,8 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_named(training, cap
     spoil(state, "model.0.bn.running_mean")  # read by no training step; the loss comes next
     plain = state.step_loss
 
-    def lost(raw, targets):
-        terms = plain(raw, targets)
+    def lost(raw, targets, whole):
+        terms = plain(raw, targets, whole)
         bad = terms.by_name["box"] * float("nan")
         return LossTerms({**terms.by_name, "box": bad}, terms.total + bad)
 
