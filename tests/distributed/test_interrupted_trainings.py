@@ -51,7 +51,17 @@ class Runs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         data, cfg = write_small_dataset(folder), write_tiny_model(folder)
-        self.flags = ["--data", data, "--cfg", cfg, "--epochs", EPOCHS, "--project", folder]
+        self.flags = [
+            "--data",
+            data,
+            "--cfg",
+            cfg,
+            "--epochs",
+            EPOCHS,
+            "--project",
+            folder,
+            "--noplots",
+        ]
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
 

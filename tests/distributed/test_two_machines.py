@@ -53,7 +53,7 @@ def training_flags(folder: Path) -> list[object]:
     """Return the flags of a small training; the link is cut in the middle of it."""
     flags = ["--data", write_small_dataset(folder), "--cfg", write_small_model(folder)]
     flags += ["--weights", "", "--img", 64, "--batch", 4, "--epochs", EPOCHS, "--workers", 0]
-    return [*flags, "--device", "cpu", "--name", "run"]
+    return [*flags, "--device", "cpu", "--name", "run", "--noplots"]
 
 
 def assert_equal_weights(one: Path, other: Path) -> None:

@@ -79,12 +79,12 @@ def test_weights_of_either_backend_validate_alike_under_both(inputs):
     common = ["--data", data, "--img", 64, "--batch", 4, "--workers", 0, "--project", folder]
     run_python(
         "torch", "train.py", *common, "--cfg", model, "--epochs", EPOCHS, "--name", "torch",
-        "--hyp", write_hyperparameters(folder, **OVERFIT), "--device", "cpu",
+        "--hyp", write_hyperparameters(folder, **OVERFIT), "--device", "cpu", "--noplots",
     )  # fmt: skip
     weights = folder / "torch" / "weights" / "last.safetensors"
     run_python(
         "oneflow", "train.py", *common, "--weights", weights, "--epochs", 1, "--name", "oneflow",
-        "--hyp", write_hyperparameters(folder, lr0=1e-5), "--device", "cpu",
+        "--hyp", write_hyperparameters(folder, lr0=1e-5), "--device", "cpu", "--noplots",
     )  # fmt: skip
     for writer in BACKENDS:
         weights = folder / writer / "weights" / "last.safetensors"

@@ -21,7 +21,7 @@ def test_the_other_backend_goes_on_with_the_same_samples(writer, tmp_path):
     run_python(
         writer, "train.py", "--data", data, "--cfg", model, "--img", 64, "--batch", 4, "--epochs",
         2, "--workers", 0, "--device", "cpu", "--project", tmp_path, "--name", "whole", "--keep", 9,
-        "--save-steps", 2,
+        "--save-steps", 2, "--noplots",
     )  # fmt: skip
     shutil.copytree(whole, resumed)
     (reader,) = set(BACKENDS) - {writer}

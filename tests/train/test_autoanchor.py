@@ -6,9 +6,7 @@ import yaml
 
 import train
 from backend import ops
-from models.heads.anchor.head import AnchorHead
 from models.stored import detector_of_weights
-from models.training import outputs
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from utils.cli.hyperparameters import read_hyperparameters
@@ -35,16 +33,6 @@ class StopAt(StopRequests):
         return None if self.left else "the test asks"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures():
-    """Drawing takes longer than training these."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("plot_batch", "plot_labels", "plot_results"):
-            patch.setattr(outputs, name, lambda *arguments: None)
-        patch.setattr(AnchorHead, "plot", lambda *arguments: None)
-        yield
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with a dataset and a model whose anchors are far too large for it."""
@@ -61,6 +49,7 @@ def flags(folder):
     return [
         "--data", str(folder / "shapes" / "shapes.yaml"), "--img", "64", "--batch", "4",
         "--workers", "0", "--device", "cpu", "--epochs", "2", "--project", str(folder),
+        "--noplots",
     ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ def flags(tmp_path_factory):
     return [
         "--data", str(data), "--cfg", str(cfg), "--img", "64", "--batch", "6", "--workers", "0",
         "--device", "cpu", "--epochs", str(EPOCHS), "--project", str(folder),
+        "--noplots",
     ]  # fmt: skip
 
 

@@ -27,6 +27,7 @@ def command(tmp_path):
         sys.executable, str(PROJECT / "train.py"), "--backend", backend.use(), "--data", str(data),
         "--cfg", str(cfg), "--img", "64", "--batch", "6", "--workers", "0", "--device", "cpu",
         "--epochs", "3", "--save-steps", "1", "--project", str(tmp_path / "runs"), "--evolve", "1",
+        "--noplots",
     ]  # fmt: skip
 
 

@@ -8,8 +8,6 @@ import pytest
 import yaml
 
 import train
-from models.heads.anchor.head import AnchorHead
-from models.training import outputs
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.test_resume import StopAt, find_folder, start
@@ -50,17 +48,8 @@ def flags(tmp_path_factory):
     return [
         "--data", str(data), "--cfg", str(cfg), "--hyp", hyp, "--img", "64", "--batch", "2",
         "--workers", "0", "--device", "cpu", "--epochs", "1", "--project", str(folder),
+        "--noplots",
     ]  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures():
-    """Drawing takes longer than training these."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("plot_batch", "plot_labels", "plot_results"):
-            patch.setattr(outputs, name, lambda *arguments: None)
-        patch.setattr(AnchorHead, "plot", lambda *arguments: None)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ def flags(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     data, cfg = write_small_dataset(folder), write_tiny_model(folder)
     common = ["--data", data, "--cfg", cfg, "--img", 64, "--batch", 4, "--device", "cpu",
-              "--epochs", EPOCHS, "--project", folder / "runs"]  # fmt: skip
+              "--epochs", EPOCHS, "--project", folder / "runs", "--noplots"]  # fmt: skip
     return lambda *more: ["train.py", *map(str, common), *map(str, more)]
 
 

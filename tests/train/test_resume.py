@@ -12,7 +12,7 @@ import pytest
 import backend
 import train
 from models.heads.anchor.head import AnchorHead
-from models.training import job, outputs
+from models.training import job
 from models.training.checkpointing import capture
 from tests.equal_runs import SECTIONS, assert_equal_runs, rows, timeless
 from tests.small import write_small_dataset, write_tiny_model
@@ -62,17 +62,8 @@ def flags(tmp_path_factory):
     return [
         "--data", str(data), "--cfg", str(cfg), "--img", "64", "--batch", "2", "--workers", "0",
         "--device", "cpu", "--epochs", str(EPOCHS), "--project", str(folder),
+        "--noplots",
     ]  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures():
-    """Drawing takes longer than training these."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("plot_batch", "plot_labels", "plot_results"):
-            patch.setattr(outputs, name, lambda *arguments: None)
-        patch.setattr(AnchorHead, "plot", lambda *arguments: None)
-        yield
 
 
 @pytest.fixture(scope="module")

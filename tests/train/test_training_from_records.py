@@ -22,6 +22,7 @@ def train(folder, data, model, name):
     run(
         "train.py", "--data", data, "--cfg", model, "--weights", "", "--epochs", 1, "--img", 64,
         "--batch", 4, "--workers", 1, "--device", "cpu", "--project", folder, "--name", name,
+        "--noplots",
     )  # fmt: skip
     with open(folder / name / "results.csv", newline="", encoding="utf-8") as file:
         (row,) = csv.DictReader(file)
