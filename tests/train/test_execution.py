@@ -49,11 +49,11 @@ def run_steps(state, batches):
     """Losses (N, 3) of so many steps, and the gradients of the first, from before its update."""
     gradients = {}
 
-    def keep(raw, targets):
+    def keep(raw, targets, whole):
         for name, parameter in nn.named_parameters(state.model):
             if parameter.grad is not None and name not in gradients:
                 gradients[name] = ops.to_numpy(parameter.grad)
-        return plain(raw, targets)
+        return plain(raw, targets, whole)
 
     plain, state.step_loss = state.step_loss, keep
     state.last_update = 0  # so that the first batches only accumulate
