@@ -29,8 +29,8 @@ def require_minutes(name: str, value: float | None) -> None:
 
 def require_batch_size(name: str, value: int) -> None:
     """Raise UserError unless value is a number of images or AUTO_BATCH."""
-    if value != AUTO_BATCH:
-        whole_from(1)(name, value)
+    if value != AUTO_BATCH and value < 1:
+        raise UserError(f"{name} {value}; a whole number from 1 up, or -1 to measure, is needed")
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,10 @@ class TrainConfig(RecipeConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.image_weights and self.no_val:
+            raise UserError(
+                "--image-weights draws by what validations find, --noval makes none; give one of them"
+            )
         if self.no_save and self.save_period > 0:
             raise UserError(
                 "--nosave keeps the last weights only, --save-period those of other epochs; give "
