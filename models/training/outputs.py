@@ -40,6 +40,7 @@ from utils.report.plots.results import plot_results
 from utils.report.results import result_columns, result_row
 from utils.screen.lines import joined
 from utils.screen.text import say
+from utils.screen.words import clock
 from utils.state.ending import why_ended
 from utils.state.run import Run
 
@@ -169,6 +170,7 @@ def conclude_run(
     early = why_run_ended(run, state)
     if early and state.epoch < config.epochs:
         say(f"ended after epoch {state.epoch} of {config.epochs}: {early}")
+    say(f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}")
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
         say(joined([title, *_figures(head, best.result)]))

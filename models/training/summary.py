@@ -21,6 +21,7 @@ from utils.data.sources.labels import Sample
 from utils.state.run import Run
 
 COLUMNS, NAME_WIDTH = 80, 9
+MEANS = {"box_iou": "box IoU", "average": "EMA"}  # on screen; others by their own name
 
 
 def summary_lines(
@@ -78,7 +79,7 @@ def describe_means(state: TrainState) -> str:
     words = [execution.dtype, execution.layout, "compiled" if execution.compiled else "eager"]
     for name, means in state.means.items():
         if name != "compiled":
-            words.append(f"{name.replace('_', ' ').replace('iou', 'IoU')} {means}")
+            words.append(f"{MEANS.get(name, name)} {means}")
     return f"{backend.device.describe(state.device)}; {', '.join(words)}"
 
 

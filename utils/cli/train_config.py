@@ -108,7 +108,8 @@ class TrainConfig(RecipeConfig):
         super().__post_init__()
         if self.image_weights and self.no_val:
             raise UserError(
-                "--image-weights draws by what validations find, --noval makes none; give one of them"
+                "--image-weights draws by what validations find, --noval makes none; give one of "
+                "them"
             )
         if self.no_save and self.save_period > 0:
             raise UserError(
