@@ -19,6 +19,7 @@ import numpy as np
 
 import backend
 from backend.processes import this_process
+from backend.words import count
 from models.detector import count_parameters
 from models.evaluation import DEFAULT_SUPPRESSION, Validation
 from models.heads.base import Head
