@@ -52,7 +52,7 @@ def test_a_public_line_trains_in_two_processes(folder: Path, how: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("      1/1 ") == done.stdout.count("results and plots in") == 1
+    assert done.stdout.count("      1/1 ") == done.stdout.count("weights in ") == 1
     assert ("starting 2 processes" in done.stdout) is (how == "command")
     assert (folder / "runs" / "exp" / "weights" / "last.safetensors").is_file()
     assert "Traceback" not in done.stderr
