@@ -84,8 +84,8 @@ def find_mistake() -> None:
 
 
 def fill_disk() -> None:
-    """Let this process write only small files from now on, as on a full disk."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    """Let this process write only small files from now on, as on a full disk: its log is one."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 
 
 FAULTS: dict[str, Callable[[], None]] = {
