@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 import train
 from backend import ops
@@ -66,7 +67,7 @@ def start(arguments, stop=None):
     point = find_resume_point(values, given)
     if point is None:
         config = parse_train_flags(arguments)
-        hyp = read_hyperparameters(config.hyp)
+        hyp = read_hyperparameters(config.hyp, config.override)
     else:
         config, hyp = resumed_config(values, given, point.header)
     train.run(config, hyp, point, stop or StopRequests())
@@ -177,10 +178,13 @@ def test_what_changes_shape_is_refused_where_the_memory_or_the_model_cannot(flag
         start(wide)
 
 
-INTERRUPTED = ["--multi-scale", "--image-weights", "--epochs", "3"]
+INTERRUPTED = [
+    "--multi-scale", "--image-weights", "--patience", "2", "--override", "anchors=3",
+    "--epochs", "3",
+]  # fmt: skip
 
 
-def test_an_interrupted_run_of_drawn_sizes_and_images_ends_as_the_whole_one(
+def test_an_interrupted_run_of_drawn_sizes_and_fitted_anchors_ends_as_the_whole_one(
     flags, tmp_path, monkeypatch
 ):
     # The tiny model finds nothing in so short a time: the figures of its classes are made up.
@@ -194,5 +198,9 @@ def test_an_interrupted_run_of_drawn_sizes_and_images_ends_as_the_whole_one(
     state = load_checkpoint(path).header
     assert (state.epoch, state.batch_number) == (1, 5)
     assert state.progress["class_scores"] == [0.9, 0.1, 0.5, 0.0, 0.3]
+    assert state.progress["best_epoch"] == 1
+    given = yaml.safe_load(Path(flags[flags.index("--cfg") + 1]).read_text())["anchors"]
+    assert [len(level) for level in state.model["anchors"]] == [6] * len(given)
+    assert state.model["anchors"] != given  # they were fitted
     start([*run, "--resume"])
     assert_equal_runs(tmp_path / "exp", tmp_path / "whole")
