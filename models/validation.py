@@ -171,10 +171,15 @@ def study(
     world: World,
 ) -> None:
     """Validate each of the weights at each size; write figures and times as a table and a plot."""
-    rows = []
+    rows: list[StudyRow] = []
+    is_main = world.process.is_main
+    folder = create_run_folder(config.project, config.name, config.exist_ok) if is_main else None
     for path, checkpoint in zip(config.weights, weights, strict=True):
         model = make_predictor([checkpoint], device, config.augment, config.half, fold=False)
-        require_classes(config, class_names, model)
+        if config.single_class:
+            model = OneClass(model)
+        else:
+            require_classes(config, class_names, model)
         for size in study_sizes(model.stride):
             asked = dataclasses.replace(config, image_size=size)
             begin = time.perf_counter()
@@ -185,11 +190,10 @@ def study(
             milliseconds = 1000 * (time.perf_counter() - begin) / len(samples)
             figures = model.head.figures(validation.result)
             rows.append(StudyRow(path, size, figures, milliseconds))
-            if world.process.is_main:
+            if folder is not None:
                 say(rows[-1].line())
-    if world.process.is_main:
-        folder = create_run_folder(config.project, config.name, config.exist_ok)
-        write_study(rows, folder)
+                write_study(rows, folder)  # the largest sizes may not fit into memory
+    if folder is not None:
         say(f"results in {folder}")
 
 

@@ -23,14 +23,16 @@ INSTALL = {
     "wandb": "pip install wandb==0.25.0",
 }
 
-# Variables that keep a package's import from asking the network for a newer version of itself, or
-# from telling its makers that it runs; the last two are of AlbumentationsX.
+# Variables that keep a package from asking the network for a newer version of itself, or from
+# telling its makers that it runs.
 _QUIET = {
-    "albumentations": (
-        "NO_ALBUMENTATIONS_UPDATE",
-        "ALBUMENTATIONS_NO_TELEMETRY",
-        "ALBUMENTATIONS_OFFLINE",
-    )
+    "albumentations": {
+        "NO_ALBUMENTATIONS_UPDATE": "1",
+        "ALBUMENTATIONS_NO_TELEMETRY": "1",  # of AlbumentationsX, as the next
+        "ALBUMENTATIONS_OFFLINE": "1",
+    },
+    "mlflow": {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"},
+    "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }
 
 
@@ -45,7 +47,7 @@ def import_optional(module: str, what_for: str) -> ModuleType:
         UserError: it is absent, or lacks what it needs; the text has the command that installs it.
     """
     package = module.partition(".")[0]
-    os.environ.update(dict.fromkeys(_QUIET.get(package, ()), "1"))
+    os.environ.update(_QUIET.get(package, {}))
     try:
         return importlib.import_module(module)
     except ImportError as error:

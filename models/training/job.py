@@ -54,7 +54,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> None:
     if checkpoint is not None:
         restore(run, state, checkpoint)
         del checkpoint  # its arrays
-    with closing(run.loggers), val_loader(job, state.model.stride) as loader:
+    with val_loader(job, state.model.stride) as loader, closing(run.loggers):
         tell_beginning(run, state)
         best = train(run, state, train_loader, loader, job.val_samples)
         conclude_run(run, state, best, job.val_samples)

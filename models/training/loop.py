@@ -127,6 +127,7 @@ def validate(
                 loss=state.loss,
                 channels_last=state.execution.channels_last,
                 progress=state.evaluation,
+                at_a_time=2 * state.micro_batch,  # there is no backward pass
                 should_stop=should_stop,
             )
     except EvaluationSuspended as stopped:

@@ -91,7 +91,9 @@ def plot_start(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
 def tell_beginning(run: Run, state: TrainState) -> None:
     """Tell the loggers that the run begins or goes on."""
     settings, hyp = run_settings(run.config), as_document(run.hyp)
-    event = RunBegins(run.folder, settings, hyp, run.class_names, state.epoch)
+    event = RunBegins(
+        run.folder, settings, hyp, run.class_names, state.epoch, state.batch_number > 0
+    )
     run.loggers.run_begins(event)
 
 

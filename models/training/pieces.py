@@ -75,7 +75,8 @@ class Exchange:
         self.is_due, self.has_begun = False, has_begun
 
     def __call__(self, name: str) -> AbstractContextManager[None]:
-        self.has_begun = self.has_begun or (self.is_due and name == "backward")
+        # Behind the forward pass PyTorch's ranks are about to exchange in the next backward pass.
+        self.has_begun = self.has_begun or (self.is_due and name in ("loss", "backward"))
         return self._stage(name)
 
 

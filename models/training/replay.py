@@ -32,7 +32,8 @@ from utils.state.checkpoint import Checkpoint
 # Settings on which the batch depends.
 DECIDING = (
     "data", "image_size", "batch_size", "seed", "rect", "quad", "multi_scale", "single_class",
-    "image_weights", "repeat_factor", "fraction",
+    "image_weights", "repeat_factor", "fraction", "close_mosaic", "epochs", "albumentations",
+    "max_pixels",
 )  # fmt: skip
 ANY_LIMIT = 1.0  # of the gradient norm: only the norm before is looked at
 
@@ -65,7 +66,10 @@ def replay(config: TrainConfig, state: TrainState, start: Checkpoint, loader: Tr
     if state.loss_scale.adapts:
         state.loss_scale.value = start.header.loss_scale
     state.batch_number = (epoch - 1) * len(loader) + step - 1
-    batch = loader.batch(epoch - 1, step - 1, start.header.progress.get("class_scores", ()))
+    scores = start.header.progress.get("class_scores", ())
+    if len(scores) not in (0, state.model.head.num_classes):
+        raise UserError(f"--replay needs --weights of the run itself: {len(scores)} class scores")
+    batch = loader.batch(epoch - 1, step - 1, scores)
     log.info("%s", BatchName(epoch, step, batch.sample_indices))
     for line in examine(state, batch):
         log.info("%s", line)

@@ -19,6 +19,7 @@ import numpy as np
 from backend import autograd, dist, nn, ops
 from backend.words import count
 from models.detector import images_to_tensor
+from models.training.pieces import pieces_of
 from models.training.state import TrainState
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
@@ -56,9 +57,9 @@ def recompute_statistics(state: TrainState, loader: TrainLoader, number: int) ->
 
 
 def measure(state: TrainState, names: Sequence[str], batches: Iterable[Batch]) -> np.ndarray:
-    """Return of each batch its number of images and its statistics, (N, 1 + K) float64.
+    """Return of each batch, or piece, its number of images and statistics, (N, 1 + K) float64.
 
-    Those of the EMA then are the last batch's.
+    Those of the EMA then are the last one's.
     """
     model, layout = state.ema.model, state.execution.channels_last
     statistics = nn.state_tensors(model)
@@ -66,10 +67,11 @@ def measure(state: TrainState, names: Sequence[str], batches: Iterable[Batch]) -
     rows: np.ndarray = np.zeros((0, 1 + sum(x.shape[0] for x in own)))
     with autograd.no_grad(), nn.last_batch_statistics(model):
         for batch in batches:
-            if len(batch.images):
-                model(images_to_tensor(batch.images, state.device, state.dtype, layout))
-                row = [len(batch.images), *ops.to_numpy(ops.cat(own))]
-                rows = np.concatenate([rows, np.array([row], np.float64)])
+            for piece in pieces_of(batch, state.micro_batch):
+                if len(piece.images):
+                    model(images_to_tensor(piece.images, state.device, state.dtype, layout))
+                    row = [len(piece.images), *ops.to_numpy(ops.cat(own))]
+                    rows = np.concatenate([rows, np.array([row], np.float64)])
             watchdog.progress()
     return rows
 

@@ -122,6 +122,10 @@ class TrainConfig(RecipeConfig):
             for name, value in (("--replay", self.replay), ("--micro-batch", self.micro_batch)):
                 if value:
                     raise UserError(f"{name} needs the number of images in --batch-size, not -1")
+        if self.evolve and self.no_save:
+            raise UserError(
+                "--evolve keeps the best weights of all, --nosave none; give one of them"
+            )
         if self.evolve and (self.resume or self.replay):
             flag = "--resume" if self.resume else "--replay"
             raise UserError(

@@ -48,6 +48,8 @@ class ValConfig(DetectionConfig, RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.task == STUDY:
+            self._require_study()
         if self.square and self.tile:
             raise UserError("--square is for whole images; leave it out, or --tile")
         if self.single_class and (self.classes is not None or self.annotations is not None):
@@ -55,6 +57,18 @@ class ValConfig(DetectionConfig, RunConfig):
             raise UserError(
                 f"--single-cls with {other}, which tells classes apart; leave one of them out"
             )
+
+    def _require_study(self) -> None:
+        """Raise UserError for what a study does not do."""
+        asked = {
+            "--tile": self.tile,
+            "--annotations": self.annotations,
+            "--save-txt": self.save_txt,
+            "--save-json": self.save_json,
+            "--legacy-metric": self.legacy_metric,
+        }
+        if wrong := [name for name, given in asked.items() if given]:
+            raise UserError(f"--task study with {wrong[0]}: it writes figures and times only")
 
 
 def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:

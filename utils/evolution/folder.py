@@ -28,7 +28,7 @@ from utils.state.resume import FREE
 
 PROJECT_FOLDER = Path("runs/evolve")  # in place of --project's default
 # Settings that may change in the middle of a search; hyp.yaml has the numbers of these.
-CHANGEABLE = FREE | {"evolve", "hyp", "override", "loggers"}
+CHANGEABLE = FREE | {"evolve", "hyp", "override"}
 
 log = logging.getLogger("evolve")
 

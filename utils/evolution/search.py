@@ -66,6 +66,8 @@ def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> Non
         found = count(len(ranges), "hyper-parameter")
         log.info("%s are searched; what is 0 in the file stays 0", found)
         records = read_records(folder, ranges)
+        if records and not records[0].fitness:
+            records[0].state = RUNNING  # once more: without it nothing else begins
         search = Search(config, hyp, folder, records, sampler, devices)
         adopt_orphans()
         try:
@@ -188,7 +190,7 @@ class Search:
             run.exit_code is None for run, _ in self._running
         ):
             time.sleep(POLL_SECONDS)
-        done = count(len(self._records) - len(self._running), "trial")
+        done = count(sum(record.state != RUNNING for record in self._records), "trial")
         raise Suspended(
             f"the search stops after {done}: {cause}; go on with {command_to_go_on()}", by_hand
         )

@@ -45,7 +45,7 @@ from utils.state.progress import read_progress
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
     "save_steps", "bind_numa", "micro_batch", "patience", "hours", "save_period", "no_save",
-    "no_plots",
+    "no_plots", "loggers",
 }  # fmt: skip
 # What was done before a flag, where its default is something else.
 BEFORE = {"patience": 0}
@@ -291,9 +291,18 @@ def resumed_config(
         )
     settings = {name: tuple(x) if isinstance(x, list) else x for name, x in header.settings.items()}
     settings |= {name: Path(str(settings[name])) for name in ("hyp", "project")}
+    settings["loggers"] = _without_code(settings["loggers"], given)
     # The run keeps its own name: --resume finds it by this name.
     free = {name: value for name, value in given.items() if name in FREE - {"name"}}
     return TrainConfig(**{**values, **settings, **free}), hyp
+
+
+def _without_code(loggers: Sequence[str], given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a state's loggers without classes to be imported: a file is data, never code."""
+    named = [name for name in loggers if ":" in name]
+    if named and "loggers" not in given:
+        _say(logging.WARNING, f"--resume: {', '.join(named)} is told only with --loggers once more")
+    return tuple(name for name in loggers if name not in named)
 
 
 def _with_all_settings(header: Header) -> Header:

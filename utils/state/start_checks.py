@@ -19,7 +19,7 @@ from utils.errors import UserError
 from utils.files.models import find_model, read_model
 from utils.files.project import PROJECT
 from utils.optional import import_optional
-from utils.report.loggers.chosen import make_loggers
+from utils.report.loggers.chosen import check_loggers
 from utils.screen.window import require_window
 from utils.setup.driver import NVIDIA_DRIVER, sees_driver
 
@@ -32,7 +32,7 @@ def check_training(config: TrainConfig) -> None:
     if not config.weights:
         check_public_size(config.image_size, config.cfg)
     check_model_yaml(config.cfg)
-    make_loggers(config.loggers)
+    check_loggers(config.loggers)
     _check_command(config, config.weights)
 
 

@@ -93,6 +93,7 @@ def test_the_multi_tensor_updates_are_chosen_by_their_flag_alone():
         ([*MODEL, "--name", ""], "--name ''; the name of one folder"),
         ([*MODEL, "--name", "a/b"], "--name 'a/b'"),
         ([*MODEL, "--name", ".."], "--name '..'"),
+        (["--evolve", "--nosave"], "--evolve keeps the best weights of all, --nosave none"),
         (["--image-weights", "--noval"], "--image-weights draws by what validations find, --noval"),
         (["--rect", "--quad"], "--rect with --quad: .*; leave one of them out"),
         (["--rect", "--image-weights"], "--rect with --image-weights: .*; leave one of them out"),

@@ -72,6 +72,8 @@ def test_the_figures_of_old_logs_are_measured_only_when_asked():
         (["--weights", "W", "--max-det", "0"], "--max-det 0"),
         (["--weights", "W", "--single-cls", "--classes", "0"], "--single-cls with --classes, "),
         (["--weights", "W", "--single-cls", "--annotations", "F"], "--single-cls with --annot"),
+        (["--weights", "W", "--task", "study", "--tile", "640"], "--task study with --tile: it"),
+        (["--weights", "W", "--task", "study", "--save-txt"], "--task study with --save-txt: it"),
         (["--weights", "W", "--save-conf"], "--save-conf adds to the files of --save-txt; give"),
     ],
 )

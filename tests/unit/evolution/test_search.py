@@ -241,3 +241,13 @@ def test_searches_lie_in_their_own_folder_unless_a_project_is_named(tmp_path, mo
     evolve(TrainConfig(evolve=1, epochs=1, device="cpu"), HYP, StopRequests())
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["evolve"]
     assert next(itertools.chain(tmp_path.glob("runs/evolve/exp/evolve.csv"))).exists()
+
+
+def test_a_search_whose_first_trial_failed_tries_it_again(tmp_path):
+    FakeProcess.failing = {0: 1}
+    with pytest.raises(UserError, match="--evolve: "):
+        run(tmp_path)
+    FakeProcess.failing = {}
+    run(tmp_path)
+    assert states(tmp_path / "exp") == ["done"] * 6
+    assert not (tmp_path / "exp2").exists()

@@ -494,6 +494,15 @@ def test_the_time_limit_of_the_first_part_does_not_hold_for_the_next():
     assert config.time_limit is None
 
 
+def test_a_state_names_no_code_to_be_imported(caplog):
+    begun = state(flags=[*BEGUN, "--loggers", "tensorboard", "os:System"]).header
+    config, _ = resumed_config(*read_train_flags(["--resume"]), begun)
+    assert config.loggers == ("tensorboard",)
+    assert "os:System is told only with --loggers once more" in caplog.text
+    config, _ = resumed_config(*read_train_flags(["--resume", "--loggers", "my:Own"]), begun)
+    assert config.loggers == ("my:Own",)
+
+
 def test_flags_that_would_change_the_result_are_refused_together(tmp_path):
     hyp = tmp_path / "hyp.yaml"
     hyp.write_text(DEFAULT_HYPERPARAMETERS.read_text().replace("lr0: 0.01", "lr0: 0.02"))

@@ -36,7 +36,7 @@ from utils.data.loading.rectangles import rectangle
 from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import sample_generator
 from utils.data.sources.labels import Sample
-from utils.errors import DatasetError
+from utils.errors import DatasetError, UserError
 
 
 class BatchSource(Protocol):
@@ -206,5 +206,7 @@ def naming_image(image_path: Path) -> Iterator[None]:
         yield
     except (DatasetError, _NamedError):
         raise
+    except UserError as error:
+        raise DatasetError(f"{image_path}: {error}") from error
     except Exception as error:
         raise _NamedError(f"{image_path}: {type(error).__name__}: {error}") from error

@@ -130,6 +130,7 @@ def only_classes(
             sample,
             class_index=sample.class_index[rows],
             boxes_cxcywh_norm=sample.boxes_cxcywh_norm[rows],
+            polygons_norm=sample.polygons_norm and sample.polygons_norm.select(rows),
         )
         for sample, rows in zip(samples, chosen, strict=True)
     ]

@@ -36,8 +36,23 @@ def make_loggers(names: Sequence[str]) -> Loggers:
     return Loggers({name: _make(name) for name in names})
 
 
+def check_loggers(names: Sequence[str]) -> None:
+    """Raise UserError for what `make_loggers` refuses; no class of a user's own is made."""
+    for name in names:
+        if name in LOGGERS:
+            _make(name)
+        else:
+            _class_of(name)
+
+
 def _make(name: str) -> RunLogger:
-    logger: RunLogger = (LOGGERS.get(name) or _class_of(name))()
+    kind = LOGGERS.get(name) or _class_of(name)
+    try:
+        logger: RunLogger = kind()
+    except UserError:
+        raise
+    except Exception as error:  # of a class that is not ours
+        raise UserError(f"--loggers {name}: {type(error).__name__}: {error}") from error
     return logger
 
 
@@ -49,8 +64,11 @@ def _class_of(name: str) -> Any:
         raise UserError(f"--loggers {name}; accepted: {known}, or module:Class of your own")
     try:
         kind = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"--loggers {name}: {error}; put its folder into PYTHONPATH") from error
+    except Exception as error:  # a module that is not ours may raise any
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(
+            f"--loggers {name}: {what}; PYTHONPATH has the folders of modules"
+        ) from error
     missing = [method for method in METHODS if not callable(getattr(kind, method, None))]
     if missing:
         raise UserError(

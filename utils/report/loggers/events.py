@@ -19,7 +19,8 @@ class RunBegins(NamedTuple):
     settings: Mapping[str, Any]  # as opt.yaml has them
     hyperparameters: Mapping[str, Any]  # as hyp.yaml has them
     class_names: Sequence[str]
-    epochs_done: int  # 0 for a new run; the epoch behind them may be told a second time
+    epochs_done: int  # the epoch behind them may be told a second time
+    resumed: bool  # after an interruption
 
 
 class EpochEnds(NamedTuple):

@@ -30,7 +30,7 @@ class MlflowLogger:
         self._client = self._package.MlflowClient(tracking_uri=store)
         experiment = self._experiment(project)
         folder = str(event.folder.absolute())
-        self._id = self._begun(experiment, folder) if event.epochs_done else None
+        self._id = self._begun(experiment, folder) if event.resumed else None
         if self._id is None:
             run = self._client.create_run(
                 experiment, run_name=event.folder.name, tags={FOLDER: folder}

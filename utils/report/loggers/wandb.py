@@ -29,8 +29,8 @@ class WandbLogger:
         self._run = self._package.init(
             project=Path(event.settings["project"]).name,
             name=event.folder.name,
-            id=_id_of(event.folder) if event.epochs_done else None,
-            resume="allow" if event.epochs_done and mode != OFFLINE else None,
+            id=_id_of(event.folder) if event.resumed else None,
+            resume="allow" if event.resumed and mode != OFFLINE else None,
             dir=str(event.folder),
             mode=mode,
             config={**event.settings, "hyperparameters": dict(event.hyperparameters)},

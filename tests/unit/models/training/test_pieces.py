@@ -175,14 +175,19 @@ def test_other_errors_stay_what_they_are(state):
     assert state.micro_batch == 0
 
 
+@pytest.mark.parametrize("stage", ["loss", "backward"])
 @pytest.mark.parametrize(("sync_bn", "way"), [(True, "--sync-bn"), (False, "--micro-batch 3")])
-def test_several_processes_in_an_exchange_cannot_begin_anew(state, monkeypatch, sync_bn, way):
+def test_several_processes_in_an_exchange_cannot_begin_anew(
+    state, monkeypatch, sync_bn, way, stage
+):
     monkeypatch.setattr("models.training.pieces.this_process", lambda: Two())
     state.sync_bn = sync_bn
     state.last_update = -9  # the first batch is the last of an update
     step_loss = state.step_loss
 
     def loss(raw, targets, whole):
+        if stage == "loss":
+            run_out()
         terms = step_loss(raw, targets, whole)
         return terms._replace(total=Total())
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from utils.errors import UserError
-from utils.report.loggers.chosen import LOGGERS, Loggers, make_loggers
+from utils.report.loggers.chosen import LOGGERS, Loggers, check_loggers, make_loggers
 from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
 from utils.report.results import Results
 
@@ -23,7 +23,7 @@ MAP = "metrics/mAP_0.5:0.95"
 def begins(folder: Path, epochs_done: int = 0) -> RunBegins:
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"project": str(folder.parent), "epochs": 3, "freeze": ["0"]}
-    return RunBegins(folder, settings, {"lr0": 0.01}, ["cat", "狗"], epochs_done)
+    return RunBegins(folder, settings, {"lr0": 0.01}, ["cat", "狗"], epochs_done, epochs_done > 0)
 
 
 def ends(folder: Path) -> RunEnds:
@@ -211,6 +211,11 @@ class Recorder:
         self.events.append("closed")
 
 
+class Demanding(Recorder):
+    def __init__(self, address):
+        self.address = address
+
+
 def test_a_class_of_ones_own_gets_all_events(tmp_path, monkeypatch):
     monkeypatch.setattr(Recorder, "events", [])
     loggers = make_loggers([f"{__name__}:Recorder"])
@@ -238,9 +243,16 @@ def test_a_logger_that_fails_is_named_once_and_the_others_go_on(tmp_path, monkey
     ("name", "message"),
     [
         ("tensorbord", "--loggers tensorbord; accepted: tensorboard, wandb, mlflow, or module:Cl"),
-        ("nowhere_at_all:X", "No module named 'nowhere_at_all'; put its folder into PYTHONPATH"),
+        (
+            "nowhere_at_all:X",
+            "No module named .nowhere_at_all.; PYTHONPATH has the folders",
+        ),
         ("math:Nothing", "has no attribute 'Nothing'"),
-        (":X", "--loggers :X: Empty module name"),
+        (":X", "--loggers :X: ValueError: Empty module name"),
+        (
+            f"{__name__}:Demanding",
+            "Demanding: TypeError: .* missing 1 required",
+        ),
         ("collections:Counter", "lacks run_begins, epoch_ends, run_ends, close; utils/report"),
     ],
 )
@@ -270,3 +282,13 @@ def test_results_are_written_as_json_lines_too(tmp_path):
         {"epoch": 0, MAP: 0.125, "x/new": None},
         {"epoch": 1, MAP: None, "x/new": 1e-7},
     ]
+
+
+def test_the_start_check_makes_no_class_of_ones_own(monkeypatch):
+    def begun(self):
+        raise AssertionError("made")
+
+    monkeypatch.setattr(Recorder, "__init__", begun)
+    check_loggers([f"{__name__}:Recorder", "tensorboard"])
+    with pytest.raises(UserError, match="accepted: tensorboard"):
+        check_loggers(["nothing"])
