@@ -29,13 +29,13 @@ from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import joined
 from utils.processes.suspend import StopRequests, listening
 from utils.processes.world import ALONE, World
+from utils.state.equal_data import require_equal_data
 from utils.state.job import Job, batch_recipe
 from utils.state.lock import RunLock
 from utils.state.resume import (
     ResumePoint,
     find_resume_point,
     hold,
-    require_equal_data,
     require_same_point,
     resumed_config,
 )

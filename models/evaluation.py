@@ -59,7 +59,6 @@ def evaluate(
     channels_last: bool | None = None,
     progress: EvaluationProgress | None = None,
     should_stop: Callable[[], bool] | None = None,
-    at_a_time: int = 0,
 ) -> Validation:
     """Detect in every image of the loader and compare with its labels.
 
@@ -77,7 +76,6 @@ def evaluate(
         channels_last: layout of the feature maps; None for the one that the device gains from.
         progress: what an earlier call had found when it was suspended; it goes on behind that.
         should_stop: asked after every batch, on all ranks, which must agree on the answer.
-        at_a_time: images that the model computes together; 0: those of a batch.
 
     Raises:
         EvaluationSuspended: on all ranks, with what they found; should_stop wanted it.
@@ -94,7 +92,7 @@ def evaluate(
         for batch_index, batch in enumerate(loader.batches(first), first):
             # Without an image, a rank still takes part in the loss, which asks all of them.
             if len(batch.images) or loss is not None:
-                raw = raw_maps(model, batch.images, device, channels_last, at_a_time)
+                raw = model(images_to_tensor(batch.images, device, channels_last=channels_last))
             # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
             finish_last()
             collector.end_batch(_read_losses(head, loss, raw, batch.targets))
@@ -148,17 +146,6 @@ def evaluate_tiled(
 def nothing_done(head: Head) -> EvaluationProgress:
     """Return where every validation of a head's task begins."""
     return make_progress(np.zeros((0, len(head.loss_names))), [], head.nothing_found)
-
-
-def raw_maps(
-    model: Predictor, images: np.ndarray, device: str, channels_last: bool | None, at_a_time: int
-) -> Any:
-    """Return what a model gives of images (B, 3, H, W), computed so many at a time; 0: all."""
-    if not 0 < at_a_time < len(images):
-        return model(images_to_tensor(images, device, channels_last=channels_last))
-    parts = [images[start : start + at_a_time] for start in range(0, len(images), at_a_time)]
-    found = [model(images_to_tensor(part, device, channels_last=channels_last)) for part in parts]
-    return tuple(ops.cat(maps) for maps in zip(*found, strict=True))
 
 
 def _nothing() -> None:

@@ -35,7 +35,7 @@ from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
 from utils.report.console import legacy_table
-from utils.report.plots.study import StudyRow, study_sizes, write_study
+from utils.report.plots.study import StudyRow, plot_study, study_sizes, write_study
 from utils.results.label_files import LabelFiles
 from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint
@@ -55,11 +55,7 @@ def run_validation(
     device = backend.device.resolve(config.device)
     if config.task == STUDY:
         return study(config, class_names, samples, weights, device, world)
-    model = make_predictor(weights, device, config.augment, config.half, fold=False)
-    if config.single_class:
-        model = OneClass(model)
-    else:
-        require_classes(config, class_names, model)
+    model = scored_model(config, class_names, weights, device)
     require_image_size(config.image_size, model.stride, trains=False)
     other_names = class_names != weights[0].header.class_names and not config.single_class
     if world.process.is_main and other_names:
@@ -134,14 +130,24 @@ def validate_tiled(
     return evaluate_tiled(detector, samples, class_names, world, sinks, objects)
 
 
-def require_classes(config: ValConfig, class_names: Sequence[str], model: Predictor) -> None:
-    """Raise UserError unless data and weights have the same number of classes."""
+def scored_model(
+    config: ValConfig, class_names: Sequence[str], weights: Sequence[Checkpoint], device: str
+) -> Predictor:
+    """Return the models together, as the flags score them.
+
+    Raises:
+        UserError: data and weights have not the same number of classes.
+    """
+    model = make_predictor(weights, device, config.augment, config.half, fold=False)
+    if config.single_class:
+        return OneClass(model)
     if len(class_names) != model.head.num_classes:
         raise UserError(
             f"--data {config.data} has {count(len(class_names), 'class', 'classes')}, "
             f"--weights {' '.join(config.weights)} {model.head.num_classes}; they must be equal, "
             "or taken for one with --single-cls"
         )
+    return model
 
 
 def val_loader(
@@ -175,11 +181,7 @@ def study(
     is_main = world.process.is_main
     folder = create_run_folder(config.project, config.name, config.exist_ok) if is_main else None
     for path, checkpoint in zip(config.weights, weights, strict=True):
-        model = make_predictor([checkpoint], device, config.augment, config.half, fold=False)
-        if config.single_class:
-            model = OneClass(model)
-        else:
-            require_classes(config, class_names, model)
+        model = scored_model(config, class_names, [checkpoint], device)
         for size in study_sizes(model.stride):
             asked = dataclasses.replace(config, image_size=size)
             begin = time.perf_counter()
@@ -194,6 +196,7 @@ def study(
                 say(rows[-1].line())
                 write_study(rows, folder)  # the largest sizes may not fit into memory
     if folder is not None:
+        plot_study(rows, folder)
         say(f"results in {folder}")
 
 

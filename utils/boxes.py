@@ -30,6 +30,16 @@ def clip_boxes(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarra
     return np.clip(boxes_xyxy, 0, limits)
 
 
+def covered_parts(boxes_xyxy: np.ndarray, covers_xyxy: np.ndarray) -> np.ndarray:
+    """Return which part of each box (M, 4) each cover (N, 4) hides, (M, N); 0 of an empty box."""
+    boxes = boxes_xyxy[:, None]
+    low = np.maximum(boxes[..., :2], covers_xyxy[:, :2])
+    high = np.minimum(boxes[..., 2:], covers_xyxy[:, 2:])
+    area = (boxes[..., 2:] - boxes[..., :2]).prod(axis=2)
+    hidden = (high - low).clip(0).prod(axis=2)
+    return np.divide(hidden, area, out=np.zeros(hidden.shape), where=area > 0)
+
+
 def pairwise_iou(
     boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray, b_is_crowd: np.ndarray | None = None
 ) -> np.ndarray:

@@ -12,6 +12,8 @@ from backend import nn
 from backend.processes import this_process
 from backend.words import count
 from models.evaluation import Validation, evaluate
+from models.inference.in_pieces import InPieces
+from models.inference.protocol import Predictor
 from models.training.checkpointing import capture
 from models.training.outputs import (
     BestEpoch,
@@ -119,7 +121,7 @@ def validate(
         with state.timer("validation"):
             state.ema.agree()
             return evaluate(
-                state.ema.model,
+                evaluated_model(state),
                 loader,
                 samples,
                 run.class_names,
@@ -127,12 +129,17 @@ def validate(
                 loss=state.loss,
                 channels_last=state.execution.channels_last,
                 progress=state.evaluation,
-                at_a_time=2 * state.micro_batch,  # there is no backward pass
                 should_stop=should_stop,
             )
     except EvaluationSuspended as stopped:
         state.evaluation = stopped.progress
         raise suspended(run, state, cause) from None
+
+
+def evaluated_model(state: TrainState) -> Predictor:
+    """Return the EMA; where steps are computed in pieces, in twice as large ones."""
+    model: Predictor = state.ema.model
+    return InPieces(model, 2 * state.micro_batch) if state.micro_batch else model
 
 
 def validate_best(
@@ -151,7 +158,7 @@ def validate_best(
         return None
     nn.load_state_arrays(state.ema.model, checkpoint.ema)
     validation = evaluate(
-        state.ema.model,
+        evaluated_model(state),
         loader,
         samples,
         run.class_names,

@@ -15,16 +15,24 @@ from utils.state.resume import find_resume_point, resumed_config
 STOPS = (2, 3, 4, 7)  # before and after the last batch, in the validation, in the next epoch
 
 
-class StopAt(StopRequests):
-    """Asks for a stop at the so-manieth time that the run asks."""
+class Killed(BaseException):
+    """Ends a run as a kill does: nothing catches it, nothing is saved."""
 
-    def __init__(self, count: int | None = None) -> None:
+
+class StopAt(StopRequests):
+    """Asks for a stop, or kills, at the so-manieth time that the run asks."""
+
+    def __init__(self, count: int | None = None, kill: bool = False) -> None:
         super().__init__()
-        self.count, self.asked = count, 0
+        self.count, self.kill, self.asked = count, kill, 0
 
     def cause(self) -> str | None:
         self.asked += 1
-        return "the test asks" if self.asked == self.count else None
+        if self.asked != self.count:
+            return None
+        if self.kill:
+            raise Killed
+        return "the test asks"
 
 
 def short_flags(folder: Path) -> list[str]:
@@ -41,8 +49,8 @@ def folder_of(flags: list[str], name: str) -> Path:
     return TrainConfig(**read_train_flags(flags)[0]).project / name
 
 
-def start(arguments: list[str], stop: StopRequests | None = None) -> None:
-    """Do what `train.main` does with these flags, but for the signals."""
+def start(arguments: list[str], stop: StopRequests | None = None) -> Path:
+    """Do what `train.main` does with these flags, but for the signals; return the run's folder."""
     values, given = read_train_flags(arguments)
     point = find_resume_point(values, given)
     if point is None:
@@ -51,3 +59,4 @@ def start(arguments: list[str], stop: StopRequests | None = None) -> None:
     else:
         config, hyp = resumed_config(values, given, point.header)
     train.run(config, hyp, point, stop or StopAt())
+    return config.project / config.name

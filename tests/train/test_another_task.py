@@ -13,8 +13,9 @@ from tests import presence_head
 from tests.equal_runs import assert_equal_runs
 from tests.presence_head import Present
 from tests.small import RESULT_COLUMNS, write_small_dataset
+from tests.train.short_runs import StopAt, start
 from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import parse_train_flags, read_train_flags
+from utils.cli.train_config import parse_train_flags
 from utils.cli.val_config import parse_val_flags
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -22,7 +23,6 @@ from utils.errors import UserError
 from utils.processes.suspend import StopRequests, Suspended
 from utils.processes.world import ALONE
 from utils.state.checkpoint import load_checkpoint, save_checkpoint
-from utils.state.resume import find_resume_point, resumed_config
 from utils.weights.load import load_weights
 
 EPOCHS, TRAIN_BATCHES = 2, 6
@@ -30,18 +30,6 @@ COLUMNS = [
     "epoch", "train/pres_loss", "train/num_loss", "metrics/accuracy",
     "val/pres_loss", "val/num_loss", *RESULT_COLUMNS[11:],
 ]  # fmt: skip
-
-
-class StopAt(StopRequests):
-    """Asks for a stop at the so-manieth time that the run asks."""
-
-    def __init__(self, count):
-        super().__init__()
-        self.count = count
-
-    def cause(self):
-        self.count -= 1
-        return None if self.count else "the test asks"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,25 +56,15 @@ def flags(tmp_path_factory):
 @pytest.fixture(scope="module")
 def whole(flags):
     """The folder of a run without interruption."""
-    config = parse_train_flags([*flags, "--name", "whole"])
-    train.run(config, read_hyperparameters(config.hyp), None, StopRequests())
-    return config.project / "whole"
+    return start([*flags, "--name", "whole"])
 
 
 def interrupted(flags, folder, count):
     """The state of a run that stopped at the so-manieth time that it asked."""
-    config = parse_train_flags([*flags, "--project", str(folder)])
     with pytest.raises(Suspended):
-        train.run(config, read_hyperparameters(config.hyp), None, StopAt(count))
+        start([*flags, "--project", str(folder)], StopAt(count))
     (state,) = (folder / "exp" / "weights").glob("state-*")
     return state
-
-
-def resume(flags, folder):
-    values, given = read_train_flags([*flags, "--project", str(folder), "--resume"])
-    point = find_resume_point(values, given)
-    config, hyp = resumed_config(values, given, point.header)
-    train.run(config, hyp, point, StopRequests())
 
 
 def test_the_files_of_a_run_have_the_names_of_its_head(whole):
@@ -120,7 +98,7 @@ def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(flags, whole, tmp_
     state = load_checkpoint(interrupted(flags, tmp_path, count))
     saved = {"losses", "images", *Present._fields} if count > TRAIN_BATCHES else set()
     assert state.evaluation.keys() == saved
-    resume(flags, tmp_path)
+    start([*flags, "--project", str(tmp_path), "--resume"])
     assert_equal_runs(tmp_path / "exp", whole)
 
 
@@ -130,7 +108,7 @@ def test_a_validation_in_progress_of_another_task_is_refused(flags, tmp_path):
     del state.evaluation["scores"]
     save_checkpoint(path, state)
     with pytest.raises(UserError, match=r"it has \['images', 'losses'\]"):
-        resume(flags, tmp_path)
+        start([*flags, "--project", str(tmp_path), "--resume"])
 
 
 def test_weights_are_validated_with_the_heads_table_and_plot(flags, whole, tmp_path, capsys):

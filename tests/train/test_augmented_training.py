@@ -8,7 +8,7 @@ from models.heads.anchor.head import AnchorHead
 from models.training import outputs
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
-from tests.train.test_resume import StopAt, find_folder, start
+from tests.train.short_runs import StopAt, folder_of, start
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.state.checkpoint import load_checkpoint
@@ -40,8 +40,8 @@ def test_a_suspended_run_with_every_augmentation_ends_as_the_undisturbed_one(fla
     # The state knows the transforms: the file may change or go.
     (tmp_path / "transforms.yaml").unlink()
     start(["--project", str(tmp_path), "--name", "cut", "--resume", "auto"])
-    folder = find_folder(flags[:-2], "cut")
-    assert_equal_runs(folder, find_folder(flags[:-2], "whole"))
+    folder = folder_of(flags[:-2], "cut")
+    assert_equal_runs(folder, folder_of(flags[:-2], "whole"))
     settings = load_checkpoint(folder / "weights" / "last.safetensors").header.settings
     expected = {"GaussNoise": {"p": 0.5}, "HorizontalFlip": {"p": 0.5}}
     assert json.loads(settings["albumentations"]) == expected

@@ -4,33 +4,18 @@ import numpy as np
 import pytest
 import yaml
 
-import train
 from backend import ops
 from models.stored import detector_of_weights
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import TrainConfig, read_train_flags
+from tests.train.short_runs import StopAt, start
 from utils.data.anchors.fit import label_sizes, measure_fit
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
-from utils.processes.suspend import StopRequests, Suspended
+from utils.processes.suspend import Suspended
 from utils.state.checkpoint import load_checkpoint
-from utils.state.resume import find_resume_point, resumed_config
 
 FAR_TOO_LARGE = [[400, 500, 600, 300, 500, 500], [700, 900, 800, 800, 900, 700]]
-
-
-class StopAt(StopRequests):
-    """Asks for a stop at the so-manieth time that the run asks."""
-
-    def __init__(self, count):
-        super().__init__()
-        self.left = count
-
-    def cause(self):
-        self.left -= 1
-        return None if self.left else "the test asks"
 
 
 @pytest.fixture(scope="module")
@@ -58,18 +43,6 @@ def whole(folder, flags):
     """The folder of a run without interruption."""
     start([*flags, "--cfg", str(folder / "tiny.yaml"), "--name", "whole"])
     return folder / "whole"
-
-
-def start(arguments, stop=None):
-    """What `train.main` does with these flags, but for the signals."""
-    values, given = read_train_flags(arguments)
-    point = find_resume_point(values, given)
-    if point is None:
-        config = TrainConfig(**values)
-        hyp = read_hyperparameters(config.hyp, config.override)
-    else:
-        config, hyp = resumed_config(values, given, point.header)
-    train.run(config, hyp, point, stop or StopRequests())
 
 
 def anchors_of(folder, name="last"):

@@ -9,46 +9,22 @@ import numpy as np
 import pytest
 import yaml
 
-import train
 from backend import ops
 from models.heads.anchor.head import AnchorHead
-from models.training import loop, outputs, pieces
+from models.training import loop, pieces
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import parse_train_flags, read_train_flags
+from tests.train.short_runs import StopAt, start
 from utils.comparison.equality import differences
 from utils.errors import UserError
-from utils.processes.suspend import StopRequests, Suspended
+from utils.processes.suspend import Suspended
 from utils.state.checkpoint import load_checkpoint
-from utils.state.resume import find_resume_point, resumed_config
 
 RECIPES = {
     "rect": "--rect", "quad": "--quad", "multi-scale": "--multi-scale",
     "weights": "--image-weights", "repeat": "--repeat-factor 0.9",
     "one": "--single-cls --fraction 0.5",
 }  # fmt: skip
-
-
-class StopAt(StopRequests):
-    """Asks for a stop at the so-manieth time that the run asks."""
-
-    def __init__(self, count):
-        super().__init__()
-        self.count = count
-
-    def cause(self):
-        self.count -= 1
-        return None if self.count else "the test asks"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_drawn():
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("plot_batch", "plot_labels", "plot_results"):
-            patch.setattr(outputs, name, lambda *arguments, **options: None)
-        patch.setattr(AnchorHead, "plot", lambda *arguments, **options: None)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -60,18 +36,6 @@ def flags(tmp_path_factory):
         "--data", str(data), "--cfg", str(cfg), "--img", "64", "--batch", "4", "--workers", "0",
         "--device", "cpu", "--project", str(folder / "runs"), "--noplots",
     ]  # fmt: skip
-
-
-def start(arguments, stop=None):
-    values, given = read_train_flags(arguments)
-    point = find_resume_point(values, given)
-    if point is None:
-        config = parse_train_flags(arguments)
-        hyp = read_hyperparameters(config.hyp, config.override)
-    else:
-        config, hyp = resumed_config(values, given, point.header)
-    train.run(config, hyp, point, stop or StopRequests())
-    return config.project / config.name
 
 
 @pytest.fixture(scope="module")

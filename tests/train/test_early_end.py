@@ -9,7 +9,8 @@ from models.heads.anchor.head import AnchorHead
 from models.training import job, outputs
 from tests.equal_runs import assert_equal_runs, rows
 from tests.small import write_small_dataset, write_tiny_model
-from tests.train.test_resume import Killed, StopAt, die, find_folder, start
+from tests.train.short_runs import Killed, StopAt, folder_of, start
+from tests.train.test_resume import die
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.report.stage_timer import StageTimer
@@ -77,7 +78,7 @@ def whole(patient):
     with pytest.MonkeyPatch.context() as patch:
         set_fitness(patch)
         start([*patient, "--name", "whole"])
-    return find_folder(patient, "whole")
+    return folder_of(patient, "whole")
 
 
 def test_a_run_ends_when_patience_is_over_and_keeps_what_it_should(whole):
@@ -100,7 +101,7 @@ def test_a_run_in_parts_ends_early_as_the_one_without_interruption(
     set_fitness(monkeypatch)
     run = [*patient, "--name", "parts"]
     assert finish(run, boundaries=4) == 4  # 15 boundaries
-    assert_equal_runs(find_folder(run, "parts"), whole)
+    assert_equal_runs(folder_of(run, "parts"), whole)
     shown = capsys.readouterr().out
     reason = "ended after epoch 5 of 6: 2 epochs without a better one (--patience 2)"
     assert shown.count(reason) == 1 and "\nbest: epoch 3 of 6  P " in shown
@@ -117,12 +118,12 @@ def test_a_run_that_ended_early_is_finished_until_its_limit_is_another(
         start(run)
     monkeypatch.undo()
     start([*run, "--resume", "auto"])  # it was killed before its end, which is found again
-    assert_equal_runs(find_folder(run, "more"), whole)
+    assert_equal_runs(folder_of(run, "more"), whole)
     with pytest.raises(UserError, match=r"is finished.*\(--patience 2\); it goes on with a larger"):
-        start([*run, "--resume", str(find_folder(run, "more"))])
+        start([*run, "--resume", str(folder_of(run, "more"))])
     set_fitness(monkeypatch, (0.5,))
-    start([*run, "--resume", str(find_folder(run, "more")), "--patience", "3"])
-    last = load_checkpoint(find_folder(run, "more") / "weights" / "last.safetensors").header
+    start([*run, "--resume", str(folder_of(run, "more")), "--patience", "3"])
+    last = load_checkpoint(folder_of(run, "more") / "weights" / "last.safetensors").header
     assert (last.epoch, last.progress["best_epoch"], last.settings["patience"]) == (6, 6, 3)
 
 
@@ -130,10 +131,10 @@ def test_weights_of_an_epoch_go_on_to_the_same_end(patient, whole, monkeypatch):
     set_fitness(monkeypatch)
     run = [*patient, "--name", "back"]
     start(run)
-    path = find_folder(run, "back") / "weights" / "epoch2.safetensors"
+    path = folder_of(run, "back") / "weights" / "epoch2.safetensors"
     set_fitness(monkeypatch, FITNESS[3:])
     start([*run, "--resume", str(path)])
-    assert_equal_runs(find_folder(run, "back"), whole)
+    assert_equal_runs(folder_of(run, "back"), whole)
 
 
 def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_one(
@@ -142,7 +143,7 @@ def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_o
     monkeypatch.setattr(StageTimer, "total", lambda timer: 1000.0)  # of each epoch
     run = [*flags, "--time", "0.5", "--noval", "--name", "timed"]
     assert finish(run, boundaries=3) == 2  # 2 + 2 batches and a validation
-    folder = find_folder(run, "timed")
+    folder = folder_of(run, "timed")
     first, second = rows(folder)
     validated = [name for name in first if name.startswith(("metrics/", "val/"))]
     assert len(validated) == 7
@@ -174,7 +175,7 @@ def test_nosave_leaves_the_last_weights_and_noplots_no_image(flags, monkeypatch,
     run = [*flags, "--epochs", "2", "--nosave", "--noplots", "--name", "bare"]
     with pytest.raises(Suspended):
         start(run, StopAt(BOUNDARIES + 1))
-    folder = find_folder(run, "bare")
+    folder = folder_of(run, "bare")
     assert weights(folder) == ["last", "state-00000002", "state-00000003"]
     start([*run, "--resume", "auto"])
     assert weights(folder) == ["last"]

@@ -10,7 +10,7 @@ import yaml
 import train
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
-from tests.train.test_resume import StopAt, find_folder, start
+from tests.train.short_runs import StopAt, folder_of, start
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
@@ -56,14 +56,14 @@ def flags(tmp_path_factory):
 def whole(flags):
     """The folder of a run without interruption."""
     start([*flags, "--name", "whole"])
-    return find_folder(flags, "whole")
+    return folder_of(flags, "whole")
 
 
 def test_a_suspended_run_on_polygons_ends_as_the_undisturbed_one(flags, whole, caplog):
     with pytest.raises(Suspended):
         start([*flags, "--name", "cut"], StopAt(3))
     start([*flags, "--name", "cut", "--resume", "auto"])
-    assert_equal_runs(find_folder(flags, "cut"), whole)
+    assert_equal_runs(folder_of(flags, "cut"), whole)
     assert "nothing is pasted" not in caplog.text
 
 

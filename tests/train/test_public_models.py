@@ -5,20 +5,17 @@ import pytest
 import yaml
 
 import models
-import train
 from backend import ops
 from models.detector import grey_of
 from models.heads.anchor.head import AnchorHead
 from models.stored import detector_of_weights
 from models.training import outputs
 from tests.equal_runs import assert_equal_runs
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import TrainConfig, read_train_flags
+from tests.train.short_runs import StopAt, start
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.errors import UserError
 from utils.files.project import PROJECT
-from utils.processes.suspend import StopRequests, Suspended
-from utils.state.resume import find_resume_point, resumed_config
+from utils.processes.suspend import Suspended
 from utils.weights.load import load_weights
 
 # A block of each kind, of strides to 64, on grey images.
@@ -47,18 +44,6 @@ head:
 """
 
 
-class StopAt(StopRequests):
-    """Asks for a stop at the so-manieth time that the run asks."""
-
-    def __init__(self, count):
-        super().__init__()
-        self.left = count
-
-    def cause(self):
-        self.left -= 1
-        return None if self.left else "the test asks"
-
-
 @pytest.fixture(scope="module", autouse=True)
 def no_pictures():
     """Drawing takes longer than training these."""
@@ -77,17 +62,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-def start(folder, *flags, stop=None):
-    """What `train.main` does with these flags, but for the signals."""
+def train_on(folder, *flags, stop=None):
+    """Train on the dataset of a folder."""
     common = ("--data", folder / "shapes" / "shapes.yaml", "--project", folder, "--device", "cpu")
-    values, given = read_train_flags([str(word) for word in (*common, "--workers", 0, *flags)])
-    point = find_resume_point(values, given)
-    if point is None:
-        config = TrainConfig(**values)
-        hyp = read_hyperparameters(config.hyp, config.override)
-    else:
-        config, hyp = resumed_config(values, given, point.header)
-    train.run(config, hyp, point, stop or StopRequests())
+    start([str(word) for word in (*common, "--workers", 0, *flags)], stop)
 
 
 def narrow(folder, name):
@@ -108,7 +86,7 @@ def narrow(folder, name):
 )
 def test_a_public_model_trains_validates_and_detects(folder, name, image_size, strides):
     flags = ("--cfg", narrow(folder, name), "--batch", 4, "--epochs", 1, "--name", name)
-    start(folder, *flags, "--img", image_size)
+    train_on(folder, *flags, "--img", image_size)
     weights = folder / name / "weights" / "last.safetensors"
     model = models.load(weights, device="cpu")
     assert model.stride == max(strides)
@@ -131,18 +109,20 @@ def test_a_size_that_a_coarse_model_cannot_train_on_is_refused_before_anchors_ar
 ):
     caplog.set_level("INFO")
     with pytest.raises(UserError, match=message):
-        start(folder, "--cfg", narrow(folder, "yolov5-p6"), "--img", image_size, "--name", "none")
+        train_on(
+            folder, "--cfg", narrow(folder, "yolov5-p6"), "--img", image_size, "--name", "none"
+        )
     assert not (folder / "none").exists()
     assert "anchors:" not in caplog.text
 
 
 def test_every_kind_of_block_resumes_bit_for_bit_and_sees_grey(folder):
     flags = ("--cfg", folder / "kinds.yaml", "--img", 128, "--batch", 2, "--epochs", 1)
-    start(folder, *flags, "--name", "whole")
+    train_on(folder, *flags, "--name", "whole")
     cut = (*flags, "--name", "cut", "--resume", "auto")
     with pytest.raises(Suspended):
-        start(folder, *cut, stop=StopAt(1))
-    start(folder, *cut)
+        train_on(folder, *cut, stop=StopAt(1))
+    train_on(folder, *cut)
     assert_equal_runs(folder / "cut", folder / "whole")
     weights = load_weights(str(folder / "cut" / "weights" / "last.safetensors"))
     assert weights.ema["model.0.conv.conv.weight"].shape == (8, 4, 3, 3)

@@ -16,13 +16,11 @@ from models.training import job
 from models.training.checkpointing import capture
 from tests.equal_runs import SECTIONS, assert_equal_runs, rows, timeless
 from tests.small import write_small_dataset, write_tiny_model
-from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import TrainConfig, read_train_flags
+from tests.train.short_runs import Killed, StopAt, folder_of, start
 from utils.errors import UserError
-from utils.processes.suspend import StopRequests, Suspended
+from utils.processes.suspend import Suspended
 from utils.state.checkpoint import load_checkpoint, save_checkpoint
 from utils.state.files import StateFiles
-from utils.state.resume import find_resume_point, resumed_config
 
 EPOCHS, TRAIN_BATCHES, VAL_BATCHES = 3, 6, 2
 BOUNDARIES = EPOCHS * (TRAIN_BATCHES + VAL_BATCHES)
@@ -30,28 +28,8 @@ PENDING = 5  # batches, after which gradients wait for their update
 STOPS = {"torch": 50, "oneflow": 25}  # OneFlow computes a batch ten times as long
 
 
-class Killed(BaseException):
-    """Ends a run as a kill does: nothing catches it, nothing is saved."""
-
-
 def die(*arguments):
     raise Killed
-
-
-class StopAt(StopRequests):
-    """Asks for a stop, or kills, at the so-manieth time that the run asks."""
-
-    def __init__(self, count=None, kill=False):
-        super().__init__()
-        self.count, self.kill, self.asked = count, kill, 0
-
-    def cause(self):
-        self.asked += 1
-        if self.asked != self.count:
-            return None
-        if self.kill:
-            raise Killed
-        return "the test asks"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +50,7 @@ def whole(flags):
     stop = StopAt()
     start([*flags, "--name", "whole"], stop)
     assert stop.asked == BOUNDARIES
-    return find_folder(flags, "whole")
+    return folder_of(flags, "whole")
 
 
 def test_a_finished_run_is_nothing_to_do_but_not_for_other_flags(flags, whole, monkeypatch, caplog):
@@ -86,25 +64,9 @@ def test_a_finished_run_is_nothing_to_do_but_not_for_other_flags(flags, whole, m
         train.main()
 
 
-def find_folder(flags, name):
-    return TrainConfig(**read_train_flags(flags)[0]).project / name
-
-
-def start(arguments, stop=None):
-    """What `train.main` does with these flags, but for the signals."""
-    values, given = read_train_flags(arguments)
-    point = find_resume_point(values, given)
-    if point is None:
-        config = TrainConfig(**values)
-        hyp = read_hyperparameters(config.hyp, config.override)
-    else:
-        config, hyp = resumed_config(values, given, point.header)
-    train.run(config, hyp, point, stop or StopAt())
-
-
 def test_two_runs_are_equal_bit_for_bit(flags, whole):
     start([*flags, "--name", "again"])
-    assert_equal_runs(find_folder(flags, "again"), whole)
+    assert_equal_runs(folder_of(flags, "again"), whole)
 
 
 def test_runs_interrupted_at_random_moments_end_as_the_uninterrupted_one(flags, whole):
@@ -120,7 +82,7 @@ def test_runs_interrupted_at_random_moments_end_as_the_uninterrupted_one(flags, 
             finished = interrupt(run, kind, int(generator.integers(1, 6)))
             stops[kind] += not finished
         # One that was killed before its first state has left a folder without work.json.
-        project = find_folder(flags, "whole").parent
+        project = folder_of(flags, "whole").parent
         (folder,) = (path.parent for path in project.glob(f"cut{number}-*/work.json"))
         assert_equal_runs(folder, whole)
         assert not [*folder.glob(".*"), *folder.glob("weights/.*")]

@@ -17,8 +17,9 @@ from utils.data.sources.labels import Sample
 from utils.processes.suspend import StopRequests
 from utils.processes.world import ALONE, World
 from utils.state.checkpoint import Checkpoint
+from utils.state.equal_data import describe_samples
 from utils.state.lock import RunLock
-from utils.state.resume import ResumePoint, describe_samples
+from utils.state.resume import ResumePoint
 
 
 @dataclass(frozen=True)

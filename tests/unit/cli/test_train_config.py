@@ -8,7 +8,9 @@ import pytest
 from utils.cli.absent_flags import TRAINING
 from utils.cli.flags import flags_of
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
+from utils.cli.recipe_config import QUAD_IMAGES
 from utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
+from utils.data.loading.quads import QUAD
 from utils.errors import UserError
 
 MODEL = ["--cfg", "models/yolov5n.yaml"]
@@ -164,6 +166,11 @@ def test_the_flags_that_were_given_are_told_from_defaults():
     assert given.items() <= values.items()
     assert read_train_flags([])[1] == {}
     assert values["resume"] == "newest" and read_train_flags([])[0]["resume"] == ""
+
+
+def test_a_quad_is_of_as_many_images_for_flags_as_for_batches():
+    """Rooms of `utils` must not import each other in a circle: the number stands twice."""
+    assert QUAD_IMAGES == QUAD
 
 
 def test_quads_need_four_images_of_each_process():

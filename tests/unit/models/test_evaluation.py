@@ -98,26 +98,6 @@ def test_square_batches_find_what_each_image_alone_finds(model, samples):
         assert_same_detections(found[index], detect_alone(model, sample, (96, 96)))
 
 
-@pytest.mark.parametrize("at_a_time", [1, 2, 3])
-def test_a_batch_in_parts_finds_what_the_whole_one_does(model, samples, at_a_time):
-    class Seen:
-        """A loss that keeps how many images the maps of a batch are of."""
-
-        counts = []
-
-        def __call__(self, raw, targets):
-            self.counts.append({len(level) for level in raw})
-            zero = ops.zeros((), "float32", "cpu")
-            return LossTerms(dict.fromkeys(model.head.loss_names, zero), zero)
-
-    loss = Seen()
-    _, found = evaluate(model, samples, batch_size=4, loss=loss, at_a_time=at_a_time)
-    _, whole = evaluate(model, samples, batch_size=4)
-    assert loss.counts == [{4}, {1}]
-    for index in range(len(samples)):
-        assert_same_detections(found[index], whole[index])
-
-
 def test_figures_of_square_batches_are_those_of_images_alone(model, samples):
     # The best three detections of each image become its objects, so that figures are not zero.
     alone = [detect_alone(model, sample, (96, 96)) for sample in samples]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
+from utils.boxes import covered_parts
 from utils.data.image.decoding import LabelledImage
 from utils.polygons import join_polygons
 
@@ -60,7 +61,7 @@ def cut_out(item: LabelledImage, draws: Sequence[float]) -> LabelledImage:
     image = item.image.copy()
     for (left, top, right, bottom), colour in zip(holes.tolist(), colours, strict=True):
         image[top:bottom, left:right] = colour
-    keep = _covered_parts(item.boxes_xyxy, holes).max(axis=1, initial=0) < HIDDEN
+    keep = covered_parts(item.boxes_xyxy, holes).max(axis=1, initial=0) < HIDDEN
     polygons = None if item.polygons is None else item.polygons.select(keep)
     return LabelledImage(image, item.class_index[keep], item.boxes_xyxy[keep], polygons)
 
@@ -81,12 +82,3 @@ def _place_holes(size: tuple[int, int], draws: np.ndarray) -> tuple[np.ndarray, 
 def _whole(draws: np.ndarray, low: int, high: int | np.ndarray) -> np.ndarray:
     """Return whole numbers from low to high, both included, for draws from 0 to below 1."""
     return low + (draws * (high - low + 1)).astype(int)
-
-
-def _covered_parts(boxes_xyxy: np.ndarray, holes_xyxy: np.ndarray) -> np.ndarray:
-    """Return (M, N): which part of each box each hole covers."""
-    boxes = boxes_xyxy[:, None]
-    low = np.maximum(boxes[..., :2], holes_xyxy[:, :2])
-    high = np.minimum(boxes[..., 2:], holes_xyxy[:, 2:])
-    area = (boxes[..., 2:] - boxes[..., :2]).prod(axis=2)
-    return (high - low).clip(0).prod(axis=2) / area

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
+from utils.boxes import covered_parts
 from utils.data.augment.clipping import warp_polygons
 from utils.data.augment.geometry import multiply
 from utils.data.augment.objects import Objects, join_objects
@@ -21,9 +22,8 @@ from utils.data.augment.tiles import Canvas, draw_tiles
 from utils.data.image.decoding import SourceImage
 from utils.polygons import Polygons
 
-MAX_COVERED = 0.3  # the public recipe: the part of another object's box that a copy may cover
+MAX_COVERED = 0.3  # of another object's box; all choices stored of the public recipe fit it
 _SUBPIXEL_BITS = 4  # of corners that OpenCV fills between
-_EPSILON = 1e-16
 
 
 class CopyPaste(NamedTuple):
@@ -113,7 +113,7 @@ def choose_copies(candidates: np.ndarray, objects: Objects, width: float) -> np.
     for index, copy in zip(
         candidates.tolist(), _mirror_boxes(taken[candidates], width), strict=True
     ):
-        if (_covered_part(taken, copy) < MAX_COVERED).all():
+        if (covered_parts(taken, copy[None]) < MAX_COVERED).all():
             accepted.append(index)
             taken = np.concatenate((taken, copy[None]))
     return np.array(accepted, np.int64)
@@ -122,14 +122,6 @@ def choose_copies(candidates: np.ndarray, objects: Objects, width: float) -> np.
 def _mirror_boxes(boxes_xyxy: np.ndarray, width: float) -> np.ndarray:
     left, top, right, bottom = boxes_xyxy.T
     return np.stack((width - right, top, width - left, bottom), axis=1)
-
-
-def _covered_part(boxes_xyxy: np.ndarray, cover_xyxy: np.ndarray) -> np.ndarray:
-    """Return which part of each of (M, 4) boxes another box covers, (M,) in 0 to 1."""
-    top_left = np.maximum(boxes_xyxy[:, :2], cover_xyxy[:2])
-    bottom_right = np.minimum(boxes_xyxy[:, 2:], cover_xyxy[2:])
-    area = (boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]).prod(axis=1)
-    return (bottom_right - top_left).clip(0).prod(axis=1) / (area + _EPSILON)
 
 
 def mirror(objects: Objects, chosen: np.ndarray, width: float) -> tuple[Objects, Polygons]:

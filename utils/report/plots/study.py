@@ -39,7 +39,7 @@ def study_sizes(stride: int) -> list[int]:
 
 
 def write_study(rows: Sequence[StudyRow], folder: Path) -> None:
-    """Write study.csv and study.png into a folder."""
+    """Write study.csv into a folder."""
     names = list(rows[0].figures)
     with atomic_text_file(folder / "study.csv") as file:
         table = csv.writer(file)
@@ -47,11 +47,11 @@ def write_study(rows: Sequence[StudyRow], folder: Path) -> None:
         for row in rows:
             figures = [f"{row.figures[name]:.6g}" for name in names]
             table.writerow([row.weights, row.image_size, *figures, f"{row.milliseconds:.6g}"])
-    plot_study(rows, names[-1], folder / "study.png")
 
 
-def plot_study(rows: Sequence[StudyRow], figure_name: str, path: Path) -> None:
-    """Draw a figure by milliseconds an image, a line for each of the weights."""
+def plot_study(rows: Sequence[StudyRow], folder: Path) -> None:
+    """Draw the last figure by milliseconds an image into study.png, a line for each weights."""
+    figure_name = list(rows[0].figures)[-1]
     figure, axes = new_figure(1, 1, 7, 4.5)
     for number, weights in enumerate(dict.fromkeys(row.weights for row in rows), 1):
         own = [row for row in rows if row.weights == weights]
@@ -63,4 +63,4 @@ def plot_study(rows: Sequence[StudyRow], figure_name: str, path: Path) -> None:
             axes.annotate(str(row.image_size), (x, y), (4, -10), textcoords="offset points")
     axes.set(xlabel="ms an image", ylabel=figure_name, ylim=(0, None), xlim=(0, None))
     set_fonts(axes.legend(loc="lower right").get_texts())
-    save_figure(figure, path)
+    save_figure(figure, folder / "study.png")

@@ -4,7 +4,7 @@ import csv
 
 import cv2
 
-from utils.report.plots.study import StudyRow, study_sizes, write_study
+from utils.report.plots.study import StudyRow, plot_study, study_sizes, write_study
 
 
 def test_sizes_are_the_public_ones_rounded_up_to_the_stride():
@@ -28,4 +28,5 @@ def test_the_table_has_a_row_for_each_model_and_size(tmp_path):
     assert [row[:2] for row in table[1:]] == [
         ["a.pt", "256"], ["a.pt", "384"], ["猫.pt", "256"], ["猫.pt", "384"],
     ]  # fmt: skip
+    plot_study(rows, tmp_path)
     assert cv2.imread(str(tmp_path / "study.png")).std() > 0
