@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from utils.data.randomness import trial_generator
+from utils.data.randomness import nearly_normal, trial_generator
 from utils.evolution.ranges import Range
 from utils.evolution.records import DONE, FAILED, PRUNED, RUNNING, TrialRecord
 from utils.optional import import_optional
@@ -99,7 +99,6 @@ class Sampler:
         values = {}
         for name, found in self._ranges.items():
             changed, *parts = generator.random(5).tolist()
-            # The sum of four uniform numbers, of standard deviation 1 / sqrt(3), is nearly normal.
-            step = NEAR_STEP * (sum(parts) - 2) * 3**0.5 * (changed < CHANGED)
+            step = NEAR_STEP * nearly_normal(parts) * (changed < CHANGED)
             values[name] = min(max(self._begin[name] * (1 + step), found.low), found.high)
         return values

@@ -1,8 +1,11 @@
 """Random numbers as a function of (seed, epoch, index)."""
 
-import numpy as np
+import math
 
-from utils.data.randomness import epoch_order, sample_generator
+import numpy as np
+import pytest
+
+from utils.data.randomness import epoch_order, nearly_normal, sample_generator
 
 
 def test_streams_differ_for_neighbouring_seeds_epochs_and_indices():
@@ -37,3 +40,12 @@ def test_positions_in_an_order_are_uniform():
     first = [int(epoch_order(seed, 0, 4)[0]) for seed in range(400)]
     # Counts of 100 deviate by 8.7; 5 times that.
     assert np.abs(np.bincount(first, minlength=4) - 100).max() < 44
+
+
+def test_four_draws_have_mean_0_and_standard_deviation_1():
+    assert nearly_normal([0.5] * 4) == 0
+    assert nearly_normal([1, 1, 1, 0.5]) == pytest.approx(1.5 * math.sqrt(3), rel=1e-15)
+    draws = np.random.default_rng(0).random((20_000, 4))
+    found = np.array([nearly_normal(row) for row in draws])
+    # Of 20,000 independent values both are within 0.03 of it, four standard errors.
+    assert abs(found.mean()) < 0.03 and abs(found.std() - 1) < 0.03

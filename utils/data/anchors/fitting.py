@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from utils.data.anchors.fit import fitness_of, likeness_of, measure_fit
-from utils.data.randomness import anchor_generator
+from utils.data.randomness import anchor_generator, nearly_normal
 
 MAX_SIZES = 10_000  # drawn from more: what anchors are fitted to, so that the time is bounded
 SMALLEST_SIDE = 2.0  # pixels, of anchors and of boxes that are worth one
@@ -92,8 +92,7 @@ def _evolve(
     for number in range(GENERATIONS):
         index = number % len(anchors)
         step, *draws = generator.random(9).tolist()
-        # The sum of four uniform numbers, of standard deviation 1 / sqrt(3), is nearly normal.
-        normal = np.array([sum(draws[:4]) - 2, sum(draws[4:]) - 2]) * 3**0.5
+        normal = np.array([nearly_normal(draws[:4]), nearly_normal(draws[4:])])
         changed = np.clip(
             anchors[index] * (1 + LARGEST_STEP * step * normal), SMALLEST_SIDE, largest
         )
