@@ -13,7 +13,7 @@ import numpy as np
 from utils.boxes import pairwise_iou
 from utils.detections import Detections, GroundTruth
 
-# Those of the public YOLOv5: its stored matrix (golden/metrics) is met by no other confidence.
+# Those of the public YOLOv5: a matrix stored of it is met by no other confidence.
 IOU_ABOVE = 0.45
 CONFIDENCE_ABOVE = 0.25
 
