@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -115,7 +116,8 @@ def test_what_all_ranks_find_wrong_is_said_once(ended):
 def test_a_rank_that_stands_still_is_named_and_shown(ended):
     code, text = ended.code, ended.text
     assert code == 1, text
-    assert "rank 1 (" in text and "no progress for 2 s in validation, step 3" in text
+    # The rank that is behind may have stood still for less than the timeout: the others wait.
+    assert re.search(r"rank 1 \(.*no progress for [12] s in validation, step 3 \(--timeout 2\)", text)
     assert "in go_wrong" in text  # the stack
 
 
