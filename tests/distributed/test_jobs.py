@@ -117,7 +117,8 @@ def test_a_rank_that_stands_still_is_named_and_shown(ended):
     code, text = ended.code, ended.text
     assert code == 1, text
     # The rank that is behind may have stood still for less than the timeout: the others wait.
-    assert re.search(r"rank 1 \(.*no progress for [12] s in validation, step 3 \(--timeout 2\)", text)
+    still = r"rank 1 \(.*no progress for [12] s in validation, step 3 \(--timeout 2\)"
+    assert re.search(still, text), text
     assert "in go_wrong" in text  # the stack
 
 

@@ -27,8 +27,8 @@ def command(tmp_path):
     return [
         sys.executable, str(PROJECT / "train.py"), "--backend", backend.use(), "--data", str(data),
         "--cfg", str(cfg), "--img", "64", "--batch", "6", "--workers", "0", "--device", "cpu",
-        "--epochs", str(EPOCHS), "--save-steps", "1", "--project", str(tmp_path / "runs"), "--evolve", "1",
-        "--noplots",
+        "--epochs", str(EPOCHS), "--save-steps", "1", "--project", str(tmp_path / "runs"),
+        "--evolve", "1", "--noplots",
     ]  # fmt: skip
 
 
