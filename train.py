@@ -84,7 +84,9 @@ def run(
         if point is not None and world.process.is_main:
             hold(point, lock)
         start = load_weights(config.weights) if config.weights and point is None else None
-        dataset = load_dataset(config.data, single_class=config.single_class)
+        dataset = load_dataset(
+            config.data, single_class=config.single_class, train_part=config.train_part
+        )
         train = load_split(dataset, "train", world, config.max_pixels, config.fraction)
         val = load_split(dataset, "val", world, config.max_pixels)
         job = Job(config, hyp, dataset.class_names, train, val, start, point, stop, lock, world)

@@ -39,7 +39,12 @@ def main() -> None:
 
 def run(config: ValConfig, world: World) -> None:
     """Read data and weights, import the framework, and validate."""
-    dataset = load_dataset(config.data, splits=(config.split,), single_class=config.single_class)
+    dataset = load_dataset(
+        config.data,
+        splits=(config.split,),
+        single_class=config.single_class,
+        train_part=config.train_part,
+    )
     samples = load_split(dataset, config.split, world, config.max_pixels)
     samples = only_classes(samples, config.classes, len(dataset.class_names))
     weights = [load_weights(path) for path in config.weights]

@@ -33,7 +33,7 @@ from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
 from utils.cli.flags import from_one
 from utils.comparison.load import LoadWatch
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.image_files import list_images
+from utils.data.sources.splits import images_of
 from utils.errors import UserError
 from utils.processes.command import run_command
 
@@ -161,7 +161,7 @@ def main() -> None:
         raise UserError(f"--epochs {flags.epochs}; the first warms up, so 2 are needed")
     device = choose_device(flags)
     variants = TABLE if flags.table else {"plain": PLAIN, "fast": flags.fast.split()}
-    images = len(list_images(load_dataset(flags.data).train))
+    images = len(images_of(load_dataset(flags.data), "train"))
     timings, asked = [], 0
     for model in flags.models or (TABLE_MODELS if flags.table else ("n",)):
         for batch in flags.batch or (TABLE_BATCHES if flags.table else (16,)):

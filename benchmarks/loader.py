@@ -40,8 +40,8 @@ from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import draw_scene
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_samples
+from utils.data.sources.splits import images_of
 from utils.processes.command import run_command
 
 DRAWN_SIZE = (480, 640)
@@ -144,7 +144,7 @@ def main() -> None:
     if flags.data:
         dataset = load_dataset(flags.data, splits=("train",))
         compare(
-            scan_samples(list_images(dataset.train), len(dataset.class_names)).samples,
+            scan_samples(images_of(dataset, "train"), len(dataset.class_names)).samples,
             flags,
             device,
         )

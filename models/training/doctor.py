@@ -72,7 +72,12 @@ def main() -> None:
     if config.bind_numa:
         say(bind_numa(config.device))
     start = load_weights(config.weights) if config.weights else None
-    dataset = load_dataset(config.data, splits=("train",), single_class=config.single_class)
+    dataset = load_dataset(
+        config.data,
+        splits=("train",),
+        single_class=config.single_class,
+        train_part=config.train_part,
+    )
     samples = load_split(dataset, "train", ALONE, config.max_pixels, config.fraction)
     backend.use(config.backend)
     from models.training.step_speed import measure_steps

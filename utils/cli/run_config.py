@@ -25,6 +25,12 @@ def require_folder_name(name: str, value: str) -> None:
         raise UserError(f"{name} {value!r}; the name of one folder is needed, inside --project")
 
 
+def require_part(name: str, value: float | None) -> None:
+    """Raise UserError unless a value is a part of a whole, neither nothing nor all."""
+    if value is not None and not 0 < value < 1:
+        raise UserError(f"{name} {value:g}; a part is needed, above 0 and below 1: 0.8")
+
+
 @dataclass(frozen=True)
 class CommandConfig:
     """What every command that runs a model has, under the public names and their synonyms."""
@@ -56,7 +62,10 @@ class RunConfig(CommandConfig):
     """What train.py and val.py share besides: a dataset, and several processes."""
 
     data: str = flag("data", "--data", default="shapes", metavar="D",
-        help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip
+        help="dataset YAML, folder or annotation file, or 'shapes', the built-in one")  # fmt: skip
+    train_part: float | None = flag("data", "--split", default=None, type=float, metavar="F",
+        check=require_part,
+        help="of a dataset without val: train on this part, validate on the rest")  # fmt: skip
     workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
         help="loader processes of each process, at most its part of the cores")  # fmt: skip
     nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),

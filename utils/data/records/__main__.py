@@ -20,9 +20,9 @@ from utils.data.records.command.packing import pack_samples
 from utils.data.records.command.unpacking import unpack_images
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
-from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import Sample, scan_images
 from utils.data.sources.record_images import RecordImage
+from utils.data.sources.splits import images_of
 from utils.errors import DatasetError
 from utils.processes.command import run_command
 from utils.screen.text import printable, say
@@ -94,7 +94,7 @@ def pack(arguments: argparse.Namespace) -> None:
 
 def usable_samples(dataset: DatasetSpec, split: str, max_pixels: int) -> list[Sample]:
     """Return the samples of a split that training would use; name and leave out the others."""
-    images = list_images(getattr(dataset, split))
+    images = images_of(dataset, split)
     if any(isinstance(image, RecordImage) for image in images):
         raise DatasetError(
             f"'{split}' of {dataset.name} is packed already; copy its files, or unpack it first"
@@ -120,7 +120,7 @@ def unpack(arguments: argparse.Namespace) -> None:
 
 def packed_images(dataset: DatasetSpec, split: str) -> list[RecordImage]:
     """Return the images of a split; raise DatasetError when some lie in files of their own."""
-    images = list_images(getattr(dataset, split))
+    images = images_of(dataset, split)
     packed = [image for image in images if isinstance(image, RecordImage)]
     if len(packed) < len(images):
         raise DatasetError(

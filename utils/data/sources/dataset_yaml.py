@@ -1,6 +1,6 @@
 """A dataset YAML: read, checked, its paths resolved.
 
-Before: `dataset.py` finds the file. After: `image_files.py`.
+Before: `dataset.py` finds the file. After: `splits.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from backend.words import count
+from utils.data.sources.formats.format import AnnotatedFolder
+from utils.data.sources.formats.table import format_of
 from utils.data.sources.image_files import has_images, no_images_text
 from utils.errors import DatasetError, brief
 from utils.files.yaml import read_yaml
@@ -22,17 +24,21 @@ SPLITS = ("train", "val", "test")
 ONE_CLASS = "item"  # the public name of all classes together
 
 
+Entry = Path | AnnotatedFolder  # a folder of images with label files, a list file, or record files
+
+
 @dataclass(frozen=True)
 class DatasetSpec:
     """Where the images of each split lie, and what the classes are called."""
 
     name: str
     root: Path
-    train: tuple[Path, ...]  # folders and list files; likewise below
-    val: tuple[Path, ...]
-    test: tuple[Path, ...]  # empty where the YAML names none
+    train: tuple[Entry, ...]
+    val: tuple[Entry, ...]
+    test: tuple[Entry, ...]  # empty where the dataset names none
     class_names: tuple[str, ...]
     single_class: bool = False  # all objects are taken for one class
+    train_part: float | None = None  # drawn: this part of `train` is for training, the rest is val
 
     def as_single_class(self) -> DatasetSpec:
         """Return the dataset with all objects of one class: of its name, or "item" for several."""
@@ -42,6 +48,10 @@ class DatasetSpec:
 
 def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     """Read a dataset YAML; the images of `splits` must exist, those of other splits need not.
+
+    An entry of a split is a path, or `{images: DIR, annotations: FILE or DIR, list: FILE}`, which
+    names annotations in another format and, if not all images are meant, a list of them. Without
+    `names` the class names are empty where all entries have annotations: those say the names.
 
     Raises:
         UserError: names the file, the key, its value and the places looked at.
@@ -61,9 +71,12 @@ class _DatasetYaml:
         for key in splits:
             if not self.document.get(key):
                 raise self._error(key, "is missing: name the folder or the list of its images")
-        class_names = self._class_names()
+        class_names = self._class_names() if "names" in self.document else ()
         roots = self._roots()
         train, val, test = (self._entries(roots, key, key in splits) for key in SPLITS)
+        annotated = [isinstance(entry, AnnotatedFolder) for entry in (*train, *val, *test)]
+        if not class_names and not all(annotated):
+            class_names = self._class_names()  # an error
         return DatasetSpec(self.path.stem, roots[0], train, val, test, class_names)
 
     def _error(self, key: str, text: str) -> DatasetError:
@@ -107,12 +120,36 @@ class _DatasetYaml:
             f"has the value {brief(value)}, but there is no {' and no '.join(places)}; {next_step}",
         )
 
-    def _entries(self, roots: Sequence[Path], key: str, required: bool) -> tuple[Path, ...]:
+    def _entries(self, roots: Sequence[Path], key: str, required: bool) -> tuple[Entry, ...]:
         value = self.document.get(key) or []
         values = value if isinstance(value, list) else [value]
         return tuple(self._entry(roots, key, entry, required) for entry in values)
 
-    def _entry(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> Path:
+    def _entry(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> Entry:
+        if isinstance(value, Mapping):
+            return self._annotated(roots, key, value)
+        path = self._path(roots, key, value, required)
+        if required and not has_images(path):
+            text = no_images_text(path.resolve())
+            raise self._error(key, f"has the value {brief(value)}, but {text}")
+        return path
+
+    def _annotated(
+        self, roots: Sequence[Path], key: str, value: Mapping[str, Any]
+    ) -> AnnotatedFolder:
+        if not {"images", "annotations"} <= set(value) <= {"images", "annotations", "list"}:
+            raise self._error(
+                key,
+                f"has the keys {brief(list(value))}; "
+                "images and annotations are needed, and list may be there",
+            )
+        found = {name: self._path(roots, key, path, True) for name, path in value.items()}
+        annotations = found["annotations"]
+        return AnnotatedFolder(
+            format_of(annotations), annotations, found["images"], found.get("list")
+        )
+
+    def _path(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> Path:
         if not isinstance(value, str):
             raise self._error(
                 key, f"has the value {brief(value)}; a path or a list of paths is needed"
@@ -123,9 +160,6 @@ class _DatasetYaml:
             return (existing or candidates)[0]
         if not existing:
             raise self._not_found(key, value, candidates)
-        if not has_images(existing[0]):
-            text = no_images_text(existing[0].resolve())
-            raise self._error(key, f"has the value {brief(value)}, but {text}")
         return existing[0]
 
     def _class_names(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.records.layout import SUFFIX as RECORD_SUFFIX
 from utils.data.sources.record_images import RecordImage, find_record_files, read_record_images
 from utils.errors import DatasetError
@@ -17,7 +18,6 @@ from utils.files.regular import read_text_bytes
 
 MAX_LIST_BYTES = 1 << 28  # millions of images
 MAX_PATH_BYTES = 4096  # of the system
-IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 
 
 def list_images(entries: Sequence[Path]) -> list[Path | RecordImage]:

@@ -56,7 +56,7 @@ class Labels(NamedTuple):
     class_index: np.ndarray  # (M,) int64
     boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
     polygons_norm: Polygons | None  # float32 in [0, 1], of the M objects; None when all are boxes
-    num_repeated: int  # rows of the same class and box as one before them, which were dropped
+    removed: str  # in words, what was dropped: rows of the same class and box as one before; or ""
 
 
 class _Row(NamedTuple):
@@ -84,7 +84,9 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     table = np.array(list(unique), np.float64).reshape(-1, 5)
     boxes = table[:, 1:].clip(0, 1).astype(np.float32)
     polygons = _polygons(list(unique.values()))
-    return Labels(table[:, 0].astype(np.int64), boxes, polygons, len(rows) - len(unique))
+    num_repeated = len(rows) - len(unique)
+    removed = count(num_repeated, "repeated row") if num_repeated else ""
+    return Labels(table[:, 0].astype(np.int64), boxes, polygons, removed)
 
 
 def _polygons(outlines: list[list[float]]) -> Polygons | None:

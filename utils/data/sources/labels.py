@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,11 +22,11 @@ from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.layout import RecordPlace
 from utils.data.sources.label_file import (
     BrokenLabelError,
+    Labels,
     label_path,
     parse_labels,
     read_label_bytes,
 )
-from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
 from utils.polygons import Polygons
 from utils.screen.text import printable
@@ -47,24 +47,46 @@ class Sample:
     polygons_norm: Polygons | None = None  # float32 in [0, 1], of the M objects; None: only boxes
 
 
+class ImageSource(Protocol):
+    """An image that can be scanned, and what is labelled on it."""
+
+    @property
+    def path(self) -> Path:
+        """Its file, for messages and for who reads it."""
+
+    @property
+    def place(self) -> RecordPlace | None:
+        """Where it lies in a record file, if it does."""
+
+    @property
+    def labels_at(self) -> str:
+        """Where its labels are, or would be, for messages."""
+
+    def read_size(self, max_pixels: int) -> tuple[int, int]:
+        """Return (height, width) in pixels as decoded, or raise BrokenImageError."""
+
+    def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
+        """Return the objects of an image of that size, or raise BrokenLabelError."""
+
+
 @dataclass(frozen=True)
 class ImageFile:
-    """An image in a file of its own; of the same shape as `record_images.RecordImage`."""
+    """An image in a file of its own, with a label file in YOLO's format."""
 
     path: Path
     place = None
 
     @property
-    def label_path(self) -> Path:
-        return label_path(self.path)
+    def labels_at(self) -> str:
+        return str(label_path(self.path))
 
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels, or raise BrokenImageError."""
         return read_image_size(self.path, max_pixels)
 
-    def read_labels(self) -> bytes | None:
-        """Return the label file's content, None without a file, or raise BrokenLabelError."""
-        return read_label_bytes(self.label_path)
+    def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
+        """Return the objects, none without a label file, or raise BrokenLabelError."""
+        return parse_labels(read_label_bytes(label_path(self.path)), num_classes)
 
 
 ScanResult = tuple[Sample | None, str]  # of an image: None when left out; a problem, or ""
@@ -82,7 +104,7 @@ def unwatched() -> None:
 
 
 def scan_samples(
-    images: Sequence[Path | RecordImage],
+    images: Sequence[Path | ImageSource],
     num_classes: int,
     progress: Callable[[], None] = unwatched,
     max_pixels: int = MAX_PIXELS,
@@ -112,7 +134,7 @@ def require_labels(report: ScanReport) -> ScanReport:
 
 
 def scan_images(
-    images: Sequence[Path | RecordImage],
+    images: Sequence[Path | ImageSource],
     num_classes: int,
     progress: Callable[[], None] = unwatched,
     max_pixels: int = MAX_PIXELS,
@@ -130,14 +152,14 @@ def scan_images(
 
 
 def scan_each(
-    images: Sequence[Path | RecordImage],
+    images: Sequence[Path | ImageSource],
     num_classes: int,
     progress: Callable[[], None],
     max_pixels: int,
 ) -> list[ScanResult]:
     """Return the result of every image; there may be none."""
 
-    def scan(image: Path | RecordImage) -> ScanResult:
+    def scan(image: Path | ImageSource) -> ScanResult:
         progress()
         return _scan_one(image_of(image), num_classes, max_pixels)
 
@@ -146,7 +168,7 @@ def scan_each(
 
 
 def report_usable(
-    images: Sequence[Path | RecordImage], results: Sequence[ScanResult]
+    images: Sequence[Path | ImageSource], results: Sequence[ScanResult]
 ) -> ScanReport:
     """Return the report of these images; raise DatasetError when none is usable."""
     samples = [sample for sample, _ in results if sample is not None]
@@ -158,24 +180,20 @@ def report_usable(
     return ScanReport(samples, problems)
 
 
-def image_of(source: Path | RecordImage) -> ImageFile | RecordImage:
-    """Return an image in a file of its own or in a record file; both are read alike."""
-    return source if isinstance(source, RecordImage) else ImageFile(source)
+def image_of(source: Path | ImageSource) -> ImageSource:
+    """Return what is read alike: a path is an image in a file of its own."""
+    return ImageFile(source) if isinstance(source, Path) else source
 
 
-def _scan_one(image: ImageFile | RecordImage, num_classes: int, max_pixels: int) -> ScanResult:
+def _scan_one(image: ImageSource, num_classes: int, max_pixels: int) -> ScanResult:
     try:
         height, width = read_as(image.path, partial(image.read_size, max_pixels))
-        found = parse_labels(image.read_labels(), num_classes)
+        found = image.read_labels(num_classes, (height, width))
     except BrokenImageError as error:
         return None, f"{image.path}: left out: {error}"
     except BrokenLabelError as error:
-        return None, f"{image.path}: left out: {image.label_path}: {error}"
-    problem = (
-        f"{image.label_path}: {count(found.num_repeated, 'repeated row')} removed"
-        if found.num_repeated
-        else ""
-    )
+        return None, f"{image.path}: left out: {image.labels_at}: {error}"
+    problem = f"{image.labels_at}: {found.removed} removed" if found.removed else ""
     class_index, boxes, polygons, _ = found
     return Sample(image.path, height, width, class_index, boxes, image.place, polygons), problem
 

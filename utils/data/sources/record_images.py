@@ -18,7 +18,7 @@ from utils.data.records.index import (
 )
 from utils.data.records.layout import SUFFIX, RecordPlace, RecordTable, read_table
 from utils.data.records.reading import check_record, forget_open_files, read_record, read_start
-from utils.data.sources.label_file import label_path
+from utils.data.sources.label_file import Labels, label_path, parse_labels
 from utils.errors import DatasetError
 
 
@@ -35,8 +35,8 @@ class RecordImage:
         return self.place.path / self.entry.name
 
     @property
-    def label_path(self) -> Path:
-        return self.place.path / label_path(Path(self.entry.name))
+    def labels_at(self) -> str:
+        return str(self.place.path / label_path(Path(self.entry.name)))
 
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels, or raise BrokenImageError.
@@ -47,8 +47,9 @@ class RecordImage:
         check_size(size, max_pixels)
         return size
 
-    def read_labels(self) -> bytes | None:
-        return self.entry.labels
+    def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
+        """Return the objects, or raise BrokenLabelError."""
+        return parse_labels(self.entry.labels, num_classes)
 
 
 def find_record_files(entry: Path) -> list[Path]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.labels import (
+    ImageSource,
     Sample,
     ScanReport,
     ScanResult,
@@ -25,7 +26,6 @@ from utils.data.sources.labels import (
     scan_each,
     scan_samples,
 )
-from utils.data.sources.record_images import RecordImage
 from utils.errors import DatasetError
 from utils.polygons import Polygons, join_polygons, starts_of, without_outlines
 from utils.processes.world import World
@@ -44,7 +44,7 @@ class _ScanArrays(NamedTuple):
 
 
 def scan_shared(
-    images: Sequence[Path | RecordImage],
+    images: Sequence[Path | ImageSource],
     num_classes: int,
     world: World,
     progress: Callable[[], None],
@@ -73,7 +73,7 @@ def scan_shared(
     return require_labels(report_usable(images, results))
 
 
-def _check_same_images(images: Sequence[Path | RecordImage], world: World) -> None:
+def _check_same_images(images: Sequence[Path | ImageSource], world: World) -> None:
     # Names alone: each machine may have the images in a folder of its own.
     names = b"\0".join(os.fsencode(image_of(image).path.name) for image in images)
     mine = np.array([[len(images), zlib.crc32(names)]], np.int64)
@@ -106,7 +106,7 @@ def _to_arrays(results: Sequence[ScanResult]) -> _ScanArrays:
     )
 
 
-def _from_arrays(images: Sequence[Path | RecordImage], arrays: _ScanArrays) -> list[ScanResult]:
+def _from_arrays(images: Sequence[Path | ImageSource], arrays: _ScanArrays) -> list[ScanResult]:
     ends = np.cumsum(arrays.num_objects)
     polygons = Polygons(arrays.points_norm, starts_of(arrays.num_points))
     results: list[ScanResult] = []

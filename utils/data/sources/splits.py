@@ -6,9 +6,7 @@ Before: `dataset.load_dataset`. After: the loaders, and `models/evaluation.py`.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,10 +14,13 @@ import numpy as np
 
 from backend.words import count
 from utils.data.image.limits import MAX_PIXELS
+from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.drawn_split import draw_split, place_of
+from utils.data.sources.formats.format import AnnotatedFolder
+from utils.data.sources.formats.table import read_annotations
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import Sample, ScanReport, image_of
-from utils.data.sources.record_images import RecordImage
+from utils.data.sources.labels import ImageSource, Sample, ScanReport, image_of
 from utils.data.sources.scan_shards import scan_shared
 from utils.errors import UserError
 from utils.processes import watchdog
@@ -47,7 +48,7 @@ def load_split(
         max_pixels: of an image; a larger one is left out.
         fraction: about this part of the images is read, as `choose_part` does.
     """
-    paths = choose_part(list_images(getattr(dataset, split)), fraction)
+    paths = choose_part(images_of(dataset, split), fraction)
     num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.class_names)
     work = f"reading the labels of {split}"
     own = len(world.process.shard(paths))
@@ -61,6 +62,25 @@ def load_split(
     if world.process.is_main and report.problems:
         tell_problems(split, report, len(paths))
     return of_one_class(report.samples) if dataset.single_class else report.samples
+
+
+def images_of(dataset: DatasetSpec, split: str) -> list[Path | ImageSource]:
+    """Return the images of a split, in the order in which they are numbered.
+
+    Raises:
+        DatasetError: an entry cannot be read, or holds no image.
+    """
+    pool = "train" if dataset.train_part is not None and split == "val" else split
+    images: list[Path | ImageSource] = []
+    for entry in getattr(dataset, pool):
+        if isinstance(entry, AnnotatedFolder):
+            annotations = read_annotations(entry)
+            images += annotated_images(annotations, dataset.class_names, entry.annotations)
+        else:
+            images += list_images([entry])
+    if dataset.train_part is None or split == "test":
+        return images
+    return draw_split(images, dataset.train_part, split)
 
 
 def tell_problems(split: str, report: ScanReport, num_images: int) -> None:
@@ -77,8 +97,8 @@ def tell_problems(split: str, report: ScanReport, num_images: int) -> None:
 
 
 def choose_part(
-    images: Sequence[Path | RecordImage], fraction: float
-) -> Sequence[Path | RecordImage]:
+    images: Sequence[Path | ImageSource], fraction: float
+) -> Sequence[Path | ImageSource]:
     """Return about this part of the images, in their order: those of the lowest hashes.
 
     Whether an image belongs to it depends on the name of its file alone: others may come or go.
@@ -88,19 +108,13 @@ def choose_part(
     """
     if fraction == 1:
         return images
-    chosen = [image for image in images if _place_of(image_of(image).path.name) < fraction]
+    chosen = [image for image in images if place_of(image_of(image).path.name) < fraction]
     if not chosen:
         raise UserError(
             f"--fraction {fraction:g}: none of {count(len(images), 'image')} is left; use a larger "
             "one"
         )
     return chosen
-
-
-def _place_of(name: str) -> float:
-    """Return the place of a file's name among all names, from 0 to below 1."""
-    digest = hashlib.sha256(os.fsencode(name)).digest()
-    return int.from_bytes(digest[:6], "big") / 2**48
 
 
 def of_one_class(samples: list[Sample]) -> list[Sample]:

@@ -1,0 +1,123 @@
+"""Annotations in any format -> images with labels, of the same shape as those with label files.
+
+Before: `formats/annotations.py`. After: `labels.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from backend.words import count
+from utils.data.image.header import read_image_size
+from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, Annotations
+from utils.data.sources.label_file import BrokenLabelError, Labels
+from utils.polygons import Polygons
+
+OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round
+
+
+@dataclass(frozen=True)
+class AnnotatedImage:
+    """An image whose objects an annotation file names; of the same shape as `labels.ImageFile`."""
+
+    annotations: Annotations
+    index: int
+    class_of: np.ndarray  # int64, the dataset's class of each class of the annotations
+    file: Path  # of the annotations, for messages
+    place = None
+
+    @property
+    def path(self) -> Path:
+        return Path(self.annotations.paths[self.index])
+
+    @property
+    def labels_at(self) -> str:
+        return f"{self.file}: {self.path.name}"
+
+    def read_size(self, max_pixels: int) -> tuple[int, int]:
+        """Return (height, width) in pixels, or raise BrokenImageError."""
+        return read_image_size(self.path, max_pixels)
+
+    def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
+        """Return the objects; those without an area, and repeated ones, are removed.
+
+        Raises:
+            BrokenLabelError: the annotation is of an image of another shape, a box reaches far
+                out of the image, or the reader of the format found fault.
+        """
+        if reason := self.annotations.broken.get(self.index):
+            raise BrokenLabelError(reason)
+        first, end = self.annotations.starts[self.index : self.index + 2].tolist()
+        boxes = self.annotations.boxes_xyxy[first:end]
+        polygons = self.annotations.polygons.range(first, end)
+        side_wh = self._annotated_size(size)[::-1]
+        boxes = _clipped(boxes / np.tile(side_wh, 2))
+        if polygons is not None:
+            points = _clipped(polygons.points_xy / np.array(side_wh))
+            polygons = Polygons(points.astype(np.float32), polygons.starts)
+        return _labels(self.class_of[self.annotations.class_index[first:end]], boxes, polygons)
+
+    def _annotated_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return (height, width) to which the coordinates are relative."""
+        height, width = self.annotations.sizes[self.index].tolist()
+        if (height, width) == NORMALISED:
+            return NORMALISED
+        if (height, width) == UNKNOWN:
+            return size
+        # A smaller or larger copy of the image keeps its shape but for a rounded pixel.
+        if abs(height * size[1] - width * size[0]) > max(height, width, *size):
+            raise BrokenLabelError(
+                f"it was labelled as an image of {width}x{height} px, and has {size[1]}x{size[0]}"
+            )
+        return height, width
+
+
+def _clipped(coordinates_norm: np.ndarray) -> np.ndarray:
+    """Return normalised coordinates within the image, (..., 2) or (..., 4)."""
+    far = ~((coordinates_norm >= -OVERSHOOT) & (coordinates_norm <= 1 + OVERSHOOT))  # NaN too
+    if far.any():
+        value = coordinates_norm[far][0]
+        raise BrokenLabelError(
+            f"an object lies outside the image, at {value:.3g} of its side; "
+            "correct it, or label this file again if it was exchanged"
+        )
+    return coordinates_norm.clip(0, 1)
+
+
+def _labels(class_index: np.ndarray, boxes_xyxy: np.ndarray, polygons: Polygons | None) -> Labels:
+    """Return labels of normalised boxes; those without an area and repeated ones are removed."""
+    sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]
+    centres = (boxes_xyxy[:, :2] + boxes_xyxy[:, 2:]) / 2
+    table = np.column_stack([class_index, centres, sizes])
+    has_area = (sizes > 0).all(axis=1)
+    _, first = np.unique(table, axis=0, return_index=True)
+    is_first = np.isin(np.arange(len(table)), first)
+    kept = np.flatnonzero(has_area & is_first)
+    removed = {
+        count(int((~has_area).sum()), "object") + " without an area": not has_area.all(),
+        count(int((~is_first & has_area).sum()), "repeated object"): not is_first[has_area].all(),
+    }
+    return Labels(
+        class_index[kept],
+        table[kept, 1:].astype(np.float32),
+        None if polygons is None else polygons.select(kept).range(0, len(kept)),
+        ", ".join(text for text, found in removed.items() if found),
+    )
+
+
+def annotated_images(
+    annotations: Annotations, class_names: Sequence[str], file: Path
+) -> list[AnnotatedImage]:
+    """Return the images of annotations, with their objects' classes those of a dataset.
+
+    Args:
+        class_names: of the dataset; it has all names of the annotations.
+        file: the annotation file or folder, for messages.
+    """
+    index_of = {name: index for index, name in enumerate(class_names)}
+    class_of = np.array([index_of[name] for name in annotations.class_names], np.int64)
+    return [AnnotatedImage(annotations, index, class_of, file) for index in range(len(annotations))]

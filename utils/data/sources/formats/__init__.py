@@ -1,0 +1,1 @@
+"""Label formats: one file each, which recognises its files and reads them."""

@@ -1,0 +1,43 @@
+"""The label formats that `--data` takes, beside YOLO's own.
+
+Before: `sources/dataset.py`, `sources/dataset_yaml.py`. After: the format's own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from utils.data.sources.formats.annotations import Annotations
+from utils.data.sources.formats.format import AnnotatedFolder, Format
+from utils.errors import DatasetError
+
+FORMATS: tuple[Format, ...] = ()  # the first that accepts a path reads it
+
+
+def find_annotated(path: Path) -> Mapping[str, list[AnnotatedFolder]]:
+    """Return the splits of a dataset folder or annotation file in one of the formats; or {}."""
+    return next((found for kind in FORMATS if (found := kind.find(path))), {})
+
+
+def format_of(annotations: Path) -> str:
+    """Return the name of the format of an annotation file or folder.
+
+    Raises:
+        DatasetError: it is in none of them.
+    """
+    for kind in FORMATS:
+        if kind.accepts(annotations):
+            return kind.name
+    names = ", ".join(kind.name for kind in FORMATS)
+    raise DatasetError(f"{annotations}: no annotations in a format that is read here: {names}")
+
+
+def read_annotations(folder: AnnotatedFolder) -> Annotations:
+    """Read the annotations of a folder.
+
+    Raises:
+        DatasetError: a file that cannot be read, or is not in its format.
+    """
+    (read,) = [kind.read for kind in FORMATS if kind.name == folder.format]
+    return read(folder)
