@@ -43,7 +43,9 @@ class CheckedImage(NamedTuple):
     fingerprint: Fingerprint
 
 
-def inspect(split: str, source: ImageSource, num_classes: int) -> tuple[CheckedImage, list[Finding]]:
+def inspect(
+    split: str, source: ImageSource, num_classes: int
+) -> tuple[CheckedImage, list[Finding]]:
     """Return an image with what is used of it, and all that is wrong with it and its labels."""
     size, fault = _read_size(source)
     if size is None:
@@ -106,9 +108,7 @@ def _look_at(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, t
         return NO_FINGERPRINT, ("truncated_image", str(error))
 
 
-def _fingerprint(
-    source: ImageSource, size: tuple[int, int]
-) -> tuple[Fingerprint, tuple[str, str]]:
+def _fingerprint(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, tuple[str, str]]:
     content = image_bytes(source)
     found = fingerprint_of(content)
     if found.look == UNKNOWN:  # flat, or it cannot be decoded, which an error tells
@@ -126,7 +126,7 @@ def _label_findings(
         if row.kind:
             yield _of_row(split, source, row)
     if not isinstance(source, AnnotatedImage) and _has_no_labels(source):
-        yield Finding("no_label_file", split, str(source.path), f"no {source.labels_at}")
+        yield Finding("no_label_file", split, str(source.path), f"there is no {source.labels_at}")
 
 
 def _has_no_labels(source: ImageSource) -> bool:
@@ -137,7 +137,7 @@ def _has_no_labels(source: ImageSource) -> bool:
 
 
 def _of_row(split: str, source: ImageSource, row: Row) -> Finding:
-    where = f"{source.labels_at}: {row.place}" if row.place else source.labels_at
+    where = ": ".join(filter(None, [source.labels_at, row.place]))
     return Finding(row.kind, split, where, row.fault, box_xyxy_norm=row.box_xyxy_norm)
 
 
