@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 from utils.data.image.limits import IMAGE_SUFFIXES
@@ -21,6 +22,7 @@ SPLIT_NAMES = {
     "test": ("test", "testing"),
 }
 MAX_LIST_BYTES = 1 << 28  # millions of images
+MAX_FILES = 100  # of a suffix in a folder; where there are more, they are of one image each
 _SPLIT_OF = {name: split for split, names in SPLIT_NAMES.items() for name in names}
 
 
@@ -84,7 +86,9 @@ def _split_of_file(file: Path, folder: Path) -> str:
 def _files_in(folder: Path, suffix: str, nearby: Collection[str]) -> Iterator[Path]:
     for place in (folder, *split_folders(folder)):
         for part in (place, *(place / name for name in nearby)):
-            yield from sorted(file for file in part.glob(f"*{suffix}") if file.is_file())
+            files = list(islice(part.glob(f"*{suffix}"), MAX_FILES + 1))
+            if len(files) <= MAX_FILES:
+                yield from sorted(file for file in files if file.is_file())
 
 
 def images_near(file: Path, split: str, nearby: Collection[str] = ()) -> Path:

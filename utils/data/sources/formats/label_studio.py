@@ -19,14 +19,16 @@ from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.annotations import NORMALISED, Annotations, AnnotationsBuilder
 from utils.data.sources.formats.folders import find_files, listed_in
 from utils.data.sources.formats.format import AnnotatedFolder, Format
+from utils.data.sources.formats.image_names import ImageNames
 from utils.data.sources.formats.outlines import box_outline, ellipse_outline, turned, within
-from utils.data.sources.formats.uploads import Uploads
+from utils.data.sources.formats.uploads import as_uploaded, names_of
 from utils.errors import DatasetError, brief
 from utils.files.json import read_json
 from utils.files.regular import open_regular
 
 NAME = "Label Studio JSON"
 MAX_BYTES = 1 << 29
+MAX_SOURCE_LENGTH = 4096  # characters; an image inside the export is far longer
 _HEAD_BYTES = 1 << 16
 # Of a task; the third is of an older version, the others of JSON-MIN.
 _MARKS = (b'"annotations"', b'"completions"', b'"annotation_id"', b'"original_width"')
@@ -86,10 +88,12 @@ def read(folder: AnnotatedFolder) -> Annotations:
     if not isinstance(document, list) or not all(isinstance(task, dict) for task in document):
         raise DatasetError(f"{folder.annotations}: a list of Label Studio's tasks is needed")
     builder = AnnotationsBuilder()
-    uploads = Uploads(folder.images)
+    images = ImageNames(folder.images, as_uploaded)
     is_listed = listed_in(folder.image_list)
     for task in _labelled(document, builder):
-        _add_task(builder, uploads, is_listed, task)
+        path, trouble = _file_of(task.image, folder.images, images)
+        if is_listed(path):
+            _add_task(builder, path, trouble, task)
     return builder.build()
 
 
@@ -158,10 +162,15 @@ def _small_regions(item: dict[str, Any]) -> list[Any]:
     return [{**part, "value": part} for part in parts]
 
 
-def _add_task(builder: AnnotationsBuilder, uploads: Uploads, is_listed: Any, task: _Task) -> None:
-    path, trouble = uploads.find(task.image)
-    if not is_listed(path):
-        return
+def _file_of(source: str, folder: Path, images: ImageNames) -> tuple[Path, str]:
+    """Return the file of an image, and "", or what is the trouble with it."""
+    if 0 < len(source) <= MAX_SOURCE_LENGTH and not source.startswith("data:"):
+        return images.find(names_of(source))
+    text = brief(source) if source else "not there"
+    return folder / "?", f"its image is {text}; the name of a file is needed"
+
+
+def _add_task(builder: AnnotationsBuilder, path: Path, trouble: str, task: _Task) -> None:
     size, regions = NORMALISED, [region for region in task.regions if isinstance(region, dict)]
     try:
         size = next(filter(None, map(_size_of, regions)), size)

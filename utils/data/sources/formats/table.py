@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from utils.data.sources.formats.annotations import Annotations
+from utils.data.sources.formats.cvat import CVAT
 from utils.data.sources.formats.format import AnnotatedFolder, Format
 from utils.data.sources.formats.label_studio import LABEL_STUDIO
 from utils.data.sources.formats.openimages import OPENIMAGES
 from utils.errors import DatasetError
 
 # The first that accepts a path reads it.
-FORMATS: tuple[Format, ...] = (LABEL_STUDIO, OPENIMAGES)
+FORMATS: tuple[Format, ...] = (CVAT, LABEL_STUDIO, OPENIMAGES)
 
 
 def find_annotated(path: Path) -> Mapping[str, list[AnnotatedFolder]]:
