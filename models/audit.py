@@ -7,6 +7,7 @@ and writes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import backend
@@ -68,8 +69,10 @@ def run_audit(
     figures = detect_all(
         config, model, device, samples, model_names, _Audited(auditor, samples, classes)
     )
-    names = tuple(path.rpartition("/")[2] for path in config.weights)
-    audit = Audit(config.data, config.task, names, figures, samples, class_names, auditor.result())
+    names = tuple(Path(path).name for path in config.weights)
+    audit = Audit(
+        Path(config.data).stem, config.task, names, figures, samples, class_names, auditor.result()
+    )
     write_audit(config, audit)
 
 
