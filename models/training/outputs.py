@@ -29,7 +29,7 @@ from models.training.summary import summary_lines
 from utils.cli.document import as_document, run_settings
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.files.project import PROJECT, from_here
 from utils.files.yaml import write_yaml
 from utils.processes.ranks import on_main

@@ -14,7 +14,6 @@ from utils.files.project import PROJECT
 YAML = "utils/files/yaml.py"
 # What has been sent by another process of the same job, not read from a file.
 BETWEEN_PROCESSES = {
-    "utils/data/sources/scan_shards.py",
     "utils/processes/watchdog.py",
     "utils/processes/watchdog_link.py",
 }
