@@ -47,7 +47,7 @@ def scan_shared(
         DatasetError: also where the ranks have different images.
     """
     if world.process.world_size > 1:
-        _check_same_images(images, world)
+        require_same_images(images, world)
     known = cache.read(num_classes) if cache else None
     mine = scan_each(world.process.shard(images), num_classes, progress, max_pixels, known)
     if world.process.world_size > 1:
@@ -58,7 +58,8 @@ def scan_shared(
     return require_labels(report_usable(images, mine))
 
 
-def _check_same_images(images: Sequence[Path | ImageSource], world: World) -> None:
+def require_same_images(images: Sequence[Path | ImageSource], world: World) -> None:
+    """Raise DatasetError unless all ranks have the same images; they need not be in one folder."""
     # Names alone: each machine may have the images in a folder of its own.
     checksum = 0
     for image in images:
