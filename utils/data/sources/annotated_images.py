@@ -14,6 +14,7 @@ import numpy as np
 
 from backend.words import count
 from utils.data.image.header import read_image_size
+from utils.data.sources.file_state import state_of_files
 from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, Annotations
 from utils.data.sources.label_file import BrokenLabelError, Labels
 from utils.polygons import Polygons
@@ -46,6 +47,23 @@ class AnnotatedImage:
     @property
     def labels_at(self) -> str:
         return f"{self.file}: {self.path.name}"
+
+    def state(self, now_ns: int) -> bytes | None:
+        """Return size and times of the image file, and all that is said of it."""
+        file = state_of_files((self.annotations.paths[self.index],), now_ns)
+        if file is None:
+            return None
+        first, end = self.annotations.starts[self.index : self.index + 2].tolist()
+        polygons = self.annotations.polygons.range(first, end)
+        said = (
+            self.annotations.sizes[self.index],
+            self.class_of[self.annotations.class_index[first:end]],
+            self.annotations.boxes_xyxy[first:end],
+            *((polygons.starts, polygons.points_xy) if polygons is not None else ()),
+        )
+        reason = self.annotations.broken.get(self.index, "")
+        text = f"{self.labels_at}\0{end - first} {reason}\0".encode("utf-8", "surrogatepass")
+        return b"".join([file, text, *(array.tobytes() for array in said)])
 
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels, or raise BrokenImageError."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError, brief
 from utils.files.json import read_json
