@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from utils.data.sources.formats import coco
 from utils.data.sources.formats.annotations import Annotations
 from utils.data.sources.formats.format import AnnotatedFolder, Format
 from utils.errors import DatasetError
 
-FORMATS: tuple[Format, ...] = ()  # the first that accepts a path reads it
+FORMATS: tuple[Format, ...] = (coco.FORMAT,)  # the first that accepts a path reads it
 
 
 def find_annotated(path: Path) -> Mapping[str, list[AnnotatedFolder]]:
