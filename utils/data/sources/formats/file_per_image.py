@@ -1,6 +1,6 @@
 """Formats with one annotation file an image: their folders, and which file is of which image.
 
-Before: `voc.py`. After: `annotations.py`.
+Before: `voc.py`, `labelme.py`. After: `annotations.py`.
 """
 
 from __future__ import annotations

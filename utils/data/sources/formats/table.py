@@ -10,10 +10,11 @@ from pathlib import Path
 
 from utils.data.sources.formats.annotations import Annotations
 from utils.data.sources.formats.format import AnnotatedFolder, Format
+from utils.data.sources.formats.labelme import LABELME
 from utils.data.sources.formats.voc import VOC
 from utils.errors import DatasetError
 
-FORMATS: tuple[Format, ...] = (VOC,)  # the first that accepts a path reads it
+FORMATS: tuple[Format, ...] = (VOC, LABELME)  # the first that accepts a path reads it
 
 
 def find_annotated(path: Path) -> Mapping[str, list[AnnotatedFolder]]:
