@@ -17,6 +17,7 @@ from utils.data.image.header import read_image_size
 from utils.data.sources.file_state import state_of_files
 from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, Annotations
 from utils.data.sources.label_file import BrokenLabelError, Labels
+from utils.errors import DatasetError, brief
 from utils.polygons import Polygons
 
 OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round
@@ -155,9 +156,17 @@ def annotated_images(
     """Return the images of annotations, with their objects' classes those of a dataset.
 
     Args:
-        class_names: of the dataset; it has all names of the annotations.
+        class_names: of the dataset.
         file: the annotation file or folder, for messages.
+
+    Raises:
+        DatasetError: the dataset lacks a class of the annotations.
     """
     index_of = {name: index for index, name in enumerate(class_names)}
+    if absent := sorted(set(annotations.class_names) - set(index_of)):
+        raise DatasetError(
+            f"{file}: has objects of class {brief(absent[0])}, and the dataset's names are "
+            f"{brief(list(class_names))}; add it to 'names', or leave 'names' out"
+        )
     class_of = np.array([index_of[name] for name in annotations.class_names], np.int64)
     return [AnnotatedImage(annotations, index, class_of, file) for index in range(len(annotations))]

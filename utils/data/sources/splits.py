@@ -82,7 +82,8 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
     for entry in getattr(dataset, pool):
         if isinstance(entry, AnnotatedFolder):
             annotations = read_annotations(entry)
-            images += annotated_images(annotations, dataset.class_names, entry.annotations)
+            names = annotations.class_names if dataset.single_class else dataset.class_names
+            images += annotated_images(annotations, names, entry.annotations)
         else:
             images += list_images([entry])
     if dataset.train_part is None or split == "test":
