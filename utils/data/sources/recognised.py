@@ -47,7 +47,7 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
     try:
         ways = list(_ways(path))
     except OSError as error:  # a folder that may not be read
-        raise DatasetError(f"--data {path}: {error.strerror}: {error.filename}") from error
+        raise DatasetError(f"--data {path}: {error.strerror}: {brief(error.filename)}") from error
     if len(ways) > 1:
         others = ", ".join(way.name for way in ways[1:])
         text = (

@@ -8,6 +8,7 @@ Darknet (pjreddie.com/darknet/yolo).
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from utils.files.regular import read_text
 CLASS_FILES = ("classes.txt", "obj.names", "_darknet.labels")  # labelImg's, CVAT's, Roboflow's
 DARKNET_FILE = "obj.data"
 MAX_NAMES_BYTES = 1 << 22
+MAX_PATH_LENGTH = 1000  # characters
 _SETTING = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*")
 
 
@@ -62,9 +64,11 @@ def _place_of(file: Path, value: str) -> Path:
 
     CVAT writes "data/train.txt" for a file beside them.
     """
+    if len(value) > MAX_PATH_LENGTH:
+        raise DatasetError(f"{file}: {brief(value)} is no path; correct the line")
     folder = file.parent
     places = [folder / value, folder.parent / value, folder / value.removeprefix("data/")]
-    return next((place for place in places if place.exists()), places[0])
+    return next((place for place in places if os.path.exists(place)), places[0])
 
 
 def _class_files(folder: Path) -> Iterator[Path]:

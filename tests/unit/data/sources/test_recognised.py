@@ -10,6 +10,7 @@ import yaml
 
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
+from utils.data.sources.splits import images_of
 from utils.errors import DatasetError, UserError
 
 
@@ -198,6 +199,15 @@ def test_annotations_in_a_yaml_are_read_by_their_format(tmp_path):
     write(tmp_path, **images("images/a.jpg"), **{"annotations.xml": CVAT})
     write(tmp_path, **{"data.yaml": yaml.safe_dump({"train": entry, "val": entry})})
     assert load_dataset(tmp_path).class_names == ("cat",)
+
+
+def test_what_annotations_have_beside_boxes_is_counted_and_told(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    more = '<tag label="b"/><points label="b"/><tag label="b"/>'
+    write(tmp_path, **images("images/a.jpg"))
+    write(tmp_path, **{"annotations.xml": CVAT.replace("</image>", f"{more}</image>")})
+    images_of(load_dataset(tmp_path, splits=()), "train")
+    assert "annotations.xml: left out: points 1, tags of images 2" in caplog.text
 
 
 @pytest.mark.parametrize(
