@@ -6,8 +6,9 @@ Before: the file. After: `utils/data/sources/labels.py`, which scans, and `decod
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
@@ -36,6 +37,8 @@ _MAX_READS = 1 << 12
 _MAX_HEADER_BYTES = 1 << 23
 _BLOCK_BYTES = 1 << 20
 
+_Read = TypeVar("_Read")
+
 
 class BrokenImageError(Exception):
     """Why an image file cannot be used."""
@@ -47,7 +50,7 @@ class ImageHeader(NamedTuple):
     kind: str  # as Pillow calls it: "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, upright
     orientation: int  # EXIF's, from which it is turned upright
-    other_view: int  # EXIF's from which it would be turned, for who leaves it as stored or turns it
+    other_view: int  # EXIF's, which turns points of who turns the image otherwise: not at all
     has_alpha: bool
     bits: int  # of a channel: 8 or fewer, or up to 16
     white_is_zero: bool  # of the numbers of a TIFF
@@ -55,19 +58,32 @@ class ImageHeader(NamedTuple):
 
 
 def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
-    """Return (height, width) in pixels as `cv2.imread` would, without decoding the image.
+    """Return (height, width) in pixels as it is decoded, without decoding the image.
 
     Raises:
         BrokenImageError: no image, truncated, smaller than 10 px, or larger than max_pixels.
     """
+
+    def checked(file: BinaryIO) -> tuple[int, int]:
+        header = read_header(file)
+        check_size(header.size, max_pixels)
+        check_complete(file, header.kind)
+        return header.size
+
+    return _read(path, checked)
+
+
+def read_other_view(path: Path) -> int:
+    """Return the `ImageHeader.other_view` of an image file; raise BrokenImageError for none."""
+    return _read(path, lambda file: read_header(file).other_view)
+
+
+def _read(path: Path, read: Callable[[BinaryIO], _Read]) -> _Read:
     try:
         with open_regular(path, MAX_IMAGE_BYTES) as file:
-            header = read_header(file)
-            check_size(header.size, max_pixels)
-            check_complete(file, header.kind)
+            return read(file)
     except OSError as error:
         raise BrokenImageError(error.strerror or str(error)) from error
-    return header.size
 
 
 def check_size(size: tuple[int, int], max_pixels: int) -> None:
