@@ -173,8 +173,7 @@ def make_kinds() -> dict[str, Kind]:
         }.items()
     }
     kinds |= {
-        f"{form} gray": Kind(encoded(GRAY, form), gray, loss)
-        for form, loss in {"PNG": 0, "BMP": 0, "TIFF": 0, "GIF": 0, "JPEG": 90}.items()
+        f"{form} gray": Kind(encoded(GRAY, form), gray, 0) for form in ("PNG", "BMP", "TIFF", "GIF")
     }
     kinds |= {
         f"{form} one bit": Kind(encoded(Image.fromarray(black), form), as_colours(black * 255), 0)
@@ -205,6 +204,7 @@ def make_kinds() -> dict[str, Kind]:
         "PNG keyed gray": keyed(Image.fromarray(GRAY), int(GRAY[0, 0]), "PNG", gray),
         "PNG keyed RGB": keyed(Image.fromarray(PHOTO), first_rgb, "PNG", PHOTO),
         "GIF keyed": keyed(gif, gif.getpixel((0, 0)), "GIF", gif_colours),
+        "JPEG gray": Kind(encoded(GRAY, "JPEG", quality=100), gray, 4),
         "JPEG CMYK": Kind(*cmyk_jpeg(), 4),
         "JPEG YCCK": Kind(*cmyk_jpeg(ycck=True), 8),
         "JPEG CMYK without a mark": Kind(*cmyk_jpeg(adobe=False), 4),
