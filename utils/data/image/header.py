@@ -14,7 +14,7 @@ from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-from utils.data.image.kinds import KINDS, START_BYTES, open_image, recognise, recognise_other
+from utils.data.image.kinds import HEIC, KINDS, START_BYTES, open_image, recognise, recognise_other
 from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from utils.data.image.orientation import (
     EXCHANGES_SIDES,
@@ -119,7 +119,8 @@ def read_header(file: BinaryIO) -> ImageHeader:
             pixels = read_pixels(image.tag_v2)  # type: ignore[attr-defined]
         else:
             size = image.height, image.width
-            pixels = TiffPixels(size, _exif_orientation(image), _bits(file, kind), False)
+            told = None if kind == HEIC else _exif_orientation(image)  # its decoder turns it
+            pixels = TiffPixels(size, told, _bits(file, kind), False)
     except BrokenImageError:
         raise
     except (BrokenTiffError, UserError) as error:
@@ -130,13 +131,13 @@ def read_header(file: BinaryIO) -> ImageHeader:
         # Pillow stops behind the head of the first scan: how many components it holds, which ones.
         image.info.get("progressive", 0) == 1 or bounded.last[:1] != bytes([image.layers])
     )
-    told = known_orientation(pixels.orientation)
-    orientation = UPRIGHT if kind in _NEVER_TURNED else told
+    asked = known_orientation(pixels.orientation)
+    orientation = UPRIGHT if kind in _NEVER_TURNED else asked
     return ImageHeader(
         kind,
         pixels.size[::-1] if orientation in EXCHANGES_SIDES else pixels.size,
         orientation,
-        told if orientation == told else undone_by(told),
+        asked if orientation == asked else undone_by(asked),
         has_alpha(image),
         pixels.bits,
         pixels.white_is_zero,
