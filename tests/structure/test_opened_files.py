@@ -28,7 +28,6 @@ ALLOWED = {
     ("utils/comparison/machine.py", "read_text"): "/proc",
     ("utils/comparison/runner.py", "read_text"): "/proc, and a log that it has written",
     ("utils/comparison/measured.py", "read_text"): "a log that compare.py has written",
-    ("utils/comparison/report_html.py", "read_text"): "a file of the project",
     ("utils/media/video_file.py", "open"): "of a file that is open",
     ("utils/media/stream.py", "open"): "a URL",
     ("utils/processes/numa/gpus.py", "read_text"): "/sys",

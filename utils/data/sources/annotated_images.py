@@ -8,17 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from backend.words import count
-from utils.data.image.header import read_image_size, read_other_view
-from utils.data.image.orientation import EXCHANGES_SIDES, UPRIGHT, points_upright
+from utils.data.image.header import BrokenImageError, read_image_size, read_other_view
+from utils.data.image.orientation import EXCHANGES_SIDES, UPRIGHT, boxes_upright, points_upright
 from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, Annotations
 from utils.data.sources.label_file import BrokenLabelError, Labels
 from utils.polygons import Polygons
 
 OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round
+
+
+class AnnotatedObjects(NamedTuple):
+    """The objects of an image, normalised; they may lie outside it, and have no area."""
+
+    class_index: np.ndarray  # (M,) int64, of the dataset's classes
+    boxes_xyxy_norm: np.ndarray  # (M, 4) float64
+    polygons_norm: Polygons | None  # float64, of the M objects; None when all are boxes
 
 
 @dataclass(frozen=True)
@@ -50,18 +59,35 @@ class AnnotatedImage:
             BrokenLabelError: the annotation is of an image of another shape, a box reaches far
                 out of the image, or the reader of the format found fault.
         """
+        class_index, boxes, polygons = self.read_objects(size)
+        boxes = _clipped(boxes)
+        if polygons is not None:
+            points = _clipped(polygons.points_xy)
+            polygons = Polygons(points.astype(np.float32), polygons.starts)
+        return _labels(class_index, boxes, polygons)
+
+    def read_objects(self, size: tuple[int, int]) -> AnnotatedObjects:
+        """Return the objects of an image of that size as they were labelled; nothing is removed.
+
+        Raises:
+            BrokenLabelError: the annotation is of an image of another shape, or the reader of the
+                format found fault.
+        """
         if reason := self.annotations.broken.get(self.index):
             raise BrokenLabelError(reason)
         first, end = self.annotations.starts[self.index : self.index + 2].tolist()
-        boxes = self.annotations.boxes_xyxy[first:end]
-        polygons = self.annotations.polygons.range(first, end)
         annotated_size, orientation = self._annotated_view(size)
-        side_wh = annotated_size[::-1]
-        boxes = _boxes_upright(_clipped(boxes / np.tile(side_wh, 2)), orientation)
+        side_wh = np.array(annotated_size[::-1])
+        boxes = self.annotations.boxes_xyxy[first:end] / np.tile(side_wh, 2)
+        polygons = self.annotations.polygons.range(first, end)
         if polygons is not None:
-            points = points_upright(_clipped(polygons.points_xy / np.array(side_wh)), orientation)
-            polygons = Polygons(points.astype(np.float32), polygons.starts)
-        return _labels(self.class_of[self.annotations.class_index[first:end]], boxes, polygons)
+            points = points_upright(polygons.points_xy / side_wh, orientation)
+            polygons = Polygons(points, polygons.starts)
+        return AnnotatedObjects(
+            self.class_of[self.annotations.class_index[first:end]],
+            boxes_upright(boxes, orientation),
+            polygons,
+        )
 
     def _annotated_view(self, size: tuple[int, int]) -> tuple[tuple[int, int], int]:
         """Return (height, width) to which the coordinates are relative, and what turns them.
@@ -79,7 +105,7 @@ class AnnotatedImage:
         if annotated == exchanged != size or (
             _same_shape(annotated, exchanged) and not _same_shape(annotated, size)
         ):
-            orientation = read_other_view(self.path)
+            orientation = self._other_view()
             if orientation in EXCHANGES_SIDES:
                 return annotated, orientation
         if not _same_shape(annotated, size):
@@ -88,18 +114,16 @@ class AnnotatedImage:
             )
         return annotated, UPRIGHT
 
+    def _other_view(self) -> int:
+        try:
+            return read_other_view(self.path)
+        except BrokenImageError as error:  # it could be read a moment ago
+            raise BrokenLabelError(str(error)) from error
+
 
 def _same_shape(annotated: tuple[int, int], size: tuple[int, int]) -> bool:
     """Return whether one may be a smaller copy of the other: of its shape, but for rounding."""
     return abs(annotated[0] * size[1] - annotated[1] * size[0]) <= max(*annotated, *size)
-
-
-def _boxes_upright(boxes_xyxy_norm: np.ndarray, orientation: int) -> np.ndarray:
-    """Return boxes (M, 4) as the image is turned by an EXIF orientation."""
-    corners = points_upright(boxes_xyxy_norm.reshape(-1, 2, 2), orientation)
-    if orientation == UPRIGHT:
-        return corners.reshape(-1, 4)
-    return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
 
 
 def _clipped(coordinates_norm: np.ndarray) -> np.ndarray:
