@@ -52,6 +52,11 @@ def soft(words: str) -> Html:
     return Html(f'<p class="soft">{text(words)}</p>')
 
 
+def remedy(words: str) -> Html:
+    """Return a paragraph that says what to do."""
+    return Html(f'<p class="remedy">{text(words)}</p>')
+
+
 def warning(words: str) -> Html:
     """Return a paragraph that nobody overlooks."""
     return Html(f'<p class="warning" role="alert">{text(words)}</p>')

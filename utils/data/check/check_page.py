@@ -34,6 +34,7 @@ from utils.page.blocks import (
     joined,
     links,
     paragraph,
+    remedy,
     section,
     soft,
     subsection,
@@ -42,6 +43,7 @@ from utils.page.blocks import (
 from utils.page.crops import CropSheet, crop_grid
 from utils.page.document import html_page
 
+FEW_CLASSES = 12  # each begins a row of crops
 LISTED = 200  # findings of a kind on the page; findings.csv has all
 
 
@@ -91,7 +93,7 @@ def _steps(steps: Sequence[Step]) -> Iterator[Html]:
     if not steps:
         yield paragraph("Nothing: the dataset can be trained on as it is.")
     for number, step in enumerate(steps, start=1):
-        yield subsection(f"{number}. {step.title}", paragraph(step.reason), soft(step.how))
+        yield subsection(f"{number}. {step.title}", paragraph(step.reason), remedy(step.how))
 
 
 def _kinds(check: Check, sheet: CropSheet, problems: bool) -> Iterator[Html]:
@@ -127,10 +129,11 @@ def _sizes(figures: Figures) -> Iterator[Html]:
 def _classes(check: Check, figures: Figures, sheet: CropSheet) -> Iterator[Html]:
     yield _table(split_table(figures), "splits")
     yield folded("classes in figures", _table(class_table(figures), "classes"))
-    for name, crops in class_crops(check, sheet):
-        shown = joined(crop for crop in crops if crop)
-        if shown:
-            yield subsection(name, crop_grid([shown]))
+    rows = [joined(crop for crop in crops if crop) for crops in class_crops(check, sheet)]
+    if len(rows) > FEW_CLASSES:
+        yield crop_grid(rows)
+    else:
+        yield from map(crop_grid, ([row] for row in rows))
 
 
 def _table(shown: Table, name: str = "") -> Html:

@@ -75,7 +75,7 @@ def anchor_text(figures: Figures) -> str:
     """Return how well the anchors fit, in words."""
     fit = figures.anchors
     if fit is None:
-        return "no anchors to compare with: the model has none, or train has no object"
+        return "No anchors to compare with: the model has none, or train has no object"
     return (
         f"{figures.num_anchors} anchors reach {percent(fit.best_possible_recall)} of the objects "
         f"of train at --img {figures.image_size}, {fit.anchors_per_target:.2f} anchors an object"
@@ -88,7 +88,7 @@ def small_text(figures: Figures) -> str:
         f"{percent(part)} below {side} px"
         for side, part in zip(SMALL_SIDES, figures.small, strict=True)
     ]
-    return f"shorter side of the objects at --img {figures.image_size}: {', '.join(parts)}"
+    return f"Shorter side of the objects at --img {figures.image_size}: {', '.join(parts)}"
 
 
 def shortened(text: str, check: Check) -> str:
