@@ -7,6 +7,7 @@ Before: whoever has something to report. After: `document.py` puts the parts on 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple, NewType
@@ -14,6 +15,8 @@ from typing import NamedTuple, NewType
 from utils.screen.text import printable
 
 Html = NewType("Html", str)
+
+_CODE = re.compile(r"`([^`]+)`|(?<![\w-])(--[a-z][\w-]*)")  # `names`, --img
 
 
 class Card(NamedTuple):
@@ -42,9 +45,14 @@ def joined(parts: Iterable[Html]) -> Html:
     return Html("\n".join(parts))
 
 
+def prose(words: str) -> Html:
+    """Return a text of ours with what is typed, in backquotes or a flag, set apart."""
+    return Html(_CODE.sub(lambda found: f"<code>{found[1] or found[2]}</code>", text(words)))
+
+
 def paragraph(words: str) -> Html:
     """Return a paragraph."""
-    return Html(f"<p>{text(words)}</p>")
+    return Html(f"<p>{prose(words)}</p>")
 
 
 def soft(words: str) -> Html:
@@ -54,7 +62,7 @@ def soft(words: str) -> Html:
 
 def remedy(words: str) -> Html:
     """Return a paragraph that says what to do."""
-    return Html(f'<p class="remedy">{text(words)}</p>')
+    return Html(f'<p class="remedy">{prose(words)}</p>')
 
 
 def warning(words: str) -> Html:

@@ -44,6 +44,7 @@ from utils.page.crops import CropSheet, crop_grid
 from utils.page.document import html_page
 
 FEW_CLASSES = 12  # each begins a row of crops
+UNFOLDED = 8  # lines of a list that are shown at once
 LISTED = 200  # findings of a kind on the page; findings.csv has all
 
 
@@ -100,18 +101,19 @@ def _kinds(check: Check, sheet: CropSheet, problems: bool) -> Iterator[Html]:
     for name, kind in KINDS.items():
         found = check.of_kind(name)
         if found and kind.is_problem == problems:
+            crops = [crop for crop in finding_crops(check, found, sheet) if crop]
             yield subsection(
                 f"{kind.title}: {len(found):,}",
                 paragraph(f"{kind.meaning} {kind.remedy}"),
-                crop_grid(finding_crops(check, found, sheet)),
-                _listed(check, found),
+                crop_grid(crops),
+                _listed(check, found) if len(crops) < len(found) else Html(""),
             )
 
 
 def _listed(check: Check, found: Sequence[Finding]) -> Html:
     lines = bullets(shortened(f"{x.where}: {x.text}", check) for x in found[:LISTED])
     more = f", the first {LISTED} here, all in findings.csv" if len(found) > LISTED else ""
-    if len(found) <= 3:
+    if len(found) <= UNFOLDED:
         return lines
     return folded(f"list of {len(found):,}{more}", lines)
 

@@ -65,10 +65,11 @@ def _of_finding(check: Check, found: Finding, sheet: CropSheet) -> Html:
         details.insert(0, place)
     if image.size is None:
         return sheet.without_image(_short(image), details)
-    if len(found.box_xyxy_norm) != 4:
+    left, top, right, bottom = found.box_xyxy_norm or (np.nan,) * 4
+    if not (left < 1 and top < 1 and right > 0 and bottom > 0):  # NaN too
         return _whole(check, image, sheet, details)
     height, width = image.size
-    box = (np.array(found.box_xyxy_norm) * [width, height, width, height]).tolist()
+    box = [left * width, top * height, right * width, bottom * height]
     boxes = [Box(box, FAULTY, is_dashed=True), *_boxes(check, image, named=False)]
     return _crop(image, boxes, sheet, _short(image), details, around(box, image.size))
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from backend.words import count
 from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
 from utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
@@ -94,8 +95,8 @@ def _row_of_line(place: str, line: str, num_classes: int) -> Row:
         text = f"{brief(line.strip()[:LONGEST_LINE])}; numbers are needed"
         return Row(place, "broken_label", text)
     if len(numbers) < 4 or len(numbers) % 2:
-        columns = len(numbers) + 1
-        return Row(place, "broken_label", f"{columns} columns; 5 are needed, or a polygon's")
+        columns = count(len(numbers) + 1, "column")
+        return Row(place, "broken_label", f"{columns}; 5 are needed, or a polygon's")
     outline = tuple(numbers) if len(numbers) > 4 else ()
     box = _box_around(numbers) if outline else _box_of_centre(numbers)
     row = Row(place, class_index=NO_CLASS, box_xyxy_norm=box, outline_norm=outline)
