@@ -28,10 +28,8 @@ def near_duplicates(fingerprints: Sequence[Fingerprint]) -> np.ndarray:
     An image without a look is only of the group of its equals. Time is linear in the images, but
     for the sorting.
     """
-    groups = _Groups(len(fingerprints))
-    _join_equal(groups, np.array([x.content for x in fingerprints], np.uint64))
     looks = np.array([x.look for x in fingerprints], np.uint64)
-    _join_equal(groups, looks)
+    groups = _Groups(join_equal(duplicates(fingerprints), looks))
     known, first = np.unique(looks[looks != UNKNOWN], return_index=True)
     first = np.flatnonzero(looks != UNKNOWN)[first]
     for one, other in _close_pairs(known):
@@ -41,16 +39,29 @@ def near_duplicates(fingerprints: Sequence[Fingerprint]) -> np.ndarray:
 
 def duplicates(fingerprints: Sequence[Fingerprint]) -> np.ndarray:
     """Return a number for each image as `near_duplicates`, of those whose bytes are equal."""
-    groups = _Groups(len(fingerprints))
-    _join_equal(groups, np.array([x.content for x in fingerprints], np.uint64))
-    return groups.numbers
+    contents = np.array([x.content for x in fingerprints], np.uint64)
+    return join_equal(np.arange(len(fingerprints)), contents)
+
+
+def join_equal(groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Return groups as of `near_duplicates` after joining those of images with equal keys.
+
+    Args:
+        keys: (N,) uint64; those that are `UNKNOWN` equal no other.
+    """
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    equal = (ordered[1:] == ordered[:-1]) & (ordered[1:] != UNKNOWN)
+    joined = _Groups(groups)
+    joined.join(order[1:][equal], order[:-1][equal])
+    return joined.numbers
 
 
 class _Groups:
     """Sets of the numbers 0 to N - 1, each named after its lowest."""
 
-    def __init__(self, size: int):
-        self.numbers = np.arange(size)
+    def __init__(self, numbers: np.ndarray):
+        self.numbers = numbers.copy()
 
     def join(self, one: np.ndarray, other: np.ndarray) -> None:
         """Join the sets of one[i] and other[i], for each i."""
@@ -68,14 +79,6 @@ class _Groups:
         """Have each number lead to the lowest of its set at once."""
         while (after := self.numbers[self.numbers] < self.numbers).any():
             self.numbers[after] = self.numbers[self.numbers[after]]
-
-
-def _join_equal(groups: _Groups, keys: np.ndarray) -> None:
-    """Join those with equal keys, but for `UNKNOWN`."""
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    equal = (ordered[1:] == ordered[:-1]) & (ordered[1:] != UNKNOWN)
-    groups.join(order[1:][equal], order[:-1][equal])
 
 
 def _close_pairs(looks: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

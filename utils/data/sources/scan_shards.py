@@ -62,7 +62,7 @@ def scan_shared(
     """
     if world.process.world_size == 1:
         return scan_samples(images, num_classes, progress, max_pixels)
-    _check_same_images(images, world)
+    require_same_images(images, world)
     mine = scan_each(world.process.shard(images), num_classes, progress, max_pixels)
     arrays = _to_arrays(mine)
     of_ranks = zip(*(world.all_gather(array) for array in arrays), strict=True)
@@ -73,7 +73,8 @@ def scan_shared(
     return require_labels(report_usable(images, results))
 
 
-def _check_same_images(images: Sequence[Path | ImageSource], world: World) -> None:
+def require_same_images(images: Sequence[Path | ImageSource], world: World) -> None:
+    """Raise DatasetError unless all ranks have the same images; they need not be in one folder."""
     # Names alone: each machine may have the images in a folder of its own.
     names = b"\0".join(os.fsencode(image_of(image).path.name) for image in images)
     mine = np.array([[len(images), zlib.crc32(names)]], np.int64)

@@ -16,7 +16,8 @@ from backend.words import count
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.dataset_yaml import DatasetSpec
-from utils.data.sources.drawn_split import draw_split, place_of
+from utils.data.sources.drawn_split import draw_training, place_of
+from utils.data.sources.fingerprints import read_fingerprints
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.table import read_annotations
 from utils.data.sources.image_files import list_images
@@ -48,7 +49,7 @@ def load_split(
         max_pixels: of an image; a larger one is left out.
         fraction: about this part of the images is read, as `choose_part` does.
     """
-    paths = choose_part(images_of(dataset, split), fraction)
+    paths = choose_part(images_of(dataset, split, world), fraction)
     num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.class_names)
     work = f"reading the labels of {split}"
     own = len(world.process.shard(paths))
@@ -64,11 +65,13 @@ def load_split(
     return of_one_class(report.samples) if dataset.single_class else report.samples
 
 
-def images_of(dataset: DatasetSpec, split: str) -> list[Path | ImageSource]:
+def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Path | ImageSource]:
     """Return the images of a split, in the order in which they are numbered.
 
+    All ranks of the world call it: they look for near-duplicates together where it is drawn.
+
     Raises:
-        DatasetError: an entry cannot be read, or holds no image.
+        DatasetError: an entry cannot be read, or holds no image; a drawn split would be empty.
     """
     pool = "train" if dataset.train_part is not None and split == "val" else split
     images: list[Path | ImageSource] = []
@@ -80,7 +83,20 @@ def images_of(dataset: DatasetSpec, split: str) -> list[Path | ImageSource]:
             images += list_images([entry])
     if dataset.train_part is None or split == "test":
         return images
-    return draw_split(images, dataset.train_part, split)
+    return _drawn_part(images, dataset.train_part, split, world)
+
+
+def _drawn_part(
+    images: Sequence[Path | ImageSource], train_part: float, split: str, world: World
+) -> list[Path | ImageSource]:
+    """Return the images of a split for training, or of that for validation, the rest."""
+    names = [image_of(image).path.name for image in images]
+    is_train = draw_training(names, read_fingerprints(images, world), train_part)
+    drawn = [images[index] for index in np.flatnonzero(is_train == (split == "train"))]
+    if world.process.is_main:
+        total = count(len(images), "image")
+        log.info("%s: %d of %s, by --split %g", split, len(drawn), total, train_part)
+    return drawn
 
 
 def tell_problems(split: str, report: ScanReport, num_images: int) -> None:
