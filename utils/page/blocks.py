@@ -47,7 +47,13 @@ def joined(parts: Iterable[Html]) -> Html:
 
 def prose(words: str) -> Html:
     """Return a text of ours with what is typed, in backquotes or a flag, set apart."""
-    return Html(_CODE.sub(lambda found: f"<code>{found[1] or found[2]}</code>", text(words)))
+    return Html(_CODE.sub(_typed, text(words)))
+
+
+def _typed(found: re.Match[str]) -> str:
+    if found[2]:
+        return f'<code class="flag">{found[2]}</code>'
+    return f"<code>{found[1]}</code>"
 
 
 def paragraph(words: str) -> Html:

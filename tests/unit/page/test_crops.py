@@ -100,7 +100,7 @@ def test_a_box_without_an_area_is_seen_and_the_first_box_lies_on_top():
 
 def test_flags_and_names_are_set_apart_in_prose():
     assert prose("add --img 640 to `names` <b> or a--b") == (
-        "add <code>--img</code> 640 to <code>names</code> &lt;b&gt; or a--b"
+        'add <code class="flag">--img</code> 640 to <code>names</code> &lt;b&gt; or a--b'
     )
 
 

@@ -147,6 +147,12 @@ KINDS = {
         "Make sure that they show none, or label them.",
         is_problem=False,
     ),
+    "unused_image": Kind(
+        "Images that nothing names",
+        "They lie beside images of the dataset, but no split, list or annotation has them.",
+        "Label them, or put them on the list, if they were forgotten.",
+        is_problem=False,
+    ),
     "unused_class": Kind(
         "Classes without an object",
         "The network has outputs for them that it never learns.",

@@ -27,6 +27,7 @@ LABELS = {  # by image
     "train/far": "0 0.9 0.5 0.4 0.2\n",  # training clips it
     "train/negative": "0 0.5 0.5 -0.2 0.2\n",
     "train/flat": f"{GOOD}0 0.5 0.5 0 0.25\n0 0.2 0.2 0.4 0.2 0.6 0.2\n",
+    "train/unlisted": "this is not looked at, nor lost\n",
     "train/twice": f"{GOOD}{GOOD}",
     "train/over": f"{GOOD}0 0.9 0.5 0.21 0.25\n",
     "train/over_point": "0 1.005 0.5 0.9 0.1 0.9 0.9\n",
@@ -45,7 +46,7 @@ LABELS = {  # by image
     "val/of_train": GOOD,
     "val/like_train": GOOD,
 }
-NOT_LISTED = ("lost",)
+NOT_LISTED = ("lost", "unlisted")
 EXPECTED = {  # kind, file, place
     ("missing_image", "images/train/gone.jpg", ""),
     ("unreadable_image", "images/train/text.jpg", ""),
@@ -71,6 +72,7 @@ EXPECTED = {  # kind, file, place
     ("overshoot", "labels/train/over_point.txt", "line 1"),
     ("turned", "images/train/turned.jpg", ""),
     ("no_label_file", "images/train/unlabelled.jpg", ""),
+    ("unused_image", "images/train/unlisted.jpg", ""),
     ("lost_labels", "labels/train/lost.txt", ""),
     ("repeated_image", "images/train/second.jpg", ""),
     ("alike", "images/train/scene2.jpg", ""),
@@ -135,6 +137,7 @@ def _damage(images: Path) -> None:
     content[len(content) // 2] ^= 0xFF
     (train / "behind_header.png").write_bytes(content)
     pattern(103, (8, 40)).save(train / "tiny.png")
+    pattern(106).save(train / "unlisted.jpg")
     pattern(104).save(train / "first.jpg")
     pattern(104).save(train / "second.jpg")
     pattern(105).save(train / "scene.jpg", quality=95)
