@@ -44,6 +44,7 @@ from utils.page.crops import CropSheet, crop_grid
 from utils.page.document import html_page
 
 FEW_CLASSES = 12  # each begins a row of crops
+MOST_CLASSES = 2000  # in the table: a page of more is slow
 UNFOLDED = 8  # lines of a list that are shown at once
 LISTED = 200  # findings of a kind on the page; findings.csv has all
 
@@ -130,7 +131,10 @@ def _sizes(figures: Figures) -> Iterator[Html]:
 
 def _classes(check: Check, figures: Figures, sheet: CropSheet) -> Iterator[Html]:
     yield _table(split_table(figures), "splits")
-    yield folded("classes in figures", _table(class_table(figures), "classes"))
+    classes = class_table(figures)
+    more = f", the first {MOST_CLASSES:,}" if len(classes.rows) > MOST_CLASSES else ""
+    shown = Table(classes.heading, classes.rows[:MOST_CLASSES])
+    yield folded(f"classes in figures{more}", _table(shown, "classes"))
     rows = [joined(crop for crop in crops if crop) for crops in class_crops(check, sheet)]
     if len(rows) > FEW_CLASSES:
         yield crop_grid(rows)

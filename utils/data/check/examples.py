@@ -14,7 +14,7 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.data.check.checking import Check
 from utils.data.check.inspection import CheckedImage, image_bytes
 from utils.data.check.kinds import Finding
-from utils.data.check.tables import shortened
+from utils.data.check.tables import class_title, shortened
 from utils.data.image.being_read import read_as
 from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
 from utils.data.image.header import BrokenImageError
@@ -84,8 +84,8 @@ def _of_class(check: Check, number: int, class_index: int, sheet: CropSheet) -> 
     ]
     largest = max(boxes, key=_area)
     assert image.size
-    title, name = f"{class_index} {check.dataset.class_names[class_index]}", _short(image)
-    return _crop(image, boxes, sheet, title, [name], around(largest.box_xyxy, image.size))
+    title = class_title(class_index, check.dataset.class_names[class_index])
+    return _crop(image, boxes, sheet, title, [_short(image)], around(largest.box_xyxy, image.size))
 
 
 def _area(box: Box) -> float:

@@ -26,10 +26,11 @@ from utils.data.sources.record_images import RecordImage
 from utils.errors import brief
 
 NO_CLASS = -1
+MOST_FAULTS = 1000  # of an image: a file that is no label file may have millions
 LONGEST_LINE = 4096  # characters of a line that are looked at, if it is no polygon
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """An object as it is labelled."""
 
@@ -57,7 +58,7 @@ def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> li
         size: (height, width) of the image, pixels.
     """
     try:
-        rows = list(_rows(image, num_classes, size))
+        rows = list(_until_too_many(_rows(image, num_classes, size)))
     except BrokenLabelError as error:
         is_other = isinstance(image, AnnotatedImage) and not image.annotations.broken.get(
             image.index
@@ -95,6 +96,16 @@ def rows_of_text(content: bytes, num_classes: int) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield _row_of_line(f"line {number}", line, num_classes)
+
+
+def _until_too_many(rows: Iterator[Row]) -> Iterator[Row]:
+    num_faults = 0
+    for row in rows:
+        yield row
+        num_faults += row.kind != ""
+        if num_faults == MOST_FAULTS:
+            yield Row("", "broken_label", f"{MOST_FAULTS:,} faults; what follows is not looked at")
+            return
 
 
 def _row_of_line(place: str, line: str, num_classes: int) -> Row:

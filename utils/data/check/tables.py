@@ -13,6 +13,8 @@ from utils.data.check.advice import percent
 from utils.data.check.checking import Check
 from utils.data.check.figures import PERCENTILES, SIZE_STEPS, SMALL_SIDES, Figures, Spread
 
+LONGEST_NAME = 60  # characters
+
 
 class Table(NamedTuple):
     """A heading and rows of as many cells."""
@@ -40,11 +42,16 @@ def class_table(figures: Figures) -> Table:
     heading.append(f"below {SMALL_SIDES[-1]} px")
     rows = []
     for number, found in enumerate(figures.classes):
-        row = [f"{number} {found.name}"]
+        row = [class_title(number, found.name)]
         for images, objects in zip(found.num_images, found.num_objects, strict=True):
             row += [f"{images:,}", f"{objects:,}"]
         rows.append([*row, percent(found.small) if sum(found.num_objects) else ""])
     return Table(heading, rows)
+
+
+def class_title(number: int, name: str) -> str:
+    """Return number and name of a class, cut to a length that a table has room for."""
+    return f"{number} {name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + '...'}"
 
 
 def spread_table(spreads: Sequence[Spread]) -> Table:

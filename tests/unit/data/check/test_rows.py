@@ -9,6 +9,7 @@ from utils.data.check.rows import read_rows, rows_of_text
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.formats.annotations import AnnotationsBuilder
 from utils.data.sources.label_file import BrokenLabelError
+from utils.data.sources.labels import ImageFile
 
 SIZE = 100, 200
 
@@ -99,3 +100,10 @@ def test_an_annotation_that_cannot_be_read_and_one_of_another_shape_are_told_apa
     assert (row.place, row.kind, row.fault) == ("", "broken_label", "a box of five numbers")
     (row,) = read_rows(annotated((1, 1, 9, 9), size=(300, 200)), 2, SIZE)
     assert (row.place, row.kind) == ("", "other_shape") and "200x300" in row.fault
+
+
+def test_a_file_of_millions_of_wrong_lines_is_told_in_a_thousand(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"x\n" * 1_000_000)
+    rows = read_rows(ImageFile(tmp_path / "a.jpg"), 2, SIZE)
+    assert len(rows) == 1001 and rows[-1].fault.startswith("1,000 faults")
+    assert (rows[0].place, rows[999].place, rows[1000].place) == ("line 1", "line 1000", "")
