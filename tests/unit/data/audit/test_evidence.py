@@ -104,7 +104,9 @@ def test_labels_in_several_blocks_have_the_evidence_of_one(monkeypatch):
     random = np.random.default_rng(0)
     corners = random.uniform(0, 200, (60, 2))
     boxes = np.hstack([corners, corners + random.uniform(20, 120, (60, 2))])
-    detections = found(*zip(random.random(40), random.integers(3, size=40), boxes[:40], strict=True))
+    detections = found(
+        *zip(random.random(40), random.integers(3, size=40), boxes[:40], strict=True)
+    )
     truth = labels(*zip(random.integers(3, size=20), boxes[40:], strict=True))
     whole = examine(detections, truth)
     assert (whole.labels.own > 0).any()
