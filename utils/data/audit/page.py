@@ -49,8 +49,8 @@ WORDS: Mapping[str, Words] = {
     ),
     UNSEEN: Words(
         "Labels that the model does not see",
-        "Where the label is, the model sees hardly anything, though it sees most labels of that "
-        "size. The score says how far below the usual its evidence is.",
+        "Where the label is, the model sees hardly anything, though it sees others of that size "
+        "and class. The score says how far below the usual its evidence is.",
         "If nothing is there, remove the label. If something rare is there, keep it: more such "
         "images would help the model.",
     ),

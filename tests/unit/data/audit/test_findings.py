@@ -67,9 +67,10 @@ def test_each_planted_error_is_found_as_what_it_is_and_nothing_else_is():
         (found((0.9, CAT, BOX)), labels((CAT, BOX), (DOG, BESIDE))),
         (found(), labels()),
     )
-    # All labels are of one size: what is usual is the mean of their logarithms.
+    # All labels are of one size: what is usual is the mean of their logarithms. The class of the
+    # unseen one has one label, which counts a sixth beside the five of all.
     seen = [math.log(score + LEAST_SCORE) for score in (0.9, 0.9, 0.875, 0.8, 0.9, 0)]
-    below = sum(seen) / len(seen) - math.log(LEAST_SCORE)
+    below = 5 / 6 * (sum(seen) / len(seen) - math.log(LEAST_SCORE))
     assert rows_of(findings) == [
         (OVERLOOKED, 1, NOTHING, DOG, 0.75),
         (UNSEEN, 4, 1, NOTHING, below / math.log((1 + LEAST_SCORE) / LEAST_SCORE)),
@@ -107,20 +108,32 @@ def test_labels_of_a_class_that_the_model_does_not_know_are_not_judged():
 
 
 def test_small_labels_are_expected_to_be_seen_less():
-    """Evidence that falls with size is a straight line; one label lies below it by a tenth."""
-    size = np.linspace(-4, 0, 9)
+    """Evidence that falls with size is a straight line; one label lies below it."""
+    size, one_class = np.linspace(-4, 0, 9), np.zeros(9, int)
     evidence = size / 2 - 1
-    assert unseen_scores(evidence, size) == pytest.approx(np.zeros(9), abs=1e-12)
+    assert unseen_scores(evidence, size, one_class) == pytest.approx(np.zeros(9), abs=1e-12)
     evidence[4] -= math.log(1001)  # from certainty to nothing
     expected = np.zeros(9)
     expected[4] = 1 - 1 / 9  # the line is a ninth of that lower, as the middle turns it nowhere
-    assert unseen_scores(evidence, size) == pytest.approx(expected, abs=1e-9)
+    assert unseen_scores(evidence, size, one_class) == pytest.approx(expected, abs=1e-9)
+
+
+def test_labels_of_a_hard_class_are_expected_to_be_seen_less():
+    """15 labels of each of two classes, whose evidence is e^2 apart: the means are 1 away from it.
+
+    The usual evidence of a class goes 15 / 20 of the way to its own mean.
+    """
+    evidence, class_index = np.repeat([0.0, -2.0], 15), np.repeat([1, 3], 15)
+    scores = unseen_scores(evidence, np.zeros(30), class_index)
+    expected = np.repeat([0, (1 - 15 / 20) / math.log(1001)], 15)
+    assert scores == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
 def test_where_no_label_is_seen_none_is_doubted(number):
     same = np.full(number, math.log(LEAST_SCORE))
-    assert unseen_scores(same, np.zeros(number)).tolist() == [0] * number
+    scores = unseen_scores(same, np.zeros(number), np.arange(number))
+    assert scores.tolist() == [0] * number
 
 
 def test_a_dataset_without_labels_and_detections_has_no_findings():
