@@ -83,6 +83,14 @@ def test_each_planted_error_is_found_as_what_it_is_and_nothing_else_is():
     assert np.isnan(findings.boxes_xyxy[1]).all()
 
 
+def test_a_label_s_own_class_counts_against_a_swap_though_its_box_is_another():
+    seen = found((0.875, DOG, BOX), (0.25, CAT, SHIFTED))
+    assert rows_of(audit((seen, labels((CAT, BOX))))) == [
+        (SWAPPED, 0, 0, DOG, 0.625),
+        (MISPLACED, 0, 0, CAT, 0.25),
+    ]
+
+
 def test_findings_of_a_kind_are_ranked_over_all_images_in_whatever_order_they_come():
     scores = (0.3, 0.7, 0.5)
     images = [(found((score, DOG, BESIDE)), labels()) for score in scores]
