@@ -28,7 +28,6 @@ ALLOWED = {
     ("utils/comparison/machine.py", "read_text"): "/proc",
     ("utils/comparison/runner.py", "read_text"): "/proc, and a log that it has written",
     ("utils/comparison/measured.py", "read_text"): "a log that compare.py has written",
-    ("utils/comparison/report_html.py", "read_text"): "a file of the project",
     ("utils/data/fetch/connection.py", "open"): "an address",
     ("utils/data/fetch/fetching.py", "open"): "to lock",
     ("utils/data/fetch/unpacking.py", "ZipFile"): "of a file that is open",

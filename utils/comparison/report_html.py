@@ -1,6 +1,7 @@
 """compare.html: one page that holds everything, needs no network and runs no script.
 
-Before: `report.py` has the rows, `page_charts.py` draws some of them, `page.css` is the style.
+Before: `report.py` has the rows, `page_charts.py` draws some of them, `page.css` adds to the style
+of all pages, `utils/page/document.py` makes the page.
 After: a reader's browser; `tests/unit/comparison/test_page.py` reads it.
 """
 
@@ -12,19 +13,10 @@ from pathlib import Path
 from utils.comparison.measured import Document
 from utils.comparison.page_charts import CHARTS
 from utils.comparison.report import NONE, TITLE, Finding, Report, Section, Table
+from utils.page.blocks import Html
+from utils.page.document import html_page as whole_page
 
 STYLE = Path(__file__).with_name("page.css")
-# With it the browser refuses to load anything for this page.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><style>{style}</style></head><body>
-<h1>{title}</h1>
-{body}
-</body></html>
-"""
 
 
 def html_page(document: Document, report: Report) -> str:
@@ -37,8 +29,7 @@ def html_page(document: Document, report: Report) -> str:
     parts = [f'<p class="soft">{escape(line)}</p>' for line in report.head]
     parts += [f'<p class="warning" role="alert">{escape(line)}</p>' for line in report.warnings]
     parts += [_section(section, document) for section in report.sections]
-    style = STYLE.read_text(encoding="utf-8")
-    return PAGE.format(policy=POLICY, title=TITLE, style=style, body="\n".join(parts))
+    return whole_page(TITLE, map(Html, parts), STYLE)
 
 
 def _section(section: Section, document: Document) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from backend import select
 from backend.checks import CPU
+from utils.cli.audit_config import AuditConfig
 from utils.cli.detect_config import DetectConfig
 from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
@@ -39,6 +40,11 @@ def check_training(config: TrainConfig) -> None:
 def check_validation(config: ValConfig) -> None:
     """Raise UserError for a flag of a validation that cannot be honoured."""
     check_file("--annotations", str(config.annotations or ""))
+    _check_command(config, *config.weights)
+
+
+def check_audit(config: AuditConfig) -> None:
+    """Raise UserError for a flag of an audit that cannot be honoured."""
     _check_command(config, *config.weights)
 
 

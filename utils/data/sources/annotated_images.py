@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,14 @@ from utils.data.sources.label_file import BrokenLabelError, Labels
 from utils.polygons import Polygons
 
 OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round
+
+
+class AnnotatedObjects(NamedTuple):
+    """The objects of an image, normalised; they may lie outside it, and have no area."""
+
+    class_index: np.ndarray  # (M,) int64, of the dataset's classes
+    boxes_xyxy_norm: np.ndarray  # (M, 4) float64
+    polygons_norm: Polygons | None  # float64, of the M objects; None when all are boxes
 
 
 @dataclass(frozen=True)
@@ -49,17 +58,30 @@ class AnnotatedImage:
             BrokenLabelError: the annotation is of an image of another shape, a box reaches far
                 out of the image, or the reader of the format found fault.
         """
+        class_index, boxes, polygons = self.read_objects(size)
+        boxes = _clipped(boxes)
+        if polygons is not None:
+            points = _clipped(polygons.points_xy)
+            polygons = Polygons(points.astype(np.float32), polygons.starts)
+        return _labels(class_index, boxes, polygons)
+
+    def read_objects(self, size: tuple[int, int]) -> AnnotatedObjects:
+        """Return the objects of an image of that size as they were labelled; nothing is removed.
+
+        Raises:
+            BrokenLabelError: the annotation is of an image of another shape, or the reader of the
+                format found fault.
+        """
         if reason := self.annotations.broken.get(self.index):
             raise BrokenLabelError(reason)
         first, end = self.annotations.starts[self.index : self.index + 2].tolist()
-        boxes = self.annotations.boxes_xyxy[first:end]
+        side_wh = np.array(self._annotated_size(size)[::-1])
         polygons = self.annotations.polygons.range(first, end)
-        side_wh = self._annotated_size(size)[::-1]
-        boxes = _clipped(boxes / np.tile(side_wh, 2))
-        if polygons is not None:
-            points = _clipped(polygons.points_xy / np.array(side_wh))
-            polygons = Polygons(points.astype(np.float32), polygons.starts)
-        return _labels(self.class_of[self.annotations.class_index[first:end]], boxes, polygons)
+        return AnnotatedObjects(
+            self.class_of[self.annotations.class_index[first:end]],
+            self.annotations.boxes_xyxy[first:end] / np.tile(side_wh, 2),
+            polygons and Polygons(polygons.points_xy / side_wh, polygons.starts),
+        )
 
     def _annotated_size(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return (height, width) to which the coordinates are relative."""

@@ -58,7 +58,7 @@ def no_images_text(entry: Path) -> str:
         return f"{entry} lists no image; write the path of one image on each line"
     if not entry.is_dir():
         return f"{entry} is no folder and no file; name a folder of images, or a list of them"
-    suffixes = " ".join(sorted(IMAGE_SUFFIXES))
+    suffixes = " ".join(IMAGE_SUFFIXES)
     return (
         f"{entry} holds no image; put files there that end in {suffixes}, "
         f"or record files that end in {RECORD_SUFFIX}"

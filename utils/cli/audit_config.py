@@ -1,0 +1,71 @@
+"""The settings of an audit, and the command line of `python -m utils.data.audit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utils.cli.flags import (
+    add_flags,
+    flag,
+    new_parser,
+    read_flags,
+    require_fraction,
+    whole_from,
+)
+from utils.cli.run_config import CommandConfig, require_part
+from utils.cli.val_config import SPLITS
+from utils.errors import UserError
+
+
+def _require_score(name: str, value: Any) -> None:
+    if value is not None:
+        require_fraction(name, value)
+
+
+@dataclass(frozen=True)
+class AuditConfig(CommandConfig):
+    """The settings of one audit."""
+
+    batch_size: int = 32
+    project: Path = Path("runs/audit")
+    data: str = flag("data", "--data", default="", metavar="D",
+        help="dataset YAML, folder or annotation file, or 'shapes', the built-in one")  # fmt: skip
+    task: str = flag("data", "--task", default="val", choices=SPLITS,
+        help="split whose labels are audited; a model that was trained on them has learnt some of "
+        "their mistakes, and doubts those less")  # fmt: skip
+    train_part: float | None = flag("data", "--split", default=None, type=float, metavar="F",
+        check=require_part,
+        help="of a dataset without val: this part is train, the rest is val")  # fmt: skip
+    workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
+        help="loader processes, at most one a core")  # fmt: skip
+    weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
+        metavar="F", help="files of docs/weights.md; several detect together")  # fmt: skip
+    augment: bool = flag("detection", "--augment", default=False,
+        help="see each image three times, smaller and mirrored; over twice the time")  # fmt: skip
+    half: bool = flag("backend and device", "--half", default=False,
+        help="compute in half precision on a GPU; a line says where float32 is used "
+        "instead")  # fmt: skip
+    lowest_score: float | None = flag("detection", "--conf", "--conf-thres", default=None,
+        type=float, metavar="X", check=_require_score,
+        help="lowest score of a finding, of any kind; by default what was measured to be worth "
+        "looking at, for each kind")  # fmt: skip
+    top: int = flag("output", "--top", default=48, metavar="N", check=whole_from(1),
+        help="crops of each kind on the page, the surest first; the CSV has all")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.data:
+            raise UserError("--data is needed: the dataset whose labels are audited")
+        if not any(self.weights):
+            raise UserError("--weights is needed: a file that docs/weights.md lists")
+
+
+def parse_audit_flags(arguments: Sequence[str] | None = None) -> AuditConfig:
+    """Parse the command line, by default sys.argv; exit with code 2 on an unknown flag."""
+    about = "What a trained model says about the labels of a dataset."
+    parser = new_parser("python -m utils.data.audit", about)
+    add_flags(parser, AuditConfig)
+    return AuditConfig(**read_flags(parser, arguments)[0])

@@ -1,0 +1,35 @@
+"""`python -m utils.data.audit`: what a trained model says about the labels of a dataset.
+
+python -m utils.data.audit --data mydata.yaml --weights best.safetensors --task train
+"""
+
+from __future__ import annotations
+
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
+import backend
+from utils.cli.audit_config import parse_audit_flags
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+from utils.processes.command import run_command
+from utils.state.start_checks import check_audit
+from utils.weights.load import load_weights
+
+
+def main() -> None:
+    config = parse_audit_flags()
+    check_audit(config)
+    dataset = load_dataset(config.data, splits=(config.task,), train_part=config.train_part)
+    samples = load_split(dataset, config.task, max_pixels=config.max_pixels)
+    weights = [load_weights(path) for path in config.weights]
+    backend.use(config.backend)
+    from models.audit import run_audit
+
+    run_audit(config, dataset.class_names, samples, weights)
+
+
+if __name__ == "__main__":
+    run_command(main)
