@@ -259,7 +259,7 @@ def test_what_no_scan_can_have_found_is_read_again(data, read):
         "sizes": [-whole.sizes, whole.sizes + 10**9, whole.sizes * [0, 1], whole.sizes * 0],
         "num_objects": [whole.num_objects + 1, whole.num_objects * 2**62, -whole.num_objects],
         "num_points": [whole.num_points * 0, whole.num_points * 2**62, np.zeros(0, np.int64)],
-        "points_norm": [whole.points_norm * 2, whole.points_norm[:-1], whole.points_norm[:, :1]],
+        "points_norm": [whole.points_norm * 4, whole.points_norm[:-1], whole.points_norm[:, :1]],
         "problem_bytes": [whole.problem_bytes[::-1] + 1, whole.problem_bytes[1:]],
         "problems": [whole.problems | 0x80, whole.problems[:-1]],
         "keys": [whole.keys[:, :1], whole.keys[1:], whole.keys.astype(np.float64)],
