@@ -22,8 +22,9 @@ KIND = "labels"
 FEWEST_IMAGES = 500  # fewer are read as soon as a cache is
 _PACKAGES = "pillow", "pi-heif"  # that read images
 _READERS = "utils/data/sources/**/*.py", "utils/data/image/*.py", "utils/polygons.py"
-_FORMS = {  # dtype and columns of each array
-    name: (array.dtype, array.shape[1:]) for name, array in arrays_of([])._asdict().items()
+_FORMS = {  # of each array
+    name: (array.dtype, array.ndim, array.shape[1:])
+    for name, array in arrays_of([])._asdict().items()
 }
 
 
@@ -73,7 +74,7 @@ def _package_version(name: str) -> str:
 
 def _is_sound(arrays: dict[str, np.ndarray], num_classes: int) -> bool:
     """Return whether arrays can be those of a scan: whoever wrote them, no later code fails."""
-    forms = {name: (array.dtype, array.shape[1:]) for name, array in arrays.items()}
+    forms = {name: (array.dtype, array.ndim, array.shape[1:]) for name, array in arrays.items()}
     if forms != _FORMS:
         return False
     found = ScanArrays(**arrays)

@@ -265,8 +265,8 @@ def test_what_no_scan_can_have_found_is_read_again(data, read):
         "keys": [whole.keys[:, :1], whole.keys[1:], whole.keys.astype(np.float64)],
     }
     for name, values in wrong.items():
-        for value in values:
-            arrays = whole._asdict() | {name: np.ascontiguousarray(value)}
+        for value in (*values, getattr(whole, name).reshape(-1)[0], getattr(whole, name)[None]):
+            arrays = whole._asdict() | {name: np.array(value)}
             version = label_cache.version()
             array_cache.write_arrays("labels", cache.name, version, arrays)
             read.clear()

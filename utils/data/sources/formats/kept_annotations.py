@@ -117,9 +117,9 @@ def _annotations_of(arrays: Arrays) -> Annotations | None:
             dict(zip(images.tolist(), broken, strict=True)),
             dict(zip(left_out, counts.tolist(), strict=True)),
         )
-    except (KeyError, ValueError):
+        return annotations if _is_sound(annotations, images, counts) else None
+    except (KeyError, ValueError, TypeError):  # absent, of unequal lengths, of other dimensions
         return None
-    return annotations if _is_sound(annotations, images, counts) else None
 
 
 def _texts(arrays: Arrays, name: str) -> tuple[str, ...]:

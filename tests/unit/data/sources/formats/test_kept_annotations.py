@@ -84,8 +84,14 @@ def test_they_come_back_and_are_read_once(dataset, reader):
 
 @pytest.mark.parametrize(
     "changed",
-    ["annotations/inner/a.xml", "annotations/b.xml", "train.txt", "classes.csv", "images/inner/b.png"],
-)  # fmt: skip
+    [
+        "annotations/inner/a.xml",
+        "annotations/b.xml",
+        "train.txt",
+        "classes.csv",
+        "images/inner/b.png",
+    ],
+)
 def test_each_file_that_a_reader_sees_counts(dataset, reader, changed, tmp_path):
     kind, times = reader
     read_kept(dataset, kind)
@@ -159,13 +165,9 @@ def test_what_no_reader_can_have_found_is_read_again(dataset, reader):
     wrong = []
     for name, array in whole.items():
         as_numbers = np.nan_to_num(array)
-        values = (
-            array[:-1],
-            -1 - as_numbers.astype(np.int64),
-            as_numbers.astype("f4"),
-            array[None],
-        )
-        wrong += [(name, value) for value in values]
+        negative, of_floats = -1 - as_numbers.astype(np.int64), as_numbers.astype(np.float32)
+        values = (array[:-1], negative, of_floats, array[None], array.reshape(-1)[0])
+        wrong += [(name, np.asarray(value)) for value in values]
     wrong.append(("class_index", whole["class_index"] + 3))
     wrong.append(("starts", whole["starts"][::-1].copy()))
     wrong.append(("broken/images", whole["broken/images"] + 3))
