@@ -21,6 +21,7 @@ from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_b
 from utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
 from utils.data.image.header import BrokenImageError, check_size, read_header
 from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
+from utils.data.image.orientation import UPRIGHT
 from utils.data.records.reading import read_record
 from utils.data.sources.annotated_images import AnnotatedImage
 from utils.data.sources.label_file import BrokenLabelError
@@ -113,7 +114,7 @@ def _fingerprint(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprin
     found = fingerprint_of(content)
     if found.look == UNKNOWN:  # flat, or it cannot be decoded, which an error tells
         decode_bytes(content, size, choose_reduction(size, SMALL))
-    if read_header(io.BytesIO(content.data)).is_upright:
+    if read_header(io.BytesIO(content.data)).orientation == UPRIGHT:
         return found, ("", "")
     return found, ("turned", f"shown as {size[1]}x{size[0]} px")
 
