@@ -186,6 +186,21 @@ def test_a_box_of_another_pixel_gives_other_bytes(dataset, expected, tmp_path):
     assert found[:6] == expected[:6] and found[6:] != expected[6:]
 
 
+def train_an_epoch(data: Path, tmp_path: Path) -> None:
+    run = start([
+        "--data", str(data), "--cfg", str(write_tiny_model(tmp_path)), "--img", "64",
+        "--batch", "4", "--epochs", "1", "--workers", "0", "--device", "cpu", "--noplots",
+        "--noautoanchor", "--project", str(tmp_path), "--name", "run",
+    ])  # fmt: skip
+    with open(run / "results.csv", newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["train/box_loss"]) > 0 and float(row["val/cls_loss"]) > 0
+
+
+def test_an_epoch_trains_from_labelme_files(dataset, tmp_path):
+    train_an_epoch(written("LabelMe", dataset, tmp_path / "data"), tmp_path)
+
+
 def test_an_epoch_trains_from_a_real_voc_folder(tmp_path):
     """The first images of bccd's lists, with its own XML files."""
     source, root = shared_path("data/bccd/voc"), tmp_path / "bccd"
@@ -197,11 +212,4 @@ def test_an_epoch_trains_from_a_real_voc_folder(tmp_path):
         for stem in stems:
             shutil.copy(source / f"JPEGImages/{stem}.jpg", root / "JPEGImages")
             shutil.copy(source / f"Annotations/{stem}.xml", root / "Annotations")
-    run = start([
-        "--data", str(root), "--cfg", str(write_tiny_model(tmp_path)), "--img", "64",
-        "--batch", "2", "--epochs", "1", "--workers", "0", "--device", "cpu", "--noplots",
-        "--noautoanchor", "--project", str(tmp_path), "--name", "run",
-    ])  # fmt: skip
-    with open(run / "results.csv", newline="", encoding="utf-8") as file:
-        (row,) = csv.DictReader(file)
-    assert float(row["train/box_loss"]) > 0 and float(row["val/cls_loss"]) > 0
+    train_an_epoch(root, tmp_path)

@@ -94,7 +94,8 @@ def read_names(path: Path, images: FileIndex) -> list[str]:
 
 def _name_in(line: str, images: FileIndex) -> str:
     """Return the name on a line: all of it if there is such an image, as "cat 1"."""
-    if images.find(line):
-        return line
     name = _FLAG.sub("", line)
-    return name[1:-1] if name[0] == name[-1] == '"' and len(name) > 2 else name  # CVAT's
+    if name[0] == name[-1] == '"' and len(name) > 2:  # CVAT's, of a name with blanks
+        name = name[1:-1]
+    known = (line, name, without_image_suffix(name))
+    return next((each for each in known if images.find(each)), name)

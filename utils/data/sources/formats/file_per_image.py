@@ -31,6 +31,7 @@ from utils.screen.progress import Progress
 IMAGE_FOLDERS = ("jpegimages", "images", "imgs", "img")
 ANNOTATION_FOLDERS = ("annotations", "xmls", "xml", "jsons", "json", "labels", "ann")
 _LOOKED_INTO = 10  # files, to tell whether a folder is in a format
+_THREADS = 4
 _NO_OUTLINE = np.zeros((0, 2))
 
 Splits = Mapping[str, list[AnnotatedFolder]]
@@ -155,8 +156,9 @@ class FilePerImage:
                 shown.update()
                 return _BACKGROUND if file is None else self._parse(file)
 
-            # Threads wait for a slow disk together; parsing itself takes one core.
-            with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
+            # They wait for a slow disk together. Parsing takes one core, and may take a few times
+            # the size of a file, so there are no more.
+            with ThreadPoolExecutor(_THREADS) as pool:
                 return list(pool.map(parse, files))
 
     def _parse(self, file: Path) -> ImageAnnotation | None:

@@ -305,7 +305,7 @@ def test_splits_may_lie_in_both_folders_or_hold_both(tmp_path, inside):
 
 def test_a_yaml_names_the_folders_and_the_list(tmp_path):
     kit(tmp_path, "a", "b", "c")
-    (tmp_path / "three.txt").write_text('JPEGImages/c.jpg\n./b\n"a" 1\n')
+    (tmp_path / "three.txt").write_text('D:\\VOC\\c.JPG\n./b.png\n"a" 1\n')
     (tmp_path / "data.yaml").write_text(
         "train: {images: JPEGImages, annotations: Annotations, list: three.txt}\n"
         "val: [{images: JPEGImages, annotations: Annotations}]\n"
