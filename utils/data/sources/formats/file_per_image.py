@@ -142,7 +142,7 @@ class FilePerImage:
         ]
         if folder.image_list is None:
             rows += [(path, _BACKGROUND) for path in set(images.paths) - set(places.values())]
-            rows.sort(key=lambda row: row[0])
+            rows.sort(key=lambda row: row[0].parts)  # as label files' images are
         return _built(rows)
 
     def _foreign(self, file: Path | None) -> ImageAnnotation:
