@@ -138,10 +138,30 @@ def write_labelme(root: Path, split: str, images: list[Labelled]) -> None:
             (root / split / f"{name}.json").write_text(json.dumps(document))
 
 
+def write_coco(root: Path, split: str, images: list[Labelled]) -> None:
+    """As Roboflow writes it; the numbers of images and classes have holes."""
+    document: dict[str, list] = {"images": [], "annotations": [], "categories": []}
+    for index, (name, (height, width), things) in enumerate(images):
+        document["images"].append(
+            {"id": 7 * index, "file_name": f"{name}.png", "width": width, "height": height}
+        )
+        for number, (left, top, right, bottom), outline in things:
+            document["annotations"].append({
+                "id": len(document["annotations"]), "image_id": 7 * index, "iscrowd": 0,
+                "category_id": 3 * number + 1, "area": 1,
+                "bbox": [left, top, right - left, bottom - top],
+                "segmentation": [[part for point in outline for part in point]] if outline else [],
+            })  # fmt: skip
+    for number, class_name in enumerate(CLASSES):
+        document["categories"].append({"id": 3 * number + 1, "name": class_name})
+    (root / split / "_annotations.coco.json").write_text(json.dumps(document))
+
+
 WRITERS: dict[str, Callable[[Path, str, list[Labelled]], None]] = {
     "YOLO": write_yolo,
     "Pascal VOC": write_voc,
     "LabelMe": write_labelme,
+    "COCO JSON": write_coco,
 }
 
 
