@@ -56,13 +56,13 @@ class FileIndex:
 
 
 def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
-    """Yield the paths of files in a folder, in no order; not hidden ones, as "._a.xml"."""
+    """Yield the paths of files in a folder, in no order; not "._a.xml", a Mac's."""
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         inner = os.path.relpath(place, folder)
         prefix = "" if inner == "." else inner.replace(os.sep, "/") + "/"
         for name in names:
-            if os.path.splitext(name)[1].lower() in suffixes and not name.startswith("."):
+            if os.path.splitext(name)[1].lower() in suffixes and not name.startswith("._"):
                 yield prefix + name
 
 
@@ -89,7 +89,7 @@ def read_names(path: Path, images: FileIndex) -> list[str]:
         DatasetError: the list cannot be read.
     """
     try:
-        lines = read_text(path, MAX_LIST_BYTES).removeprefix("\ufeff").splitlines()
+        lines = read_text(path, MAX_LIST_BYTES).removeprefix("\ufeff").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path}: a list of images is needed: {error!s:.300}") from error
     return [_name_in(line.strip(), images) for line in lines if line.strip()]
