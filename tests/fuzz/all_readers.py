@@ -1,5 +1,6 @@
 """Every reader that the fuzzer tries, by name."""
 
+from tests.fuzz.annotation_readers import ANNOTATION_READERS
 from tests.fuzz.font_readers import FONT_READERS
 from tests.fuzz.image_readers import IMAGE_READERS
 from tests.fuzz.media_readers import MEDIA_READERS
@@ -9,6 +10,7 @@ from tests.fuzz.weights_readers import WEIGHTS_READERS
 
 READERS = {
     **TEXT_READERS,
+    **ANNOTATION_READERS,
     **TOOL_READERS,
     **IMAGE_READERS,
     **WEIGHTS_READERS,

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from utils.data.sources.formats.coco_file import BrokenInstancesError, Instances, read_instances
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError, brief
 

@@ -14,7 +14,7 @@ from pycocotools.cocoeval import COCOeval
 from models.validation import of_classes
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from utils.data.sources.coco_annotations import read_coco_annotations
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator

@@ -214,4 +214,4 @@ def _has_dummy(instances: Instances, order: Sequence[int]) -> bool:
     return all(instances.supercategories[other] == name for other in others)
 
 
-FORMAT = Format(NAME, accepts, find, read)
+COCO = Format(NAME, accepts, find, read)

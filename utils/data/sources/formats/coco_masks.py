@@ -35,10 +35,10 @@ def join_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
         ring = np.roll(part, -entry, axis=0)
         turn = (leave - entry) % len(part)
         there.append(ring[: turn + 1])
-        back += [ring[:1], ring[turn:]]
+        back += [ring[:1], ring[turn:]]  # from the end: what follows the leave, then the entry
         entry = _nearest(following, part[leave])
     last = np.roll(parts[-1], -entry, axis=0)
-    return np.concatenate([*there, last, last[:1], *reversed(back)])
+    return np.concatenate([*there, last, last[:1], *reversed(back)])[:-1]
 
 
 def _nearest(points_xy: np.ndarray, place_xy: np.ndarray) -> int:
@@ -86,8 +86,8 @@ def _read_counts(counts: Any) -> np.ndarray:
 
 def _from_text(text: str) -> np.ndarray:
     """Return the runs of the text form: from the fourth on, differences to the last but one."""
-    values = np.frombuffer(text.encode("ascii", "replace"), np.uint8).astype(np.int64)
-    values -= _FIRST_CHARACTER
+    codes = np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
+    values = codes.astype(np.int64) - _FIRST_CHARACTER
     goes_on = (values & _GOES_ON) > 0
     lengths = np.diff(np.flatnonzero(~goes_on), prepend=-1)
     is_code = ((values >= 0) & (values < 64)).all() and len(values) > 0
