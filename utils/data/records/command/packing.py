@@ -24,7 +24,7 @@ from utils.data.records.index import (
 from utils.data.records.layout import SUFFIX
 from utils.data.records.reading import MAX_RECORD_BYTES
 from utils.data.records.writing import write_records
-from utils.data.sources.label_file import BrokenLabelError, label_path, read_label_bytes
+from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
 from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.screen.progress import Progress
@@ -89,7 +89,8 @@ def _entry(sample: Sample, depth: int) -> ImageEntry:
     path = sample.image_path
     name = "/".join(_absolute_parts(path)[depth:])
     try:
-        entry = ImageEntry(name, sample.height, sample.width, read_label_bytes(label_path(path)))
+        labels = read_label_bytes(Path(label_file_of(str(path))))
+        entry = ImageEntry(name, sample.height, sample.width, labels)
         check_entry(entry)
     except BrokenLabelError as error:
         raise DatasetError(f"{path}: cannot be packed: its label file {error}") from error

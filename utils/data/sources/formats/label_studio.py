@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from backend.words import count
 from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.annotations import NORMALISED, Annotations, AnnotationsBuilder
 from utils.data.sources.formats.folders import find_files, listed_in
@@ -236,7 +237,8 @@ def _add_region(builder: AnnotationsBuilder, region: _Region, size: tuple[int, i
             "turn its file and label it again"
         )
     if len(region.labels) > MOST_LABELS:
-        raise _UnreadableError(f"a region has more than {MOST_LABELS} labels")
+        number = count(len(region.labels), "label")
+        raise _UnreadableError(f"a region has {number}; at most {MOST_LABELS} are read")
     shape = _shape_of(region.value, size)
     for label in region.labels:
         if isinstance(shape, tuple):
