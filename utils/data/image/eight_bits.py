@@ -22,8 +22,8 @@ def to_eight_bits(image: np.ndarray, num_bits: int = 16) -> np.ndarray:
         num_bits: of the file's; OpenCV moves 10 to 14 of them up to the highest of 16.
     """
     used = max(8, int(image.max()).bit_length()) if num_bits == 16 else 16
-    eight: np.ndarray = np.right_shift(image, used + used % 2 - 8).astype(np.uint8)
-    return eight
+    eight = np.empty(image.shape, np.uint8)
+    return np.right_shift(image, used + used % 2 - 8, out=eight, casting="unsafe")
 
 
 def over_white(colours: np.ndarray, alpha: np.ndarray) -> np.ndarray:

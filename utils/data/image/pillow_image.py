@@ -49,5 +49,5 @@ def as_bgr(image: Image) -> np.ndarray:
     """Return an image of Pillow's that is not deep as (H, W, 3) uint8 BGR, over white."""
     if not has_alpha(image):
         return cv2.cvtColor(np.asarray(image.convert("RGB")), cv2.COLOR_RGB2BGR)
-    pixels = np.asarray(image.convert("RGBA"))
+    pixels = np.asarray(image if image.mode == "RGBA" else image.convert("RGBA"))
     return over_white(cv2.cvtColor(pixels, cv2.COLOR_RGBA2BGR), pixels[..., 3])
