@@ -31,7 +31,8 @@ from utils.data.sources.label_file import (
     parse_labels,
     read_label_bytes,
 )
-from utils.data.sources.labels import ImageFile, Sample
+from utils.data.sources.labels import ImageFile
+from utils.data.sources.samples import Sample
 from utils.errors import UserError
 from utils.evolution.ranges import Range
 from utils.evolution.records import read_records
