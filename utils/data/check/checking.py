@@ -23,6 +23,8 @@ from utils.data.sources.labels import ImageSource, image_of
 from utils.data.sources.splits import images_of
 from utils.screen.progress import Progress
 
+MOST_THREADS = 8  # each has an image of up to 150 MB
+
 
 @dataclass(frozen=True)
 class Check:
@@ -96,7 +98,7 @@ def _inspect_all(
             shown.update()
             return result
 
-        with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
+        with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
             results = list(pool.map(look, listed))
     findings = [
         finding._replace(image=number)

@@ -24,6 +24,7 @@ from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.data.image.orientation import UPRIGHT
 from utils.data.records.reading import read_record
 from utils.data.sources.annotated_images import AnnotatedImage
+from utils.data.sources.fingerprints import MAX_PIXELS as MOST_DECODED
 from utils.data.sources.label_file import BrokenLabelError
 from utils.data.sources.labels import ImageSource
 from utils.errors import DatasetError
@@ -111,8 +112,11 @@ def _look_at(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, t
 
 def _fingerprint(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, tuple[str, str]]:
     content = image_bytes(source)
-    found = fingerprint_of(content)
-    if found.look == UNKNOWN:  # flat, or it cannot be decoded, which an error tells
+    found = fingerprint_of(content, MOST_DECODED)
+    # Large ones would take much memory in all threads together.
+    if (
+        found.look == UNKNOWN and size[0] * size[1] <= MOST_DECODED
+    ):  # flat, or it cannot be decoded, which an error tells
         decode_bytes(content, size, choose_reduction(size, SMALL))
     if read_header(io.BytesIO(content.data)).orientation == UPRIGHT:
         return found, ("", "")
