@@ -113,10 +113,8 @@ def _look_at(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, t
 def _fingerprint(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, tuple[str, str]]:
     content = image_bytes(source)
     found = fingerprint_of(content, MOST_DECODED)
-    # Large ones would take much memory in all threads together.
-    if (
-        found.look == UNKNOWN and size[0] * size[1] <= MOST_DECODED
-    ):  # flat, or it cannot be decoded, which an error tells
+    # It is flat, or cannot be decoded, which an error tells. Large ones would take much memory.
+    if found.look == UNKNOWN and size[0] * size[1] <= MOST_DECODED:
         decode_bytes(content, size, choose_reduction(size, SMALL))
     if read_header(io.BytesIO(content.data)).orientation == UPRIGHT:
         return found, ("", "")
