@@ -25,7 +25,7 @@ MANY_SMALL = 0.1  # part of the objects
 MAX_IMAGE_SIZE = 1536  # pixels; beyond it tiles cost less
 MULTIPLE = 32  # of --img, the coarsest stride
 RARE = 100  # times fewer images than the most frequent class
-FEW_IMAGES = 10  # of a class: hardly anything is learned of it
+FEW_IMAGES, RARER = 10, 4  # of a class that has so many times fewer
 UNLABELLED = 0.2  # part of the images without a label file
 TOO_GOOD, LOST, BADLY_LEARNED, WORTH_A_LOOK = 100.0, 10.0, 2.0, 0.5
 
@@ -152,8 +152,12 @@ def _classes(check: Check, figures: Figures, command: str) -> Iterator[Step]:
     if not shown:
         return
     rarest, most = min(shown, key=shown.__getitem__), max(shown.values())
-    rare = [name for name in shown if shown[name] * RARE <= most or shown[name] < FEW_IMAGES]
-    if not rare or len(shown) == 1:
+    rare = [
+        name
+        for name, number in shown.items()
+        if number * RARE <= most or (number < FEW_IMAGES and number * RARER <= most)
+    ]
+    if not rare:
         return
     threshold = max(most / RARE, FEW_IMAGES) / max(figures.num_images[0], 1)
     yield Step(
