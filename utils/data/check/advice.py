@@ -21,7 +21,7 @@ from utils.errors import brief
 
 NUM_STEPS = 3
 GOOD_RECALL = 0.98  # of anchors; below it train.py fits new ones
-MANY_SMALL = 0.1  # part of the objects
+MANY_SMALL = 0.1  # part of the objects; --img is chosen so that fewer are
 MAX_IMAGE_SIZE = 1536  # pixels; beyond it tiles cost less
 MULTIPLE = 32  # of --img, the coarsest stride
 RARE = 100  # times fewer images than the most frequent class
@@ -67,7 +67,8 @@ def _leaks(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             "Take training images out of validation",
             f"{count(len(found), 'image')} of {later:,} are in an earlier split too, or look like "
             "one there: the figures are too good.",
-            "findings.csv, kinds leak and near_leak: delete one of each two",
+            "findings.csv, kinds leak and near_leak: delete one of each two; or put all images "
+            "into train and add --split 0.8, which keeps copies on one side",
         )
 
 
@@ -119,9 +120,8 @@ def _small(check: Check, figures: Figures, command: str) -> Iterator[Step]:
     small = figures.small[-1]
     if small < MANY_SMALL:
         return
-    wanted = figures.image_size * SMALL_SIDES[-1] / max(figures.fifth_smallest_side, 0.1)
-    larger = MULTIPLE * math.ceil(wanted / MULTIPLE)
-    larger = min(max(larger, 2 * figures.image_size), MAX_IMAGE_SIZE)
+    wanted = figures.image_size * SMALL_SIDES[-1] / max(figures.tenth_side, 0.1)
+    larger = min(MULTIPLE * math.ceil(wanted / MULTIPLE), 2 * figures.image_size, MAX_IMAGE_SIZE)
     tile = "detect.py and val.py find small objects in tiles: --tile"
     how = f"train with --img {larger}; " if larger > figures.image_size else ""
     yield Step(

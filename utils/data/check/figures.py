@@ -50,7 +50,7 @@ class Figures(NamedTuple):
     object_spreads: tuple[Spread, ...]  # empty without an object
     size_steps: tuple[float, ...]  # part of the objects from each of SIZE_STEPS to the next
     small: tuple[float, ...]  # part of the objects with a side below each of SMALL_SIDES
-    fifth_smallest_side: float  # pixels at --img, of the shorter side: a fifth is below
+    tenth_side: float  # pixels at --img: a tenth of the objects has a shorter side
     anchors: Fit | None  # of the objects of train; None where there are no anchors, or no objects
     num_anchors: int
 
@@ -93,7 +93,7 @@ def measure(check: Check, image_size: int, anchors_wh: np.ndarray, threshold: fl
         _object_spreads(objects),
         _steps(shorter),
         tuple(_part(shorter < side) for side in SMALL_SIDES),
-        float(np.quantile(shorter, 0.2)) if len(shorter) else 0.0,
+        float(np.quantile(shorter, 0.1)) if len(shorter) else 0.0,
         fit,
         len(anchors_wh),
     )
