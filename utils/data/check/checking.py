@@ -91,7 +91,7 @@ def _splits_of(dataset: DatasetSpec) -> tuple[list[str], list[Finding]]:
 def _inspect_all(
     listed: Sequence[_Listed], num_classes: int
 ) -> tuple[list[CheckedImage], list[Finding]]:
-    with Progress(len(listed), "looking at", "images") as shown:
+    with Progress(len(listed), "checking", "images") as shown:
 
         def look(item: _Listed) -> tuple[CheckedImage, list[Finding]]:
             result = inspect(item.split, item.source, num_classes)
