@@ -24,7 +24,7 @@ from utils.data.audit.table import write_table
 from utils.data.audit.worth import lowest_scores
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset_yaml import DatasetSpec
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
 from utils.evaluation.nms import SuppressionSettings
 from utils.files.atomic import atomic_text_file

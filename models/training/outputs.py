@@ -29,7 +29,9 @@ from models.training.summary import summary_lines
 from utils.cli.document import as_document, run_settings
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
-from utils.data.sources.labels import Sample
+from utils.data.sources.class_names import similar_names
+from utils.data.sources.samples import Sample
+from utils.errors import brief
 from utils.files.project import PROJECT, from_here
 from utils.files.yaml import write_yaml
 from utils.processes.ranks import on_main
@@ -66,6 +68,9 @@ def describe_run(
     """Write the settings into the folder and, in a few words, on screen."""
     write_yaml(run.folder / "opt.yaml", run_settings(run.config))
     write_yaml(run.folder / "hyp.yaml", as_document(run.hyp))
+    write_yaml(run.folder / "classes.yaml", {"names": dict(enumerate(run.class_names))})
+    for names in similar_names(run.class_names):
+        log.warning("classes %s: names that are nearly equal; are they one class?", brief(names))
     if not run.config.no_plots:
         plot_start(run, state, samples)
     for line in summary_lines(run, state, samples, val_samples):

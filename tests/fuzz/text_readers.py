@@ -25,7 +25,7 @@ from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import parse_labels, read_label_bytes
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.errors import UserError
 from utils.evolution.ranges import Range
 from utils.evolution.records import read_records

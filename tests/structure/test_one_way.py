@@ -12,9 +12,9 @@ from tests.structure.source_files import PYTHON_FILES, parse
 from utils.files.project import PROJECT
 
 YAML = "utils/files/yaml.py"
+XML = "utils/files/xml.py"
 # What has been sent by another process of the same job, not read from a file.
 BETWEEN_PROCESSES = {
-    "utils/data/sources/scan_shards.py",
     "utils/processes/watchdog.py",
     "utils/processes/watchdog_link.py",
 }
@@ -50,15 +50,28 @@ def files_that_call(*functions: str) -> set[str]:
     }
 
 
-def test_one_file_knows_the_yaml_library():
-    importers = {
+def files_that_import(*packages: str) -> set[str]:
+    return {
         name
         for name, path in product_files()
         for node in ast.walk(parse(path))
-        if (isinstance(node, ast.Import) and any(x.name == "yaml" for x in node.names))
-        or (isinstance(node, ast.ImportFrom) and node.module == "yaml")
+        for module in imported_modules(node)
+        if module.partition(".")[0] in packages
     }
-    assert importers == {YAML}
+
+
+def imported_modules(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+
+
+def test_one_file_knows_the_yaml_library():
+    assert files_that_import("yaml") == {YAML}
+
+
+def test_xml_is_read_in_one_place():
+    assert files_that_import("xml", "defusedxml", "lxml", "pyexpat") == {XML}
 
 
 def test_json_is_read_in_one_place():

@@ -104,8 +104,12 @@ def test_training_leaves_weights_results_settings_and_plots(trained):
         *(f"val_batch0_{what}.jpg" for what in ("labels", "pred")),
         "opt.yaml",
         "hyp.yaml",
+        "classes.yaml",
         *(f"train_batch{number}.jpg" for number in range(3)),
     }
+    classes = yaml.safe_load((folder / "classes.yaml").read_text())
+    names = ("circle", "square", "triangle", "star", "cross")
+    assert classes == {"names": dict(enumerate(names))}
     hyp = yaml.safe_load((folder / "hyp.yaml").read_text())
     given = yaml.safe_load(DEFAULT_HYPERPARAMETERS.read_text())
     assert hyp | given == hyp  # and the defaults of those that the file leaves out

@@ -118,6 +118,8 @@ def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]
     programs = Path(settings.pythons[cell.side]), PROJECT / "train.py"
     command = [*map(str, map(from_here, programs)), "--backend", cell.side]
     command += ["--data", settings.data, "--cfg", settings.cfg, "--weights", settings.weights]
+    if settings.train_part:
+        command += ["--split", str(settings.train_part)]
     if settings.hyp:
         command += ["--hyp", settings.hyp]
     command += ["--img", str(settings.image_size), "--batch", str(cell.batch)]

@@ -124,9 +124,11 @@ def head(document: Document) -> list[str]:
         if settings["nproc"] > 1
         else ""
     )
+    # Absent from documents of an earlier version.
+    drawn = f" with --split {part}" if (part := settings.get("train_part")) else ""
     return [
         ", ".join(facts) + ".",
-        f"{settings['data']}, {settings['cfg'] or settings['weights']}, "
+        f"{settings['data']}{drawn}, {settings['cfg'] or settings['weights']}, "
         f"{settings['image_size']} px; {count(settings['rounds'], 'round')} of "
         f"{count(settings['epochs'], 'epoch')} after {settings['warm_up_epochs']} of warm-up, "
         f"in turns{processes}; begun {document['created']}.",

@@ -19,12 +19,12 @@ from backend.select import FRAMEWORKS
 from backend.words import count
 from utils.cli.flags import new_parser
 from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.run_config import require_folder_name
+from utils.cli.run_config import require_folder_name, require_part
 from utils.comparison.plan import ABLATION, PLAIN, VARIANTS, known_variant
 from utils.data.sources.dataset import BUILT_IN, load_dataset
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
-from utils.files.json import complete, read_json
+from utils.files.json import Default, complete, read_json
 from utils.files.project import PROJECT
 from utils.processes.launch import wanted_processes
 from utils.setup.environments import python_of
@@ -47,6 +47,7 @@ KINDS = {
     "pythons": {str: str},
     "externals": [{"name": str, "command": [str], "results": str}],
     "allow_unequal": bool,
+    "train_part": Default(float, 0.0),
 }  # of Settings as JSON
 
 
@@ -82,6 +83,7 @@ class Settings:
     pythons: dict[str, str]
     externals: tuple[External, ...]
     allow_unequal: bool
+    train_part: float = 0.0  # of a dataset without val, to train on; 0: it has val
 
     def __post_init__(self) -> None:
         for flag, value, lowest in (
@@ -96,6 +98,7 @@ class Settings:
         ):
             if value < lowest:
                 raise UserError(f"{flag} {value}; a whole number from {lowest} up is needed")
+        require_part("--split", self.train_part or None)
         if wrong := [str(batch) for batch in self.batches if batch % self.nproc]:
             raise UserError(
                 f"--batch {', '.join(wrong)}: the images of all "
@@ -175,8 +178,8 @@ def check_before_runs(settings: Settings, project: Path, name: str) -> None:
     check_file("--weights", settings.weights)
     if settings.hyp:
         read_hyperparameters(settings.hyp)
-    if settings.data != BUILT_IN:
-        load_dataset(settings.data)
+    if settings.data != BUILT_IN or settings.train_part:
+        load_dataset(settings.data, train_part=settings.train_part or None)
 
 
 def compare_parser() -> argparse.ArgumentParser:
@@ -184,6 +187,8 @@ def compare_parser() -> argparse.ArgumentParser:
     parser = new_parser("compare.py", "Compare the epoch times of OneFlow and PyTorch.")
     add = parser.add_argument
     add("--data", default="shapes", metavar="D", help="dataset YAML, or 'shapes', the built-in one")
+    add("--split", dest="train_part", type=float, metavar="F",
+        help="of a dataset without val: train on this part, validate on the rest")  # fmt: skip
     add("--cfg", default="models/yolov5n.yaml", metavar="F", help="model YAML")
     add("--weights", default="", metavar="F", help="to start from; '' draws them from the seed")
     add("--hyp", default="", metavar="F", help="hyper-parameter YAML; '' for train.py's own")
@@ -218,6 +223,7 @@ def compare_parser() -> argparse.ArgumentParser:
 
 
 def _settings(flags: Any) -> Settings:
+    require_part("--split", flags.train_part)
     backends = _names(flags.backends)
     for name in backends:
         if name not in FRAMEWORKS:
@@ -244,6 +250,7 @@ def _settings(flags: Any) -> Settings:
         pythons=find_pythons(backends, flags.python),
         externals=_externals(flags),
         allow_unequal=flags.allow_unequal,
+        train_part=flags.train_part or 0.0,
     )
 
 

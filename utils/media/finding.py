@@ -17,6 +17,7 @@ from typing import overload
 import cv2
 
 from backend.words import count
+from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.errors import UserError, brief
 from utils.files.regular import read_text_bytes
 from utils.media.camera import open_camera
@@ -29,14 +30,11 @@ from utils.media.video_file import VideoFile
 from utils.media.video_frames import load_av
 from utils.optional import import_optional
 
-IMAGE_SUFFIXES = (
-    "avif", "bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "mpo", "png", "tif", "tiff", "webp",
-)  # fmt: skip
 VIDEO_SUFFIXES = (
-    "3gp", "asf", "avi", "flv", "m2ts", "m4v", "mkv", "mov", "mp4", "mpeg", "mpg", "mts", "mxf",
-    "ogv", "ts", "webm", "wmv",
+    ".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg",
+    ".mts", ".mxf", ".ogv", ".ts", ".webm", ".wmv",
 )  # fmt: skip
-_LISTS = ("streams", "txt")
+_LISTS = (".streams", ".txt")
 ACCEPTED = (
     f"accepted: an image ({' '.join(IMAGE_SUFFIXES)}), a video "
     f"({' '.join(VIDEO_SUFFIXES)}), a folder of them, a pattern such as 'images/*.jpg', "
@@ -105,7 +103,7 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
         paths = _natural(_matching(argument))
     elif _suffix(argument) in _LISTS:
         lines = _read_list(argument)
-        if _suffix(argument) == "streams":
+        if _suffix(argument) == ".streams":
             return [_find_listed(argument, line, max_pixels, video_stride) for line in lines]
         folder, paths = os.path.dirname(argument), lines
     chosen = _without_others(argument, paths)
@@ -199,6 +197,6 @@ def _comparable(digits: re.Match[str]) -> str:
 
 
 def _suffix(name: str) -> str:
-    """Return what follows the last dot of a name, in small letters; "" where there is none."""
+    """Return the last dot of a name and what follows, in small letters; "" where there is none."""
     start, dot, suffix = name.rpartition(".")
-    return suffix.lower() if dot and start else ""
+    return dot + suffix.lower() if start else ""

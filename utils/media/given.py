@@ -11,10 +11,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from PIL import Image, ImageOps
 
+from utils.data.image.eight_bits import over_white, to_eight_bits
 from utils.data.image.header import BrokenImageError, check_size
+from utils.data.image.pillow_image import as_bgr
 from utils.errors import UserError
 from utils.media.frame import Frame
 from utils.media.image_file import ImageFile, decode_image
@@ -93,7 +96,7 @@ class GivenImage:
 
 
 def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
-    """Return an array (H, W, 3), (H, W, 4) or (H, W) as (H, W, 3); alpha is dropped.
+    """Return an array (H, W, 3), (H, W, 4) or (H, W) as (H, W, 3), over white.
 
     Raises:
         UserError: another shape or dtype, or no pixels.
@@ -106,7 +109,9 @@ def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
         raise UserError(f"{name} is an array of shape {shape}; {TAKEN}{hint}")
     if image.ndim == 2:
         return np.repeat(image[..., None], 3, axis=2)
-    return np.ascontiguousarray(image[..., :3])
+    if shape[2] == 4:
+        image = over_white(image[..., :3], image[..., 3])
+    return np.ascontiguousarray(image)
 
 
 def _channels_first(shape: Sequence[int]) -> bool:
@@ -126,7 +131,7 @@ def _from_pillow(image: Image.Image, name: str, max_pixels: int) -> np.ndarray:
         check_size((image.height, image.width), max_pixels)
         upright = ImageOps.exif_transpose(image)
         if upright.mode.startswith("I;16"):  # which Pillow would clip at 255
-            return as_rgb((np.asarray(upright) >> 8).astype(np.uint8), name)
-        return np.array(upright.convert("RGB"))
+            return as_rgb(to_eight_bits(np.asarray(upright)), name)
+        return cv2.cvtColor(as_bgr(upright), cv2.COLOR_BGR2RGB)
     except (BrokenImageError, OSError) as error:  # it is read and decoded only now
         raise BrokenSourceError(str(error)) from error

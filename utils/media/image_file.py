@@ -1,7 +1,6 @@
-"""Image files -> frames: all that the datasets take, and what a person has besides.
+"""Image files -> frames, as the datasets read them.
 
-Before: `finding.py` names the files. After: `models/inference/job.py`. OpenCV decodes most kinds;
-Pillow decodes `pillow_image.py`'s.
+Before: `finding.py` names the files. After: `models/inference/job.py`.
 """
 
 from __future__ import annotations
@@ -17,11 +16,16 @@ import numpy as np
 
 from utils.data.image.being_read import read_as
 from utils.data.image.decoding import OtherSizeError, decode_bytes
-from utils.data.image.header import BrokenImageError, check_complete, check_size, read_header
+from utils.data.image.header import (
+    BrokenImageError,
+    ImageHeader,
+    check_complete,
+    check_size,
+    read_header,
+)
 from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.files.regular import open_regular
 from utils.media.frame import Frame
-from utils.media.pillow_image import decode_with_pillow, read_pillow_size
 from utils.media.source import BrokenSourceError, Kind
 
 
@@ -62,38 +66,27 @@ class ImageFile:
 def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np.ndarray:
     """Decode the bytes of an image file, (H, W, 3) uint8 RGB, upright as EXIF says.
 
-    Gray becomes RGB and 16 bits become 8; alpha is dropped.
+    Gray becomes RGB and 16 bits become 8; what shows through is white.
 
     Raises:
         BrokenSourceError: no image, a damaged one, or one of too many pixels, which are then not
             decoded.
     """
     file = io.BytesIO(content)
-    size, kind = _checked_header(file, max_pixels)
-    file.seek(0)
+    header = _checked_header(file, max_pixels)
     try:
-        if kind is None:
-            return decode_with_pillow(file)
-        check_complete(file, kind)  # OpenCV makes up what a JPEG lacks
-        decoded = decode_bytes(np.frombuffer(content, np.uint8), size)
-        return cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
+        check_complete(file, header.kind)  # OpenCV makes up what a JPEG lacks
+        image = decode_bytes(np.frombuffer(content, np.uint8), header.size)
     except (BrokenImageError, OtherSizeError) as error:
         raise BrokenSourceError(str(error)) from error
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)
 
 
-def _checked_header(file: BinaryIO, max_pixels: int) -> tuple[tuple[int, int], str | None]:
-    """Return (height, width), and the kind that OpenCV decodes; None for one of Pillow's.
-
-    Raises:
-        BrokenSourceError: what the header tells is not decoded.
-    """
-    kind = None
+def _checked_header(file: BinaryIO, max_pixels: int) -> ImageHeader:
+    """Return the header of an image that is decoded; BrokenSourceError for any other."""
     try:
-        size = read_pillow_size(file)
-        if size is None:
-            header = read_header(file)
-            size, kind = header.size, header.kind
-        check_size(size, max_pixels)
+        header = read_header(file)
+        check_size(header.size, max_pixels)
     except BrokenImageError as error:
         raise BrokenSourceError(str(error)) from error
-    return size, kind
+    return header

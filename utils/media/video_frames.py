@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utils.data.image.header import BrokenImageError, check_size
-from utils.media.orientation import orientation_of_matrix, turned_upright
+from utils.data.image.orientation import orientation_of_matrix, turned_upright
 from utils.media.source import BrokenSourceError
 from utils.optional import import_optional
 

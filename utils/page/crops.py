@@ -15,7 +15,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from utils.drawing.colours import RGB
+from utils.drawing.colours import RGB, ink_on
 from utils.page.blocks import Html, text
 
 MAX_BYTES = 8 << 20  # of a page's crops: it is sent by mail, and opened on phones
@@ -189,11 +189,15 @@ def _drawn(box: Box, view: View, scale: float, long_side: float) -> str:
         f'height="{max(bottom - top, 0):.1f}"'
     )
     dashed = " dashed" if box.is_dashed else ""
-    colour = "rgb({},{},{})".format(*box.colour)
     return (
-        f'<g style="--colour:{colour}"><rect class="edge" {place}/>'
-        f'<rect class="line{dashed}" {place}/>{_name(box, left, top, long_side)}</g>'
+        f'<g style="--colour:{_css(box.colour)};--ink:{_css(ink_on(box.colour))}">'
+        f'<rect class="edge{dashed}" {place}/><rect class="line{dashed}" {place}/>'
+        f"{_name(box, left, top, long_side)}</g>"
     )
+
+
+def _css(colour: RGB) -> str:
+    return "rgb({},{},{})".format(*colour)
 
 
 def _name(box: Box, left: float, top: float, long_side: float) -> str:

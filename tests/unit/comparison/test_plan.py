@@ -6,7 +6,9 @@ import re
 import sys
 
 import pytest
+import yaml
 
+from tests.small import write_small_dataset
 from utils.comparison.document import cells_of
 from utils.comparison.execution import (
     devices_of,
@@ -134,6 +136,32 @@ def test_processes_are_asked_for_by_their_number_or_by_their_devices(
     assert given == str(processes)
     external = external_command(settings, settings.externals[0], turn, tmp_path)
     assert external == ["tool", "--ranks", str(processes), "--gpus", settings.device]
+
+
+def test_runs_draw_the_split_that_is_asked_for(flags, tmp_path):
+    yaml_path = write_small_dataset(tmp_path)
+    document = yaml.safe_load(yaml_path.read_text())
+    document.pop("val")
+    yaml_path.write_text(yaml.safe_dump(document))
+    drawn = [*flags, "--data", str(yaml_path), "--split", "0.65", "--project", str(tmp_path)]
+    settings, _, _ = parse_flags(drawn)
+    command = train_command(settings, Turn(Cell("torch", "plain", 4), 1), tmp_path)
+    assert command[command.index("--split") + 1] == "0.65"
+    for wrong in ("0", "1", "nan"):
+        with pytest.raises(UserError, match=f"--split {wrong}; a part is needed"):
+            parse_flags([*drawn, "--split", wrong])
+    with pytest.raises(UserError, match="--split 0.5: shapes has a split for validation"):
+        parse_flags([*flags, "--split", "0.5", "--project", str(tmp_path)])
+
+
+def test_a_comparison_that_was_begun_before_a_split_could_be_drawn_goes_on(flags, tmp_path):
+    settings, _, _ = parse_flags([*flags, "--project", str(tmp_path), "--name", "one"])
+    document = dataclasses.asdict(settings)
+    del document["train_part"]
+    (tmp_path / "settings.json").write_text(json.dumps(document))
+    assert load_settings(tmp_path) == settings
+    command = train_command(settings, Turn(Cell("torch", "plain", 8), 1), tmp_path)
+    assert "--split" not in command
 
 
 @pytest.mark.parametrize("processes", [1, 2])

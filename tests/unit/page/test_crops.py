@@ -81,7 +81,10 @@ def test_a_box_that_is_none_is_no_crash(box):
 def test_dashed_lines_and_names_are_told_apart():
     boxes = [Box((1, 1, 9, 9), RED, "label", True), Box((2, 2, 8, 8), GREEN, "box")]
     crop = CropSheet().crop(image_of(20, 20), boxes, "title")
-    assert crop.count("line dashed") == 1 and crop.count('class="line"') == 1
+    assert (
+        crop.count("line dashed") == crop.count("edge dashed") == 1
+        and crop.count('class="line"') == 1
+    )
     assert "rgb(200,30,30)" in crop and "rgb(0,255,0)" in crop
     assert 'aria-label="title: label, box"' in crop
 

@@ -22,7 +22,7 @@ from utils.data.audit.findings import (
     Findings,
 )
 from utils.data.loading.reading import decode, pixel_boxes
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.page.blocks import Card, Html, bullets, cards, links, paragraph, section, soft
 from utils.page.crops import MAX_BYTES, Box, CropSheet, around, crop_grid

@@ -14,20 +14,27 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from utils.data.image.header import BrokenImageError, read_header
+from utils.data.image.eight_bits import to_eight_bits
+from utils.data.image.header import BrokenImageError, ImageHeader, read_header
+from utils.data.image.kinds import PILLOWS_KINDS
 from utils.data.image.letterbox import Letterbox
+from utils.data.image.orientation import UPRIGHT, turned_upright
+from utils.data.image.pillow_image import decode_with_pillow
 from utils.data.image.png import BrokenPngError, without_extras
 from utils.data.image.resizing import letterbox
+from utils.data.image.tiff import as_stored
 from utils.polygons import Polygons
 
 # A progressive JPEG has 10 scans or so. Each takes a few bytes and, here, 1.2 ns a pixel.
 MIN_SCANS, MAX_SCANNED_PIXELS = 20, 4_000_000_000
 _SCAN_START = re.compile(rb"\xff\xda")
+_AS_STORED = cv2.IMREAD_IGNORE_ORIENTATION
+_DEEP = cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH | _AS_STORED
 REDUCTIONS = {
-    1: cv2.IMREAD_COLOR,
-    2: cv2.IMREAD_REDUCED_COLOR_2,
-    4: cv2.IMREAD_REDUCED_COLOR_4,
-    8: cv2.IMREAD_REDUCED_COLOR_8,
+    1: cv2.IMREAD_COLOR | _AS_STORED,
+    2: cv2.IMREAD_REDUCED_COLOR_2 | _AS_STORED,
+    4: cv2.IMREAD_REDUCED_COLOR_4 | _AS_STORED,
+    8: cv2.IMREAD_REDUCED_COLOR_8 | _AS_STORED,
 }
 
 
@@ -70,8 +77,11 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     if header.may_repeat_scans:
         _check_scans(content, size)
     # In a turned image the squares that a decoder averages need not start at the left and top.
-    averaged_later = reduction > 1 and not (header.kind == "JPEG" and header.is_upright)
-    image = _decode(content, header.kind, 1 if averaged_later else reduction)
+    is_upright = header.orientation == UPRIGHT
+    averaged_later = reduction > 1 and not (header.kind == "JPEG" and is_upright)
+    image = _decode(content, header, 1 if averaged_later else reduction)
+    if image is not None:
+        image = turned_upright(image, header.orientation)
     if image is not None and averaged_later:
         image = average_squares(image, reduction)
     if image is None or image.shape[:2] != reduced_size(size, reduction):
@@ -86,13 +96,33 @@ def _check_scans(content: np.ndarray, size: tuple[int, int]) -> None:
         raise BrokenImageError(f"{num_scans} scans over {size[1]}x{size[0]} px")
 
 
-def _decode(content: np.ndarray, kind: str, reduction: int) -> np.ndarray | None:
+def _decode(content: np.ndarray, header: ImageHeader, reduction: int) -> np.ndarray | None:
+    """Return the image as it is stored; None if it is damaged."""
+    if header.kind in PILLOWS_KINDS or header.has_alpha:
+        return _decode_with_pillow(content, header.kind)
     try:
-        if kind == "PNG":
-            content = without_extras(content)
-        return cv2.imdecode(content, REDUCTIONS[reduction])
+        flags = REDUCTIONS[reduction] if header.bits <= 8 else _DEEP
+        image = cv2.imdecode(_as_all_read_it(content, header.kind), flags)
     except (BrokenPngError, cv2.error):  # also more pixels than OpenCV accepts
         return None
+    if image is None or header.bits <= 8:
+        return image
+    image = to_eight_bits(image, header.bits)
+    return np.invert(image) if header.white_is_zero else image
+
+
+def _decode_with_pillow(content: np.ndarray, kind: str) -> np.ndarray | None:
+    try:
+        return decode_with_pillow(io.BytesIO(_as_all_read_it(content, kind).data), kind)
+    except Exception:  # Pillow promises no list of what a damaged image raises
+        return None
+
+
+def _as_all_read_it(content: np.ndarray, kind: str) -> np.ndarray:
+    """Return the bytes of a file without what some decoders read and others do not."""
+    if kind == "PNG":
+        return without_extras(content)
+    return as_stored(content) if kind == "TIFF" else content
 
 
 def average_squares(image: np.ndarray, reduction: int) -> np.ndarray:

@@ -6,45 +6,32 @@ Before: the file. After: `utils/data/sources/labels.py`, which scans, and `decod
 from __future__ import annotations
 
 import io
-import struct
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from PIL import Image
-from PIL.BmpImagePlugin import BmpImageFile
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
-from PIL.PngImagePlugin import PngImageFile
-from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
-from PIL.WebPImagePlugin import WebPImageFile
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
+from utils.data.image.kinds import KINDS, START_BYTES, open_image, recognise, recognise_other
 from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
+from utils.data.image.orientation import (
+    EXCHANGES_SIDES,
+    UPRIGHT,
+    known_orientation,
+    undone_by,
+)
+from utils.data.image.pillow_image import has_alpha
 from utils.data.image.png import BrokenPngError, check_png
+from utils.data.image.tiff import BrokenTiffError, TiffPixels, check_tags, read_pixels
+from utils.errors import UserError
 from utils.files.regular import open_regular
 
-
-class _JpegHeader(JpegImageFile):
-    """A JPEG whose EXIF is not read for its resolution, which Pillow would do without a bound."""
-
-    def _read_dpi_from_exif(self) -> None:
-        pass
-
-
-# Pillow's class of each kind that OpenCV decodes too; OpenCV would decode others unasked.
-_READERS: dict[str, type[ImageFile]] = {
-    "BMP": BmpImageFile,
-    "JPEG": _JpegHeader,
-    "PNG": PngImageFile,
-    "TIFF": TiffImageFile,
-    "WEBP": WebPImageFile,
-}
 _JPEG_SCAN_START, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _EXIF_ORIENTATION = 0x0112
-_UPRIGHT = 1
-_QUARTER_TURNS = (5, 6, 7, 8)  # EXIF orientations that exchange height and width
-# Measured with OpenCV 4.11: it turns these, ignores the orientation of WebP, and fails on TIFF's.
-_TURNED_KINDS = ("JPEG", "PNG")
-_TIFF_SIZE_TAGS = (256, 257)
+# Measured: Chromium 149 shows these as they are stored, and turns JPEG, PNG and AVIF.
+_NEVER_TURNED = ("WEBP",)
+_PNG_BITS_AT = 24  # the byte of the header
 _MAX_READS = 1 << 12
 _MAX_HEADER_BYTES = 1 << 23
 _BLOCK_BYTES = 1 << 20
@@ -58,8 +45,12 @@ class ImageHeader(NamedTuple):
     """What an image file says of its pixels before they are decoded."""
 
     kind: str  # as Pillow calls it: "JPEG"
-    size: tuple[int, int]  # (height, width) in pixels, as OpenCV decodes it
-    is_upright: bool  # OpenCV neither turns nor mirrors it
+    size: tuple[int, int]  # (height, width) in pixels, upright
+    orientation: int  # EXIF's, from which it is turned upright
+    other_view: int  # EXIF's from which it would be turned, for who leaves it as stored or turns it
+    has_alpha: bool
+    bits: int  # of a channel: 8 or fewer, or up to 16
+    white_is_zero: bool  # of the numbers of a TIFF
     may_repeat_scans: bool  # a JPEG that codes its pixels in any number of passes
 
 
@@ -99,56 +90,66 @@ def read_header(file: BinaryIO) -> ImageHeader:
     """Return the header of an image of a kind that is decoded.
 
     Raises:
-        BrokenImageError: no image, of another kind, or with a broken header.
+        BrokenImageError: no image, of another kind, or with a broken header; or the package that
+            decodes its kind is absent.
         OSError: the file cannot be read.
     """
     kind = _recognise(file)
     bounded = BoundedReads(file)
     try:
-        image = _READERS[kind](bounded)
-        orientation = exif_orientation(image)
+        image = open_image(kind, bounded)  # type: ignore[arg-type]  # it reads and seeks
         if kind == "TIFF":
-            _check_tags(file)
+            check_tags(file)
+            pixels = read_pixels(image.tag_v2)  # type: ignore[attr-defined]
+        else:
+            size = image.height, image.width
+            pixels = TiffPixels(size, _exif_orientation(image), _bits(file, kind), False)
     except BrokenImageError:
         raise
+    except (BrokenTiffError, UserError) as error:
+        raise BrokenImageError(str(error)) from error
     except Exception as error:  # Pillow promises no list of what a broken header raises
         raise BrokenImageError(f"broken {kind} header: {str(error):.200}") from error
-    width, height = image.size
-    turned = orientation in _QUARTER_TURNS
-    if turned and kind == "TIFF":
-        raise BrokenImageError("a TIFF with a rotation tag; store it upright")
-    size = (width, height) if turned and kind in _TURNED_KINDS else (height, width)
     repeats = isinstance(image, JpegImageFile) and (
         # Pillow stops behind the head of the first scan: how many components it holds, which ones.
         image.info.get("progressive", 0) == 1 or bounded.last[:1] != bytes([image.layers])
     )
-    return ImageHeader(kind, size, orientation in (None, _UPRIGHT), repeats)
+    told = known_orientation(pixels.orientation)
+    orientation = UPRIGHT if kind in _NEVER_TURNED else told
+    return ImageHeader(
+        kind,
+        pixels.size[::-1] if orientation in EXCHANGES_SIDES else pixels.size,
+        orientation,
+        told if orientation == told else undone_by(told),
+        has_alpha(image),
+        pixels.bits,
+        pixels.white_is_zero,
+        repeats,
+    )
 
 
 def _recognise(file: BinaryIO) -> str:
     """Return the kind of image; raise BrokenImageError, with its kind, for one of another."""
     file.seek(0)
-    start = file.read(16).ljust(16, b"\0")  # Pillow asks for the first bytes of each kind
+    start = file.read(START_BYTES)
     file.seek(0)
-    for kind in _READERS:
-        if _starts_as(kind, start):
-            return kind
-    Image.init()  # all kinds that Pillow knows
-    others = [kind for kind in Image.ID if _starts_as(kind, start)]
-    if not others:
-        raise BrokenImageError("not an image")
-    raise BrokenImageError(f"{others[0]} is not decoded; accepted: {', '.join(_READERS)}")
+    if kind := recognise(start):
+        return kind
+    if other := recognise_other(start):
+        raise BrokenImageError(f"{other} is not decoded; accepted: {', '.join(KINDS)}")
+    raise BrokenImageError("not an image")
 
 
-def _starts_as(kind: str, start: bytes) -> bool:
-    _, accepts = Image.OPEN[kind]
-    return accepts is not None and accepts(start) is True
+def _bits(file: BinaryIO, kind: str) -> int:
+    """Return how many bits a channel has: 16 in some PNGs, else 8 or fewer."""
+    if kind != "PNG":
+        return 8
+    file.seek(_PNG_BITS_AT)
+    return ord(file.read(1))
 
 
-def exif_orientation(image: ImageFile) -> int | None:
+def _exif_orientation(image: ImageFile) -> object:
     """Return EXIF's orientation; `image.getexif()` would read XMP too, which OpenCV does not."""
-    if isinstance(image, TiffImageFile):
-        return image.tag_v2.get(_EXIF_ORIENTATION)
     exif = image.info.get("exif", b"").removeprefix(b"Exif\0\0")
     if not exif:
         return None
@@ -183,23 +184,6 @@ class BoundedReads:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
-
-
-def _check_tags(file: BinaryIO) -> None:
-    """Raise BrokenImageError for a TIFF that tells its size twice.
-
-    Of two sizes Pillow takes the last one, libtiff the first.
-    """
-    file.seek(0)
-    start = file.read(16)
-    order, is_big = "<" if start.startswith(b"II") else ">", 43 in start[2:4]
-    offset, count, tag = ("Q", "Q", "H18x") if is_big else ("I", "H", "H10x")
-    file.seek(struct.unpack_from(order + offset, start, 8 if is_big else 4)[0])
-    num_tags = struct.unpack(order + count, file.read(struct.calcsize(order + count)))[0]
-    content = file.read(min(num_tags, _MAX_READS) * struct.calcsize(order + tag))
-    tags = [number for (number,) in struct.iter_unpack(order + tag, content)]
-    if any(tags.count(size) != 1 for size in _TIFF_SIZE_TAGS):
-        raise BrokenImageError("a TIFF that tells its size more than once")
 
 
 def check_complete(file: BinaryIO, kind: str) -> None:

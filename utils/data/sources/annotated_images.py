@@ -8,16 +8,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from backend.words import count
 from utils.data.image.header import read_image_size
+from utils.data.sources.file_state import state_of_files
 from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, Annotations
 from utils.data.sources.label_file import BrokenLabelError, Labels
+from utils.errors import DatasetError, brief
 from utils.polygons import Polygons
 
 OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round
+
+
+class AnnotatedObjects(NamedTuple):
+    """The objects of an image, normalised; they may lie outside it, and have no area."""
+
+    class_index: np.ndarray  # (M,) int64, of the dataset's classes
+    boxes_xyxy_norm: np.ndarray  # (M, 4) float64
+    polygons_norm: Polygons | None  # float64, of the M objects; None when all are boxes
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,23 @@ class AnnotatedImage:
     def labels_at(self) -> str:
         return f"{self.file}: {self.path.name}"
 
+    def state(self, now_ns: int) -> bytes | None:
+        """Return size and times of the image file, and all that is said of it."""
+        file = state_of_files((self.annotations.paths[self.index],), now_ns)
+        if file is None:
+            return None
+        first, end = self.annotations.starts[self.index : self.index + 2].tolist()
+        polygons = self.annotations.polygons.range(first, end)
+        said = (
+            self.annotations.sizes[self.index],
+            self.class_of[self.annotations.class_index[first:end]],
+            self.annotations.boxes_xyxy[first:end],
+            *((polygons.starts, polygons.points_xy) if polygons is not None else ()),
+        )
+        reason = self.annotations.broken.get(self.index, "")
+        text = f"{self.labels_at}\0{end - first} {reason}\0".encode("utf-8", "surrogatepass")
+        return b"".join([file, text, *(array.tobytes() for array in said)])
+
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels, or raise BrokenImageError."""
         return read_image_size(self.path, max_pixels)
@@ -49,17 +77,30 @@ class AnnotatedImage:
             BrokenLabelError: the annotation is of an image of another shape, a box reaches far
                 out of the image, or the reader of the format found fault.
         """
+        class_index, boxes, polygons = self.read_objects(size)
+        boxes = _clipped(boxes)
+        if polygons is not None:
+            points = _clipped(polygons.points_xy)
+            polygons = Polygons(points.astype(np.float32), polygons.starts)
+        return _labels(class_index, boxes, polygons)
+
+    def read_objects(self, size: tuple[int, int]) -> AnnotatedObjects:
+        """Return the objects of an image of that size as they were labelled; nothing is removed.
+
+        Raises:
+            BrokenLabelError: the annotation is of an image of another shape, or the reader of the
+                format found fault.
+        """
         if reason := self.annotations.broken.get(self.index):
             raise BrokenLabelError(reason)
         first, end = self.annotations.starts[self.index : self.index + 2].tolist()
-        boxes = self.annotations.boxes_xyxy[first:end]
+        side_wh = np.array(self._annotated_size(size)[::-1])
         polygons = self.annotations.polygons.range(first, end)
-        side_wh = self._annotated_size(size)[::-1]
-        boxes = _clipped(boxes / np.tile(side_wh, 2))
-        if polygons is not None:
-            points = _clipped(polygons.points_xy / np.array(side_wh))
-            polygons = Polygons(points.astype(np.float32), polygons.starts)
-        return _labels(self.class_of[self.annotations.class_index[first:end]], boxes, polygons)
+        return AnnotatedObjects(
+            self.class_of[self.annotations.class_index[first:end]],
+            self.annotations.boxes_xyxy[first:end] / np.tile(side_wh, 2),
+            polygons and Polygons(polygons.points_xy / side_wh, polygons.starts),
+        )
 
     def _annotated_size(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return (height, width) to which the coordinates are relative."""
@@ -115,9 +156,17 @@ def annotated_images(
     """Return the images of annotations, with their objects' classes those of a dataset.
 
     Args:
-        class_names: of the dataset; it has all names of the annotations.
+        class_names: of the dataset.
         file: the annotation file or folder, for messages.
+
+    Raises:
+        DatasetError: the dataset lacks a class of the annotations.
     """
     index_of = {name: index for index, name in enumerate(class_names)}
+    if absent := sorted(set(annotations.class_names) - set(index_of)):
+        raise DatasetError(
+            f"{file}: has objects of class {brief(absent[0])}, and the dataset's names are "
+            f"{brief(list(class_names))}; add it to 'names', or leave 'names' out"
+        )
     class_of = np.array([index_of[name] for name in annotations.class_names], np.int64)
     return [AnnotatedImage(annotations, index, class_of, file) for index in range(len(annotations))]

@@ -39,7 +39,7 @@ def _images_of(entry: Path) -> Sequence[Path | RecordImage]:
         _check_no_images(entry)
         images = [image for path in record_files for image in read_record_images(path)]
     else:
-        images = sorted(_search(entry)) if entry.is_dir() else _read_list(entry)
+        images = _sorted_images(entry) if entry.is_dir() else _read_list(entry)
     if not images:
         raise DatasetError(no_images_text(entry))
     return images
@@ -58,7 +58,7 @@ def no_images_text(entry: Path) -> str:
         return f"{entry} lists no image; write the path of one image on each line"
     if not entry.is_dir():
         return f"{entry} is no folder and no file; name a folder of images, or a list of them"
-    suffixes = " ".join(sorted(IMAGE_SUFFIXES))
+    suffixes = " ".join(IMAGE_SUFFIXES)
     return (
         f"{entry} holds no image; put files there that end in {suffixes}, "
         f"or record files that end in {RECORD_SUFFIX}"
@@ -73,8 +73,25 @@ def _check_no_images(entry: Path) -> None:
         )
 
 
-def _search(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+def _sorted_images(folder: Path) -> list[Path]:
+    """Return the images in a folder, in the order of their paths part by part."""
+    # As texts: to compare two Paths takes ten times as long.
+    return [Path(path) for path in sorted(_search(folder), key=lambda x: x.replace("/", "\0"))]
+
+
+def _search(folder: Path) -> Iterator[str]:
+    """Yield the images in a folder and the folders in it, in no order; not in linked folders."""
+    waiting = [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES:
+                        yield entry.path
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
 
 
 def _read_list(path: Path) -> list[Path]:

@@ -16,11 +16,14 @@ from backend.words import count
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.dataset_yaml import DatasetSpec
-from utils.data.sources.drawn_split import draw_split, place_of
+from utils.data.sources.drawn_split import draw_training, place_of
+from utils.data.sources.fingerprints import read_fingerprints
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.table import read_annotations
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import ImageSource, Sample, ScanReport, image_of
+from utils.data.sources.label_cache import LabelCache
+from utils.data.sources.labels import ImageSource, ScanReport, image_of
+from utils.data.sources.samples import SampleTable
 from utils.data.sources.scan_shards import scan_shared
 from utils.errors import UserError
 from utils.processes import watchdog
@@ -39,16 +42,17 @@ def load_split(
     world: World = ALONE,
     max_pixels: int = MAX_PIXELS,
     fraction: float = 1.0,
-) -> list[Sample]:
+) -> SampleTable:
     """Return the usable samples of a split; list and count on screen what is left out.
 
-    Each rank reads its shard, and all of them return the same; the first one speaks for all.
+    Each rank reads its shard, and all of them return the same; the first one speaks for all. What
+    a scan found is kept in the user's cache folder: an image is read again when it was changed.
 
     Args:
         max_pixels: of an image; a larger one is left out.
         fraction: about this part of the images is read, as `choose_part` does.
     """
-    paths = choose_part(images_of(dataset, split), fraction)
+    paths = choose_part(images_of(dataset, split, world), fraction)
     num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.class_names)
     work = f"reading the labels of {split}"
     own = len(world.process.shard(paths))
@@ -58,29 +62,46 @@ def load_split(
             watchdog.progress()
             shown.update()
 
-        report = scan_shared(paths, num_classes, world, progress, max_pixels)
+        cache = LabelCache.of(dataset, split, fraction, num_classes, max_pixels)
+        report = scan_shared(paths, num_classes, world, progress, max_pixels, cache)
     if world.process.is_main and report.problems:
         tell_problems(split, report, len(paths))
     return of_one_class(report.samples) if dataset.single_class else report.samples
 
 
-def images_of(dataset: DatasetSpec, split: str) -> list[Path | ImageSource]:
+def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Path | ImageSource]:
     """Return the images of a split, in the order in which they are numbered.
 
+    All ranks of the world call it: they look for near-duplicates together where it is drawn.
+
     Raises:
-        DatasetError: an entry cannot be read, or holds no image.
+        DatasetError: an entry cannot be read, or holds no image; a drawn split would be empty.
     """
     pool = "train" if dataset.train_part is not None and split == "val" else split
     images: list[Path | ImageSource] = []
     for entry in getattr(dataset, pool):
         if isinstance(entry, AnnotatedFolder):
             annotations = read_annotations(entry)
-            images += annotated_images(annotations, dataset.class_names, entry.annotations)
+            names = annotations.class_names if dataset.single_class else dataset.class_names
+            images += annotated_images(annotations, names, entry.annotations)
         else:
             images += list_images([entry])
     if dataset.train_part is None or split == "test":
         return images
-    return draw_split(images, dataset.train_part, split)
+    return _drawn_part(images, dataset.train_part, split, world)
+
+
+def _drawn_part(
+    images: Sequence[Path | ImageSource], train_part: float, split: str, world: World
+) -> list[Path | ImageSource]:
+    """Return the images of a split for training, or of that for validation, the rest."""
+    names = [image_of(image).path.name for image in images]
+    is_train = draw_training(names, read_fingerprints(images, world), train_part)
+    drawn = [images[index] for index in np.flatnonzero(is_train == (split == "train"))]
+    if world.process.is_main:
+        total = count(len(images), "image")
+        log.info("%s: %d of %s, by --split %g", split, len(drawn), total, train_part)
+    return drawn
 
 
 def tell_problems(split: str, report: ScanReport, num_images: int) -> None:
@@ -117,17 +138,14 @@ def choose_part(
     return chosen
 
 
-def of_one_class(samples: list[Sample]) -> list[Sample]:
+def of_one_class(samples: SampleTable) -> SampleTable:
     """Return the samples with all objects of class 0."""
-    return [
-        dataclasses.replace(sample, class_index=np.zeros_like(sample.class_index))
-        for sample in samples
-    ]
+    return dataclasses.replace(samples, class_index=np.zeros_like(samples.class_index))
 
 
 def only_classes(
-    samples: list[Sample], classes: Sequence[int] | None, num_classes: int
-) -> list[Sample]:
+    samples: SampleTable, classes: Sequence[int] | None, num_classes: int
+) -> SampleTable:
     """Return the samples with the labels of these classes; of all classes when None.
 
     Raises:
@@ -138,13 +156,4 @@ def only_classes(
     unknown = [number for number in classes if not 0 <= number < num_classes]
     if unknown:
         raise UserError(f"--classes {unknown[0]}: the dataset's classes are 0 to {num_classes - 1}")
-    chosen = [np.isin(sample.class_index, classes) for sample in samples]
-    return [
-        dataclasses.replace(
-            sample,
-            class_index=sample.class_index[rows],
-            boxes_cxcywh_norm=sample.boxes_cxcywh_norm[rows],
-            polygons_norm=sample.polygons_norm and sample.polygons_norm.select(rows),
-        )
-        for sample, rows in zip(samples, chosen, strict=True)
-    ]
+    return samples.with_objects(np.isin(samples.class_index, classes))

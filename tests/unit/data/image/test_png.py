@@ -111,7 +111,12 @@ def test_what_pillow_saves_as_an_animation_gives_its_first_frame(mode, tmp_path)
     assert b"acTL" in moving.read_bytes()
     assert read_image_size(moving) == (40, 32)
     image = decode_bytes(as_array(moving.read_bytes()), (40, 32))
-    np.testing.assert_array_equal(image, cv2.imread(str(still)))
+    with Image.open(still) as opened:
+        seen = Image.new("RGBA", (32, 40), "white")
+        seen.alpha_composite(opened.convert("RGBA"))
+    # Pillow rounds in its own way where half of the white shows through.
+    expected = np.asarray(seen.convert("RGB"))[..., ::-1].astype(int)
+    assert np.abs(image - expected).max() <= (1 if mode in ("RGBA", "LA") else 0)
 
 
 def test_a_colour_profile_changes_no_pixel_and_prints_nothing(capfd):

@@ -12,7 +12,7 @@ from utils.data.image.decoding import average_squares, choose_reduction
 from utils.data.image.header import BrokenImageError, read_header, read_image_size
 from utils.data.loading.reading import decode
 from utils.data.records.layout import RecordPlace
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 
 SIZE = (200, 133)
@@ -95,7 +95,11 @@ def test_a_reduced_image_is_the_average_of_the_whole(sample, reduction):
         (b"RIFF\x64\0\0\0WEBPVP8X" + bytes(100), "broken WEBP header"),
         (b"II*\0\x08\0\0\0" + bytes(100), "broken TIFF header"),
         (b"BM" + bytes(100), "broken BMP header"),
-        (b"GIF89a" + bytes(100), "GIF is not decoded; accepted: BMP, JPEG, PNG, TIFF, WEBP"),
+        (b"GIF89a" + bytes(100), "broken GIF header"),
+        (
+            b"8BPS\0\1" + bytes(100),
+            "PSD is not decoded; accepted: AVIF, BMP, GIF, JPEG, PNG, TIFF, WEBP, HEIC",
+        ),
         (b"\x76\x2f\x31\x01" + bytes(100), "not an image"),  # OpenEXR, which OpenCV decodes
     ],
 )
@@ -115,7 +119,7 @@ def test_of_two_exif_segments_the_first_turns_the_image(tmp_path, orientations):
         segments += b"\xff\xe1" + (len(content) + 2).to_bytes(2, "big") + content
     plain = write(path).image_path.read_bytes()
     path.write_bytes(plain[:2] + segments + plain[2:])
-    assert read_header(io.BytesIO(path.read_bytes())).is_upright == (orientations[0] == 1)
+    assert read_header(io.BytesIO(path.read_bytes())).orientation == orientations[0]
     height, width = cv2.imread(str(path)).shape[:2]
     sample = Sample(path, height, width, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
     assert decode(sample, 2).shape == (-(-height // 2), -(-width // 2), 3)

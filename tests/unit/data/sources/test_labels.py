@@ -1,6 +1,5 @@
 """Scanning a dataset: which samples are usable, and what is reported about the others."""
 
-import io
 import zlib
 from pathlib import Path
 
@@ -91,7 +90,7 @@ def test_an_image_without_labels_is_a_background(tmp_path, labels):
 def test_a_broken_line_leaves_the_image_out_and_says_why(tmp_path, line, reason):
     path = add_image(tmp_path, "a.png", f"1 0.5 0.5 0.5 0.5\n{line}\n")
     samples, (problem,) = scan_with_good_one(tmp_path, path)
-    assert samples == []
+    assert len(samples) == 0
     assert str(path) in problem
     assert f"{label_path(path)}: line 2: " in problem
     assert reason in problem
@@ -176,8 +175,6 @@ def test_polygons_of_real_images_lie_on_their_boxes():
 def test_broken_images_are_reported_with_the_reason(tmp_path):
     whole = add_image(tmp_path, "whole.jpg").read_bytes()
     png = add_image(tmp_path, "whole.png").read_bytes()
-    gif = io.BytesIO()
-    Image.new("L", (32, 32)).save(gif, "GIF")
     contents = {
         "truncated.jpg": (whole[:-100], "truncated: the JPEG file"),
         "truncated.png": (png[:-100], "truncated: the PNG file"),
@@ -185,7 +182,7 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
             png[:-30] + bytes(10) + png[-20:],
             "the checksum of its chunk b'IDAT' is wrong",
         ),
-        "gif.jpg": (gif.getvalue(), "GIF is not decoded; accepted: BMP, JPEG"),
+        "psd.jpg": (b"8BPS\0\1" + bytes(50), "PSD is not decoded; accepted: AVIF, BMP, GIF"),
         "text.jpg": (b"hello", "not an image"),
         "empty.jpg": (b"", "not an image"),
         "header.jpg": (whole[:10], "left out"),
@@ -194,11 +191,11 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
         path = tmp_path / "images" / name
         path.write_bytes(content)
         samples, (problem,) = scan_with_good_one(tmp_path, path)
-        assert samples == []
+        assert len(samples) == 0
         assert problem.startswith(f"{path}: left out: ")
         assert reason in problem
     samples, (problem,) = scan_with_good_one(tmp_path, tmp_path / "images/absent.jpg")
-    assert samples == []
+    assert len(samples) == 0
     assert "No such file" in problem
 
 
@@ -227,8 +224,7 @@ def test_the_size_is_that_of_the_decoded_image(tmp_path, suffix, orientation):
     exif[0x0112] = orientation
     Image.new("RGB", (40, 20)).save(path, exif=exif)
     if suffix == "tif" and orientation >= 5:  # OpenCV 4.11 cannot decode it
-        with pytest.raises(BrokenImageError, match="store it upright"):
-            read_image_size(path)
+        assert read_image_size(path) == (40, 20)
     else:
         assert read_image_size(path) == cv2.imread(str(path)).shape[:2]
 

@@ -92,7 +92,7 @@ def test_all_kinds_of_input_are_the_same_image(detector, tmp_path):
     path = tmp_path / "一.png"
     path.write_bytes(encoded(IMAGE))
     every_other = np.repeat(np.frombuffer(path.read_bytes(), np.uint8), 2)
-    alpha = np.dstack([IMAGE, np.full((64, 96), 7, np.uint8)])
+    alpha = np.dstack([IMAGE, np.full((64, 96), 255, np.uint8)])
     given = [
         str(path), path, path.read_bytes(), bytearray(path.read_bytes()),
         memoryview(path.read_bytes() + bytes(9))[:-9], memoryview(every_other)[::2],
@@ -104,6 +104,17 @@ def test_all_kinds_of_input_are_the_same_image(detector, tmp_path):
     sources = [result.frame.source for result in results]
     assert sources[:3] == [path, path, "image2"] and sources[6] == "image6"
     assert str(sources[-1]) == str(path)
+
+
+def test_white_shows_through_an_image_however_it_is_given(detector):
+    alpha = np.full((64, 96), 51, np.uint8)
+    alpha[32:] = 255
+    pixels = np.dstack([IMAGE, alpha])
+    for given in (pixels, Image.fromarray(pixels), encoded(pixels)):
+        (result,) = detector(given, size=SIZE)
+        np.testing.assert_array_equal(result.image[32:], IMAGE[32:])
+        above = 0.2 * IMAGE[:32] + 0.8 * 255
+        assert np.abs(result.image[:32] - above).max() <= 0.5 + 1e-6
 
 
 def test_arrays_are_taken_as_rgb(detector):

@@ -15,20 +15,23 @@ from utils.errors import DatasetError
 from utils.files.yaml import yaml_text
 
 
-def refuse_existing(path: Path) -> None:
+def refuse_existing(path: Path, flag: str = "--out") -> None:
     """Raise DatasetError when there is something at the path of a new folder."""
     if os.path.lexists(path):
-        raise DatasetError(f"--out {path} exists and is not written over; name a new folder")
+        raise DatasetError(f"{flag} {path} exists and is not written over; name a new folder")
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path, flag: str = "--out") -> Iterator[Path]:
     """Yield a folder to fill; it becomes `path` when the block ends, or is removed if it fails.
+
+    Args:
+        flag: the one that named it, for messages.
 
     Raises:
         DatasetError: `path` exists, or something cannot be written.
     """
-    refuse_existing(path)
+    refuse_existing(path, flag)
     path = path.absolute()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +42,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             os.rename(folder, path)
     except OSError as error:
         raise DatasetError(
-            f"--out {path}: cannot be written, and nothing was left there: {error.strerror}; "
+            f"{flag} {path}: cannot be written, and nothing was left there: {error.strerror}; "
             "free some space, or name a folder that can be written to"
         ) from error
 

@@ -19,6 +19,7 @@ class AnnotatedFolder(NamedTuple):
     annotations: Path  # a file, or a folder of one file an image
     images: Path  # the folder to which the names of images are relative
     image_list: Path | None = None  # a file that names those of a split; None for all
+    subset: str | None = None  # the images that are meant, by the name of their part in the file
 
 
 class Format(NamedTuple):

@@ -9,10 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from utils.data.sources.formats.annotations import Annotations
+from utils.data.sources.formats.coco import COCO
+from utils.data.sources.formats.cvat import CVAT
 from utils.data.sources.formats.format import AnnotatedFolder, Format
+from utils.data.sources.formats.label_studio import LABEL_STUDIO
+from utils.data.sources.formats.labelme import LABELME
+from utils.data.sources.formats.openimages import OPENIMAGES
+from utils.data.sources.formats.voc import VOC
 from utils.errors import DatasetError
 
-FORMATS: tuple[Format, ...] = ()  # the first that accepts a path reads it
+# The first that accepts a path reads it.
+FORMATS: tuple[Format, ...] = (VOC, COCO, LABELME, CVAT, LABEL_STUDIO, OPENIMAGES)
 
 
 def find_annotated(path: Path) -> Mapping[str, list[AnnotatedFolder]]:

@@ -1,0 +1,103 @@
+"""Annotations of any format become the labels that the same objects have in a label file."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from utils.data.sources.annotated_images import annotated_images
+from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, AnnotationsBuilder
+from utils.data.sources.label_file import BrokenLabelError, Labels, parse_labels
+from utils.errors import DatasetError
+
+SIZE = 50, 200  # height, width
+
+
+def labels_of(*objects, annotated=SIZE, size=SIZE, names=("cat", "dog")) -> Labels:
+    builder = AnnotationsBuilder()
+    builder.image(Path("a.jpg"), annotated)
+    for name, box in objects:
+        if isinstance(box, np.ndarray):
+            builder.outline(name, box)
+        else:
+            builder.object(name, box)
+    (image,) = annotated_images(builder.build(), names, Path("all.json"))
+    return image.read_labels(len(names), size)
+
+
+def assert_equal(found: Labels, expected: Labels) -> None:
+    assert found.class_index.tolist() == expected.class_index.tolist()
+    assert found.boxes_cxcywh_norm.dtype == np.float32
+    assert found.boxes_cxcywh_norm.tobytes() == expected.boxes_cxcywh_norm.tobytes()
+    assert (found.polygons_norm is None) == (expected.polygons_norm is None)
+    if found.polygons_norm is not None:
+        assert found.polygons_norm.points_xy.tobytes() == expected.polygons_norm.points_xy.tobytes()
+        assert found.polygons_norm.starts.tolist() == expected.polygons_norm.starts.tolist()
+
+
+def test_boxes_and_outlines_are_those_of_a_label_file_bit_for_bit():
+    outline = np.array([[20.0, 5], [100, 11], [33, 47]])
+    text = ["1 0.3 0.4 0.2 0.4"]  # 40 to 80 px wide, 10 to 30 px high
+    text += ["0 " + " ".join(repr(x) for x in (outline / [200, 50]).ravel().tolist())]
+    expected = parse_labels("\n".join(text).encode(), 2)
+    assert_equal(labels_of(("dog", (40, 10, 80, 30)), ("cat", outline)), expected)
+
+
+@pytest.mark.parametrize(
+    ("annotated", "box"),
+    [
+        (NORMALISED, (0.25, 0.25, 0.5, 0.75)),
+        (UNKNOWN, (50, 12.5, 100, 37.5)),
+        ((100, 400), (100, 25, 200, 75)),  # labelled on a copy of twice the size
+    ],
+)
+def test_coordinates_are_relative_to_what_the_annotation_says(annotated, box):
+    found = labels_of(("dog", box), annotated=annotated)
+    assert found.boxes_cxcywh_norm.tolist() == [[0.375, 0.5, 0.25, 0.5]]
+
+
+def test_a_rounded_side_of_a_smaller_copy_is_the_same_shape():
+    found = labels_of(("dog", (0, 0, 33, 8)), annotated=(8, 33), size=(50, 200))
+    assert found.boxes_cxcywh_norm.tolist() == [[0.5, 0.5, 1, 1]]
+
+
+def test_an_annotation_of_another_image_is_refused_with_both_sizes():
+    with pytest.raises(BrokenLabelError, match="640x480 px, and has 200x50"):
+        labels_of(("dog", (0, 0, 9, 9)), annotated=(480, 640))
+
+
+def test_what_reaches_a_little_over_the_edge_is_clipped_and_far_out_is_refused():
+    found = labels_of(("dog", (-1, 0, 201.5, 50.25)))
+    assert found.boxes_cxcywh_norm.tolist() == [[0.5, 0.5, 1, 1]]
+    for box in ((0, 0, 203, 50), (-3, 0, 50, 50), (0, 0, float("nan"), 50)):
+        with pytest.raises(BrokenLabelError, match="outside the image"):
+            labels_of(("dog", box))
+
+
+def test_objects_without_area_and_repeated_ones_are_removed_and_counted():
+    box = (10, 10, 20, 20)
+    found = labels_of(
+        ("dog", box), ("cat", box), ("dog", box), ("cat", (5, 5, 5, 9)), ("cat", (9, 5, 5, 9))
+    )
+    assert found.class_index.tolist() == [1, 0]
+    assert found.removed == "2 objects without an area, 1 repeated object"
+
+
+def test_classes_are_those_of_the_dataset():
+    found = labels_of(("dog", (0, 0, 9, 9)), names=("bird", "cat", "dog"))
+    assert found.class_index.tolist() == [2]
+
+
+def test_a_class_that_the_dataset_lacks_is_an_error_that_names_it():
+    with pytest.raises(DatasetError, match=r"class 'dog', and .* are \['cat'\]; add it to 'names'"):
+        labels_of(("dog", (0, 0, 9, 9)), names=("cat",))
+
+
+def test_the_fault_that_a_reader_found_is_the_reason_to_leave_the_image_out():
+    builder = AnnotationsBuilder()
+    builder.image(Path("a.jpg"))
+    builder.refuse("no size")
+    (image,) = annotated_images(builder.build(), (), Path("all.json"))
+    with pytest.raises(BrokenLabelError, match="no size"):
+        image.read_labels(0, SIZE)
+    assert image.labels_at == "all.json: a.jpg"

@@ -1,0 +1,198 @@
+"""--split: which images are for training, whatever comes or goes, and which stay together."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+
+from tests.rank_threads import RankFailures, run_rank_threads
+from tests.small import write_small_dataset
+from utils.data.image.fingerprint import Fingerprint
+from utils.data.sources import fingerprints as reading
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.drawn_split import draw_training, group_copies
+from utils.data.sources.image_files import list_images
+from utils.data.sources.splits import choose_part, images_of, load_split
+from utils.errors import DatasetError
+
+NAMES = [f"image {number}.jpg" for number in range(4000)]
+
+
+def unlike(number):
+    """Fingerprints of images that do not look alike: random looks differ in 32 bits or so."""
+    looks = np.random.default_rng(1).integers(1, 1 << 63, number).tolist()
+    return [Fingerprint(index + 1, look) for index, look in enumerate(looks)]
+
+
+def alike(number):
+    return [Fingerprint(1_000_000 + index, 1 << 40) for index in range(number)]
+
+
+def sides(names, prints, part=0.8):
+    return dict(zip(names, draw_training(names, prints, part).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.8])
+def test_about_the_part_asked_for_is_for_training(part):
+    drawn = draw_training(NAMES, unlike(len(NAMES)), part)
+    allowed = 5 * np.sqrt(len(NAMES) * part * (1 - part))  # of a binomial's deviations
+    assert abs(drawn.sum() - part * len(NAMES)) < allowed
+
+
+def test_an_image_alone_never_moves():
+    prints = dict(zip(NAMES, unlike(len(NAMES)), strict=True))
+    whole = sides(NAMES, list(prints.values()))
+    for some in (NAMES[::3], NAMES[::-1], NAMES[:50]):
+        assert sides(some, [prints[name] for name in some]) == {name: whole[name] for name in some}
+
+
+def test_a_larger_part_adds_images():
+    prints = unlike(len(NAMES))
+    assert not (draw_training(NAMES, prints, 0.6) & ~draw_training(NAMES, prints, 0.8)).any()
+
+
+def test_groups_are_as_often_for_training_as_single_images():
+    """Whatever their size: no vote of their images, which the larger side would win."""
+    names = [f"{group} {number}.jpg" for group in range(500) for number in range(7)]
+    prints = [print for print in unlike(500) for _ in range(7)]
+    drawn = draw_training(names, prints, 0.8).reshape(500, 7)
+    assert (drawn == drawn[:, :1]).all()
+    assert abs(drawn[:, 0].sum() - 400) < 5 * np.sqrt(500 * 0.8 * 0.2)
+
+
+def test_one_more_near_duplicate_joins_the_others_and_rarely_moves_them():
+    others, prints = NAMES[:100], unlike(100)
+    moved = 0
+    for trial in range(300):
+        group = [f"frame {trial} {number}.jpg" for number in range(6)]
+        before = sides(group[:5] + others, alike(5) + prints)
+        after = sides([*group, *others], alike(6) + prints)
+        assert len({after[name] for name in group}) == 1
+        assert {name: after[name] for name in others} == {name: before[name] for name in others}
+        moved += before[group[0]] != after[group[0]]
+    # It has its way with 1 in 6, and wants the other side with 2 x 0.8 x 0.2: 16 of 300.
+    assert 0 < moved < 16 + 5 * np.sqrt(16)
+
+
+def test_augmented_copies_are_where_their_original_is():
+    copies = [f"street 7_png.rf.{number:032x}.jpg" for number in range(5)]
+    names = ["street 7.png", *copies, "street_7.png", "street 7.jpg", "x.rf..jpg", *NAMES[:200]]
+    groups = group_copies(names, unlike(len(names)))
+    assert groups.tolist() == [0] * 6 + list(range(6, len(names)))
+    drawn = sides(names, unlike(len(names)))
+    assert len({drawn[name] for name in names[:6]}) == 1
+    alone = sides([copies[0], *NAMES[:200]], unlike(201))
+    assert alone[copies[0]] == drawn["street 7.png"]
+
+
+def test_copies_join_the_groups_of_those_they_look_like():
+    names = ["a_jpg.rf.1.jpg", "a_jpg.rf.2.jpg", "b.jpg", "c.jpg"]
+    prints = [Fingerprint(1, 1 << 10), Fingerprint(2, 1 << 63), Fingerprint(3, 1 << 63),
+              Fingerprint(4, (1 << 40) - 1)]  # fmt: skip
+    assert group_copies(names, prints).tolist() == [0, 0, 0, 3]
+
+
+@pytest.mark.parametrize(("part", "side"), [(0.999, "validation"), (0.001, "training")])
+def test_an_empty_side_is_an_error(part, side):
+    with pytest.raises(DatasetError) as caught:
+        draw_training(NAMES[:4], unlike(4), part)
+    assert f"--split {part} leaves no image for {side}: 4 images, 4 when" in str(caught.value)
+
+
+def test_images_that_all_look_alike_are_an_error_that_says_so():
+    with pytest.raises(DatasetError, match="9 images, 1 when near-duplicates count once"):
+        draw_training(NAMES[:9], alike(9), 0.5)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A dataset of 18 images without a split, two of them near-duplicates of each other."""
+    folder = tmp_path_factory.mktemp("drawn")
+    document = yaml.safe_load(write_small_dataset(folder).read_text())
+    root = folder / "shapes"
+    for kind in ("images", "labels"):
+        for number, path in enumerate(sorted((root / kind / "val").iterdir())):
+            shutil.move(path, root / kind / "train" / f"more {number}{path.suffix}")
+    first = sorted((root / "images/train").iterdir())[0]
+    image = cv2.resize(cv2.imread(str(first)), None, fx=1.5, fy=1.5)
+    cv2.imwrite(str(root / "images/train/larger copy.jpg"), image)
+    path = root / "whole.yaml"
+    path.write_text(yaml.safe_dump({"train": "images/train", "names": document["names"]}))
+    return path, first.name
+
+
+def names_of(images):
+    return [getattr(image, "path", image).name for image in images]
+
+
+def test_a_dataset_without_val_is_drawn_into_two_sides(data, caplog):
+    caplog.set_level("INFO")
+    dataset = load_dataset(data[0], train_part=0.7)
+    train, val = (names_of(images_of(dataset, split)) for split in ("train", "val"))
+    assert sorted(train + val) == sorted(names_of(list_images(dataset.train)))
+    assert train and val and not set(train) & set(val)
+    assert ("larger copy.jpg" in train) == (data[1] in train)
+    assert f"val: {len(val)} of 19 images, by --split 0.7" in caplog.text
+    assert names_of(images_of(dataset, "train")) == train
+    assert [x.image_path.name for x in load_split(dataset, "val")] == val
+
+
+def test_a_part_of_the_training_images_may_be_taken_too():
+    """The two hashes are independent: else 0.5 of 0.8 would be 0.625 of it."""
+    train = [
+        name
+        for name, mine in zip(NAMES, draw_training(NAMES, unlike(len(NAMES)), 0.8), strict=True)
+        if mine
+    ]
+    half = choose_part([Path(name) for name in train], 0.5)
+    assert abs(len(half) / len(train) - 0.5) < 5 * np.sqrt(0.25 / len(train))
+
+
+@pytest.mark.parametrize("world_size", [2, 5])
+def test_all_ranks_draw_what_one_process_draws(data, world_size, monkeypatch):
+    dataset = load_dataset(data[0], train_part=0.7)
+    expected = images_of(dataset, "val")
+    read = []
+    read_fingerprint = reading.read_fingerprint
+
+    def counting(image):
+        read.append(image.path.name)
+        return read_fingerprint(image)
+
+    monkeypatch.setattr(reading, "read_fingerprint", counting)
+    found = run_rank_threads(world_size, lambda world: images_of(dataset, "val", world))
+    assert found == [expected] * world_size
+    assert sorted(read) == sorted(names_of(list_images(dataset.train)))  # each by one rank
+
+
+def test_ranks_with_different_images_are_an_error(data):
+    images = list_images(load_dataset(data[0], train_part=0.7).train)
+
+    def read(world):
+        return reading.read_fingerprints(images[world.process.rank :], world)
+
+    with pytest.raises(RankFailures) as caught:
+        run_rank_threads(2, read)
+    assert all("found different images" in str(error) for error in caught.value.errors)
+
+
+def test_images_that_cannot_be_read_have_a_side(tmp_path):
+    (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    (tmp_path / "cut.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    paths = sorted(tmp_path.iterdir())
+    prints = reading.read_fingerprints(paths)
+    assert [x.look for x in prints] == [0, 0, 0]
+    assert prints[paths.index(tmp_path / "gone.jpg")].content == 0
+    assert group_copies(names_of(paths), prints).tolist() == [0, 1, 2]
+
+
+def test_a_dataset_with_val_is_not_drawn(tmp_path):
+    path = write_small_dataset(tmp_path)
+    with pytest.raises(DatasetError, match="--split 0.8: shapes has a split for validation"):
+        load_dataset(path, train_part=0.8)

@@ -1,0 +1,100 @@
+"""utils/files/xml.py: XML becomes the standard library's elements, within bounds, or one error."""
+
+import io
+import time
+import tracemalloc
+from xml.etree import ElementTree
+
+import pytest
+
+from utils.files.xml import MAX_DEPTH, MAX_TOKEN_BYTES, parse_xml, read_xml, stream_xml
+
+ENTITIES = "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 12))
+BOMB = f'<!DOCTYPE l [<!ENTITY a0 "{"x" * 1000}">{ENTITIES}]><l>&a11;</l>'.encode()
+
+HOSTILE = {
+    "nothing": (b"", "line 1: no valid XML: no element found"),
+    "no XML": (b"0 0.5 0.5 1 1\n", "line 1: no valid XML"),
+    "no end": (b"<a>\n<b>", "line 2: no valid XML"),
+    "another end": (b"<a>\n</b>", "line 2: no valid XML: mismatched tag"),
+    "two roots": (b"<a/>\n<a/>", "line 2: no valid XML"),
+    "a null byte": (b"<a>\0</a>", "line 1: no valid XML"),
+    "not UTF-8": (b"<a>caf\xe9</a>", "line 1: no valid XML"),
+    "an entity of its own": (b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "DOCTYPE"),
+    "a file as entity": (b'<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/passwd">]><a>&b;</a>', "DOCTYPE"),
+    "entities of entities": (BOMB, "DOCTYPE"),
+    "an unknown entity": (b"<a>&b;</a>", "undefined entity"),
+    "too deep": (b"<a>" * 1_000_000, "nested deeper than 64"),
+    "just too deep": (b"<a>" * (MAX_DEPTH + 1) + b"</a>" * (MAX_DEPTH + 1), "deeper than 64"),
+    "a long attribute": (b'<a b="' + b"x" * (MAX_TOKEN_BYTES * 2), "4,194,304 bytes"),
+    "a long comment": (b"<a><!--" + b"x" * (MAX_TOKEN_BYTES * 4), "4,194,304 bytes"),
+    "a long name": (b"<" + b"x" * (MAX_TOKEN_BYTES * 4), "4,194,304 bytes"),
+} | {
+    f"the encoding {name}": (f'<?xml version="1.0" encoding="{name}"?><a/>'.encode(), "as UTF-8")
+    for name in ("gbk", "zip", "punycode", "undefined", "utf-7", "unknown", "x" * 10_000)
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_xml_beyond_the_limits_is_one_short_error_at_once(kind):
+    content, message = HOSTILE[kind]
+    start = time.process_time()
+    with pytest.raises(ValueError, match=message) as caught:
+        parse_xml(content)
+    assert len(str(caught.value)) < 300 and str(caught.value).isprintable()
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"<a/>",
+        b'<?xml version="1.0"?>\n<!-- b --><a b="1" c="&lt;&#65;"> d <e>f</e> g <e/></a>',
+        b"\xef\xbb\xbf<a>&amp;<![CDATA[<b>]]>c</a>",
+        '<?xml version="1.0" encoding="utf-16"?><a>标签</a>'.encode("utf-16"),
+        '<?xml version="1.0" encoding="windows-1252"?><a>€</a>'.encode("cp1252"),
+        '<?xml version="1.0" encoding="ISO-8859-15"?><a>€</a>'.encode("iso-8859-15"),
+        b"<a>" + b"x" * (MAX_TOKEN_BYTES * 2) + b"</a>",
+        b"<a>" * MAX_DEPTH + b"</a>" * MAX_DEPTH,
+    ],
+)
+def test_other_xml_is_what_the_standard_library_makes_of_it(tmp_path, content):
+    path = tmp_path / "a.xml"
+    path.write_bytes(content)
+    expected = ElementTree.tostring(ElementTree.fromstring(content))
+    assert ElementTree.tostring(read_xml(path)) == expected
+
+
+def test_a_stream_yields_the_outer_elements_of_the_names():
+    content = b"""<a><meta><label><name>cat</name></label></meta>
+        <image id="0"/> text <image id="1"><box/><image id="2"/></image>
+        <other><image id="3"/></other></a>"""
+    found = list(stream_xml(io.BytesIO(content), {"image", "label"}))
+    assert [(element.tag, element.get("id")) for element in found] == [
+        ("label", None), ("image", "0"), ("image", "1"), ("image", "3"),
+    ]  # fmt: skip
+    assert found[0].findtext("name") == "cat" and [part.tag for part in found[2]] == [
+        "box",
+        "image",
+    ]
+
+
+def test_a_stream_yields_what_stands_before_a_fault():
+    stream = stream_xml(io.BytesIO(b"<a>" + b"<b/>" * 100_000 + b"</c>"), {"b"})
+    assert next(stream).tag == "b"
+    with pytest.raises(ValueError, match="mismatched tag"):
+        list(stream)
+
+
+def test_a_stream_holds_one_element_at_a_time():
+    class Large(io.RawIOBase):
+        blocks = iter([b"<a>", *[b"<b><c d='1'/></b><e/>" * 3000] * 200, b"</a>"])
+
+        def read(self, size=-1):
+            return next(self.blocks, b"")
+
+    tracemalloc.start()
+    number = sum(1 for _ in stream_xml(Large(), {"b"}))  # 12 MB
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert number == 200 * 3000 and peak < 5 << 20

@@ -1,0 +1,94 @@
+"""`python -m utils.data.check`: what is wrong with a dataset, as a summary and as a page."""
+
+from __future__ import annotations
+
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from utils.cli.flags import from_one, new_parser
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.recipe_config import RecipeConfig
+from utils.data.check.advice import first_steps
+from utils.data.check.anchors import read_anchors
+from utils.data.check.check_page import check_page
+from utils.data.check.checking import Check, check_dataset
+from utils.data.check.corrected_copy import write_corrected
+from utils.data.check.figures import Figures, measure
+from utils.data.check.summary import summary_lines, write_findings
+from utils.data.records.command.folders import refuse_existing
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
+from utils.errors import DatasetError, UserError
+from utils.files.atomic import atomic_text_file
+from utils.processes.command import run_command
+from utils.processes.exit_status import EXIT_FAILED
+from utils.screen.text import say
+from utils.state.folder import create_run_folder
+
+FOLDER = Path("runs/check")
+
+
+def main() -> None:
+    flags = parse_flags()
+    if flags.fix:
+        refuse_existing(flags.fix, "--fix")
+    anchors_wh = read_anchors(flags.cfg, flags.weights)
+    check = check_dataset(load(flags))
+    figures = measure(check, flags.img, anchors_wh, read_hyperparameters(RecipeConfig.hyp).anchor_t)
+    report(flags, check, figures)
+    if flags.fix:
+        say(*write_corrected(check, flags.fix))
+    if check.has_problems:
+        sys.exit(EXIT_FAILED)
+
+
+def parse_flags() -> argparse.Namespace:
+    """Parse the command line; exit with code 2 for a wrong value."""
+    parser = new_parser(
+        "python -m utils.data.check",
+        "What is wrong with a dataset: a summary, and a page with crops. Exit code 0: nothing is "
+        "to be corrected; 1: something is; 2: a wrong call.",
+    )
+    add = parser.add_argument
+    add("--data", required=True, metavar="D", help="dataset YAML, folder or annotation file")
+    add("--img", type=from_one, default=640, metavar="PX", help="long side, as train.py has it")
+    add("--split", type=float, metavar="F", help="part of the images for training, as train.py")
+    add("--cfg", default="", metavar="F", help="model YAML with anchors; default yolov5s")
+    add("--weights", default="", metavar="F", help="weights with anchors, without --cfg")
+    add("--out", type=Path, metavar="FOLDER", help=f"of the page; default a new one in {FOLDER}")
+    add("--fix", type=Path, metavar="FOLDER", help="a new folder for corrected labels")
+    return parser.parse_args()
+
+
+def load(flags: argparse.Namespace) -> DatasetSpec:
+    """Return the dataset with all splits that it names; those that it lacks need not be there."""
+    if flags.split is not None and not 0 < flags.split < 1:
+        raise UserError(f"--split {flags.split}; a number between 0 and 1 is needed")
+    named = load_dataset(flags.data, splits=(), train_part=flags.split)
+    splits = [split for split in SPLITS if getattr(named, split)]
+    if "train" not in splits:
+        raise DatasetError(f"--data {flags.data}: it has no images for training")
+    return load_dataset(flags.data, splits=splits, train_part=flags.split)
+
+
+def report(flags: argparse.Namespace, check: Check, figures: Figures) -> None:
+    """Print the summary and write the page and the list of findings."""
+    folder = flags.out or create_run_folder(FOLDER, check.dataset.name, exist_ok=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    steps = first_steps(check, figures, f"--data {shlex.quote(str(flags.data))}")
+    with atomic_text_file(folder / "check.html") as file:
+        file.write(check_page(check, figures, steps))
+    write_findings(folder / "findings.csv", check.findings)
+    say(*summary_lines(check, figures, steps))
+    say("", f"page: {folder / 'check.html'}, all findings: {folder / 'findings.csv'}")
+
+
+if __name__ == "__main__":
+    run_command(main)

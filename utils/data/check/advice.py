@@ -1,0 +1,216 @@
+"""What is worth doing first, of all that was found.
+
+Before: `checking.py`, `figures.py`. After: the reports end with it.
+
+Each possible step has a cost: the part of the data that it concerns, from 0 to 1, times a weight
+for how much that part is worth. A validation that cannot be trusted comes before data that is
+lost, and that before data that is learned badly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from backend.words import count
+from utils.data.check.checking import Check
+from utils.data.check.figures import SMALL_SIDES, Figures
+from utils.errors import brief
+
+NUM_STEPS = 3
+GOOD_RECALL = 0.98  # of anchors; below it train.py fits new ones
+MANY_SMALL = 0.1  # part of the objects
+MAX_IMAGE_SIZE = 1536  # pixels; beyond it tiles cost less
+MULTIPLE = 32  # of --img, the coarsest stride
+RARE = 100  # times fewer images than the most frequent class
+FEW_IMAGES = 10  # of a class: hardly anything is learned of it
+UNLABELLED = 0.2  # part of the images without a label file
+TOO_GOOD, LOST, BADLY_LEARNED, WORTH_A_LOOK = 100.0, 10.0, 2.0, 0.5
+
+
+class Step(NamedTuple):
+    """Something worth doing."""
+
+    cost: float
+    title: str
+    reason: str
+    how: str  # a command, or where
+
+
+def first_steps(check: Check, figures: Figures, command: str) -> list[Step]:
+    """Return the steps that are worth most, the first one first; none if all is well.
+
+    Args:
+        command: the flags that name the dataset, "--data D".
+    """
+    makers = (_leaks, _left_out, _missing, _lost_labels, _names, _small, _anchors, _classes, _val,
+              _unlabelled, _repeated)  # fmt: skip
+    steps = [step for make in makers for step in make(check, figures, command)]
+    return sorted(steps, key=lambda step: -step.cost)[:NUM_STEPS]
+
+
+def _leaks(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    if same := check.of_kind("same_images"):
+        yield Step(
+            TOO_GOOD,
+            "Give validation images of its own",
+            f"{same[0].text}: a run that has learned them by heart looks perfect.",
+            "name other images, or take `val` out of the dataset's YAML and add --split 0.8",
+        )
+    found = check.of_kind("leak") + check.of_kind("near_leak")
+    if found:
+        later = max(sum(figures.num_images[1:]), 1)
+        yield Step(
+            TOO_GOOD * (0.1 + len(found) / later),
+            "Take training images out of validation",
+            f"{count(len(found), 'image')} of {later:,} are in an earlier split too, or look like "
+            "one there: the figures are too good.",
+            "findings.csv, kinds leak and near_leak: delete one of each two",
+        )
+
+
+def _left_out(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    missing = len(check.of_kind("missing_image"))
+    if number := len(check.left_out) - missing:
+        part = number / len(check.images)
+        yield Step(
+            LOST * part + WORTH_A_LOOK,
+            "Mend the images that are left out",
+            f"{count(number, 'image')}, {percent(part)} of all, cannot be used, with all objects "
+            "on them.",
+            f"python -m utils.data.check {command} --fix FOLDER mends labels; findings.csv has "
+            "the rest",
+        )
+
+
+def _missing(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    if number := len(check.of_kind("missing_image")):
+        yield Step(
+            LOST * number / len(check.images) + WORTH_A_LOOK,
+            "Find the missing images",
+            f"{count(number, 'image')} of {len(check.images):,} that are named are not there.",
+            "findings.csv, kind missing_image",
+        )
+
+
+def _lost_labels(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    if number := len(check.of_kind("lost_labels")):
+        yield Step(
+            LOST * number / (len(check.images) + number),
+            "Find the images of label files",
+            f"{count(number, 'label file')} {'has' if number == 1 else 'have'} no image.",
+            "findings.csv, kind lost_labels: are images elsewhere, or called otherwise?",
+        )
+
+
+def _names(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    if found := check.of_kind("similar_names"):
+        yield Step(
+            LOST * len(found) / len(figures.classes),
+            "Join classes that are one",
+            f"{found[0].where}: nearly equal names.",
+            "give them one number in the labels, and one name in `names`",
+        )
+
+
+def _small(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    small = figures.small[-1]
+    if small < MANY_SMALL:
+        return
+    wanted = figures.image_size * SMALL_SIDES[-1] / max(figures.fifth_smallest_side, 0.1)
+    larger = MULTIPLE * math.ceil(wanted / MULTIPLE)
+    larger = min(max(larger, 2 * figures.image_size), MAX_IMAGE_SIZE)
+    tile = "detect.py and val.py find small objects in tiles: --tile"
+    how = f"train with --img {larger}; " if larger > figures.image_size else ""
+    yield Step(
+        BADLY_LEARNED * small,
+        "Show small objects larger",
+        f"{percent(small)} of the objects have a side below {SMALL_SIDES[-1]} px at --img "
+        f"{figures.image_size}, less than a cell of the finest grid.",
+        f"{how}{tile} {figures.image_size}",
+    )
+
+
+def _anchors(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    fit = figures.anchors
+    if fit is None or fit.best_possible_recall >= GOOD_RECALL:
+        return
+    yield Step(
+        BADLY_LEARNED * (1 - fit.best_possible_recall),
+        "Fit anchors",
+        f"the anchors reach {percent(fit.best_possible_recall)} of the objects of train at --img "
+        f"{figures.image_size}.",
+        "train.py fits them itself, without --noautoanchor; to see them: python -m "
+        f"utils.data.anchors {command} --img {figures.image_size}",
+    )
+
+
+def _classes(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    shown = {found.name: found.num_images[0] for found in figures.classes if found.num_images[0]}
+    if not shown:
+        return
+    rarest, most = min(shown, key=shown.__getitem__), max(shown.values())
+    rare = [name for name in shown if shown[name] * RARE <= most or shown[name] < FEW_IMAGES]
+    if not rare or len(shown) == 1:
+        return
+    threshold = max(most / RARE, FEW_IMAGES) / max(figures.num_images[0], 1)
+    yield Step(
+        BADLY_LEARNED * len(rare) / len(figures.classes) / 2,
+        "Show rare classes more often",
+        f"{count(len(rare), 'class', 'classes')} of {len(shown)} "
+        f"{'is' if len(rare) == 1 else 'are'} on few images: {brief(rarest)} on "
+        f"{count(shown[rarest], 'image')}, another class on {most:,}.",
+        f"train with --repeat-factor {min(threshold, 1.0):.2g}, or --image-weights; more images "
+        "of them help more",
+    )
+
+
+def _val(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    if len(figures.splits) == 1 and not check.of_kind("same_images"):
+        yield Step(
+            LOST,
+            "Set images apart for validation",
+            "the dataset has images for training alone.",
+            "add --split 0.8",
+        )
+    if absent := check.of_kind("not_in_val"):
+        yield Step(
+            BADLY_LEARNED * len(absent) / len(figures.classes) / 4,
+            "Let validation show every class",
+            f"{count(len(absent), 'class', 'classes')} of {len(figures.classes)} "
+            f"{'has' if len(absent) == 1 else 'have'} no object in val.",
+            "move images of them from train to val",
+        )
+
+
+def _unlabelled(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    part = len(check.of_kind("no_label_file")) / max(len(check.images), 1)
+    if part > UNLABELLED:
+        yield Step(
+            LOST * part / 2,
+            "Make sure that images without labels show no object",
+            f"{percent(part)} of the images have no label file.",
+            "labels belong into the folder `labels` beside `images`; findings.csv, kind "
+            "no_label_file",
+        )
+
+
+def _repeated(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    if number := len(check.of_kind("repeated_image")):
+        yield Step(
+            WORTH_A_LOOK * number / len(check.images),
+            "Remove copies of images",
+            f"{count(number, 'image')} {'is' if number == 1 else 'are'} there before.",
+            "findings.csv, kind repeated_image",
+        )
+
+
+def percent(part: float) -> str:
+    """Return a part from 0 to 1 in per cent: "0.4 %", "12 %"; only all is 100, only none 0."""
+    value = 100 * part
+    if 0 < value < 0.1:
+        return "below 0.1 %"
+    if 99.9 < value < 100:
+        return "over 99.9 %"
+    return f"{value:.1f} %" if value < 10 or 99 < value < 100 else f"{value:.0f} %"

@@ -1,0 +1,169 @@
+"""One image and its labels -> what training makes of them, and what is wrong.
+
+Before: `splits.images_of`. After: `checking.py`, which does this for all images, in threads.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from utils.data.check.kinds import Finding
+from utils.data.check.rows import Row, label_bytes, read_rows
+from utils.data.image.being_read import read_as
+from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
+from utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
+from utils.data.image.header import BrokenImageError, check_size, read_header
+from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
+from utils.data.image.orientation import UPRIGHT
+from utils.data.records.reading import read_record
+from utils.data.sources.annotated_images import AnnotatedImage
+from utils.data.sources.label_file import BrokenLabelError
+from utils.data.sources.labels import ImageSource
+from utils.errors import DatasetError
+from utils.files.regular import open_regular, read_bytes
+
+SMALL = 64  # pixels of the long side, to see whether an image can be decoded
+
+
+class CheckedImage(NamedTuple):
+    """An image and the objects on it that training uses."""
+
+    split: str
+    source: ImageSource
+    size: tuple[int, int] | None  # (height, width) in pixels; None where it cannot be read
+    is_used: bool  # by a training; else it is left out
+    class_index: np.ndarray  # (M,) int64
+    boxes_cxcywh_norm: np.ndarray  # (M, 4) float32
+    fingerprint: Fingerprint
+
+
+def inspect(
+    split: str, source: ImageSource, num_classes: int
+) -> tuple[CheckedImage, list[Finding]]:
+    """Return an image with what is used of it, and all that is wrong with it and its labels."""
+    size, fault = _read_size(source)
+    if size is None:
+        image = _without_objects(split, source, None)
+        return image, [Finding(fault[0], split, str(source.path), fault[1])]
+    found = list(_label_findings(split, source, num_classes, size))
+    fingerprint, fault = _look_at(source, size)
+    if fault[0]:
+        found.append(Finding(fault[0], split, str(source.path), fault[1]))
+    if fault[0] == "truncated_image":
+        return _without_objects(split, source, size, fingerprint), found
+    return _with_objects(split, source, num_classes, size, fingerprint), found
+
+
+def image_bytes(source: ImageSource) -> np.ndarray:
+    """Return the bytes of an image, (N,) uint8; raise BrokenImageError."""
+    try:
+        if source.place is not None:
+            return read_record(source.place)
+        return np.frombuffer(read_bytes(source.path, MAX_IMAGE_BYTES), np.uint8)
+    except OSError as error:
+        raise BrokenImageError(error.strerror or str(error)) from error
+    except DatasetError as error:
+        raise BrokenImageError(str(error)) from error
+
+
+def _read_size(source: ImageSource) -> tuple[tuple[int, int] | None, tuple[str, str]]:
+    """Return (height, width) of an image; or None, and the kind of fault and its text."""
+    try:
+        return read_as(source.path, partial(source.read_size, MAX_PIXELS)), ("", "")
+    except BrokenImageError as error:
+        return None, (_kind_of_fault(source.path), str(error))
+
+
+def _kind_of_fault(path: Path) -> str:
+    """Return the kind of an image that training leaves out."""
+    if not os.path.lexists(path) or not path.exists():
+        return "missing_image"
+    try:
+        with open_regular(path, MAX_IMAGE_BYTES) as file:
+            size = read_header(file).size
+    except (OSError, BrokenImageError):
+        return "unreadable_image"
+    return "truncated_image" if _is_accepted(size) else "image_size"
+
+
+def _is_accepted(size: tuple[int, int]) -> bool:
+    try:
+        check_size(size, MAX_PIXELS)
+    except BrokenImageError:
+        return False
+    return True
+
+
+def _look_at(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, tuple[str, str]]:
+    """Return the fingerprint of an image, and what is found in its bytes: a kind and a text."""
+    try:
+        return read_as(source.path, partial(_fingerprint, source, size))
+    except (BrokenImageError, OtherSizeError) as error:
+        return NO_FINGERPRINT, ("truncated_image", str(error))
+
+
+def _fingerprint(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, tuple[str, str]]:
+    content = image_bytes(source)
+    found = fingerprint_of(content)
+    if found.look == UNKNOWN:  # flat, or it cannot be decoded, which an error tells
+        decode_bytes(content, size, choose_reduction(size, SMALL))
+    if read_header(io.BytesIO(content.data)).orientation == UPRIGHT:
+        return found, ("", "")
+    return found, ("turned", f"shown as {size[1]}x{size[0]} px")
+
+
+def _label_findings(
+    split: str, source: ImageSource, num_classes: int, size: tuple[int, int]
+) -> Iterator[Finding]:
+    """Yield what is wrong with the labels of an image."""
+    for row in read_rows(source, num_classes, size):
+        if row.kind:
+            yield _of_row(split, source, row)
+    if not isinstance(source, AnnotatedImage) and _has_no_labels(source):
+        yield Finding("no_label_file", split, str(source.path), f"there is no {source.labels_at}")
+
+
+def _has_no_labels(source: ImageSource) -> bool:
+    try:
+        return label_bytes(source) is None
+    except BrokenLabelError:
+        return False
+
+
+def _of_row(split: str, source: ImageSource, row: Row) -> Finding:
+    where = ": ".join(filter(None, [source.labels_at, row.place]))
+    return Finding(row.kind, split, where, row.fault, box_xyxy_norm=row.box_xyxy_norm)
+
+
+def _with_objects(
+    split: str,
+    source: ImageSource,
+    num_classes: int,
+    size: tuple[int, int],
+    fingerprint: Fingerprint,
+) -> CheckedImage:
+    """Return an image with the objects that training uses: none, if it leaves the image out."""
+    try:
+        labels = source.read_labels(num_classes, size)
+    except BrokenLabelError:
+        return _without_objects(split, source, size, fingerprint)
+    return CheckedImage(
+        split, source, size, True, labels.class_index, labels.boxes_cxcywh_norm, fingerprint
+    )
+
+
+def _without_objects(
+    split: str,
+    source: ImageSource,
+    size: tuple[int, int] | None,
+    fingerprint: Fingerprint = NO_FINGERPRINT,
+) -> CheckedImage:
+    none = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    return CheckedImage(split, source, size, False, *none, fingerprint)

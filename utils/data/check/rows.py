@@ -1,0 +1,170 @@
+"""The objects of an image one by one, with what is wrong with each.
+
+Training ends the reading of a label file at its first fault. Here every line is read.
+
+Before: `sources/label_file.py`, `sources/annotated_images.py`. After: `inspection.py`, and
+`corrected_copy.py`, which writes the rows that are right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from backend.words import count
+from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
+from utils.data.sources.label_file import (
+    COORDINATE_TOLERANCE,
+    BrokenLabelError,
+    label_path,
+    read_label_bytes,
+)
+from utils.data.sources.labels import ImageSource
+from utils.data.sources.record_images import RecordImage
+from utils.errors import brief
+
+NO_CLASS = -1
+LONGEST_LINE = 4096  # characters of a line that are looked at, if it is no polygon
+
+
+@dataclass(frozen=True)
+class Row:
+    """An object as it is labelled."""
+
+    place: str  # "line 3", "object 3"; "" of the whole file
+    kind: str = ""  # of the fault, a key of `kinds.KINDS`; "" for none
+    fault: str = ""  # in words
+    class_index: int = NO_CLASS
+    box_xyxy_norm: tuple[float, ...] = ()  # (4,); empty where it cannot be read
+    outline_norm: tuple[float, ...] = ()  # x1, y1, x2, y2, ...; empty of a box
+    is_decided: bool = False  # --fix writes it, clipped, whatever its fault
+
+
+def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> list[Row]:
+    """Return all objects of an image, those with faults too.
+
+    Args:
+        size: (height, width) of the image, pixels.
+    """
+    try:
+        rows = list(_rows(image, num_classes, size))
+    except BrokenLabelError as error:
+        is_other = isinstance(image, AnnotatedImage) and not image.annotations.broken.get(
+            image.index
+        )
+        return [Row("", "other_shape" if is_other else "broken_label", str(error))]
+    return _without_repeats(rows)
+
+
+def label_bytes(image: ImageSource) -> bytes | None:
+    """Return the content of an image's label file; None when there is none, or it needs none."""
+    if isinstance(image, RecordImage):
+        return image.entry.labels
+    return None if isinstance(image, AnnotatedImage) else read_label_bytes(label_path(image.path))
+
+
+def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterator[Row]:
+    if not isinstance(image, AnnotatedImage):
+        yield from rows_of_text(label_bytes(image) or b"", num_classes)
+        return
+    class_index, boxes, polygons = image.read_objects(size)
+    for number, (index, box) in enumerate(
+        zip(class_index.tolist(), boxes.tolist(), strict=True), start=1
+    ):
+        outline = () if polygons is None else polygons.outline(number - 1).ravel().tolist()
+        row = Row(f"object {number}", "", "", index, tuple(box), tuple(outline))
+        yield _judged(row, refused_beyond=OVERSHOOT)
+
+
+def rows_of_text(content: bytes, num_classes: int) -> Iterator[Row]:
+    """Yield the lines of a label file in YOLO's format; raise BrokenLabelError for no text."""
+    try:
+        lines = content.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise BrokenLabelError(str(error)) from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield _row_of_line(f"line {number}", line, num_classes)
+
+
+def _row_of_line(place: str, line: str, num_classes: int) -> Row:
+    try:
+        label, *numbers = map(float, line.split())
+    except ValueError:
+        text = f"{brief(line.strip()[:LONGEST_LINE])}; numbers are needed"
+        return Row(place, "broken_label", text)
+    if len(numbers) < 4 or len(numbers) % 2:
+        columns = count(len(numbers) + 1, "column")
+        return Row(place, "broken_label", f"{columns}; 5 are needed, or a polygon's")
+    outline = tuple(numbers) if len(numbers) > 4 else ()
+    box = _box_around(numbers) if outline else _box_of_centre(numbers)
+    row = Row(place, class_index=NO_CLASS, box_xyxy_norm=box, outline_norm=outline)
+    if not (label.is_integer() and 0 <= label < num_classes):
+        known = f"the classes are 0 to {num_classes - 1}"
+        return replace(row, kind="unknown_class", fault=f"class {label:g}; {known}")
+    row = replace(row, class_index=int(label))
+    if value := _beyond(numbers, COORDINATE_TOLERANCE):
+        little = not _beyond(row.box_xyxy_norm, OVERSHOOT)
+        kind = "overshoot" if little and _has_area(box) else "out_of_range"
+        return replace(row, kind=kind, fault=f"coordinate {value}", is_decided=little)
+    return _judged(row, refused_beyond=math.inf)
+
+
+def _judged(row: Row, refused_beyond: float) -> Row:
+    """Return a row of a known class with the fault of its box, if it has one.
+
+    Args:
+        refused_beyond: an edge that reaches out further leaves the image out.
+    """
+    box = row.box_xyxy_norm
+    if value := _beyond([*box, *row.outline_norm], refused_beyond):
+        return replace(row, kind="out_of_range", fault=f"an edge at {value} of the side")
+    if not _has_area(box):
+        text = f"a box of {box[2] - box[0]:g} x {box[3] - box[1]:g}"
+        return replace(row, kind="zero_area", fault=text)
+    if value := _beyond([*box, *row.outline_norm], OVERSHOOT):
+        text = f"an edge at {value} of the side"
+        return replace(row, kind="out_of_range", fault=text, is_decided=True)
+    if value := _beyond([*box, *row.outline_norm], COORDINATE_TOLERANCE):
+        text = f"an edge at {value} of the side"
+        return replace(row, kind="overshoot", fault=text, is_decided=True)
+    return replace(row, is_decided=True)
+
+
+def _beyond(coordinates_norm: Sequence[float], tolerance: float) -> str:
+    """Return the coordinate furthest outside 0 to 1 by more than a tolerance; or ""."""
+    if any(map(math.isnan, coordinates_norm)):
+        return "nan"
+    furthest = max(coordinates_norm, key=lambda value: abs(value - 0.5), default=0.5)
+    return f"{furthest:.6g}" if abs(furthest - 0.5) > 0.5 + tolerance else ""
+
+
+def _has_area(box_xyxy: Sequence[float]) -> bool:
+    return box_xyxy[2] > box_xyxy[0] and box_xyxy[3] > box_xyxy[1]
+
+
+def _box_around(outline: Sequence[float]) -> tuple[float, ...]:
+    xs, ys = outline[0::2], outline[1::2]
+    return min(xs), min(ys), max(xs), max(ys)
+
+
+def _box_of_centre(numbers: Sequence[float]) -> tuple[float, ...]:
+    x, y, width, height = numbers
+    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def _without_repeats(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows; of those that say the same, all but the first are faults."""
+    first: dict[tuple[float, ...], str] = {}
+    result = []
+    for row in rows:
+        if not row.is_decided:
+            result.append(row)
+            continue
+        key = (row.class_index, *row.box_xyxy_norm)
+        if (before := first.setdefault(key, row.place)) != row.place:
+            text = f"the same as {before}"
+            row = replace(row, kind="repeated_object", fault=text, is_decided=False)
+        result.append(row)
+    return result

@@ -1,0 +1,100 @@
+"""Files found by names that lack a suffix or have a folder too many, and lists of such names.
+
+Before: `file_per_image.py`. After: the parser of a format.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from utils.data.image.limits import IMAGE_SUFFIXES
+from utils.errors import DatasetError
+from utils.files.regular import read_text
+
+MAX_LIST_BYTES = 1 << 28  # millions of images
+_FLAG = re.compile(r"\s+(-1|0|1)$")  # VOC's second column: whether a class is in the image
+
+
+class FileIndex:
+    """The files with some suffixes in a folder, and in the folders in it."""
+
+    def __init__(self, folder: Path, suffixes: Collection[str]):
+        self.folder = folder
+        self.by_name: dict[str, Path] = {}  # by the path in the folder without suffix, sorted
+        self._by_path: dict[str, Path] = {}  # likewise, with suffix
+        self._by_base: dict[str, Path | None] = {}  # of those in inner folders; None: of several
+        for path in sorted(_files(folder, suffixes)):
+            inner = os.path.relpath(path, folder).replace(os.sep, "/")
+            self._by_path[inner] = path
+            self.by_name.setdefault(os.path.splitext(inner)[0], path)
+            if "/" in inner:
+                for name in {path.name, path.stem}:
+                    self._by_base[name] = None if name in self._by_base else path
+
+    @property
+    def paths(self) -> Collection[Path]:
+        """All files, sorted."""
+        return self._by_path.values()
+
+    def find(self, name: str, suffix: str = "") -> Path | None:
+        """Return the file of a name, `suffix` behind it where there are several, or None."""
+        return self.at(name, suffix) or self.near(name, suffix)
+
+    def at(self, name: str, suffix: str = "") -> Path | None:
+        """Return the file of a name with its folders, as `find`."""
+        return self._by_path.get(name + suffix) or self._by_path.get(name) or self.by_name.get(name)
+
+    def near(self, name: str, suffix: str = "") -> Path | None:
+        """Return the file of a name without its folders; None if several inner folders have one."""
+        base = base_name(name)
+        found = self._by_base.get(base + suffix) or self._by_base.get(base)
+        return self.at(base, suffix) or found
+
+
+def _files(folder: Path, suffixes: Collection[str]) -> Iterator[Path]:
+    """Yield the files in no order; not what is hidden, as the "._a.xml" of a Mac's archive."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if os.path.splitext(name)[1].lower() in suffixes and not name.startswith("."):
+                yield Path(place, name)
+
+
+def first_files(folder: Path, suffix: str, number: int) -> list[Path]:
+    """Return so many files with a suffix in a folder and the folders in it; any of them."""
+    return [path for path, _ in zip(_files(folder, (suffix,)), range(number), strict=False)]
+
+
+def base_name(name: str) -> str:
+    """Return a name without its folders, of Windows too."""
+    return name.replace("\\", "/").rpartition("/")[2]
+
+
+def without_image_suffix(name: str) -> str:
+    """Return a name without the suffix of an image; "v1.2" has none."""
+    stem, suffix = os.path.splitext(name)
+    return stem if suffix.lower() in IMAGE_SUFFIXES else name
+
+
+def read_names(path: Path, images: FileIndex) -> list[str]:
+    """Return the names of a list of images, with or without suffix; not the column behind them.
+
+    Raises:
+        DatasetError: the list cannot be read.
+    """
+    try:
+        lines = read_text(path, MAX_LIST_BYTES).removeprefix("\ufeff").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path}: a list of images is needed: {error!s:.300}") from error
+    return [_name_in(line.strip(), images) for line in lines if line.strip()]
+
+
+def _name_in(line: str, images: FileIndex) -> str:
+    """Return the name on a line: all of it if there is such an image, as "cat 1"."""
+    if images.find(line):
+        return line
+    name = _FLAG.sub("", line)
+    return name[1:-1] if name[0] == name[-1] == '"' and len(name) > 2 else name  # CVAT's

@@ -1,0 +1,36 @@
+"""What an image file may be called on disk, by where Label Studio has its own copy of it.
+
+Before: `label_studio.py`. After: `image_names.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from urllib.parse import unquote
+
+_UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")  # put before the name of a file that is uploaded
+_NOT_KEPT = re.compile(r"[^-\w.]")  # characters that are removed then
+
+
+def names_of(source: str) -> Iterator[PurePosixPath]:
+    """Yield what the file of an image may be called; a name may have any character.
+
+    Args:
+        source: "/data/upload/1/0123abcd-name.jpg", "/data/local-files/?d=folder/name.jpg",
+            "s3://bucket/name.jpg", "https://host/name.jpg?X-Amz=..." and the like.
+    """
+    text = (source.partition("?d=")[2] or source).replace("\\", "/").replace("\0", "")
+    for part in (text, text.partition("?")[0]):
+        for form in (part, unquote(part)):
+            name = PurePosixPath(form)
+            yield name
+            if (plain := _UPLOADED.sub("", name.name)) != name.name:
+                yield PurePosixPath(*name.parts[:-1], plain)
+    yield PurePosixPath(plain)
+
+
+def as_uploaded(name: str) -> str:
+    """Return what an uploaded file is called, but for what is put before it."""
+    return _NOT_KEPT.sub("", name.strip().replace(" ", "_"))

@@ -1,0 +1,175 @@
+"""Pascal VOC: an XML file for each image, and lists of the images of each split.
+
+Before: `table.py`. After: `file_per_image.py`.
+
+Source: the development kit of VOC2012, host.robots.ox.ac.uk/pascal/VOC, "Annotation"; files as
+labelImg, Roboflow and CVAT write them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from utils.data.sources.formats.annotations import UNKNOWN
+from utils.data.sources.formats.file_per_image import FilePerImage, ImageAnnotation, Splits
+from utils.data.sources.formats.folders import split_of
+from utils.data.sources.formats.format import AnnotatedFolder
+from utils.errors import brief
+from utils.files.regular import open_regular
+from utils.files.xml import Element, read_xml
+
+MAX_NUMBER_LENGTH = 40
+LARGEST = 1e9  # pixels
+_ROOT = re.compile(rb"<annotation[\s/>]")
+_HEAD_BYTES = 1 << 12
+_YEAR = re.compile(r"VOC20\d\d")
+_CORNERS = ("xmin", "ymin", "xmax", "ymax")
+# The original data count pixels from 1, and a box has its last pixel too. What else writes this
+# format puts corners between pixels, from 0 on: labelImg, CVAT, Roboflow, and bccd's files, whose
+# boxes reach 640 in an image of 640 pixels.
+_COUNTS_FROM_ONE = "The VOC"  # "The VOC2007 Database"
+
+
+def find(path: Path) -> Splits:
+    """Return the splits of a folder; of several years, as VOC2007 and VOC2012, all together."""
+    if not path.is_dir():
+        return {}
+    splits: dict[str, list[AnnotatedFolder]] = {}
+    for folder in _years(path) or [path]:
+        for split, parts in _splits(folder).items():
+            splits.setdefault(split, []).extend(parts)
+    if len(splits) > 1 and "" in splits:  # one year has lists, another none
+        splits.setdefault("train", []).extend(splits.pop(""))
+    return splits
+
+
+def _years(path: Path) -> list[Path]:
+    kits = chain(path.iterdir(), path.glob("VOCdevkit/*"))
+    return sorted(folder for folder in kits if _YEAR.fullmatch(folder.name) and folder.is_dir())
+
+
+def _splits(root: Path) -> Splits:
+    splits = _FILES.find(root)
+    if set(splits) != {""}:
+        return splits
+    (whole,) = splits[""]
+    listed = {split: [whole._replace(image_list=path)] for split, path in _lists(root)}
+    return listed or splits
+
+
+def _lists(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the list of each split that has one; trainval.txt where it alone is not for testing."""
+    lists = {
+        path.stem: path
+        for folder in ("ImageSets", "ImageSets/Main")
+        for path in sorted((root / folder).glob("*.txt"))
+        if path.is_file() and path.stat().st_size
+    }
+    found = {split_of(name): path for name, path in lists.items()}
+    if "trainval" in lists and not {"train", "val"} & set(found):
+        yield "train", lists["trainval"]
+    yield from ((split, path) for split, path in found.items() if split)
+
+
+def is_voc(path: Path) -> bool:
+    """Return whether an XML file begins as one of VOC."""
+    try:
+        with open_regular(path) as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        return False
+    return bool(_ROOT.search(head.replace(b"\0", b"")))  # in UTF-16 too
+
+
+def parse(path: Path) -> ImageAnnotation | None:
+    """Read the XML file of an image.
+
+    Objects that are marked as difficult are left out. The two corners of a box may have changed
+    places. Parts of an object, as a hand of a person, are no objects.
+
+    Raises:
+        OSError, ValueError: the file is broken; the text says where.
+    """
+    root = read_xml(path)
+    if root.tag != "annotation":
+        return None
+    found = ImageAnnotation(_text(root, "filename"), _size(root))
+    for number, element in enumerate(root.findall("object"), start=1):
+        try:
+            _add(found, element)
+        except ValueError as error:
+            raise ValueError(f"object {number}: {error}") from error
+    if _text(root, "source/database").startswith(_COUNTS_FROM_ONE):
+        _count_from_zero(found)
+    return found
+
+
+def _text(element: Element, name: str) -> str:
+    return (element.findtext(name) or "").strip()
+
+
+def _size(root: Element) -> tuple[int, int]:
+    """Return (height, width); tools that did not know it leave it out, or write 0."""
+    texts = [_text(root, f"size/{name}") for name in ("height", "width")]
+    height, width = (int(_number(text, "a side of the image") if text else 0) for text in texts)
+    return (height, width) if min(height, width) > 1 else UNKNOWN
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        value = float(text) if len(text) <= MAX_NUMBER_LENGTH else math.nan
+    except ValueError:
+        value = math.nan
+    if not abs(value) <= LARGEST:
+        raise ValueError(f"{what} is {brief(text)}; a number is needed")
+    return value
+
+
+def _add(found: ImageAnnotation, element: Element) -> None:
+    class_name = _text(element, "name")
+    if not class_name:
+        raise ValueError("it has no name")
+    if _text(element, "difficult").lower() in ("1", "true"):
+        found.left_out.append("difficult objects")
+        return
+    outline = _outline(element)
+    box = element.find("bndbox")
+    if box is None:
+        raise ValueError("it has no bndbox")
+    left, top, right, bottom = (_number(_text(box, name), name) for name in _CORNERS)
+    corners = min(left, right), min(top, bottom), max(left, right), max(top, bottom)
+    found.add(class_name, corners, outline)
+
+
+def _outline(element: Element) -> np.ndarray:
+    """Return the polygon (K, 2) that Roboflow writes as x1, y1, x2, ...; K is 0 without one."""
+    polygon = element.find("polygon")
+    texts = {} if polygon is None else {child.tag: (child.text or "").strip() for child in polygon}
+    points: list[list[float]] = []
+    while f"x{len(points) + 1}" in texts:
+        names = f"x{len(points) + 1}", f"y{len(points) + 1}"
+        points.append([_number(texts.get(name, ""), name) for name in names])
+    return np.array(points if len(points) > 2 else [], np.float64).reshape(-1, 2)
+
+
+def _count_from_zero(found: ImageAnnotation) -> None:
+    """Let boxes begin at the edges of their first pixels, which were numbers from 1 on.
+
+    Many tools have copied the name of the database, but not the counting: then some box begins
+    at 0.
+    """
+    if all(min(box[:2]) >= 1 for _, box, _ in found.objects):
+        found.objects = [
+            (name, (left - 1, top - 1, right, bottom), outline)
+            for name, (left, top, right, bottom), outline in found.objects
+        ]
+
+
+_FILES = FilePerImage("Pascal VOC", ".xml", is_voc, parse)
+VOC = _FILES.as_format(find)
