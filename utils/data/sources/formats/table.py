@@ -1,6 +1,6 @@
 """The label formats that `--data` takes, beside YOLO's own.
 
-Before: `sources/dataset.py`, `sources/dataset_yaml.py`. After: the format's own file.
+Before: `sources/recognised.py`, `sources/dataset_yaml.py`. After: the format's own file.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from utils.errors import DatasetError
 FORMATS: tuple[Format, ...] = (VOC, COCO, LABELME, CVAT, LABEL_STUDIO, OPENIMAGES)
 
 
-def find_annotated(path: Path) -> Mapping[str, list[AnnotatedFolder]]:
-    """Return the splits of a dataset folder or annotation file in one of the formats; or {}."""
-    return next((found for kind in FORMATS if (found := kind.find(path))), {})
+def find_formats(path: Path) -> Mapping[str, Mapping[str, list[AnnotatedFolder]]]:
+    """Return the splits of a dataset folder or annotation file, by each format in which it is."""
+    return {kind.name: found for kind in FORMATS if (found := kind.find(path))}
 
 
 def format_of(annotations: Path) -> str:
