@@ -177,7 +177,8 @@ def _crop(audit: Audit, kind: str, finding: Findings, sheet: CropSheet) -> Html:
     if label != NOTHING:
         labelled = audit.class_names[sample.class_index[label]]
         name = "" if boxes else labelled  # of two names on one object neither can be read
-        boxes.append(Box(pixel_boxes(sample)[label].tolist(), LABEL, name, is_dashed=True))
+        # First, so that it lies on the other box: both are seen where they are one.
+        boxes.insert(0, Box(pixel_boxes(sample)[label].tolist(), LABEL, name, is_dashed=True))
     question = QUESTIONS[kind].format(seen=seen, labelled=labelled)
     title, details = sample.image_path.name, (f"score {finding.scores[0]:.2f}", question)
     try:
