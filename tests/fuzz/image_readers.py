@@ -12,6 +12,7 @@ import numpy as np
 
 from tests.fuzz.reader import MIB, Reader
 from tests.unit.data.records.record_files import index_entry, index_record, record_file
+from utils.data.image.fingerprint import fingerprint_of
 from utils.data.loading.reading import read_image
 from utils.data.records.command.inspection import describe_file, find_damages
 from utils.data.records.reading import read_record
@@ -35,6 +36,7 @@ def read_one(path: Path) -> object:
     """Scan an image and, if it is usable, decode it."""
     path.with_suffix(".txt").write_bytes(b"0 0.5 0.5 0.25 0.25\n")
     report = scan_samples([path], num_classes=3)
+    fingerprint_of(np.frombuffer(path.read_bytes(), np.uint8))
     return [read_image(sample) for sample in report.samples]
 
 

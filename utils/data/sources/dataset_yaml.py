@@ -70,7 +70,10 @@ class _DatasetYaml:
     def spec(self, splits: Sequence[str]) -> DatasetSpec:
         for key in splits:
             if not self.document.get(key):
-                raise self._error(key, "is missing: name the folder or the list of its images")
+                drawn = ", or draw it: --split 0.8" if key == "val" else ""
+                raise self._error(
+                    key, f"is missing: name the folder or the list of its images{drawn}"
+                )
         class_names = self._class_names() if "names" in self.document else ()
         roots = self._roots()
         train, val, test = (self._entries(roots, key, key in splits) for key in SPLITS)
@@ -114,7 +117,10 @@ class _DatasetYaml:
         places = dict.fromkeys(str(path.resolve()) for path in candidates)
         next_step = "correct the path, or put the images there"
         if "download" in self.document:
-            next_step += " by hand: the 'download' entry is not run, nothing is downloaded here"
+            next_step += (
+                " by hand: the 'download' entry is not run, nothing is downloaded here; it is "
+                + brief(self.document["download"])
+            )
         return self._error(
             key,
             f"has the value {brief(value)}, but there is no {' and no '.join(places)}; {next_step}",

@@ -118,7 +118,12 @@ def test_a_download_entry_matters_only_when_images_are_missing(dataset):
     command = "curl -O example.org/x.zip"
     assert load_dataset(write_yaml(dataset / "cells.yaml", download=command)).name == "cells"
     text = error_of(write_yaml(dataset / "cells.yaml", download=command, train="absent"))
-    assert "the 'download' entry is not run" in text
+    assert "the 'download' entry is not run" in text and f"it is '{command}'" in text
+
+
+def test_a_dataset_without_val_is_told_how_to_draw_it(dataset):
+    assert "or draw it: --split 0.8" in error_of(write_yaml(dataset / "cells.yaml", val=None))
+    assert "--split" not in error_of(write_yaml(dataset / "cells.yaml", train=None))
 
 
 @pytest.mark.parametrize("key", ["train", "val", "names"])
