@@ -26,7 +26,7 @@ from models.inference.protocol import Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import read_coco_annotations
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.coco.results_file import CocoResults

@@ -15,7 +15,6 @@ YAML = "utils/files/yaml.py"
 XML = "utils/files/xml.py"
 # What has been sent by another process of the same job, not read from a file.
 BETWEEN_PROCESSES = {
-    "utils/data/sources/scan_shards.py",
     "utils/processes/watchdog.py",
     "utils/processes/watchdog_link.py",
 }

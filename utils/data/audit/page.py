@@ -6,6 +6,7 @@ Before: `findings.py`. After: a reader's browser; the labels are corrected where
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from utils.data.audit.findings import (
     Findings,
 )
 from utils.data.loading.reading import decode, pixel_boxes
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.page.blocks import Card, Html, bullets, cards, links, paragraph, section, soft
 from utils.page.crops import MAX_BYTES, Box, CropSheet, around, crop_grid
@@ -48,8 +49,8 @@ WORDS: Mapping[str, Words] = {
     ),
     UNSEEN: Words(
         "Labels that the model does not see",
-        "Where the label is, the model sees hardly anything, though it sees most labels of that "
-        "size. The score says how far below the usual its evidence is.",
+        "Where the label is, the model sees hardly anything, though it sees others of that size "
+        "and class. The score says how far below the usual its evidence is.",
         "If nothing is there, remove the label. If something rare is there, keep it: more such "
         "images would help the model.",
     ),
@@ -127,10 +128,9 @@ def _section(audit: Audit, kind: str, found: Findings, top: int) -> Html:
     if not number:
         return Html("")
     words, sheet = WORDS[kind], CropSheet(MAX_BYTES // len(KINDS))
-    crops = [
-        _crop(audit, kind, found.take(np.array([row])), sheet) for row in range(min(number, top))
-    ]
-    crops = [crop for crop in crops if crop]
+    rows = (found.take(np.array([row])) for row in range(min(number, top)))
+    all_crops = (_crop(audit, kind, finding, sheet) for finding in rows)
+    crops = list(takewhile(bool, all_crops))  # none is read once the page is full
     rest = number - len(crops)
     return section(
         words.title,
@@ -156,7 +156,8 @@ def _crop(audit: Audit, kind: str, finding: Findings, sheet: CropSheet) -> Html:
         boxes.append(Box(finding.boxes_xyxy[0].tolist(), MODEL, name))
     if label != NOTHING:
         labelled = audit.class_names[sample.class_index[label]]
-        boxes.append(Box(pixel_boxes(sample)[label].tolist(), LABEL, labelled, is_dashed=True))
+        name = "" if boxes else labelled  # of two names on one object neither can be read
+        boxes.append(Box(pixel_boxes(sample)[label].tolist(), LABEL, name, is_dashed=True))
     question = QUESTIONS[kind].format(seen=seen, labelled=labelled)
     title, details = sample.image_path.name, (f"score {finding.scores[0]:.2f}", question)
     try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from utils.data.audit.findings import KINDS, MISPLACED, OVERLOOKED, SWAPPED, UNSEEN
 
-WORTH: Mapping[str, float] = {OVERLOOKED: 0.6, UNSEEN: 0.4, SWAPPED: 0.1, MISPLACED: 0.45}
+WORTH: Mapping[str, float] = {OVERLOOKED: 0.6, UNSEEN: 0.3, SWAPPED: 0.1, MISPLACED: 0.45}
 
 
 def lowest_scores(asked: float | None) -> Mapping[str, float]:

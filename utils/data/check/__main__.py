@@ -8,6 +8,8 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import argparse
+import dataclasses
+import logging
 import shlex
 import sys
 from pathlib import Path
@@ -33,6 +35,8 @@ from utils.screen.text import say
 from utils.state.folder import create_run_folder
 
 FOLDER = Path("runs/check")
+
+log = logging.getLogger("check")
 
 
 def main() -> None:
@@ -75,7 +79,15 @@ def load(flags: argparse.Namespace) -> DatasetSpec:
     splits = [split for split in SPLITS if getattr(named, split)]
     if "train" not in splits:
         raise DatasetError(f"--data {flags.data}: it has no images for training")
-    return load_dataset(flags.data, splits=splits, train_part=flags.split)
+    try:
+        return load_dataset(flags.data, splits=splits, train_part=flags.split)
+    except DatasetError as error:
+        if "test" not in splits:
+            raise
+        splits.remove("test")
+        dataset = load_dataset(flags.data, splits=splits, train_part=flags.split)
+        log.warning("test is left out, as training needs none: %s", error)
+        return dataclasses.replace(dataset, test=())
 
 
 def report(flags: argparse.Namespace, check: Check, figures: Figures) -> None:

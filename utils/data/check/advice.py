@@ -16,6 +16,7 @@ from typing import NamedTuple
 from backend.words import count
 from utils.data.check.checking import Check
 from utils.data.check.figures import SMALL_SIDES, Figures
+from utils.data.check.kinds import KINDS
 from utils.errors import brief
 
 NUM_STEPS = 3
@@ -45,7 +46,7 @@ def first_steps(check: Check, figures: Figures, command: str) -> list[Step]:
         command: the flags that name the dataset, "--data D".
     """
     makers = (_leaks, _left_out, _missing, _lost_labels, _names, _small, _anchors, _classes, _val,
-              _unlabelled, _repeated)  # fmt: skip
+              _unlabelled, _repeated, _labels)  # fmt: skip
     steps = [step for make in makers for step in make(check, figures, command)]
     return sorted(steps, key=lambda step: -step.cost)[:NUM_STEPS]
 
@@ -79,7 +80,7 @@ def _left_out(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             "Mend the images that are left out",
             f"{count(number, 'image')}, {percent(part)} of all, cannot be used, with all objects "
             "on them.",
-            f"python -m utils.data.check {command} --fix FOLDER mends labels; findings.csv has "
+            f"`python -m utils.data.check {command} --fix FOLDER` mends labels; findings.csv has "
             "the rest",
         )
 
@@ -141,8 +142,8 @@ def _anchors(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         "Fit anchors",
         f"the anchors reach {percent(fit.best_possible_recall)} of the objects of train at --img "
         f"{figures.image_size}.",
-        "train.py fits them itself, without --noautoanchor; to see them: python -m "
-        f"utils.data.anchors {command} --img {figures.image_size}",
+        "train.py fits them itself, without --noautoanchor; to see them: `python -m "
+        f"utils.data.anchors {command} --img {figures.image_size}`",
     )
 
 
@@ -203,6 +204,20 @@ def _repeated(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             "Remove copies of images",
             f"{count(number, 'image')} {'is' if number == 1 else 'are'} there before.",
             "findings.csv, kind repeated_image",
+        )
+
+
+def _labels(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    """Yield the step for labels that are dropped or clipped, on images that are used."""
+    used = {number for number, image in enumerate(check.images) if image.is_used}
+    kinds = {name for name, kind in KINDS.items() if kind.is_problem and kind.is_mended}
+    found = [x for x in check.findings if x.kind in kinds and x.image in used]
+    if found:
+        yield Step(
+            WORTH_A_LOOK * len(found) / max(sum(figures.num_objects), 1),
+            "Correct labels that are dropped or clipped",
+            f"{count(len(found), 'label')} on images that are used, in the lists of problems.",
+            f"`python -m utils.data.check {command} --fix FOLDER` does it in a copy",
         )
 
 

@@ -17,7 +17,7 @@ from utils.data.check.class_findings import find_in_classes
 from utils.data.check.copies import find_copies
 from utils.data.check.inspection import CheckedImage, inspect
 from utils.data.check.kinds import KINDS, Finding
-from utils.data.check.lost_labels import find_lost_labels
+from utils.data.check.unpaired import find_unpaired
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.data.sources.labels import ImageSource, image_of
 from utils.data.sources.splits import images_of
@@ -65,7 +65,7 @@ def check_dataset(dataset: DatasetSpec) -> Check:
     findings += same
     findings += find_copies([image.split for image in images], [x.fingerprint for x in images],
                             [str(image.source.path) for image in images])  # fmt: skip
-    findings += find_lost_labels([source for _, source in listed])
+    findings += find_unpaired([source for _, source in listed])
     findings += find_in_classes(dataset.class_names, _objects_of_splits(splits, images, dataset))
     order = {kind: number for number, kind in enumerate(KINDS)}
     findings.sort(key=lambda found: order[found.kind])  # of one kind they stay in their order

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 _WHITE = 255
+_ROWS = 64  # at a time, for the memory that 16 bits take
 
 
 def to_eight_bits(image: np.ndarray, num_bits: int = 16) -> np.ndarray:
@@ -33,9 +34,10 @@ def over_white(colours: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     lowest, highest = int(alpha.min()), int(alpha.max())
     if lowest == _WHITE or highest == 0:
         return colours
-    opacity = alpha[..., None].astype(np.uint16)
-    mixed = colours * opacity
-    mixed += _WHITE * (_WHITE - opacity) + _WHITE // 2
-    mixed //= _WHITE
-    over: np.ndarray = mixed.astype(np.uint8)
-    return over
+    mixed = np.empty_like(colours)
+    for first in range(0, len(alpha), _ROWS):
+        rows = slice(first, first + _ROWS)
+        opacity = alpha[rows, :, None].astype(np.uint16)
+        sums = colours[rows] * opacity + (_WHITE * (_WHITE - opacity) + _WHITE // 2)
+        mixed[rows] = sums // _WHITE
+    return mixed

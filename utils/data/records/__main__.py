@@ -20,8 +20,9 @@ from utils.data.records.command.packing import pack_samples
 from utils.data.records.command.unpacking import unpack_images
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
-from utils.data.sources.labels import Sample, scan_images
+from utils.data.sources.labels import scan_images
 from utils.data.sources.record_images import RecordImage
+from utils.data.sources.samples import SampleTable
 from utils.data.sources.splits import images_of
 from utils.errors import DatasetError
 from utils.processes.command import run_command
@@ -92,7 +93,7 @@ def pack(arguments: argparse.Namespace) -> None:
     say(f"train with --data {yaml_path}")
 
 
-def usable_samples(dataset: DatasetSpec, split: str, max_pixels: int) -> list[Sample]:
+def usable_samples(dataset: DatasetSpec, split: str, max_pixels: int) -> SampleTable:
     """Return the samples of a split that training would use; name and leave out the others."""
     images = images_of(dataset, split)
     if any(isinstance(image, RecordImage) for image in images):

@@ -29,11 +29,17 @@ def label_path(image_path: Path) -> Path:
 
     Without a folder `images` in the path, the label file lies beside the image.
     """
-    parts = list(image_path.parts)
-    folders = parts[:-1]
+    return Path(label_name(str(image_path)))
+
+
+def label_name(image_path: str) -> str:
+    """Return `label_path` of a path as text; a scan asks for millions."""
+    folder, slash, name = image_path.rpartition("/")
+    folders = folder.split("/")
     if "images" in folders:
-        parts[len(folders) - 1 - folders[::-1].index("images")] = "labels"
-    return Path(*parts).with_suffix(".txt")
+        folders[len(folders) - 1 - folders[::-1].index("images")] = "labels"
+    stem, dot, suffix = name.rpartition(".")
+    return "/".join(folders) + slash + (stem if stem and suffix else name) + ".txt"
 
 
 def read_label_bytes(path: Path) -> bytes | None:

@@ -90,7 +90,7 @@ def test_an_image_without_labels_is_a_background(tmp_path, labels):
 def test_a_broken_line_leaves_the_image_out_and_says_why(tmp_path, line, reason):
     path = add_image(tmp_path, "a.png", f"1 0.5 0.5 0.5 0.5\n{line}\n")
     samples, (problem,) = scan_with_good_one(tmp_path, path)
-    assert samples == []
+    assert len(samples) == 0
     assert str(path) in problem
     assert f"{label_path(path)}: line 2: " in problem
     assert reason in problem
@@ -191,11 +191,11 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
         path = tmp_path / "images" / name
         path.write_bytes(content)
         samples, (problem,) = scan_with_good_one(tmp_path, path)
-        assert samples == []
+        assert len(samples) == 0
         assert problem.startswith(f"{path}: left out: ")
         assert reason in problem
     samples, (problem,) = scan_with_good_one(tmp_path, tmp_path / "images/absent.jpg")
-    assert samples == []
+    assert len(samples) == 0
     assert "No such file" in problem
 
 

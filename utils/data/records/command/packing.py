@@ -25,7 +25,7 @@ from utils.data.records.layout import SUFFIX
 from utils.data.records.reading import MAX_RECORD_BYTES
 from utils.data.records.writing import write_records
 from utils.data.sources.label_file import BrokenLabelError, label_path, read_label_bytes
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.screen.progress import Progress
 

@@ -1,14 +1,15 @@
 """Formats with one annotation file an image: their folders, and which file is of which image.
 
-Before: `voc.py`. After: `annotations.py`.
+Before: `voc.py`, `labelme.py`. After: `annotations.py`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -110,8 +111,8 @@ class FilePerImage:
         return splits or {"": [AnnotatedFolder(self.name, annotations, images)]}
 
     def _beside_images(self, root: Path) -> Splits:
-        here = sorted(path for path in root.glob(f"*{self.suffix}") if path.is_file())
-        if not self._is_any(here[:_LOOKED_INTO]):
+        here = (Path(entry.path) for entry in _entries(root) if entry.name.endswith(self.suffix))
+        if not self._is_any(islice(here, _LOOKED_INTO)):
             return {}
         return {"": [AnnotatedFolder(self.name, root, _child(root, IMAGE_FOLDERS) or root)]}
 
@@ -172,8 +173,14 @@ _BACKGROUND = ImageAnnotation()
 
 def _child(folder: Path, names: Sequence[str]) -> Path | None:
     """Return the folder in a folder that has the first of these names, in any case."""
-    inner = {path.name.lower(): path for path in sorted(folder.iterdir()) if path.is_dir()}
-    return next((inner[name] for name in names if name in inner), None)
+    found = [entry.name for entry in _entries(folder) if entry.name.lower() in names]
+    inner = sorted((names.index(name.lower()), name) for name in found if (folder / name).is_dir())
+    return folder / inner[0][1] if inner else None
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        yield from entries
 
 
 def _places(found: Mapping[str, ImageAnnotation | None], images: FileIndex) -> Mapping[str, Path]:

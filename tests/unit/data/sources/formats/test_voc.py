@@ -97,6 +97,13 @@ def test_a_real_dataset_is_the_one_that_was_converted_from_it():
     assert num_images == {"train": 292, "val": 72}
 
 
+def test_all_classes_may_be_taken_for_one():
+    dataset = load_dataset(shared_path("data/bccd/voc"), single_class=True)
+    samples = load_split(dataset, "val")
+    assert dataset.class_names == ("item",)
+    assert {number for sample in samples for number in sample.class_index.tolist()} == {0}
+
+
 def test_objects_have_the_names_boxes_and_size_of_the_file(tmp_path):
     cat = "<bndbox><ymax>50.5</ymax><xmax>70</xmax><ymin> 0 </ymin><xmin>1.25</xmin></bndbox>"
     found = read_one(tmp_path, thing(DOG) + thing(cat, "\n cat\n") + thing(DOG))

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.outlines import assert_same_polygons, make_polygons
-from utils.data.loading.sample_table import SampleTable
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample, table_of
 from utils.polygons import Polygons
 
 
@@ -20,7 +19,7 @@ def make_sample(number: int, num_boxes: int) -> Sample:
 
 def test_every_field_of_every_sample_comes_back():
     samples = [make_sample(number, num_boxes) for number, num_boxes in enumerate((2, 0, 3, 0))]
-    assert_same_samples(SampleTable(samples), samples)
+    assert_same_samples(table_of(samples), samples)
 
 
 def test_polygons_come_back_beside_samples_without_any():
@@ -30,7 +29,7 @@ def test_polygons_come_back_beside_samples_without_any():
     for number, of_sample in polygons.items():
         found = make_polygons(of_sample, np.float32)
         samples[number] = dataclasses.replace(samples[number], polygons_norm=found)
-    table = SampleTable(samples)
+    table = table_of(samples)
     assert_same_samples(table, samples)
     assert_same_samples(pickle.loads(pickle.dumps(table)), samples)  # as it is sent to a worker
 
@@ -50,6 +49,6 @@ def assert_same_samples(table, samples):
 
 
 def test_samples_without_any_object_have_tables_too():
-    table = SampleTable([make_sample(0, 0)])
+    table = table_of([make_sample(0, 0)])
     assert table[0].boxes_cxcywh_norm.shape == (0, 4)
     assert table[0].class_index.shape == (0,)
