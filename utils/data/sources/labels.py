@@ -126,9 +126,11 @@ def require_labels(images: Sequence[Path | ImageSource], report: ScanReport) -> 
     """Return the report of these images if any has an object; else raise DatasetError."""
     if not len(report.samples.class_index):
         first = image_of(images[0])
+        has_file = isinstance(first, ImageFile) or first.place is not None
         raise DatasetError(
             f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
-            f"labels of {first.path} are looked for in {first.labels_at}"
+            f"labels of {first.path} belong into "
+            + str(label_path(first.path) if has_file else first.labels_at)
             + (", before it is packed" if first.place else "")
         )
     return report
