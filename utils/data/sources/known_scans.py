@@ -14,7 +14,7 @@ import numpy as np
 from utils.data.sources.scan_arrays import ScanArrays, arrays_of
 
 _KEY_BYTES = 16
-_NO_KEY = bytes(_KEY_BYTES)
+NO_KEY = bytes(_KEY_BYTES)
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
@@ -27,7 +27,7 @@ class KnownScans:
     def key(state: bytes | None) -> bytes:
         """Return the key of an image's state, 16 bytes; zeros for None, which is never found."""
         if state is None:
-            return _NO_KEY
+            return NO_KEY
         return hashlib.blake2b(state, digest_size=_KEY_BYTES).digest()
 
     def find(self, keys: np.ndarray) -> np.ndarray:
