@@ -25,8 +25,7 @@ from utils.data.sources.known_scans import KnownScans
 from utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
-    label_name,
-    label_path,
+    label_file_of,
     parse_labels,
     read_label_bytes,
 )
@@ -75,12 +74,12 @@ class ImageFile:
 
     @property
     def labels_at(self) -> str:
-        return str(label_path(self.path))
+        return label_file_of(str(self.path))
 
     def state(self, now_ns: int) -> bytes | None:
         """Return size and times of both files; None if one has just been changed."""
         image = str(self.path)
-        return state_of_files((image, label_name(image)), now_ns)
+        return state_of_files((image, label_file_of(image)), now_ns)
 
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels, or raise BrokenImageError."""
@@ -88,7 +87,7 @@ class ImageFile:
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
         """Return the objects, none without a label file, or raise BrokenLabelError."""
-        return parse_labels(read_label_bytes(label_path(self.path)), num_classes)
+        return parse_labels(read_label_bytes(Path(self.labels_at)), num_classes)
 
 
 class ScanReport(NamedTuple):
@@ -117,17 +116,17 @@ def scan_samples(
     Raises:
         DatasetError: no image is usable, or none of them has any object.
     """
-    return require_labels(scan_images(images, num_classes, progress, max_pixels))
+    return require_labels(images, scan_images(images, num_classes, progress, max_pixels))
 
 
-def require_labels(report: ScanReport) -> ScanReport:
-    """Return the report if any image has an object; else raise DatasetError."""
+def require_labels(images: Sequence[Path | ImageSource], report: ScanReport) -> ScanReport:
+    """Return the report of these images if any has an object; else raise DatasetError."""
     if not len(report.samples.class_index):
-        first = report.samples[0]
+        first = image_of(images[0])
         raise DatasetError(
             f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
-            f"labels of {first.image_path} belong into {label_path(first.image_path)}"
-            + (", before it is packed" if first.record else "")
+            f"labels of {first.path} are looked for in {first.labels_at}"
+            + (", before it is packed" if first.place else "")
         )
     return report
 
