@@ -19,6 +19,8 @@ from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.screen.text import say
 
+OUT = "DIR/"  # the folder of --out in what a list says is next
+
 
 def main() -> None:
     flags = parse_flags()
@@ -31,7 +33,8 @@ def main() -> None:
                 say(fetch(item, flags.out))
     except OSError as error:
         raise UserError(f"--out {flags.out}: {error.filename}: {error.strerror}") from error
-    say(f"{count(len(items), 'file')} there", *found.then.splitlines())
+    then = found.then.replace(OUT, f"{flags.out}/")
+    say(f"{count(len(items), 'file')} there", *then.splitlines())
 
 
 def describe(item: Item) -> str:
