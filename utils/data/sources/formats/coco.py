@@ -6,6 +6,7 @@ Before: `coco_file.py` reads a file. After: `sources/annotated_images.py`.
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,7 +125,7 @@ def _best_skip(folder: Path, names: Sequence[tuple[str, ...]]) -> int:
 
 
 def _count_found(folder: Path, names: Sequence[tuple[str, ...]], skip: int) -> int:
-    return sum(_place(folder, parts, skip).exists() for parts in names)
+    return sum(os.path.exists(_place(folder, parts, skip)) for parts in names)
 
 
 def _place(folder: Path, parts: tuple[str, ...], skip: int) -> Path:

@@ -244,10 +244,11 @@ def test_names_with_folders_are_found_in_the_image_folder_and_nowhere_else(tmp_p
 
 def test_an_image_that_is_absent_is_told_by_the_scan(tmp_path, caplog):
     add_images(tmp_path, "a.png")
-    file = write(tmp_path / "a.json", document(["a.png", "gone.png"]))
+    long = "a" * 2000 + ".png"  # longer than a name can be
+    file = write(tmp_path / "a.json", document(["a.png", "gone.png", long]))
     dataset = load_dataset(file, splits=("train",))
     assert names_of(dataset, "train") == [str(tmp_path / "a.png")]
-    assert "gone.png: left out" in caplog.text
+    assert "gone.png: left out" in caplog.text and "aaaa.png: left out" in caplog.text
 
 
 def test_a_yaml_names_images_and_annotations(tmp_path):
