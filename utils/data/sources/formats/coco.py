@@ -25,7 +25,7 @@ from utils.data.sources.formats.coco_file import (
 from utils.data.sources.formats.format import AnnotatedFolder, Format
 from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular
-from utils.polygons import starts_of
+from utils.polygons import Polygons, starts_of
 from utils.screen.text import printable
 
 NAME = "COCO JSON"
@@ -38,6 +38,7 @@ _SECTION = re.compile(rb'"(?:%s)"\s*:\s*\[' % "|".join(SECTIONS).encode())
 _START_BYTES = 1 << 16
 _MOST_PROBED = 16  # images of a file, to find their folder
 _MOST_FOLDERS = 16  # in a file name
+_PIECE = 1 << 14  # objects
 
 log = logging.getLogger("data")
 
@@ -160,10 +161,20 @@ def read(folder: AnnotatedFolder) -> Annotations:
         starts_of(np.bincount(image[rows], minlength=len(paths))),
         class_of[instances.category[rows]],
         boxes,
-        instances.polygons.select(rows),
+        _selected(instances.polygons, rows),
         broken,
         {kind: number for kind, number in left_out.items() if number},
     )
+
+
+def _selected(polygons: Polygons, rows: np.ndarray) -> Polygons:
+    """Return `polygons.select(rows)`, piece by piece: it needs the memory of its points thrice."""
+    starts = starts_of(polygons.num_points[rows])
+    points = np.empty((starts[-1], 2))
+    for first in range(0, len(rows), _PIECE):
+        piece = slice(first, min(first + _PIECE, len(rows)))
+        points[starts[piece.start] : starts[piece.stop]] = polygons.select(rows[piece]).points_xy
+    return Polygons(points, starts)
 
 
 def _error(file: Path, error: OSError | ValueError) -> DatasetError:
