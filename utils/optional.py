@@ -17,6 +17,7 @@ INSTALL = {
     "mss": "pip install mss==10.2.0",
     "optuna": "pip install optuna==5.0.0 sqlalchemy==2.0.58",
     "pandas": "pip install pandas==2.3.3",
+    "pi_heif": "pip install pi-heif==1.4.0",
     "supervision": "pip install supervision==0.31.2",
     "tensorboardX": "pip install tensorboardx==2.6.5",
     "trackers": "pip install --no-deps -r requirements/optional.in",

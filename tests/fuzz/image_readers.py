@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import cv2
 import numpy as np
+from PIL import Image
 
 from tests.fuzz.reader import MIB, Reader
+from tests.unit.data.image.kinds_of_images import KINDS, turned
+from tests.unit.data.image.test_heic import HEIC
 from tests.unit.data.records.record_files import index_entry, index_record, record_file
+from utils.data.image.fingerprint import fingerprint_of
+from utils.data.image.header import read_other_view
+from utils.data.image.limits import MAX_PIXELS
 from utils.data.loading.reading import read_image
 from utils.data.records.command.inspection import describe_file, find_damages
 from utils.data.records.reading import read_record
 from utils.data.sources.labels import scan_samples
 from utils.data.sources.record_images import read_record_images
+from utils.media.image_file import decode_image
 
 # Decoding may cost what the largest accepted image needs; its size is read from the header.
 DECODED_BYTES = 1024 * MIB
@@ -32,10 +41,15 @@ JPEG_TOKENS = (
 
 
 def read_one(path: Path) -> object:
-    """Scan an image and, if it is usable, decode it."""
+    """Scan an image and, if it is usable, decode it; as training and detect.py do."""
     path.with_suffix(".txt").write_bytes(b"0 0.5 0.5 0.25 0.25\n")
     report = scan_samples([path], num_classes=3)
-    return [read_image(sample) for sample in report.samples]
+    fingerprint_of(np.frombuffer(path.read_bytes(), np.uint8))
+    read_other_view(path)
+    images = [read_image(sample).image for sample in report.samples]
+    seen = decode_image(path.read_bytes(), MAX_PIXELS)
+    assert (seen[..., ::-1] == images[0]).all()
+    return images
 
 
 def read_records(path: Path) -> object:
@@ -48,12 +62,36 @@ def read_records(path: Path) -> object:
 
 
 def encoded(suffix: str) -> Callable[[], list[bytes]]:
-    """Return a function that returns two images of a kind, noise and grey."""
+    """Return a function that returns two images of a kind, noise and grey, and its other forms."""
 
     def make() -> list[bytes]:
         noise = np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8)
         images = (noise, np.full((40, 16), 128, np.uint8))
-        return [cv2.imencode(suffix, image)[1].tobytes() for image in images]
+        return [cv2.imencode(suffix, image)[1].tobytes() for image in images] + forms(suffix)
+
+    return make
+
+
+def forms(suffix: str) -> list[bytes]:
+    """Return images of a kind with alpha, more bits, a turn or several frames."""
+    named = {".png": "PNG ", ".webp": "WEBP ", ".tiff": "TIFF ", ".bmp": "BMP "}.get(suffix, "none")
+    others = [kind.content for name, kind in KINDS.items() if name.startswith(named)]
+    exif = [turned(named.strip(), 6)] if suffix in (".png", ".webp", ".tiff") else []
+    return [content for content in others + exif if len(content) < 8000]
+
+
+def pictures(kind: str) -> Callable[[], list[bytes]]:
+    """Return a function that returns images of a kind that Pillow writes, one of them animated."""
+
+    def make() -> list[bytes]:
+        noise = np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8)
+        images = [Image.fromarray(noise), Image.new("RGB", (40, 16), "gray")]
+        files = [io.BytesIO() for _ in range(3)]
+        for image, file in zip(images, files, strict=False):
+            image.save(file, kind)
+        images[0].save(files[2], kind, save_all=True, append_images=[images[0].rotate(90)])
+        others = [seed.content for name, seed in KINDS.items() if name.startswith(kind)]
+        return [*(file.getvalue() for file in files), *others]
 
     return make
 
@@ -130,8 +168,22 @@ IMAGE_READERS = {
     "bmp": image_reader(".bmp", (b"BM", b"\x28\x00\x00\x00", b"\x01\x00\x20\x00")),
     "webp": image_reader(".webp", (b"RIFF", b"VP8 ", b"VP8L", b"VP8X", b"ANIM", b"ALPH", b"EXIF")),
     "tiff": image_reader(".tiff", (b"II*\x00", b"MM\x00*", b"\x00\x01\x03\x00\x01\x00\x00\x00")),
+    "gif": Reader(read_one, pictures("GIF"), "mutant.gif", (b"GIF89a", b"!\xfe", b"!\xf9", b","),
+                  memory_bytes=DECODED_BYTES),
+    "avif": Reader(read_one, pictures("AVIF"), "mutant.avif",
+                   (b"ftyp", b"avif", b"meta", b"iloc", b"ispe", b"irot", b"imir", b"grid"),
+                   memory_bytes=DECODED_BYTES, seconds=2.0),
     "records": Reader(
         read_records, record_seeds, "mutant.ffr", (b"duet-img", b"\xff\xd8"), with_record_checksums,
         memory_bytes=DECODED_BYTES,
     ),
 }  # fmt: skip
+if find_spec("pi_heif"):
+    IMAGE_READERS["heic"] = Reader(
+        read_one,
+        lambda: [HEIC],
+        "mutant.heic",
+        (b"ftyp", b"heic", b"mif1", b"meta", b"iloc", b"ispe", b"irot", b"clap", b"grid"),
+        memory_bytes=DECODED_BYTES,
+        seconds=2.0,
+    )

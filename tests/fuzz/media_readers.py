@@ -1,15 +1,10 @@
-"""What detect.py reads: images that Pillow decodes, videos, lists of sources."""
+"""What detect.py reads beside images: videos, lists of sources."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
-from tests.fuzz.image_readers import DECODED_BYTES
 from tests.fuzz.reader import MIB, Reader
 from tests.unit.media.videos import video_bytes
 from utils.data.image.limits import MAX_PIXELS
@@ -21,8 +16,8 @@ MAX_FRAMES = 200
 
 
 def read_source(path: Path) -> object:
-    """Read an image or a video as detect.py does, the video until it has many frames."""
-    (source,) = find_sources(str(path), MAX_PIXELS if path.suffix == ".jpg" else VIDEO_PIXELS)
+    """Read a video as detect.py does, until it has many frames."""
+    (source,) = find_sources(str(path), VIDEO_PIXELS)
     shapes = []
     try:
         for frame in source.frames():
@@ -38,19 +33,6 @@ def read_source(path: Path) -> object:
 
 def read_list(path: Path) -> object:
     return [source.name for source in find_sources(str(path), MAX_PIXELS)]
-
-
-def pictures(kind: str) -> Callable[[], list[bytes]]:
-    def make() -> list[bytes]:
-        noise = np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8)
-        images = [Image.fromarray(noise), Image.new("RGB", (40, 16), "gray")]
-        files = [io.BytesIO() for _ in range(3)]
-        for image, file in zip(images, files, strict=False):
-            image.save(file, kind)
-        images[0].save(files[2], kind, save_all=True, append_images=[images[0].rotate(90)])
-        return [file.getvalue() for file in files]
-
-    return make
 
 
 def videos(codec: str, form: str, **options: str) -> Callable[[], list[bytes]]:
@@ -71,11 +53,6 @@ BOXES = (
     b"avcC", b"dref", b"url ", b"\x00\x00\x00\x01mdat", b"\x00\x00\x00\x00",
 )  # fmt: skip
 MEDIA_READERS = {
-    "gif": Reader(read_source, pictures("GIF"), "mutant.jpg", (b"GIF89a", b"!\xfe", b"!\xf9", b","),
-                  memory_bytes=DECODED_BYTES),
-    "avif": Reader(read_source, pictures("AVIF"), "mutant.jpg",
-                   (b"ftyp", b"avif", b"meta", b"iloc", b"ispe", b"irot", b"grid"),
-                   memory_bytes=DECODED_BYTES, seconds=2.0),
     "video-mp4": video_reader("mp4", videos("libx264", "mp4"), BOXES),
     "video-fragments": video_reader(
         "mp4", videos("libx264", "mp4", movflags="+frag_keyframe+empty_moov", g="4"), BOXES

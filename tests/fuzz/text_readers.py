@@ -21,13 +21,20 @@ from utils.cli.hyperparameters import read_hyperparameters
 from utils.comparison.settings import FILE as COMPARISON
 from utils.comparison.settings import load_settings, parse_flags
 from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
+from utils.data.check.rows import read_rows
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.formats.coco import COCO as COCO_FORMAT
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.image_files import list_images
-from utils.data.sources.label_file import BrokenLabelError, parse_labels, read_label_bytes
+from utils.data.sources.label_file import (
+    BrokenLabelError,
+    Labels,
+    parse_labels,
+    read_label_bytes,
+)
+from utils.data.sources.labels import ImageFile
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
 from utils.evolution.ranges import Range
@@ -157,8 +164,32 @@ def _send(connection: socket.socket, content: bytes) -> None:
 MESSAGES = b'{"rank": 1, "host": "a"}\n{"doing": "in training, epoch 1"}\n{"leaving": true}\n'
 
 
-def read_labels(path: Path) -> object:
+def read_labels(path: Path) -> Labels:
     return parse_labels(read_label_bytes(path), num_classes=3)
+
+
+def read_label_rows(path: Path) -> object:
+    """Read every line as the check does: it must agree with the reader of a training."""
+    rows = read_rows(ImageFile(path.with_suffix(".jpg")), 3, (100, 200))
+    try:
+        num_used = len(read_labels(path).class_index)
+    except BrokenLabelError as error:
+        assert any(row.kind not in ("", "repeated_object") for row in rows)
+        raise UserError(str(error)) from error
+    assert num_used == sum(row.is_decided for row in rows)
+    return rows
+
+
+LABELS = [
+    b"0 0.5 0.5 0.25 0.25\n2 0.1 0.1 0.3 0.1 0.2 0.4\n",
+    b"1 .5 .5 1 1",
+    b"",
+    b"1 0 0 1 0 1 1\n" * 9,
+]
+LABEL_TOKENS = (
+    b" ", b"\t", b"\x85", b"\xe2\x80\xa8", b"0 0.5 0.5 0.25 0.25\n", b"1e-320 ", b"\xef\xbb\xbf",
+    b"1.005 ", b"-0.2 ", b"nan ", b"inf ", b"7 ",
+)  # fmt: skip
 
 
 def comparison_settings() -> list[bytes]:
@@ -213,25 +244,8 @@ _READERS = {
         lambda: [b"images/a.jpg\n./b.png\n\n/c/d.jpeg\n", b"one.jpg"],
         "list.txt",
     ),
-    "labels": Reader(
-        read_labels,
-        lambda: [
-            b"0 0.5 0.5 0.25 0.25\n2 0.1 0.1 0.3 0.1 0.2 0.4\n",
-            b"1 .5 .5 1 1",
-            b"",
-            b"1 0 0 1 0 1 1\n" * 9,
-        ],
-        "a.txt",
-        (
-            b" ",
-            b"\t",
-            b"\x85",
-            b"\xe2\x80\xa8",
-            b"0 0.5 0.5 0.25 0.25\n",
-            b"1e-320 ",
-            b"\xef\xbb\xbf",
-        ),
-    ),
+    "labels": Reader(read_labels, lambda: LABELS, "a.txt", LABEL_TOKENS),
+    "label-rows": Reader(read_label_rows, lambda: LABELS, "a.txt", LABEL_TOKENS),
     "coco-dataset": Reader(
         read_coco_dataset,
         lambda: [json.dumps(COCO).encode(), json.dumps(COCO_MASKS, indent=1).encode()],

@@ -105,7 +105,7 @@ def _decode(content: np.ndarray, header: ImageHeader, reduction: int) -> np.ndar
         image = cv2.imdecode(_as_all_read_it(content, header.kind), flags)
     except (BrokenPngError, cv2.error):  # also more pixels than OpenCV accepts
         return None
-    if image is None or header.bits <= 8:
+    if image is None or image.dtype == np.uint8:
         return image
     image = to_eight_bits(image, header.bits)
     return np.invert(image) if header.white_is_zero else image

@@ -6,14 +6,15 @@ Before: the file. After: `utils/data/sources/labels.py`, which scans, and `decod
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-from utils.data.image.kinds import KINDS, START_BYTES, open_image, recognise, recognise_other
+from utils.data.image.kinds import HEIC, KINDS, START_BYTES, open_image, recognise, recognise_other
 from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from utils.data.image.orientation import (
     EXCHANGES_SIDES,
@@ -36,6 +37,8 @@ _MAX_READS = 1 << 12
 _MAX_HEADER_BYTES = 1 << 23
 _BLOCK_BYTES = 1 << 20
 
+_Read = TypeVar("_Read")
+
 
 class BrokenImageError(Exception):
     """Why an image file cannot be used."""
@@ -47,7 +50,7 @@ class ImageHeader(NamedTuple):
     kind: str  # as Pillow calls it: "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, upright
     orientation: int  # EXIF's, from which it is turned upright
-    other_view: int  # EXIF's from which it would be turned, for who leaves it as stored or turns it
+    other_view: int  # EXIF's, which turns points of who turns the image otherwise: not at all
     has_alpha: bool
     bits: int  # of a channel: 8 or fewer, or up to 16
     white_is_zero: bool  # of the numbers of a TIFF
@@ -55,19 +58,32 @@ class ImageHeader(NamedTuple):
 
 
 def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
-    """Return (height, width) in pixels as `cv2.imread` would, without decoding the image.
+    """Return (height, width) in pixels as it is decoded, without decoding the image.
 
     Raises:
         BrokenImageError: no image, truncated, smaller than 10 px, or larger than max_pixels.
     """
+
+    def checked(file: BinaryIO) -> tuple[int, int]:
+        header = read_header(file)
+        check_size(header.size, max_pixels)
+        check_complete(file, header.kind)
+        return header.size
+
+    return _read(path, checked)
+
+
+def read_other_view(path: Path) -> int:
+    """Return the `ImageHeader.other_view` of an image file; raise BrokenImageError for none."""
+    return _read(path, lambda file: read_header(file).other_view)
+
+
+def _read(path: Path, read: Callable[[BinaryIO], _Read]) -> _Read:
     try:
         with open_regular(path, MAX_IMAGE_BYTES) as file:
-            header = read_header(file)
-            check_size(header.size, max_pixels)
-            check_complete(file, header.kind)
+            return read(file)
     except OSError as error:
         raise BrokenImageError(error.strerror or str(error)) from error
-    return header.size
 
 
 def check_size(size: tuple[int, int], max_pixels: int) -> None:
@@ -103,7 +119,8 @@ def read_header(file: BinaryIO) -> ImageHeader:
             pixels = read_pixels(image.tag_v2)  # type: ignore[attr-defined]
         else:
             size = image.height, image.width
-            pixels = TiffPixels(size, _exif_orientation(image), _bits(file, kind), False)
+            told = None if kind == HEIC else _exif_orientation(image)  # its decoder turns it
+            pixels = TiffPixels(size, told, _bits(file, kind), False)
     except BrokenImageError:
         raise
     except (BrokenTiffError, UserError) as error:
@@ -114,13 +131,13 @@ def read_header(file: BinaryIO) -> ImageHeader:
         # Pillow stops behind the head of the first scan: how many components it holds, which ones.
         image.info.get("progressive", 0) == 1 or bounded.last[:1] != bytes([image.layers])
     )
-    told = known_orientation(pixels.orientation)
-    orientation = UPRIGHT if kind in _NEVER_TURNED else told
+    asked = known_orientation(pixels.orientation)
+    orientation = UPRIGHT if kind in _NEVER_TURNED else asked
     return ImageHeader(
         kind,
         pixels.size[::-1] if orientation in EXCHANGES_SIDES else pixels.size,
         orientation,
-        told if orientation == told else undone_by(told),
+        asked if orientation == asked else undone_by(asked),
         has_alpha(image),
         pixels.bits,
         pixels.white_is_zero,

@@ -72,6 +72,14 @@ def points_upright(points_norm: np.ndarray, orientation: int) -> np.ndarray:
     return np.where(mirrored, 1 - points_norm, points_norm)
 
 
+def boxes_upright(boxes_xyxy_norm: np.ndarray, orientation: int) -> np.ndarray:
+    """Return boxes (M, 4), from 0 to 1 of the stored image, where they are seen."""
+    turn = _TURNS[orientation]
+    corners = points_upright(boxes_xyxy_norm.reshape(-1, 2, 2), orientation)
+    mirrored = np.array([turn.mirrors_x, turn.mirrors_y])
+    return np.where(mirrored, corners[:, ::-1], corners).reshape(-1, 4)
+
+
 def undone_by(orientation: int) -> int:
     """Return the orientation that makes what was turned by another one as it was stored."""
     return _UNDONE_BY.get(orientation, orientation)

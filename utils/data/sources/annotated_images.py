@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from backend.words import count
-from utils.data.image.header import read_image_size
-from utils.data.sources.file_state import state_of_files
+from utils.data.image.header import BrokenImageError, read_image_size, read_other_view
+from utils.data.image.orientation import EXCHANGES_SIDES, UPRIGHT, boxes_upright, points_upright
 from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, Annotations
 from utils.data.sources.label_file import BrokenLabelError, Labels
 from utils.errors import DatasetError, brief
+from utils.files.file_state import state_of_files
 from utils.polygons import Polygons
 
 OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round
@@ -94,27 +95,54 @@ class AnnotatedImage:
         if reason := self.annotations.broken.get(self.index):
             raise BrokenLabelError(reason)
         first, end = self.annotations.starts[self.index : self.index + 2].tolist()
-        side_wh = np.array(self._annotated_size(size)[::-1])
+        annotated_size, orientation = self._annotated_view(size)
+        side_wh = np.array(annotated_size[::-1])
+        boxes = self.annotations.boxes_xyxy[first:end] / np.tile(side_wh, 2)
         polygons = self.annotations.polygons.range(first, end)
+        if polygons is not None:
+            points = points_upright(polygons.points_xy / side_wh, orientation)
+            polygons = Polygons(points, polygons.starts)
         return AnnotatedObjects(
             self.class_of[self.annotations.class_index[first:end]],
-            self.annotations.boxes_xyxy[first:end] / np.tile(side_wh, 2),
-            polygons and Polygons(polygons.points_xy / side_wh, polygons.starts),
+            boxes_upright(boxes, orientation),
+            polygons,
         )
 
-    def _annotated_size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Return (height, width) to which the coordinates are relative."""
-        height, width = self.annotations.sizes[self.index].tolist()
-        if (height, width) == NORMALISED:
-            return NORMALISED
-        if (height, width) == UNKNOWN:
-            return size
-        # A smaller or larger copy of the image keeps its shape but for a rounded pixel.
-        if abs(height * size[1] - width * size[0]) > max(height, width, *size):
+    def _annotated_view(self, size: tuple[int, int]) -> tuple[tuple[int, int], int]:
+        """Return (height, width) to which the coordinates are relative, and what turns them.
+
+        That is an EXIF orientation. Some tools label an image as it is stored, and not as its EXIF
+        turns it. It shows where the sides are exchanged; what keeps them, and coordinates without a
+        size, count as labelled upright, as browsers show the image.
+        """
+        height, width = annotated = tuple(self.annotations.sizes[self.index].tolist())
+        if annotated == NORMALISED:
+            return NORMALISED, UPRIGHT
+        if annotated == UNKNOWN:
+            return size, UPRIGHT
+        exchanged = size[::-1]
+        if annotated == exchanged != size or (
+            _same_shape(annotated, exchanged) and not _same_shape(annotated, size)
+        ):
+            orientation = self._other_view()
+            if orientation in EXCHANGES_SIDES:
+                return annotated, orientation
+        if not _same_shape(annotated, size):
             raise BrokenLabelError(
                 f"it was labelled as an image of {width}x{height} px, and has {size[1]}x{size[0]}"
             )
-        return height, width
+        return annotated, UPRIGHT
+
+    def _other_view(self) -> int:
+        try:
+            return read_other_view(self.path)
+        except BrokenImageError as error:  # it could be read a moment ago
+            raise BrokenLabelError(str(error)) from error
+
+
+def _same_shape(annotated: tuple[int, int], size: tuple[int, int]) -> bool:
+    """Return whether one may be a smaller copy of the other: of its shape, but for rounding."""
+    return abs(annotated[0] * size[1] - annotated[1] * size[0]) <= max(*annotated, *size)
 
 
 def _clipped(coordinates_norm: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from utils.data.records.index import (
 from utils.data.records.layout import SUFFIX
 from utils.data.records.reading import MAX_RECORD_BYTES
 from utils.data.records.writing import write_records
-from utils.data.sources.label_file import BrokenLabelError, label_path, read_label_bytes
+from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
 from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.screen.progress import Progress
@@ -77,7 +77,7 @@ class _Texts:
     def of(self, sample: Sample) -> bytes | None:
         """Return the content of the label file; None when there is none."""
         if sample.image_path not in self._annotated:
-            return read_label_bytes(label_path(sample.image_path))
+            return read_label_bytes(Path(label_file_of(str(sample.image_path))))
         content, moved, dropped = label_text(sample)
         self._moved += moved
         self._dropped += dropped

@@ -1,0 +1,207 @@
+"""Boxes and outlines lie on their objects, however a file is turned and however labelled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.data.image.kinds_of_images import turned
+from utils.boxes import cxcywh_to_xyxy
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.loading.loader import TrainLoader
+from utils.data.loading.reading import pixel_boxes, pixel_polygons, read_image
+from utils.data.sources.annotated_images import annotated_images
+from utils.data.sources.formats.annotations import NORMALISED, Annotations, AnnotationsBuilder
+from utils.data.sources.labels import scan_images, scan_samples
+from utils.data.sources.samples import Sample
+from utils.media.image_file import ImageFile
+
+SIZE = HEIGHT, WIDTH = 48, 80
+RED, GREEN, GRAY = (250, 20, 20), (20, 230, 30), (120, 120, 120)
+OBJECTS = {"red": (6, 10, 40, 26), "green": (52, 4, 70, 40)}  # xyxy in the upright image
+# Colours do not blur into their neighbours.
+SHARP = {
+    "JPEG": {"quality": 100, "subsampling": 0},
+    "AVIF": {"quality": 100, "subsampling": "4:4:4"},
+}
+TURNED_FORMS = ("JPEG", "PNG", "TIFF", "AVIF")
+QUARTERS = (5, 6, 7, 8)
+
+
+def upright_scene(size: tuple[int, int] = SIZE) -> np.ndarray:
+    image = np.full((*size, 3), GRAY, np.uint8)
+    for colour, (left, top, right, bottom) in zip((RED, GREEN), OBJECTS.values(), strict=True):
+        image[top:bottom, left:right] = colour
+    return image
+
+
+def as_stored(image: np.ndarray, orientation: int) -> np.ndarray:
+    """Return what a camera stores with an orientation, for this image to be seen."""
+    if orientation in (2, 4, 5, 7):
+        image = np.fliplr(image)
+    return np.ascontiguousarray(
+        np.rot90(image, {1: 0, 2: 0, 3: 2, 4: 2, 5: 1, 6: 1, 7: -1, 8: -1}[orientation])
+    )
+
+
+def is_of(colour: tuple[int, int, int], image: np.ndarray) -> np.ndarray:
+    return (np.abs(image.astype(int) - colour) < 90).all(axis=-1)
+
+
+def boxes_in(image: np.ndarray) -> dict[str, tuple[int, int, int, int]]:
+    """Return where the objects are in an image, found by their colours."""
+    found = {}
+    for name, colour in (("red", RED), ("green", GREEN)):
+        rows, columns = np.nonzero(is_of(colour, image))
+        found[name] = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+    return found
+
+
+def corners(box: tuple[int, int, int, int]) -> np.ndarray:
+    left, top, right, bottom = box
+    return np.array([(left, top), (right, top), (right, bottom), (left, bottom)], float)
+
+
+def annotate(path: Path, seen: np.ndarray, scale: int = 1) -> Annotations:
+    """Return what a tool writes that shows a file so: a box, and an outline."""
+    builder = AnnotationsBuilder()
+    boxes = boxes_in(seen)
+    builder.image(path, (seen.shape[0] * scale, seen.shape[1] * scale))
+    left, top, right, bottom = boxes["red"]
+    builder.object("red", (left * scale, top * scale, right * scale, bottom * scale))
+    builder.outline("green", corners(boxes["green"]) * scale)
+    return builder.build()
+
+
+def scanned(annotations: Annotations) -> list[Sample]:
+    images = annotated_images(annotations, ("red", "green"), Path("all.json"))
+    report = scan_samples(images, 2)
+    assert report.problems == []
+    return report.samples
+
+
+def check_on_objects(sample: Sample) -> None:
+    """Each box holds all pixels of its object in the decoded image, and nothing else."""
+    item = read_image(sample)
+    image = item.image[..., ::-1]
+    assert image.shape[:2] == (sample.height, sample.width)
+    found = boxes_in(image)
+    for index, name in ((0, "red"), (1, "green")):
+        (place,) = np.flatnonzero(item.class_index == index)
+        np.testing.assert_allclose(item.boxes_xyxy[place], found[name], atol=0.01)
+    (place,) = np.flatnonzero(item.class_index == 1)
+    outline = item.polygons.outline(place)
+    assert {tuple(point) for point in np.rint(outline).astype(int)} == {
+        tuple(point) for point in corners(found["green"]).astype(int)
+    }
+
+
+def write(folder: Path, form: str, orientation: int, **options: object) -> tuple[Path, np.ndarray]:
+    """Return a file that shows the scene, and its pixels as they are stored."""
+    options = SHARP.get(form, {}) | options
+    stored = as_stored(upright_scene(), orientation)
+    path = folder / f"{form}{orientation}.bin"
+    path.write_bytes(turned(form, orientation, stored, **options))
+    return path, stored
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("form", TURNED_FORMS)
+def test_what_was_labelled_upright_stays_on_its_object(form, orientation, tmp_path):
+    path, _ = write(tmp_path, form, orientation)
+    for scale in (1, 3):
+        (sample,) = scanned(annotate(path, upright_scene(), scale))
+        assert (sample.height, sample.width) == SIZE
+        check_on_objects(sample)
+    (frame,) = ImageFile(path, 10**6).frames()  # as detect.py sees it
+    np.testing.assert_array_equal(frame.image, read_image(sample).image[..., ::-1])
+
+
+@pytest.mark.parametrize("orientation", QUARTERS)
+@pytest.mark.parametrize("form", TURNED_FORMS)
+def test_what_was_labelled_as_stored_is_turned_with_the_image(form, orientation, tmp_path):
+    path, stored = write(tmp_path, form, orientation)
+    for scale in (1, 3):
+        (sample,) = scanned(annotate(path, stored, scale))
+        assert (sample.height, sample.width) == SIZE
+        check_on_objects(sample)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_webp_is_labelled_as_stored_or_as_its_exif_turns_it(orientation, tmp_path):
+    path, stored = write(tmp_path, "WEBP", orientation, lossless=True)
+    views = [stored] if orientation not in QUARTERS else [stored, upright_scene()]
+    for view in views:
+        (sample,) = scanned(annotate(path, view))
+        assert (sample.height, sample.width) == stored.shape[:2]
+        check_on_objects(sample)
+
+
+@pytest.mark.parametrize("orientation", [1, 3])
+def test_exchanged_sides_of_an_image_that_is_not_turned_are_refused(orientation, tmp_path):
+    path, stored = write(tmp_path, "JPEG", orientation)
+    annotations = annotate(path, np.rot90(stored))
+    images = annotated_images(annotations, ("red", "green"), Path("all.json"))
+    good, _ = write(tmp_path, "PNG", 1)
+    images += annotated_images(annotate(good, upright_scene()), ("red", "green"), Path("b.json"))
+    report = scan_images(images, 2)
+    (problem,) = report.problems
+    assert "labelled as an image of 48x80 px, and has 80x48" in problem
+
+
+def test_of_nearly_square_images_the_exact_size_tells_the_view(tmp_path):
+    upright = upright_scene((79, 80))
+    path = tmp_path / "a.png"
+    path.write_bytes(turned("PNG", 6, as_stored(upright, 6)))
+    for view in (upright, as_stored(upright, 6)):
+        (sample,) = scanned(annotate(path, view))
+        check_on_objects(sample)
+
+
+@pytest.mark.parametrize("orientation", [3, 6])
+def test_coordinates_without_a_size_count_as_labelled_upright(orientation, tmp_path):
+    path, _ = write(tmp_path, "JPEG", orientation)
+    builder = AnnotationsBuilder()
+    builder.image(path, NORMALISED)
+    for name, box in OBJECTS.items():
+        builder.outline(name, corners(box) / (WIDTH, HEIGHT))
+    (sample,) = scanned(builder.build())
+    check_on_objects(sample)
+
+
+def test_boxes_lie_on_their_objects_in_training_batches(tmp_path):
+    samples = []
+    for form in TURNED_FORMS:
+        for orientation in range(1, 9):
+            path, stored = write(tmp_path, form, orientation)
+            views = [upright_scene()] + ([stored] if orientation in QUARTERS else [])
+            for view in views:
+                samples += scanned(annotate(path, view))
+    assert len(samples) == 4 * 12
+    augment = AugmentConfig(fliplr=0.5, flipud=0.5, mosaic=0.5, scale=0.2, translate=0.1)
+    with TrainLoader(samples, 96, 16, augment, seed=0, workers=0) as loader:
+        batches = list(loader.epoch(0))
+    num_objects = 0
+    for batch in batches:
+        targets = batch.targets
+        boxes = cxcywh_to_xyxy(targets.boxes_cxcywh_norm) * 96
+        for index, class_index, box in zip(*targets[:2], boxes, strict=True):
+            image = batch.images[index].transpose(1, 2, 0)
+            left, top, right, bottom = np.rint(box).astype(int)
+            if min(right - left, bottom - top) < 6:
+                continue  # nearly all of it is cut off
+            inner = image[top + 2 : bottom - 2, left + 2 : right - 2]
+            assert is_of((RED, GREEN)[int(class_index)], inner).mean() > 0.95
+            num_objects += 1
+    assert num_objects > 96
+
+
+def test_pixel_boxes_and_polygons_are_those_of_the_upright_image(tmp_path):
+    path, stored = write(tmp_path, "PNG", 7)
+    (sample,) = scanned(annotate(path, stored))
+    expected = [OBJECTS["red"], OBJECTS["green"]]
+    np.testing.assert_allclose(pixel_boxes(sample), expected, atol=1e-4)
+    outline = pixel_polygons(sample).outline(1)
+    np.testing.assert_allclose((*outline.min(0), *outline.max(0)), OBJECTS["green"], atol=1e-4)
