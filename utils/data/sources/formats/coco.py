@@ -207,8 +207,8 @@ def _classes(instances: Instances, file: Path) -> tuple[tuple[str, ...], np.ndar
     class_names = tuple(dict.fromkeys(names))
     if len(class_names) < len(names):
         repeated = [name for name, number in Counter(names).items() if number > 1]
-        text = printable(", ".join(repeated))
-        log.warning("%s: categories of one name are taken for one class: %s", file, text)
+        text = "%s: categories of one name are taken for one class: %s"
+        log.warning(text, printable(str(file)), brief(repeated))
     index_of = {name: index for index, name in enumerate(class_names)}
     class_of = np.zeros(len(instances.category_ids), np.int64)
     class_of[order] = [index_of[name] for name in names]

@@ -117,7 +117,7 @@ def test_categories_of_one_name_are_one_class(tmp_path, caplog):
     found = read(tmp_path, document(["a.png"], objects, categories=categories))
     assert found.class_names == ("dog", "cat", "owl", "7")
     assert found.class_index.tolist() == [0, 0, 1, 3]
-    assert "categories of one name are taken for one class: dog" in caplog.text
+    assert "categories of one name are taken for one class: ['dog']" in caplog.text
 
 
 @pytest.mark.parametrize(
