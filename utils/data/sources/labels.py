@@ -22,7 +22,6 @@ from utils.data.image.being_read import read_as
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.layout import RecordPlace
-from utils.data.sources.file_state import state_of_files
 from utils.data.sources.known_scans import KnownScans
 from utils.data.sources.label_file import (
     BrokenLabelError,
@@ -34,8 +33,9 @@ from utils.data.sources.label_file import (
 )
 from utils.data.sources.samples import Places, SampleTable
 from utils.data.sources.scan_arrays import ScanArrays, Scanned, arrays_of, join_scans
-from utils.data.sources.texts import Paths
 from utils.errors import DatasetError
+from utils.files.file_state import state_of_files
+from utils.files.texts import Paths
 from utils.polygons import starts_of
 from utils.screen.text import printable
 
