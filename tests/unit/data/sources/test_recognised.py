@@ -173,7 +173,7 @@ def test_of_two_formats_one_is_taken_and_told(tmp_path, caplog):
     spec = load_dataset(tmp_path, splits=())
     assert [entry.format for entry in spec.train] == ["CVAT for images 1.1"]
     (line,) = caplog.messages
-    assert "is read as CVAT for images 1.1; there is also: Label Studio JSON. To" in line
+    assert "is read as CVAT for images 1.1; there is also: Label Studio JSON, which" in line
     caplog.clear()
     write(tmp_path, **SPLIT, **{"data.yaml": dataset_yaml(), "classes.txt": "a"})
     assert load_dataset(tmp_path).class_names == ("a",)
@@ -194,11 +194,13 @@ def test_what_belongs_to_no_split_is_told(tmp_path, caplog):
     assert "annotations.xml: 'later' is for no split, and left out" in caplog.text
 
 
-def test_annotations_in_a_yaml_are_read_by_their_format(tmp_path):
+def test_annotations_in_a_yaml_are_read_by_their_format(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     entry = {"images": "images", "annotations": "annotations.xml"}
     write(tmp_path, **images("images/a.jpg"), **{"annotations.xml": CVAT})
     write(tmp_path, **{"data.yaml": yaml.safe_dump({"train": entry, "val": entry})})
     assert load_dataset(tmp_path).class_names == ("cat",)
+    assert caplog.messages == []
 
 
 def test_what_annotations_have_beside_boxes_is_counted_and_told(tmp_path, caplog):
