@@ -44,8 +44,13 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
     Raises:
         DatasetError: something is recognised and cannot be used, or lacks a split.
     """
+    ways: list[_Way] = []
     try:
-        ways = list(_ways(path))
+        for way in _ways(path):
+            ways.append(way)
+    except DatasetError:
+        if not ways:  # else it is of something that is not taken
+            raise
     except OSError as error:  # a folder that may not be read
         raise DatasetError(f"--data {path}: {error.strerror}: {brief(error.filename)}") from error
     if not ways:

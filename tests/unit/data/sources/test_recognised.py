@@ -142,6 +142,7 @@ def test_darknet_s_own_layout_is_read_from_above_and_from_within(tmp_path):
         ({"obj.data": "train = train.txt"}, "names no file of class names"),
         ({"obj.data": "names = obj.names\ntrain=x"}, "obj.names: No such file"),
         ({"classes.txt": ""}, "no dataset is recognised"),
+        ({"obj.data": "names = obj.names", "obj.names": "\n"}, "obj.names: has no class name"),
     ],
 )
 def test_class_names_that_cannot_be_used_are_an_error(tmp_path, files, part):
@@ -179,6 +180,13 @@ def test_of_two_formats_one_is_taken_and_told(tmp_path, caplog):
     assert load_dataset(tmp_path).class_names == ("a",)
     (line,) = caplog.messages
     assert "the dataset YAML data.yaml; there is also: CVAT for images 1.1, Label" in line
+
+
+def test_what_is_not_taken_may_be_broken(tmp_path):
+    write(tmp_path, **SPLIT, **{"data.yaml": dataset_yaml(), "a.json": TASKS, "b.json": TASKS})
+    assert load_dataset(tmp_path).class_names == ("a",)
+    (tmp_path / "data.yaml").unlink()
+    assert "a.json and " in error_of(tmp_path)
 
 
 def test_what_belongs_to_no_split_is_told(tmp_path, caplog):
