@@ -83,7 +83,7 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
         if isinstance(entry, AnnotatedFolder):
             annotations = read_annotations(entry)
             if world.process.is_main:
-                _tell_left_out(entry.annotations, annotations.left_out)
+                _tell_left_out(pool, entry.annotations, annotations.left_out)
             names = annotations.class_names if dataset.single_class else dataset.class_names
             images += annotated_images(annotations, names, entry.annotations)
         else:
@@ -93,11 +93,11 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
     return _drawn_part(images, dataset.train_part, split, world)
 
 
-def _tell_left_out(file: Path, left_out: Mapping[str, int]) -> None:
+def _tell_left_out(split: str, file: Path, left_out: Mapping[str, int]) -> None:
     """Log how many objects of annotations are not trained on, by kind."""
     if left_out:
-        kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(left_out.items()))
-        log.info("%s: left out: %s", printable(str(file)), printable(kinds))
+        kinds = ", ".join(f"{kind} ({number:,})" for kind, number in sorted(left_out.items()))
+        log.info("%s: left out of %s: %s", split, printable(str(file)), printable(kinds))
 
 
 def _drawn_part(
