@@ -50,7 +50,7 @@ class ImageHeader(NamedTuple):
     kind: str  # as Pillow calls it: "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, upright
     orientation: int  # EXIF's, from which it is turned upright
-    other_view: int  # EXIF's, which turns points of who turns the image otherwise: not at all
+    other_view: int  # the same for points of a program that does not turn it, or turns a WebP
     has_alpha: bool
     bits: int  # of a channel: 8 or fewer, or up to 16
     white_is_zero: bool  # of the numbers of a TIFF

@@ -1,5 +1,6 @@
 """Scanning a dataset: which samples are usable, and what is reported about the others."""
 
+import os
 import zlib
 from pathlib import Path
 
