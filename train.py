@@ -20,6 +20,7 @@ from utils.data.augment.copy_paste import why_nothing_is_pasted
 from utils.data.augment.transforms import require_transforms
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.samples import table_of
 from utils.data.sources.splits import load_split
 from utils.evolution.search import evolve
 from utils.processes.command import run_command
@@ -119,7 +120,7 @@ def train_loader(job: Job) -> TrainLoader:
     if config.rect and augment.mosaic:
         log.info("--rect: images keep their shape, there are no mosaics")
     has_mosaics = augment.mosaic > 0 and not config.rect
-    has_polygons = any(sample.polygons_norm is not None for sample in job.train_samples)
+    has_polygons = table_of(job.train_samples).polygons_norm is not None
     if reason := why_nothing_is_pasted(augment.copy_paste, has_mosaics, has_polygons):
         log.warning("copy_paste %g: nothing is pasted: %s", augment.copy_paste, reason)
     loader = TrainLoader(

@@ -42,7 +42,7 @@ from utils.data.audit.worth import WORTH
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import pixel_boxes
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.detections import Detections, GroundTruth
 from utils.files.atomic import atomic_text_file

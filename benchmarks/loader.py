@@ -36,11 +36,11 @@ from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches, fill_images
 from utils.data.loading.image_cache import create_cache
 from utils.data.loading.order import Epoch
-from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import draw_scene
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.labels import Sample, scan_samples
+from utils.data.sources.labels import scan_samples
+from utils.data.sources.samples import Sample, table_of
 from utils.data.sources.splits import images_of
 from utils.processes.command import run_command
 
@@ -102,7 +102,7 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
     strengths = read_hyperparameters(flags.hyp, flags.override).augmentation()
     transforms = read_transforms(flags.albumentations)
     augment = dataclasses.replace(strengths, transforms=transforms)
-    source = TrainBatches(SampleTable(samples), flags.img, flags.batch, augment, seed=0)
+    source = TrainBatches(table_of(samples), flags.img, flags.batch, augment, seed=0)
     cache = create_cache("ram", source.image_sizes(), 0.5, "training")
     cached = dataclasses.replace(source, cache=cache)
     whole = len(samples) // flags.batch

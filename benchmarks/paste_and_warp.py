@@ -29,7 +29,7 @@ from utils.data.image.letterbox import fit_long_side
 from utils.data.image.resizing import FILL, resize
 from utils.data.loading.reading import read_image
 from utils.data.randomness import sample_generator
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.polygons import join_polygons
 
 _MIDDLE, _BEFORE = 0, -1

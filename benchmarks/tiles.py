@@ -29,7 +29,7 @@ from utils.data.image.resizing import FILL
 from utils.data.image.tiling import OVERLAP, Tiling
 from utils.data.loading.reading import pixel_boxes, read_ahead
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.detections import GroundTruth
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult

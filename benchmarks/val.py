@@ -27,7 +27,7 @@ from utils.cli.flags import from_one
 from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from utils.evaluation.nms import non_max_suppression

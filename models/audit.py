@@ -23,7 +23,8 @@ from utils.data.audit.page import WORDS, Audit, audit_page, summary
 from utils.data.audit.table import write_table
 from utils.data.audit.worth import lowest_scores
 from utils.data.loading.loader import ValLoader
-from utils.data.sources.labels import Sample
+from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
 from utils.evaluation.nms import SuppressionSettings
 from utils.files.atomic import atomic_text_file
@@ -52,7 +53,7 @@ class _Audited(NamedTuple):
 
 def run_audit(
     config: AuditConfig,
-    class_names: tuple[str, ...],
+    dataset: DatasetSpec,
     samples: Sequence[Sample],
     weights: Sequence[Checkpoint],
 ) -> None:
@@ -61,7 +62,7 @@ def run_audit(
     model = make_predictor(weights, device, config.augment, config.half)
     require_image_size(config.image_size, model.stride, trains=False)
     classes = share_classes(
-        config.data, class_names, config.weights[0], weights[0].header.class_names,
+        config.data, dataset.class_names, config.weights[0], weights[0].header.class_names,
         model.head.num_classes,
     )  # fmt: skip
     auditor = Auditor(lowest_scores(config.lowest_score), classes.in_model != NOTHING)
@@ -71,7 +72,7 @@ def run_audit(
     )
     names = tuple(Path(path).name for path in config.weights)
     audit = Audit(
-        Path(config.data).stem, config.task, names, figures, samples, class_names, auditor.result()
+        dataset.name, config.task, names, figures, samples, dataset.class_names, auditor.result()
     )
     write_audit(config, audit)
 

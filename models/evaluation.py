@@ -22,7 +22,7 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import read_ahead
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.evaluation.nms import SuppressionSettings
 from utils.evaluation.progress import (

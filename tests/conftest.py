@@ -8,6 +8,7 @@ import pytest
 
 import backend
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
+from utils.files.array_cache import VARIABLE as CACHE_VARIABLE
 
 COMPARISONS = [
     "parity/test_backends_agree.py",
@@ -26,6 +27,7 @@ collect_ignore = [] if os.environ.get(ENVIRONMENT_VARIABLE) == "torch" else [*CO
 
 def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
+    os.environ.setdefault(CACHE_VARIABLE, "")  # nothing is kept in the folder of who tests
     name = os.environ.get(ENVIRONMENT_VARIABLE)
     if not name:
         raise pytest.UsageError(

@@ -26,7 +26,7 @@ from utils.data.image.resizing import letterbox, resize, resize_to_detect
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import pixel_boxes, read_ahead
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.detections import Detections, GroundTruth
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult

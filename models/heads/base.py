@@ -22,7 +22,7 @@ from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
 from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Targets
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings

@@ -27,6 +27,7 @@ from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.image_cache import free_memory
 from utils.data.loading.quads import QUAD
+from utils.data.sources.samples import table_of
 from utils.errors import UserError
 from utils.processes import watchdog
 from utils.processes.host_memory import keep_freed_memory
@@ -164,7 +165,7 @@ def most_boxes(job: Job) -> int:
     strengths = job.config.augmentation(job.hyp)
     tiles = (9 if strengths.mosaic9 else 4) if strengths.mosaic else 1
     twice = (strengths.mixup > 0) + (job.hyp.copy_paste > 0)
-    most = max(len(sample.class_index) for sample in job.train_samples)
+    most = int(table_of(job.train_samples).num_objects.max())
     return most * tiles * 2**twice
 
 

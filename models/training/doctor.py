@@ -25,7 +25,7 @@ from utils.cli.train_config import AUTO_BATCH, TrainConfig, parse_train_flags
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.command import run_command

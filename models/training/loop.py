@@ -27,7 +27,7 @@ from models.training.state import TrainState
 from models.training.statistics import recompute_statistics
 from models.training.step import train_step
 from utils.data.loading.loader import TrainLoader, ValLoader
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.evaluation.progress import EvaluationSuspended
 from utils.processes import watchdog
 from utils.processes.suspend import Suspended

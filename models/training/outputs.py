@@ -30,7 +30,7 @@ from utils.cli.document import as_document, run_settings
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
 from utils.data.sources.class_names import similar_names
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.errors import brief
 from utils.files.project import PROJECT, from_here
 from utils.files.yaml import write_yaml

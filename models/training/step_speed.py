@@ -15,7 +15,7 @@ from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.report.stage_timer import StageTimer
 from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint

@@ -17,7 +17,7 @@ from models.operations import count_gflops
 from models.training.start import DEFAULT_MODEL
 from models.training.state import TrainState
 from utils.cli.train_config import TrainConfig
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample, table_of
 from utils.state.run import Run
 
 COLUMNS, NAME_WIDTH = 80, 9
@@ -50,8 +50,8 @@ def summary_lines(
 
 def describe_data(name: str, train: Sequence[Sample], val: Sequence[Sample]) -> str:
     """Return the name and the counts of a dataset."""
-    labels = sum(len(sample.class_index) for sample in train)
-    background = sum(not len(sample.class_index) for sample in train)
+    num_objects = table_of(train).num_objects
+    labels, background = int(num_objects.sum()), int((num_objects == 0).sum())
     without = f", {background:,} of them without" if background else ""
     images = f"{count(len(train), 'image')} with {count(labels, 'label')}{without}"
     return f"{name}: {images}; {count(len(val), 'image')} to validate with"

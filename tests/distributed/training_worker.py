@@ -32,7 +32,7 @@ from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.processes import watchdog
 from utils.processes.command import run_command

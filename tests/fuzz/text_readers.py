@@ -21,11 +21,21 @@ from utils.cli.hyperparameters import read_hyperparameters
 from utils.comparison.settings import FILE as COMPARISON
 from utils.comparison.settings import load_settings, parse_flags
 from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
+from utils.data.check.rows import read_rows
+from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
+from utils.data.sources.formats.coco import COCO as COCO_FORMAT
+from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.image_files import list_images
-from utils.data.sources.label_file import parse_labels, read_label_bytes
-from utils.data.sources.labels import Sample
+from utils.data.sources.label_file import (
+    BrokenLabelError,
+    Labels,
+    parse_labels,
+    read_label_bytes,
+)
+from utils.data.sources.labels import ImageFile
+from utils.data.sources.samples import Sample
 from utils.errors import UserError
 from utils.evolution.ranges import Range
 from utils.evolution.records import read_records
@@ -66,6 +76,19 @@ COCO = {
     "categories": [{"id": 3, "name": "cat"}, {"id": 9, "name": "dog"}],
 }  # fmt: skip
 
+COCO_MASKS = {
+    **COCO,
+    "annotations": [
+        # 3 x 4 px at the left top, as runs and as their text; two parts.
+        {"id": 1, "image_id": 7, "category_id": 3, "bbox": [0, 0, 3, 4], "segmentation":
+         {"counts": [0, 4, 28, 4, 28, 4, 1468], "size": [32, 48]}},
+        {"id": 2, "image_id": 7, "category_id": 3, "bbox": [0, 0, 3, 4], "segmentation":
+         {"counts": "04l0000P]1", "size": [32, 48]}},
+        {"id": 3, "image_id": 7, "category_id": 9, "bbox": [0, 0, 48, 32], "segmentation":
+         [[1, 2, 11, 2, 11, 12], [20, 20.5, 30, 20.5, 20, 30]]},
+    ],
+}  # fmt: skip
+
 NAMES = [name for name in RESULT_COLUMNS if not name.startswith("seconds/")]
 RESULTS = [
     "\n".join([",".join(NAMES), *(f"{row}" + ",0.25" * (len(NAMES) - 1) for row in rows), ""])
@@ -78,6 +101,17 @@ def sample(path: Path) -> Sample:
     return Sample(
         path.with_name("a.jpg"), 32, 48, np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
     )
+
+
+def read_coco_dataset(path: Path) -> object:
+    """Read all labels, as a scan does; the image itself need not be there."""
+    (folder,) = COCO_FORMAT.find(path).get("", [AnnotatedFolder(COCO_FORMAT.name, path, path)])
+    annotations = COCO_FORMAT.read(folder)
+    found = []
+    for image in annotated_images(annotations, annotations.class_names, path):
+        with contextlib.suppress(BrokenLabelError):
+            found.append(image.read_labels(len(annotations.class_names), (32, 48)))
+    return found
 
 
 def read_dataset(path: Path) -> object:
@@ -130,8 +164,32 @@ def _send(connection: socket.socket, content: bytes) -> None:
 MESSAGES = b'{"rank": 1, "host": "a"}\n{"doing": "in training, epoch 1"}\n{"leaving": true}\n'
 
 
-def read_labels(path: Path) -> object:
+def read_labels(path: Path) -> Labels:
     return parse_labels(read_label_bytes(path), num_classes=3)
+
+
+def read_label_rows(path: Path) -> object:
+    """Read every line as the check does: it must agree with the reader of a training."""
+    rows = read_rows(ImageFile(path.with_suffix(".jpg")), 3, (100, 200))
+    try:
+        num_used = len(read_labels(path).class_index)
+    except BrokenLabelError as error:
+        assert any(row.kind not in ("", "repeated_object") for row in rows)
+        raise UserError(str(error)) from error
+    assert num_used == sum(row.is_decided for row in rows)
+    return rows
+
+
+LABELS = [
+    b"0 0.5 0.5 0.25 0.25\n2 0.1 0.1 0.3 0.1 0.2 0.4\n",
+    b"1 .5 .5 1 1",
+    b"",
+    b"1 0 0 1 0 1 1\n" * 9,
+]
+LABEL_TOKENS = (
+    b" ", b"\t", b"\x85", b"\xe2\x80\xa8", b"0 0.5 0.5 0.25 0.25\n", b"1e-320 ", b"\xef\xbb\xbf",
+    b"1.005 ", b"-0.2 ", b"nan ", b"inf ", b"7 ",
+)  # fmt: skip
 
 
 def comparison_settings() -> list[bytes]:
@@ -186,24 +244,13 @@ _READERS = {
         lambda: [b"images/a.jpg\n./b.png\n\n/c/d.jpeg\n", b"one.jpg"],
         "list.txt",
     ),
-    "labels": Reader(
-        read_labels,
-        lambda: [
-            b"0 0.5 0.5 0.25 0.25\n2 0.1 0.1 0.3 0.1 0.2 0.4\n",
-            b"1 .5 .5 1 1",
-            b"",
-            b"1 0 0 1 0 1 1\n" * 9,
-        ],
-        "a.txt",
-        (
-            b" ",
-            b"\t",
-            b"\x85",
-            b"\xe2\x80\xa8",
-            b"0 0.5 0.5 0.25 0.25\n",
-            b"1e-320 ",
-            b"\xef\xbb\xbf",
-        ),
+    "labels": Reader(read_labels, lambda: LABELS, "a.txt", LABEL_TOKENS),
+    "label-rows": Reader(read_label_rows, lambda: LABELS, "a.txt", LABEL_TOKENS),
+    "coco-dataset": Reader(
+        read_coco_dataset,
+        lambda: [json.dumps(COCO).encode(), json.dumps(COCO_MASKS, indent=1).encode()],
+        "instances.json",
+        (*JSON_TOKENS, b'"counts": ', b'"size": [', b"..", b"/", b"\\\\", b"1073741824", b"-1"),
     ),
     "coco-annotations": Reader(
         lambda path: read_coco_annotations(path, [sample(path)], ["cat", "dog"]),

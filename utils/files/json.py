@@ -33,7 +33,7 @@ def parse_json(content: str | bytes) -> Any:
     try:
         value = json.loads(text, parse_int=_integer, object_pairs_hook=_object)
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep() from None
     _check_depth(value)
     return value
 
@@ -54,6 +54,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+# For values that are parsed one by one, as `parse_json` parses them.
+DECODER = json.JSONDecoder(parse_int=_integer, object_pairs_hook=_object)
+
+
 def _check_depth(value: Any) -> None:
     """Raise ValueError beyond the limit, level by level: what uses a value may walk down it."""
     level: list[Any] = [[value]]
@@ -66,10 +70,11 @@ def _check_depth(value: Any) -> None:
         ]
         if not level:
             return
-    raise _too_deep()
+    raise too_deep()
 
 
-def _too_deep() -> ValueError:
+def too_deep() -> ValueError:
+    """Return the error for a value that is nested too deep."""
     return ValueError(f"nested deeper than {MAX_DEPTH}")
 
 

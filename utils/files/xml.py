@@ -82,7 +82,6 @@ class _Reader:
         parser.StartDoctypeDeclHandler = self._doctype
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._text
 
     def feed(self, block: bytes, fed: int) -> None:
         """Read on; `fed` bytes are known with this block."""
@@ -123,6 +122,7 @@ class _Reader:
             raise self._refused(f"nested deeper than {MAX_DEPTH}")
         if self._builder is None and (self._names is None or name in self._names):
             self._builder, self._base = TreeBuilder(), self._depth
+            self._parser.CharacterDataHandler = self._builder.data
         if self._builder is not None:
             self._builder.start(name, attributes)
 
@@ -131,9 +131,5 @@ class _Reader:
             self._builder.end(name)
             if self._depth == self._base:
                 self._done.append(self._builder.close())
-                self._builder = None
+                self._builder = self._parser.CharacterDataHandler = None
         self._depth -= 1
-
-    def _text(self, text: str) -> None:
-        if self._builder is not None:
-            self._builder.data(text)

@@ -7,6 +7,7 @@ Before: whoever has something to report. After: `document.py` puts the parts on 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple, NewType
@@ -14,6 +15,8 @@ from typing import NamedTuple, NewType
 from utils.screen.text import printable
 
 Html = NewType("Html", str)
+
+_CODE = re.compile(r"`([^`]+)`|(?<![\w-])(--[a-z][\w-]*)")  # `names`, --img
 
 
 class Card(NamedTuple):
@@ -42,14 +45,30 @@ def joined(parts: Iterable[Html]) -> Html:
     return Html("\n".join(parts))
 
 
+def prose(words: str) -> Html:
+    """Return a text of ours with what is typed, in backquotes or a flag, set apart."""
+    return Html(_CODE.sub(_typed, text(words)))
+
+
+def _typed(found: re.Match[str]) -> str:
+    if found[2]:
+        return f'<code class="flag">{found[2]}</code>'
+    return f"<code>{found[1]}</code>"
+
+
 def paragraph(words: str) -> Html:
     """Return a paragraph."""
-    return Html(f"<p>{text(words)}</p>")
+    return Html(f"<p>{prose(words)}</p>")
 
 
 def soft(words: str) -> Html:
     """Return a paragraph that steps back: a note, a unit, where something comes from."""
     return Html(f'<p class="soft">{text(words)}</p>')
+
+
+def remedy(words: str) -> Html:
+    """Return a paragraph that says what to do."""
+    return Html(f'<p class="remedy">{prose(words)}</p>')
 
 
 def warning(words: str) -> Html:

@@ -25,6 +25,7 @@ MAX_BOXES = 60  # of a crop; more are one blot
 LONGEST_NAME = 24  # characters beside a box
 LETTERS = 0.06  # the height of a name, of the long side of a crop
 CONTEXT = 1.0  # the margin around an object, of its own long side
+LEAST_SIDE = 4.0  # of a box, in pixels of a crop
 MIN_VIEW = 64  # pixels of the image; with less one does not see where an object lies
 
 
@@ -146,7 +147,8 @@ def _figure(
     width, height = (view.right - view.left) * scale, (view.bottom - view.top) * scale
     names = ", ".join(dict.fromkeys(box.name for box in boxes[:MAX_BOXES] if box.name))
     described = text(f"{title}: {names}" if names else title)
-    drawn = "".join(_drawn(box, view, scale, max(width, height)) for box in boxes[:MAX_BOXES])
+    from_below = reversed(boxes[:MAX_BOXES])
+    drawn = "".join(_drawn(box, view, scale, max(width, height)) for box in from_below)
     return Html(
         f'<figure class="crop"><svg viewBox="0 0 {width:.1f} {height:.1f}" role="img" '
         f'aria-label="{described}">{_part(image, view, scale)}{drawn}</svg>'
@@ -184,16 +186,22 @@ def _drawn(box: Box, view: View, scale: float, long_side: float) -> str:
         return ""
     # A line far outside is not seen; browsers take no numbers of any size.
     left, top, right, bottom = np.clip(moved, -2 * long_side, 3 * long_side).tolist()
-    place = (
-        f'x="{left:.1f}" y="{top:.1f}" width="{max(right - left, 0):.1f}" '
-        f'height="{max(bottom - top, 0):.1f}"'
-    )
+    left, right = _visible(left, right)
+    top, bottom = _visible(top, bottom)
+    place = f'x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}"'
     dashed = " dashed" if box.is_dashed else ""
     return (
         f'<g style="--colour:{_css(box.colour)};--ink:{_css(ink_on(box.colour))}">'
         f'<rect class="edge{dashed}" {place}/><rect class="line{dashed}" {place}/>'
         f"{_name(box, left, top, long_side)}</g>"
     )
+
+
+def _visible(low: float, high: float) -> tuple[float, float]:
+    """Return the ends of a side in order, and a little apart: browsers draw no box without area."""
+    low, high = min(low, high), max(low, high)
+    missing = max(LEAST_SIDE - (high - low), 0.0)
+    return low - missing / 2, high + missing / 2
 
 
 def _css(colour: RGB) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
 from utils.files.atomic import atomic_text_file
 from utils.results.names import Names

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from backend.words import count
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError
 from utils.state.checkpoint import Header
 
@@ -20,19 +23,28 @@ def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
 
     Polygons have a hash of their own, "" without any: that of the boxes is what it always was.
     """
+    table = table_of(samples)
     digest, outlines = hashlib.sha256(), hashlib.sha256()
-    for number, sample in enumerate(samples):
-        line = f"{sample.image_path.name} {sample.height} {sample.width}\n"
+    # Of numbers and slices alone: a sample of its own for each image would take ten times as long.
+    classes = table.class_index.view(np.uint8).data
+    boxes = table.boxes_cxcywh_norm.reshape(-1).view(np.uint8).data
+    bounds = pairwise(table.starts.tolist())
+    for number, (size, name, (first, end)) in enumerate(
+        zip(table.sizes.tolist(), table.paths.names, bounds, strict=True)
+    ):
+        line = f"{name} {size[0]} {size[1]}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))  # a name may be no UTF-8
-        digest.update(sample.class_index.tobytes() + sample.boxes_cxcywh_norm.tobytes())
-        if (polygons := sample.polygons_norm) is not None:
+        digest.update(classes[8 * first : 8 * end])  # int64
+        digest.update(boxes[16 * first : 16 * end])  # four float32
+        if table.polygons_norm is None:
+            continue
+        if (polygons := table.polygons_norm.range(first, end)) is not None:
             outlines.update(f"{number}\n".encode())
             outlines.update(polygons.starts.tobytes() + polygons.points_xy.tobytes())
-    has_polygons = any(sample.polygons_norm is not None for sample in samples)
     return {
-        "images": len(samples),
+        "images": len(table),
         "sha256": digest.hexdigest(),
-        "polygons": outlines.hexdigest() if has_polygons else "",
+        "polygons": "" if table.polygons_norm is None else outlines.hexdigest(),
     }
 
 

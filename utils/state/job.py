@@ -13,7 +13,7 @@ from typing import Any
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.recipe import BatchRecipe
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.processes.suspend import StopRequests
 from utils.processes.world import ALONE, World
 from utils.state.checkpoint import Checkpoint

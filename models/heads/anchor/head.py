@@ -28,7 +28,7 @@ from models.registry import Cost, LayerPlan, LayerRequest, register
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult

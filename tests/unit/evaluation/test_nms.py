@@ -10,7 +10,7 @@ from models.inference.predictor import suppression_settings
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy, pairwise_iou
 from utils.cli.val_config import parse_val_flags
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.data.sources.splits import only_classes
 from utils.errors import UserError
 from utils.evaluation.greedy_nms import suppress_greedily

@@ -19,7 +19,8 @@ from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
 from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import BrokenLabelError, parse_labels, read_label_bytes
-from utils.data.sources.labels import Sample, scan_samples
+from utils.data.sources.labels import scan_samples
+from utils.data.sources.samples import Sample
 from utils.errors import DatasetError, UserError
 from utils.state.checkpoint import read_checkpoint
 from utils.weights.load import load_weights

@@ -20,7 +20,7 @@ from utils.cli.val_config import parse_val_flags
 from utils.data.image.letterbox import fit_long_side, letterbox_to_image
 from utils.data.image.resizing import letterbox
 from utils.data.loading.loader import ValLoader
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.evaluation.coco.metric import DetectionEvaluator
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.files.project import PROJECT

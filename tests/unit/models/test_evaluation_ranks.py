@@ -15,7 +15,7 @@ from models.heads.base import LossTerms
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_model
 from utils.data.loading.loader import ValLoader
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.evaluation.progress import EvaluationSuspended
 from utils.processes.world import ALONE
 

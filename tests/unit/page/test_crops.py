@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser.chromium import chromium
 from utils.page.blocks import Bar as BarRow
-from utils.page.blocks import Card, bars, bullets, cards, code, folded, section, table, text
+from utils.page.blocks import Card, bars, bullets, cards, code, folded, prose, section, table, text
 from utils.page.crops import LONG_SIDE, MAX_BOXES, Box, CropSheet, View, around, crop_grid
 from utils.page.document import html_page
 
@@ -87,6 +87,21 @@ def test_dashed_lines_and_names_are_told_apart():
     )
     assert "rgb(200,30,30)" in crop and "rgb(0,255,0)" in crop
     assert 'aria-label="title: label, box"' in crop
+
+
+def test_a_box_without_an_area_is_seen_and_the_first_box_lies_on_top():
+    boxes = [Box((50, 50, 50, 50), RED), Box((80, 60, 40, 20), GREEN)]
+    crop = CropSheet().crop(image_of(100, 100), boxes, "x")
+    assert numbers(crop, "rect", "x", "y", "width", "height") == [40, 20, 40, 40]
+    last = crop[crop.rindex("<g ") :]
+    assert "rgb(200,30,30)" in last
+    assert numbers(last, "rect", "x", "y", "width", "height") == [48, 48, 4, 4]
+
+
+def test_flags_and_names_are_set_apart_in_prose():
+    assert prose("add --img 640 to `names` <b> or a--b") == (
+        'add <code class="flag">--img</code> 640 to <code>names</code> &lt;b&gt; or a--b'
+    )
 
 
 def test_the_bytes_of_all_crops_and_the_boxes_of_one_are_bounded():

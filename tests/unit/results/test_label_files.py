@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
 from utils.results.label_files import LabelFiles
 

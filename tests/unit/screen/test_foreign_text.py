@@ -29,7 +29,7 @@ from utils.data.records import __main__ as records
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.errors import LoaderError
 from utils.files.project import PROJECT

@@ -5,12 +5,12 @@ Before: the samples of a split. After: `fitting.py`, and the head that has ancho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample, table_of
 
 CHUNK = 2**20  # pairs of a box and an anchor that are compared at a time
 TINY = 1e-9  # pixels; anchors that were never fitted are 0 wide
@@ -28,18 +28,17 @@ class Fit(NamedTuple):
     fitness: float  # mean likeness of a box and its best anchor; 0 if that cannot predict it
 
 
-def label_sizes(samples: Iterable[Sample], image_size: int) -> np.ndarray:
+def label_sizes(samples: Sequence[Sample], image_size: int) -> np.ndarray:
     """Return the (width, height) of all boxes, (N, 2) float64, as training sees them.
 
     That is in pixels of images whose long side is `image_size`, before any augmentation.
     """
-    sizes: list[np.ndarray] = [np.zeros((0, 2), np.float32)]
-    for sample in samples:
-        scale = image_size / max(sample.height, sample.width)
-        pixels = np.array([sample.width, sample.height]) * scale
-        # In float32, as labels are: 64 px, exactly four times an anchor's 16, stay so.
-        sizes.append(sample.boxes_cxcywh_norm[:, 2:] * pixels.astype(np.float32))
-    return np.concatenate(sizes).astype(np.float64)
+    table = table_of(samples)
+    scale = image_size / table.sizes.max(axis=1, keepdims=True)
+    pixels_wh = table.sizes[:, ::-1] * scale
+    # In float32, as labels are: 64 px, exactly four times an anchor's 16, stay so.
+    of_objects = pixels_wh.astype(np.float32)[table.image_of_object]
+    return (table.boxes_cxcywh_norm[:, 2:] * of_objects).astype(np.float64)
 
 
 def measure_fit(sizes_wh: np.ndarray, anchors_wh: np.ndarray, threshold: float) -> Fit:

@@ -28,7 +28,7 @@ def main() -> None:
     backend.use(config.backend)
     from models.audit import run_audit
 
-    run_audit(config, dataset.class_names, samples, weights)
+    run_audit(config, dataset, samples, weights)
 
 
 if __name__ == "__main__":

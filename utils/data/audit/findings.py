@@ -10,9 +10,11 @@ Each kind of finding has a score from 0 to 1.
   arXiv:1911.00068).
 - misplaced: by how much the best detection that is shifted against a label leads the best one that
   finds it where it is.
-- unseen: how far the evidence for a label is below what labels of its size have, in logarithms: 0
-  as usual, 1 as far as from certainty to nothing. What is small is always seen badly, so that a low
-  score alone says little of a label. What is usual is a straight line through all labels.
+- unseen: how far the evidence for a label is below what is usual for its size and class, in
+  logarithms: 0 as usual, 1 as far as from certainty to nothing. What is small, or of a hard class,
+  is always seen badly, so that a low score alone says little of a label. Confident learning too
+  asks more of a class that the model is sure of. What is usual is a straight line over the size
+  through all labels, and for each class the mean distance of its labels from it.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ KINDS = OVERLOOKED, UNSEEN, SWAPPED, MISPLACED = "overlooked", "unseen", "swappe
 
 LEAST_SCORE = 0.001  # of a detection; a label with no other evidence has this
 SMALLEST = 1e-6  # side of a label, of its image's: keeps logarithms finite
+FEW_LABELS = 5  # of a class: the mean of all labels counts as much as theirs
 NOTHING = -1  # in place of a label, or of a class
 
 
@@ -58,12 +61,13 @@ class _Doubt(NamedTuple):
 
     image_index: np.ndarray  # (M,) int32
     label_index: np.ndarray  # (M,) int32
+    class_index: np.ndarray  # (M,) int32
     evidence: np.ndarray  # (M,) float32, logarithm
     size: np.ndarray  # (M,) float32, logarithm of its side, of the image's long side
 
 
 class Auditor:
-    """Takes images one at a time, in any order; what it keeps of a label is 16 bytes.
+    """Takes images one at a time, in any order; what it keeps of a label is 20 bytes.
 
     Args:
         lowest: the score that a finding of each kind must have to be kept.
@@ -127,7 +131,7 @@ class Auditor:
     def result(self) -> Findings:
         """Return the findings of all images, by kind and then by score, the highest first."""
         doubts = _Doubt(*map(np.concatenate, zip(_no_doubt(), *self._doubts, strict=True)))
-        scores = unseen_scores(doubts.evidence, doubts.size)
+        scores = unseen_scores(doubts.evidence, doubts.size, doubts.class_index)
         kept = np.flatnonzero((scores > 0) & (scores >= self._lowest[UNSEEN]))
         unseen = Findings(
             doubts.image_index[kept].astype(np.int64),
@@ -156,25 +160,28 @@ def _doubt(
     return _Doubt(
         np.full(len(rows), image_index, np.int32),
         rows.astype(np.int32),
+        labels.class_index[rows].astype(np.int32),
         np.log(evidence.anything[rows] + LEAST_SCORE).astype(np.float32),
         np.log(np.maximum(side, SMALLEST)).astype(np.float32),
     )
 
 
-def unseen_scores(evidence: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Return how far each label's evidence is below the usual one of its size, from 0 to 1.
+def unseen_scores(evidence: np.ndarray, size: np.ndarray, class_index: np.ndarray) -> np.ndarray:
+    """Return how far each label's evidence is below what is usual, from 0 to 1.
 
     Args:
         evidence, size: (M,) logarithms.
+        class_index: (M,) whole numbers from 0 up.
     """
     if not len(evidence):
         return np.zeros(0)
     evidence, size = evidence.astype(np.float64), size.astype(np.float64)
     apart, variance = size - size.mean(), size.var()
     slope = float((apart * evidence).mean() / variance) if variance > SMALLEST else 0.0
-    usual = evidence.mean() + slope * apart
+    above = evidence - evidence.mean() - slope * apart
+    usual = np.bincount(class_index, above) / (np.bincount(class_index) + FEW_LABELS)
     widest = math.log((1 + LEAST_SCORE) / LEAST_SCORE)
-    return ((usual - evidence) / widest).clip(0, 1)
+    return ((usual[class_index] - above) / widest).clip(0, 1)
 
 
 def _none() -> Findings:
@@ -183,4 +190,5 @@ def _none() -> Findings:
 
 
 def _no_doubt() -> _Doubt:
-    return _Doubt(*(np.zeros(0, dtype) for dtype in (np.int32, np.int32, np.float32, np.float32)))
+    whole, real = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    return _Doubt(whole, whole, whole, real, real)

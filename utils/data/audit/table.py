@@ -11,7 +11,7 @@ from pathlib import Path
 
 from utils.data.audit.findings import KINDS, NOTHING, Findings
 from utils.data.loading.reading import pixel_boxes
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.files.atomic import atomic_text_file
 from utils.screen.text import printable
 

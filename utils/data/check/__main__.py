@@ -8,6 +8,8 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import argparse
+import dataclasses
+import logging
 import shlex
 import sys
 from pathlib import Path
@@ -33,6 +35,8 @@ from utils.screen.text import say
 from utils.state.folder import create_run_folder
 
 FOLDER = Path("runs/check")
+
+log = logging.getLogger("check")
 
 
 def main() -> None:
@@ -75,14 +79,23 @@ def load(flags: argparse.Namespace) -> DatasetSpec:
     splits = [split for split in SPLITS if getattr(named, split)]
     if "train" not in splits:
         raise DatasetError(f"--data {flags.data}: it has no images for training")
-    return load_dataset(flags.data, splits=splits, train_part=flags.split)
+    try:
+        return load_dataset(flags.data, splits=splits, train_part=flags.split)
+    except DatasetError as error:
+        if "test" not in splits:
+            raise
+        splits.remove("test")
+        dataset = load_dataset(flags.data, splits=splits, train_part=flags.split)
+        log.warning("test is left out, as training needs none: %s", error)
+        return dataclasses.replace(dataset, test=())
 
 
 def report(flags: argparse.Namespace, check: Check, figures: Figures) -> None:
     """Print the summary and write the page and the list of findings."""
     folder = flags.out or create_run_folder(FOLDER, check.dataset.name, exist_ok=False)
     folder.mkdir(parents=True, exist_ok=True)
-    steps = first_steps(check, figures, f"--data {shlex.quote(str(flags.data))}")
+    split = () if flags.split is None else ("--split", f"{flags.split:g}")
+    steps = first_steps(check, figures, shlex.join(["--data", str(flags.data), *split]))
     with atomic_text_file(folder / "check.html") as file:
         file.write(check_page(check, figures, steps))
     write_findings(folder / "findings.csv", check.findings)

@@ -16,15 +16,16 @@ from typing import NamedTuple
 from backend.words import count
 from utils.data.check.checking import Check
 from utils.data.check.figures import SMALL_SIDES, Figures
+from utils.data.check.kinds import KINDS
 from utils.errors import brief
 
 NUM_STEPS = 3
 GOOD_RECALL = 0.98  # of anchors; below it train.py fits new ones
-MANY_SMALL = 0.1  # part of the objects
+MANY_SMALL = 0.1  # part of the objects; --img is chosen so that fewer are
 MAX_IMAGE_SIZE = 1536  # pixels; beyond it tiles cost less
 MULTIPLE = 32  # of --img, the coarsest stride
 RARE = 100  # times fewer images than the most frequent class
-FEW_IMAGES = 10  # of a class: hardly anything is learned of it
+FEW_IMAGES, RARER = 10, 4  # of a class that has so many times fewer
 UNLABELLED = 0.2  # part of the images without a label file
 TOO_GOOD, LOST, BADLY_LEARNED, WORTH_A_LOOK = 100.0, 10.0, 2.0, 0.5
 
@@ -45,7 +46,7 @@ def first_steps(check: Check, figures: Figures, command: str) -> list[Step]:
         command: the flags that name the dataset, "--data D".
     """
     makers = (_leaks, _left_out, _missing, _lost_labels, _names, _small, _anchors, _classes, _val,
-              _unlabelled, _repeated)  # fmt: skip
+              _unlabelled, _repeated, _labels)  # fmt: skip
     steps = [step for make in makers for step in make(check, figures, command)]
     return sorted(steps, key=lambda step: -step.cost)[:NUM_STEPS]
 
@@ -66,7 +67,8 @@ def _leaks(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             "Take training images out of validation",
             f"{count(len(found), 'image')} of {later:,} are in an earlier split too, or look like "
             "one there: the figures are too good.",
-            "findings.csv, kinds leak and near_leak: delete one of each two",
+            "findings.csv, kinds leak and near_leak: delete one of each two; or put all images "
+            "into train and add --split 0.8, which keeps copies on one side",
         )
 
 
@@ -79,7 +81,7 @@ def _left_out(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             "Mend the images that are left out",
             f"{count(number, 'image')}, {percent(part)} of all, cannot be used, with all objects "
             "on them.",
-            f"python -m utils.data.check {command} --fix FOLDER mends labels; findings.csv has "
+            f"`python -m utils.data.check {command} --fix FOLDER` mends labels; findings.csv has "
             "the rest",
         )
 
@@ -118,9 +120,8 @@ def _small(check: Check, figures: Figures, command: str) -> Iterator[Step]:
     small = figures.small[-1]
     if small < MANY_SMALL:
         return
-    wanted = figures.image_size * SMALL_SIDES[-1] / max(figures.fifth_smallest_side, 0.1)
-    larger = MULTIPLE * math.ceil(wanted / MULTIPLE)
-    larger = min(max(larger, 2 * figures.image_size), MAX_IMAGE_SIZE)
+    wanted = figures.image_size * SMALL_SIDES[-1] / max(figures.tenth_side, 0.1)
+    larger = min(MULTIPLE * math.ceil(wanted / MULTIPLE), 2 * figures.image_size, MAX_IMAGE_SIZE)
     tile = "detect.py and val.py find small objects in tiles: --tile"
     how = f"train with --img {larger}; " if larger > figures.image_size else ""
     yield Step(
@@ -141,8 +142,8 @@ def _anchors(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         "Fit anchors",
         f"the anchors reach {percent(fit.best_possible_recall)} of the objects of train at --img "
         f"{figures.image_size}.",
-        "train.py fits them itself, without --noautoanchor; to see them: python -m "
-        f"utils.data.anchors {command} --img {figures.image_size}",
+        "train.py fits them itself, without --noautoanchor; to see them: `python -m "
+        f"utils.data.anchors {command} --img {figures.image_size}`",
     )
 
 
@@ -151,8 +152,12 @@ def _classes(check: Check, figures: Figures, command: str) -> Iterator[Step]:
     if not shown:
         return
     rarest, most = min(shown, key=shown.__getitem__), max(shown.values())
-    rare = [name for name in shown if shown[name] * RARE <= most or shown[name] < FEW_IMAGES]
-    if not rare or len(shown) == 1:
+    rare = [
+        name
+        for name, number in shown.items()
+        if number * RARE <= most or (number < FEW_IMAGES and number * RARER <= most)
+    ]
+    if not rare:
         return
     threshold = max(most / RARE, FEW_IMAGES) / max(figures.num_images[0], 1)
     yield Step(
@@ -203,6 +208,20 @@ def _repeated(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             "Remove copies of images",
             f"{count(number, 'image')} {'is' if number == 1 else 'are'} there before.",
             "findings.csv, kind repeated_image",
+        )
+
+
+def _labels(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    """Yield the step for labels that are dropped or clipped, on images that are used."""
+    used = {number for number, image in enumerate(check.images) if image.is_used}
+    kinds = {name for name, kind in KINDS.items() if kind.is_problem and kind.is_mended}
+    found = [x for x in check.findings if x.kind in kinds and x.image in used]
+    if found:
+        yield Step(
+            WORTH_A_LOOK * len(found) / max(sum(figures.num_objects), 1),
+            "Correct labels that are dropped or clipped",
+            f"{count(len(found), 'label')} on images that are used, in the lists of problems.",
+            f"`python -m utils.data.check {command} --fix FOLDER` does it in a copy",
         )
 
 

@@ -34,6 +34,7 @@ from utils.page.blocks import (
     joined,
     links,
     paragraph,
+    remedy,
     section,
     soft,
     subsection,
@@ -42,6 +43,9 @@ from utils.page.blocks import (
 from utils.page.crops import CropSheet, crop_grid
 from utils.page.document import html_page
 
+FEW_CLASSES = 12  # each begins a row of crops
+MOST_CLASSES = 2000  # in the table: a page of more is slow
+UNFOLDED = 8  # lines of a list that are shown at once
 LISTED = 200  # findings of a kind on the page; findings.csv has all
 
 
@@ -91,25 +95,26 @@ def _steps(steps: Sequence[Step]) -> Iterator[Html]:
     if not steps:
         yield paragraph("Nothing: the dataset can be trained on as it is.")
     for number, step in enumerate(steps, start=1):
-        yield subsection(f"{number}. {step.title}", paragraph(step.reason), soft(step.how))
+        yield subsection(f"{number}. {step.title}", paragraph(step.reason), remedy(step.how))
 
 
 def _kinds(check: Check, sheet: CropSheet, problems: bool) -> Iterator[Html]:
     for name, kind in KINDS.items():
         found = check.of_kind(name)
         if found and kind.is_problem == problems:
+            crops = [crop for crop in finding_crops(check, found, sheet) if crop]
             yield subsection(
                 f"{kind.title}: {len(found):,}",
                 paragraph(f"{kind.meaning} {kind.remedy}"),
-                crop_grid(finding_crops(check, found, sheet)),
-                _listed(check, found),
+                crop_grid(crops),
+                _listed(check, found) if len(crops) < len(found) else Html(""),
             )
 
 
 def _listed(check: Check, found: Sequence[Finding]) -> Html:
     lines = bullets(shortened(f"{x.where}: {x.text}", check) for x in found[:LISTED])
     more = f", the first {LISTED} here, all in findings.csv" if len(found) > LISTED else ""
-    if len(found) <= 3:
+    if len(found) <= UNFOLDED:
         return lines
     return folded(f"list of {len(found):,}{more}", lines)
 
@@ -126,11 +131,19 @@ def _sizes(figures: Figures) -> Iterator[Html]:
 
 def _classes(check: Check, figures: Figures, sheet: CropSheet) -> Iterator[Html]:
     yield _table(split_table(figures), "splits")
-    yield folded("classes in figures", _table(class_table(figures), "classes"))
-    for name, crops in class_crops(check, sheet):
-        shown = joined(crop for crop in crops if crop)
-        if shown:
-            yield subsection(name, crop_grid([shown]))
+    classes = class_table(figures)
+    more = f", the first {MOST_CLASSES:,}" if len(classes.rows) > MOST_CLASSES else ""
+    shown = Table(classes.heading, classes.rows[:MOST_CLASSES])
+    figures_of_classes = _table(shown, "classes")
+    if len(classes.rows) <= FEW_CLASSES:
+        yield figures_of_classes
+    else:
+        yield folded(f"classes in figures{more}", figures_of_classes)
+    rows = [joined(crop for crop in crops if crop) for crops in class_crops(check, sheet)]
+    if len(rows) > FEW_CLASSES:
+        yield crop_grid(rows)
+    else:
+        yield from map(crop_grid, ([row] for row in rows))
 
 
 def _table(shown: Table, name: str = "") -> Html:

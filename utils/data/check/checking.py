@@ -17,11 +17,13 @@ from utils.data.check.class_findings import find_in_classes
 from utils.data.check.copies import find_copies
 from utils.data.check.inspection import CheckedImage, inspect
 from utils.data.check.kinds import KINDS, Finding
-from utils.data.check.lost_labels import find_lost_labels
+from utils.data.check.unpaired import find_unpaired
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.data.sources.labels import ImageSource, image_of
 from utils.data.sources.splits import images_of
 from utils.screen.progress import Progress
+
+MOST_THREADS = 8  # each has an image of up to 150 MB
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def check_dataset(dataset: DatasetSpec) -> Check:
     findings += same
     findings += find_copies([image.split for image in images], [x.fingerprint for x in images],
                             [str(image.source.path) for image in images])  # fmt: skip
-    findings += find_lost_labels([source for _, source in listed])
+    findings += find_unpaired([source for _, source in listed])
     findings += find_in_classes(dataset.class_names, _objects_of_splits(splits, images, dataset))
     order = {kind: number for number, kind in enumerate(KINDS)}
     findings.sort(key=lambda found: order[found.kind])  # of one kind they stay in their order
@@ -89,14 +91,14 @@ def _splits_of(dataset: DatasetSpec) -> tuple[list[str], list[Finding]]:
 def _inspect_all(
     listed: Sequence[_Listed], num_classes: int
 ) -> tuple[list[CheckedImage], list[Finding]]:
-    with Progress(len(listed), "looking at", "images") as shown:
+    with Progress(len(listed), "checking", "images") as shown:
 
         def look(item: _Listed) -> tuple[CheckedImage, list[Finding]]:
             result = inspect(item.split, item.source, num_classes)
             shown.update()
             return result
 
-        with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
+        with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
             results = list(pool.map(look, listed))
     findings = [
         finding._replace(image=number)

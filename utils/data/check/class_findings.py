@@ -34,9 +34,9 @@ def find_in_classes(
         if not in_all[number]:
             found.append(Finding("unused_class", "", where, "no object of it"))
         elif in_val.any() and in_train[number] and not in_val[number]:
-            text = f"{in_train[number]:,} of its objects are in train, none in val"
+            text = f"train has {in_train[number]:,} of its objects, val none"
             found.append(Finding("not_in_val", "val", where, text))
         elif in_train.any() and in_val[number] and not in_train[number]:
-            text = f"{in_val[number]:,} of its objects are in val, none in train"
+            text = f"val has {in_val[number]:,} of its objects, train none"
             found.append(Finding("not_in_train", "train", where, text))
     return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.data.check.checking import Check
 from utils.data.check.inspection import CheckedImage, image_bytes
 from utils.data.check.kinds import Finding
+from utils.data.check.tables import class_title, shortened
 from utils.data.image.being_read import read_as
 from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
 from utils.data.image.header import BrokenImageError
@@ -22,8 +22,8 @@ from utils.drawing.colours import RGB, class_colour
 from utils.page.blocks import Html
 from utils.page.crops import LONG_SIDE, Box, CropSheet, View, around, whole
 
-OF_A_KIND = 12  # crops of one kind of finding
-OF_ALL_CLASSES, OF_A_CLASS = 240, 6  # crops at most
+OF_A_KIND = 10  # crops of one kind of finding: two rows on a wide screen
+OF_ALL_CLASSES, OF_A_CLASS = 240, 5  # crops at most
 FAULTY: RGB = (230, 40, 40)
 LONGEST_PATH = 60  # characters below a crop
 
@@ -40,8 +40,8 @@ def finding_crops(check: Check, findings: Sequence[Finding], sheet: CropSheet) -
             yield _whole(check, other, sheet, [f"in {other.split}"])
 
 
-def class_crops(check: Check, sheet: CropSheet) -> Iterator[tuple[str, list[Html]]]:
-    """Yield each class that has objects, with crops of some, spread over the dataset."""
+def class_crops(check: Check, sheet: CropSheet) -> Iterator[list[Html]]:
+    """Yield crops of some objects, spread over the dataset, of each class that has any."""
     used = [number for number, image in enumerate(check.images) if len(image.class_index)]
     classes = [check.images[number].class_index for number in used]
     image_of = np.repeat(used, [len(found) for found in classes]).astype(np.int64)
@@ -54,24 +54,24 @@ def class_crops(check: Check, sheet: CropSheet) -> Iterator[tuple[str, list[Html
     ):
         images = np.unique(image_of[order[start : start + total]])
         chosen = images[np.linspace(0, len(images) - 1, min(each, len(images))).astype(np.int64)]
-        crops = [_of_class(check, image, number, sheet) for image in chosen.tolist()]
-        yield f"{number} {check.dataset.class_names[number]}", crops
+        yield [_of_class(check, image, number, sheet) for image in chosen.tolist()]
 
 
 def _of_finding(check: Check, found: Finding, sheet: CropSheet) -> Html:
     image = check.images[found.image]
-    details = [found.text]
+    details = [shortened(found.text, check)]
     place = found.where.rpartition(": ")[2]
-    if found.box_xyxy_norm and place.startswith(("line ", "object ")):
+    if place.startswith(("line ", "object ")):
         details.insert(0, place)
     if image.size is None:
-        return sheet.without_image(_short(image.source.path), details)
-    if len(found.box_xyxy_norm) != 4:
+        return sheet.without_image(_short(image), details)
+    left, top, right, bottom = found.box_xyxy_norm or (np.nan,) * 4
+    if not (left < 1 and top < 1 and right > 0 and bottom > 0):  # NaN too
         return _whole(check, image, sheet, details)
     height, width = image.size
-    box = (np.array(found.box_xyxy_norm) * [width, height, width, height]).tolist()
+    box = [left * width, top * height, right * width, bottom * height]
     boxes = [Box(box, FAULTY, is_dashed=True), *_boxes(check, image, named=False)]
-    return _crop(image, boxes, sheet, details, around(box, image.size))
+    return _crop(image, boxes, sheet, _short(image), details, around(box, image.size))
 
 
 def _of_class(check: Check, number: int, class_index: int, sheet: CropSheet) -> Html:
@@ -84,7 +84,8 @@ def _of_class(check: Check, number: int, class_index: int, sheet: CropSheet) -> 
     ]
     largest = max(boxes, key=_area)
     assert image.size
-    return _crop(image, boxes, sheet, [], around(largest.box_xyxy, image.size))
+    title = class_title(class_index, check.dataset.class_names[class_index])
+    return _crop(image, boxes, sheet, title, [_short(image)], around(largest.box_xyxy, image.size))
 
 
 def _area(box: Box) -> float:
@@ -94,8 +95,9 @@ def _area(box: Box) -> float:
 
 def _whole(check: Check, image: CheckedImage, sheet: CropSheet, details: Sequence[str]) -> Html:
     if image.size is None:
-        return sheet.without_image(_short(image.source.path), details)
-    return _crop(image, _boxes(check, image, named=True), sheet, details, whole(image.size))
+        return sheet.without_image(_short(image), details)
+    boxes = _boxes(check, image, named=True)
+    return _crop(image, boxes, sheet, _short(image), details, whole(image.size))
 
 
 def _boxes(check: Check, image: CheckedImage, named: bool) -> list[Box]:
@@ -111,11 +113,15 @@ def _boxes(check: Check, image: CheckedImage, named: bool) -> list[Box]:
 
 
 def _crop(
-    image: CheckedImage, boxes: Sequence[Box], sheet: CropSheet, details: Sequence[str], view: View
+    image: CheckedImage,
+    boxes: Sequence[Box],
+    sheet: CropSheet,
+    title: str,
+    details: Sequence[str],
+    view: View,
 ) -> Html:
     """Return a crop; the image is decoded no larger than it is shown."""
     assert image.size
-    name = _short(image.source.path)
     side = max(view.right - view.left, view.bottom - view.top)
     wanted = max(LONG_SIDE * max(image.size) // side, 1)
     reduction = choose_reduction(image.size, wanted)
@@ -123,10 +129,10 @@ def _crop(
         decode = partial(_decoded, image, reduction)
         pixels = read_as(image.source.path, decode)
     except (BrokenImageError, OtherSizeError):
-        return sheet.without_image(name, details)
+        return sheet.without_image(title, details)
     smaller = [box._replace(box_xyxy=[x / reduction for x in box.box_xyxy]) for box in boxes]
     shown = View(*(round(edge / reduction) for edge in view))
-    return sheet.crop(pixels[..., ::-1], smaller, name, details, shown)
+    return sheet.crop(pixels[..., ::-1], smaller, title, details, shown)
 
 
 def _decoded(image: CheckedImage, reduction: int) -> np.ndarray:
@@ -134,7 +140,7 @@ def _decoded(image: CheckedImage, reduction: int) -> np.ndarray:
     return decode_bytes(image_bytes(image.source), image.size, reduction)
 
 
-def _short(path: Path) -> str:
-    """Return the end of a path that tells images apart."""
-    name = "/".join(path.parts[-2:])
+def _short(image: CheckedImage) -> str:
+    """Return the end of an image's path, which tells images apart."""
+    name = "/".join(image.source.path.parts[-2:])
     return name if len(name) <= LONGEST_PATH else f"...{name[-LONGEST_PATH:]}"

@@ -47,7 +47,8 @@ KINDS = {
     ),
     "near_leak": Kind(
         "Images that look alike, in two splits",
-        "Frames of one video, or an image stored twice: figures of the validation are too good.",
+        "Frames of one video, an image stored twice, or augmented copies of one: the figures of "
+        "the validation are too good.",
         "Move both to one side; --split 0.8 does so where it draws the split.",
     ),
     "missing_image": Kind(
@@ -83,7 +84,7 @@ KINDS = {
     "unknown_class": Kind(
         "Objects of an unknown class",
         "The dataset has no class of that number. Training leaves the whole image out.",
-        "Correct the class, or add its name to `names`.",
+        "Correct the class, or add its name to `names`; --fix drops them.",
         is_mended=True,
     ),
     "out_of_range": Kind(
@@ -124,7 +125,7 @@ KINDS = {
         "Boxes that reach over the edge by a little",
         "By at most a hundredth of the side, as tools round. They are clipped; a line with a "
         "coordinate above 1.0001 leaves its image out.",
-        "Nothing, or --fix.",
+        "Nothing needs to be done; --fix clips them in a copy.",
         is_problem=False,
         is_mended=True,
     ),
@@ -145,6 +146,12 @@ KINDS = {
         "Images without a label file",
         "They count as images that show no object.",
         "Make sure that they show none, or label them.",
+        is_problem=False,
+    ),
+    "unused_image": Kind(
+        "Images that nothing names",
+        "They lie beside images of the dataset, but no split, list or annotation has them.",
+        "Label them, or put them on the list, if they were forgotten.",
         is_problem=False,
     ),
     "unused_class": Kind(

@@ -50,11 +50,15 @@ def _kinds(check: Check, title: str, is_problem: bool) -> Iterator[str]:
     found = {name: findings for name in kinds if (findings := check.of_kind(name))}
     yield from ("", title if found else f"{title}: none")
     for name, findings in found.items():
-        yield f"{len(findings):7,}  {KINDS[name].title.lower()}"
+        yield f"{len(findings):7,}  {_lowered(KINDS[name].title)}"
         for finding in findings[:EXAMPLES]:
             yield shortened(f"         {finding.where}: {finding.text}", check)
         if len(findings) > EXAMPLES:
             yield f"         ... and {len(findings) - EXAMPLES:,} more"
+
+
+def _lowered(title: str) -> str:
+    return title[0].lower() + title[1:]
 
 
 def _lines_of(table: Table) -> Iterator[str]:

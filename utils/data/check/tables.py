@@ -13,6 +13,8 @@ from utils.data.check.advice import percent
 from utils.data.check.checking import Check
 from utils.data.check.figures import PERCENTILES, SIZE_STEPS, SMALL_SIDES, Figures, Spread
 
+LONGEST_NAME = 60  # characters
+
 
 class Table(NamedTuple):
     """A heading and rows of as many cells."""
@@ -40,11 +42,16 @@ def class_table(figures: Figures) -> Table:
     heading.append(f"below {SMALL_SIDES[-1]} px")
     rows = []
     for number, found in enumerate(figures.classes):
-        row = [f"{number} {found.name}"]
+        row = [class_title(number, found.name)]
         for images, objects in zip(found.num_images, found.num_objects, strict=True):
             row += [f"{images:,}", f"{objects:,}"]
         rows.append([*row, percent(found.small) if sum(found.num_objects) else ""])
     return Table(heading, rows)
+
+
+def class_title(number: int, name: str) -> str:
+    """Return number and name of a class, cut to a length that a table has room for."""
+    return f"{number} {name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + '...'}"
 
 
 def spread_table(spreads: Sequence[Spread]) -> Table:
@@ -75,7 +82,7 @@ def anchor_text(figures: Figures) -> str:
     """Return how well the anchors fit, in words."""
     fit = figures.anchors
     if fit is None:
-        return "no anchors to compare with: the model has none, or train has no object"
+        return "No anchors to compare with: the model has none, or train has no object"
     return (
         f"{figures.num_anchors} anchors reach {percent(fit.best_possible_recall)} of the objects "
         f"of train at --img {figures.image_size}, {fit.anchors_per_target:.2f} anchors an object"
@@ -88,7 +95,7 @@ def small_text(figures: Figures) -> str:
         f"{percent(part)} below {side} px"
         for side, part in zip(SMALL_SIDES, figures.small, strict=True)
     ]
-    return f"shorter side of the objects at --img {figures.image_size}: {', '.join(parts)}"
+    return f"Shorter side of the objects at --img {figures.image_size}: {', '.join(parts)}"
 
 
 def shortened(text: str, check: Check) -> str:

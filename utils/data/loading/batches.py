@@ -33,9 +33,8 @@ from utils.data.loading.quads import QUAD, draw_enlarged, join_quads
 from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
 from utils.data.loading.recipe import SQUARE, BatchRecipe
 from utils.data.loading.rectangles import rectangle
-from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import sample_generator
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample, SampleTable
 from utils.errors import DatasetError, UserError
 
 

@@ -22,11 +22,10 @@ from utils.data.loading.memory import require_memory
 from utils.data.loading.order import Epoch
 from utils.data.loading.quads import QUAD
 from utils.data.loading.recipe import SQUARE, BatchRecipe
-from utils.data.loading.sample_table import SampleTable
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER
 from utils.data.loading.val_batches import ValBatches
 from utils.data.loading.workers import WorkerPool
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample, table_of
 from utils.errors import UserError
 from utils.processes.world import ALONE, World
 
@@ -151,7 +150,7 @@ class TrainLoader(_Loader):
         if recipe.rectangular:
             augment = dataclasses.replace(augment, mosaic=0.0)
         source = TrainBatches(
-            SampleTable(samples), image_size, batch_size, augment, seed, world.process, recipe
+            table_of(samples), image_size, batch_size, augment, seed, world.process, recipe
         )
         super().__init__(
             _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world), workers, world
@@ -210,8 +209,9 @@ class ValLoader(_Loader):
         cache: str = "",
         world: World = ALONE,
     ):
-        table = SampleTable(samples)
-        source = ValBatches(table, image_size, batch_size, stride, rectangular, world.process)
+        source = ValBatches(
+            table_of(samples), image_size, batch_size, stride, rectangular, world.process
+        )
         super().__init__(
             _with_cache(source, cache, VAL_CACHE_FRACTION, "validation", world), workers, world
         )

@@ -1,7 +1,8 @@
 """Which samples an epoch shows, and in which order.
 
-Before: `sample_table.py`. After: `batches.py` cuts an order into batches. It is a function of seed
-and epoch, and all epochs are equally long: learning rates and a resumed run count by their length.
+Before: `sources/samples.py`. After: `batches.py` cuts an order into batches. It is a function of
+seed and epoch, and all epochs are equally long: learning rates and a resumed run count by their
+length.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import epoch_order, order_generator
+from utils.data.sources.samples import SampleTable
 
 
 class Epoch(NamedTuple):

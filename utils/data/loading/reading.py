@@ -18,7 +18,7 @@ from utils.data.image.decoding import LabelledImage, OtherSizeError, decode_byte
 from utils.data.image.header import BrokenImageError
 from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.reading import read_record
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.files.regular import read_bytes
 from utils.polygons import Polygons

@@ -15,7 +15,7 @@ from utils.data.loading.order import (
     Weighted,
     repeat_factors,
 )
-from utils.data.loading.sample_table import SampleTable
+from utils.data.sources.samples import SampleTable
 
 
 @dataclass(frozen=True)

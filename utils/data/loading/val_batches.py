@@ -21,8 +21,7 @@ from utils.data.loading.image_cache import ImageCache
 from utils.data.loading.order import Epoch, aspect_order
 from utils.data.loading.reading import decode, pixel_boxes
 from utils.data.loading.rectangles import rectangle
-from utils.data.loading.sample_table import SampleTable
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample, SampleTable
 
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5

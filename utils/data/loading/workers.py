@@ -27,6 +27,7 @@ from utils.data.loading.batch import Batch
 from utils.data.loading.batches import BatchSource
 from utils.data.loading.order import Epoch
 from utils.data.loading.shared_slots import SLOTS_PER_WORKER, SharedSlots
+from utils.data.loading.shared_source import SharedSource
 from utils.errors import DatasetError, LoaderError
 
 PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
@@ -51,6 +52,7 @@ class WorkerPool:
     def __init__(self, source: BatchSource, workers: int):
         assert workers >= 1 and len(source) >= 1
         self._source = source
+        self._shared = SharedSource(source)
         self._num_workers = min(workers, len(source))
         self._workers: list[_Worker] = []
         self._unread: list[int] = []  # requests of each worker that have no reply yet
@@ -82,7 +84,7 @@ class WorkerPool:
         slots = SharedSlots(slot_bytes)
         process = context.Process(
             target=_serve,
-            args=(self._source, self._num_workers, theirs, slots),
+            args=(self._shared, self._num_workers, theirs, slots),
             name=f"loader-{number}",
             daemon=True,
         )

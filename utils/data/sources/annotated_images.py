@@ -17,6 +17,8 @@ from utils.data.image.header import BrokenImageError, read_image_size, read_othe
 from utils.data.image.orientation import EXCHANGES_SIDES, UPRIGHT, boxes_upright, points_upright
 from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, Annotations
 from utils.data.sources.label_file import BrokenLabelError, Labels
+from utils.errors import DatasetError, brief
+from utils.files.file_state import state_of_files
 from utils.polygons import Polygons
 
 OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round
@@ -47,6 +49,23 @@ class AnnotatedImage:
     @property
     def labels_at(self) -> str:
         return f"{self.file}: {self.path.name}"
+
+    def state(self, now_ns: int) -> bytes | None:
+        """Return size and times of the image file, and all that is said of it."""
+        file = state_of_files((self.annotations.paths[self.index],), now_ns)
+        if file is None:
+            return None
+        first, end = self.annotations.starts[self.index : self.index + 2].tolist()
+        polygons = self.annotations.polygons.range(first, end)
+        said = (
+            self.annotations.sizes[self.index],
+            self.class_of[self.annotations.class_index[first:end]],
+            self.annotations.boxes_xyxy[first:end],
+            *((polygons.starts, polygons.points_xy) if polygons is not None else ()),
+        )
+        reason = self.annotations.broken.get(self.index, "")
+        text = f"{self.labels_at}\0{end - first} {reason}\0".encode("utf-8", "surrogatepass")
+        return b"".join([file, text, *(array.tobytes() for array in said)])
 
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels, or raise BrokenImageError."""
@@ -165,9 +184,17 @@ def annotated_images(
     """Return the images of annotations, with their objects' classes those of a dataset.
 
     Args:
-        class_names: of the dataset; it has all names of the annotations.
+        class_names: of the dataset.
         file: the annotation file or folder, for messages.
+
+    Raises:
+        DatasetError: the dataset lacks a class of the annotations.
     """
     index_of = {name: index for index, name in enumerate(class_names)}
+    if absent := sorted(set(annotations.class_names) - set(index_of)):
+        raise DatasetError(
+            f"{file}: has objects of class {brief(absent[0])}, and the dataset's names are "
+            f"{brief(list(class_names))}; add it to 'names', or leave 'names' out"
+        )
     class_of = np.array([index_of[name] for name in annotations.class_names], np.int64)
     return [AnnotatedImage(annotations, index, class_of, file) for index in range(len(annotations))]

@@ -6,19 +6,22 @@ Before: the command line. After: `splits.py`, then `labels.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
 from utils.data.shapes.dataset import draw_dataset
-from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, read_dataset_yaml
+from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
 from utils.data.sources.formats.format import AnnotatedFolder
-from utils.data.sources.formats.table import find_annotated, read_annotations
+from utils.data.sources.formats.table import read_annotations
+from utils.data.sources.recognised import recognise, unrecognised_text
 from utils.errors import DatasetError
 from utils.files.project import PROJECT
 
 BUILT_IN = "shapes"
 YAML_FOLDER = PROJECT / "data"
+YAML_SUFFIXES = (".yaml", ".yml")
 
 
 def load_dataset(
@@ -31,9 +34,9 @@ def load_dataset(
     """Read the dataset that `--data` names.
 
     Args:
-        argument: a YAML file, the name of one in data/, a folder or an annotation file in one of
-            the formats of `formats/table.py`, or "shapes": the built-in dataset, drawn into
-            `image_root` on first use.
+        argument: a YAML file, the name of one in data/, a folder or an annotation file that
+            `recognised.py` knows, or "shapes": the built-in dataset, drawn into `image_root` on
+            first use.
         image_root: the folder of the built-in dataset.
         splits: those of train, val and test that the caller needs; their images must exist.
         single_class: take all objects for one class.
@@ -56,26 +59,9 @@ def load_dataset(
 
 def _read(argument: Path, splits: Sequence[str]) -> DatasetSpec:
     """Return the dataset; without class names where they are in its annotations."""
-    if found := find_annotated(argument):
-        return _of_splits(argument, found, splits)
-    return read_dataset_yaml(_find_yaml(argument), splits)
-
-
-def _of_splits(
-    path: Path, found: Mapping[str, Sequence[AnnotatedFolder]], splits: Sequence[str]
-) -> DatasetSpec:
-    """Return a dataset of annotated folders, those of "" to draw from."""
-    entries = {split: tuple(found.get(split, ())) for split in SPLITS}
-    entries["train"] = entries["train"] or tuple(found.get("", ()))
-    for split in splits:
-        if not entries[split]:
-            raise DatasetError(
-                f"--data {path}: has no images for '{split}'; name the folder of some, or let a "
-                "part of all images be for training and the rest for validation: --split 0.8"
-            )
-    root = path if path.is_dir() else path.parent
-    name = path.resolve().stem
-    return DatasetSpec(name, root, entries["train"], entries["val"], entries["test"], ())
+    is_yaml = argument.suffix in YAML_SUFFIXES and not os.path.isdir(argument)
+    found = None if is_yaml else recognise(argument, splits)
+    return found or read_dataset_yaml(_find_yaml(argument), splits)
 
 
 def _drawn(dataset: DatasetSpec, train_part: float) -> DatasetSpec:
@@ -101,11 +87,15 @@ def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:
 
 
 def _find_yaml(argument: Path) -> Path:
-    name = argument.name if argument.suffix in (".yaml", ".yml") else argument.name + ".yaml"
+    name = argument.name if argument.suffix in YAML_SUFFIXES else argument.name + ".yaml"
     candidates = (argument, YAML_FOLDER / name)
     for path in candidates:
-        if path.exists() and not path.is_dir():  # what is no file is told by its reader
+        if os.path.exists(path) and not os.path.isdir(
+            path
+        ):  # what is no file is told by its reader
             return path
+    if os.path.isdir(argument):
+        raise DatasetError(unrecognised_text(argument))
     known = ", ".join([BUILT_IN, *sorted(path.name for path in YAML_FOLDER.glob("*.yaml"))])
     looked_at = " and ".join(str(path.resolve()) for path in candidates)
     raise DatasetError(

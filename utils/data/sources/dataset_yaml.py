@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from backend.words import count
+from utils.data.sources.formats.folders import SPLIT_NAMES
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.table import format_of
 from utils.data.sources.image_files import has_images, no_images_text
+from utils.data.sources.image_globs import expand_glob, is_glob
 from utils.errors import DatasetError, brief
 from utils.files.yaml import read_yaml
 
@@ -69,8 +71,12 @@ class _DatasetYaml:
 
     def spec(self, splits: Sequence[str]) -> DatasetSpec:
         for key in splits:
-            if not self.document.get(key):
-                raise self._error(key, "is missing: name the folder or the list of its images")
+            if not self._value(key)[1]:
+                drawn = ", or draw it: --split 0.8" if key == "val" else ""
+                raise self._error(
+                    key, f"is missing: name the folder or the list of its images{drawn}"
+                )
+        self._refuse_keypoints()
         class_names = self._class_names() if "names" in self.document else ()
         roots = self._roots()
         train, val, test = (self._entries(roots, key, key in splits) for key in SPLITS)
@@ -78,6 +84,21 @@ class _DatasetYaml:
         if not class_names and not all(annotated):
             class_names = self._class_names()  # an error
         return DatasetSpec(self.path.stem, roots[0], train, val, test, class_names)
+
+    def _value(self, split: str) -> tuple[str, Any]:
+        """Return the key of a split, which may be another name of it, and its value or None."""
+        names = (name for name in SPLIT_NAMES[split] if self.document.get(name))
+        key = next(names, split)
+        return key, self.document.get(key)
+
+    def _refuse_keypoints(self) -> None:
+        if shape := self.document.get("kpt_shape"):
+            raise self._error(
+                "kpt_shape",
+                f"has the value {brief(shape)}: the labels hold keypoints, which are not trained "
+                "on; keep the first five columns of each line (class cx cy w h) in a copy of the "
+                "labels, and leave the key out of its YAML",
+            )
 
     def _error(self, key: str, text: str) -> DatasetError:
         return DatasetError(f"{self.path}: key '{key}' {text}")
@@ -113,26 +134,31 @@ class _DatasetYaml:
     def _not_found(self, key: str, value: str, candidates: Sequence[Path]) -> DatasetError:
         places = dict.fromkeys(str(path.resolve()) for path in candidates)
         next_step = "correct the path, or put the images there"
-        if "download" in self.document:
-            next_step += " by hand: the 'download' entry is not run, nothing is downloaded here"
+        if download := self.document.get("download"):
+            next_step += (
+                " by hand: the 'download' entry is not run, nothing is downloaded here. It says "
+                f"{brief(download)}; URLs in a list are fetched by python -m utils.data.fetch LIST"
+            )
         return self._error(
             key,
             f"has the value {brief(value)}, but there is no {' and no '.join(places)}; {next_step}",
         )
 
-    def _entries(self, roots: Sequence[Path], key: str, required: bool) -> tuple[Entry, ...]:
-        value = self.document.get(key) or []
-        values = value if isinstance(value, list) else [value]
-        return tuple(self._entry(roots, key, entry, required) for entry in values)
+    def _entries(self, roots: Sequence[Path], split: str, required: bool) -> tuple[Entry, ...]:
+        key, value = self._value(split)
+        values = value if isinstance(value, list) else [value] if value else []
+        return tuple(path for entry in values for path in self._entry(roots, key, entry, required))
 
-    def _entry(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> Entry:
+    def _entry(
+        self, roots: Sequence[Path], key: str, value: Any, required: bool
+    ) -> Sequence[Entry]:
         if isinstance(value, Mapping):
-            return self._annotated(roots, key, value)
-        path = self._path(roots, key, value, required)
-        if required and not has_images(path):
-            text = no_images_text(path.resolve())
+            return [self._annotated(roots, key, value)]
+        paths = self._paths(roots, key, value, required)
+        if required and not any(map(has_images, paths)):
+            text = no_images_text(paths[0].resolve())
             raise self._error(key, f"has the value {brief(value)}, but {text}")
-        return path
+        return [path for path in paths if len(paths) == 1 or has_images(path)]
 
     def _annotated(
         self, roots: Sequence[Path], key: str, value: Mapping[str, Any]
@@ -143,24 +169,36 @@ class _DatasetYaml:
                 f"has the keys {brief(list(value))}; "
                 "images and annotations are needed, and list may be there",
             )
-        found = {name: self._path(roots, key, path, True) for name, path in value.items()}
+        found = {name: self._paths(roots, key, path, True)[0] for name, path in value.items()}
         annotations = found["annotations"]
         return AnnotatedFolder(
             format_of(annotations), annotations, found["images"], found.get("list")
         )
 
-    def _path(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> Path:
+    def _paths(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> list[Path]:
+        """Return the path of an entry, or those that it stands for if it is a pattern."""
         if not isinstance(value, str):
             raise self._error(
                 key, f"has the value {brief(value)}; a path or a list of paths is needed"
             )
         candidates = [root / value for root in roots]
-        existing = [path for path in candidates if self._exists(key, value, path)]
+        if value.startswith("../"):  # Roboflow writes ../train/images for train/images
+            candidates += [root / value.removeprefix("../") for root in roots]
+        existing = [path for path in candidates if self._exists(key, value, path)][:1]
+        if not existing and is_glob(value):
+            existing = self._expanded(roots, key, value)
         if not required:
-            return (existing or candidates)[0]
+            return existing or candidates[:1]
         if not existing:
             raise self._not_found(key, value, candidates)
-        return existing[0]
+        return existing
+
+    def _expanded(self, roots: Sequence[Path], key: str, value: str) -> list[Path]:
+        """Return what a pattern stands for, from the first root where that is anything."""
+        try:
+            return next(filter(None, (expand_glob(root, value) for root in roots)), [])
+        except ValueError as error:
+            raise self._error(key, f"has the value {brief(value)}: {error}") from error
 
     def _class_names(self) -> tuple[str, ...]:
         names = self.document.get("names")

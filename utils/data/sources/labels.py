@@ -6,12 +6,14 @@ Before: `image_files.py`. After: `utils/data/loading/reading.py`, in the loader'
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,31 +22,25 @@ from utils.data.image.being_read import read_as
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.layout import RecordPlace
+from utils.data.sources.known_scans import KnownScans
 from utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
-    label_path,
+    label_file_of,
     parse_labels,
     read_label_bytes,
 )
+from utils.data.sources.samples import Places, SampleTable
+from utils.data.sources.scan_arrays import ScanArrays, Scanned, arrays_of, join_scans
 from utils.errors import DatasetError
-from utils.polygons import Polygons
+from utils.files.file_state import state_of_files
+from utils.files.texts import Paths
+from utils.polygons import starts_of
 from utils.screen.text import printable
 
 _SHOWN_PROBLEMS = 5
-
-
-@dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
-class Sample:
-    """One usable image and its objects."""
-
-    image_path: Path
-    height: int  # pixels, as decoded: EXIF rotation applied
-    width: int
-    class_index: np.ndarray  # (M,) int64
-    boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
-    record: RecordPlace | None = None  # where the image lies in a record file, if it does
-    polygons_norm: Polygons | None = None  # float32 in [0, 1], of the M objects; None: only boxes
+_BLOCK = 4096  # images whose results are objects at a time
+_PIECE = 64  # images that a thread takes at a time
 
 
 class ImageSource(Protocol):
@@ -62,6 +58,9 @@ class ImageSource(Protocol):
     def labels_at(self) -> str:
         """Where its labels are, or would be, for messages."""
 
+    def state(self, now_ns: int) -> bytes | None:
+        """Return what else than arguments the two below depend on; None if it may change unseen."""
+
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels as decoded, or raise BrokenImageError."""
 
@@ -78,7 +77,12 @@ class ImageFile:
 
     @property
     def labels_at(self) -> str:
-        return str(label_path(self.path))
+        return label_file_of(str(self.path))
+
+    def state(self, now_ns: int) -> bytes | None:
+        """Return size and times of both files; None if one has just been changed."""
+        image = str(self.path)
+        return state_of_files((image, label_file_of(image)), now_ns)
 
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels, or raise BrokenImageError."""
@@ -86,16 +90,13 @@ class ImageFile:
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
         """Return the objects, none without a label file, or raise BrokenLabelError."""
-        return parse_labels(read_label_bytes(label_path(self.path)), num_classes)
-
-
-ScanResult = tuple[Sample | None, str]  # of an image: None when left out; a problem, or ""
+        return parse_labels(read_label_bytes(Path(self.labels_at)), num_classes)
 
 
 class ScanReport(NamedTuple):
     """The usable samples, in the order of the images, and a line for each problem found."""
 
-    samples: list[Sample]
+    samples: SampleTable
     problems: list[str]
 
 
@@ -118,17 +119,17 @@ def scan_samples(
     Raises:
         DatasetError: no image is usable, or none of them has any object.
     """
-    return require_labels(scan_images(images, num_classes, progress, max_pixels))
+    return require_labels(images, scan_images(images, num_classes, progress, max_pixels))
 
 
-def require_labels(report: ScanReport) -> ScanReport:
-    """Return the report if any image has an object; else raise DatasetError."""
-    if not any(len(sample.class_index) for sample in report.samples):
-        first = report.samples[0]
+def require_labels(images: Sequence[Path | ImageSource], report: ScanReport) -> ScanReport:
+    """Return the report of these images if any has an object; else raise DatasetError."""
+    if not len(report.samples.class_index):
+        first = image_of(images[0])
         raise DatasetError(
             f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
-            f"labels of {first.image_path} belong into {label_path(first.image_path)}"
-            + (", before it is packed" if first.record else "")
+            f"labels of {first.path} are looked for in {first.labels_at}"
+            + (", before it is packed" if first.place else "")
         )
     return report
 
@@ -156,27 +157,89 @@ def scan_each(
     num_classes: int,
     progress: Callable[[], None],
     max_pixels: int,
-) -> list[ScanResult]:
-    """Return the result of every image; there may be none."""
+    known: KnownScans | None = None,
+) -> ScanArrays:
+    """Return the result of every image; there may be none.
 
-    def scan(image: Path | ImageSource) -> ScanResult:
-        progress()
-        return _scan_one(image_of(image), num_classes, max_pixels)
-
+    Args:
+        known: of earlier scans; an image that is still as it was then is not read again.
+    """
     with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
-        return list(pool.map(scan, images))
+        if known is None:
+            keys, rows = np.zeros((len(images), 2), np.int64), np.full(len(images), -1)
+        else:
+            keys, rows = _look_up(pool, images, known, progress)
+        missing = np.flatnonzero(rows < 0)
+
+        def scan(index: int) -> Scanned:
+            progress()
+            return _scan_one(image_of(images[index]), num_classes, max_pixels)
+
+        parts = [arrays_of(results) for results in _in_blocks(pool, scan, missing)]
+    parts.append(arrays_of([]) if known is None else known.arrays.select(rows[rows >= 0]))
+    found = join_scans(parts)
+    if len(missing) < len(images):
+        place = np.argsort(np.concatenate([missing, np.flatnonzero(rows >= 0)]))
+        found = found.select(place)
+    return found._replace(keys=keys)
 
 
-def report_usable(
-    images: Sequence[Path | ImageSource], results: Sequence[ScanResult]
-) -> ScanReport:
+def _look_up(
+    pool: ThreadPoolExecutor,
+    images: Sequence[Path | ImageSource],
+    known: KnownScans,
+    progress: Callable[[], None],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the key of each image, (N, 2) int64, and its row among the known ones, or -1."""
+    now_ns = time.time_ns()
+
+    def key(index: int) -> bytes:
+        return known.key(image_of(images[index]).state(now_ns))
+
+    keys, rows = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.int64)]
+    for block in _in_blocks(pool, key, np.arange(len(images))):
+        keys.append(np.frombuffer(b"".join(block), np.int64).reshape(-1, 2))
+        rows.append(known.find(keys[-1]))
+        for _ in range(np.count_nonzero(rows[-1] >= 0)):
+            progress()
+    return np.concatenate(keys), np.concatenate(rows)
+
+
+_Result = TypeVar("_Result")
+
+
+def _in_blocks(
+    pool: ThreadPoolExecutor, work: Callable[[int], _Result], indices: np.ndarray
+) -> Iterator[list[_Result]]:
+    """Do the work for each index; yield the results of a few thousand at a time, in order."""
+
+    def work_on(piece: list[int]) -> list[_Result]:
+        return [work(index) for index in piece]
+
+    for start in range(0, len(indices), _BLOCK):
+        block = indices[start : start + _BLOCK].tolist()
+        pieces = [block[first : first + _PIECE] for first in range(0, len(block), _PIECE)]
+        yield list(chain.from_iterable(pool.map(work_on, pieces)))
+
+
+def report_usable(images: Sequence[Path | ImageSource], found: ScanArrays) -> ScanReport:
     """Return the report of these images; raise DatasetError when none is usable."""
-    samples = [sample for sample, _ in results if sample is not None]
-    problems = [problem for _, problem in results if problem]
-    if not samples:
+    problems = found.told_problems()
+    usable = np.flatnonzero(found.sizes[:, 0])
+    if not len(usable):
         raise DatasetError(
             f"of {count(len(images), 'image')} none is usable:\n" + _first_lines(problems)
         )
+    sources = [image_of(images[index]) for index in usable.tolist()]
+    samples = SampleTable(
+        Paths.of(source.path for source in sources),
+        Places.of(source.place for source in sources),
+        found.sizes[usable].astype(np.int32),
+        starts_of(found.num_objects[usable]),
+        found.class_index,  # an image that is left out has none
+        found.boxes_cxcywh_norm,
+        found.polygons,
+    )
     return ScanReport(samples, problems)
 
 
@@ -185,17 +248,16 @@ def image_of(source: Path | ImageSource) -> ImageSource:
     return ImageFile(source) if isinstance(source, Path) else source
 
 
-def _scan_one(image: ImageSource, num_classes: int, max_pixels: int) -> ScanResult:
+def _scan_one(image: ImageSource, num_classes: int, max_pixels: int) -> Scanned:
     try:
-        height, width = read_as(image.path, partial(image.read_size, max_pixels))
-        found = image.read_labels(num_classes, (height, width))
+        size = read_as(image.path, partial(image.read_size, max_pixels))
+        found = image.read_labels(num_classes, size)
     except BrokenImageError as error:
-        return None, f"{image.path}: left out: {error}"
+        return Scanned((0, 0), None, f"{image.path}: left out: {error}")
     except BrokenLabelError as error:
-        return None, f"{image.path}: left out: {image.labels_at}: {error}"
+        return Scanned((0, 0), None, f"{image.path}: left out: {image.labels_at}: {error}")
     problem = f"{image.labels_at}: {found.removed} removed" if found.removed else ""
-    class_index, boxes, polygons, _ = found
-    return Sample(image.path, height, width, class_index, boxes, image.place, polygons), problem
+    return Scanned(size, found, problem)
 
 
 def _first_lines(problems: Sequence[str]) -> str:

@@ -38,6 +38,12 @@ class RecordImage:
     def labels_at(self) -> str:
         return str(self.place.path / label_path(Path(self.entry.name)))
 
+    def state(self, now_ns: int) -> bytes | None:
+        """Return the entry of the index, which is all that is read."""
+        height, width = self.entry.height, self.entry.width
+        text = f"{self.path}\0{height} {width} {self.entry.labels is None}\0"
+        return text.encode("utf-8", "surrogatepass") + (self.entry.labels or b"")
+
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels, or raise BrokenImageError.
 

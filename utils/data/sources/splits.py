@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,9 @@ from utils.data.sources.fingerprints import read_fingerprints
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.table import read_annotations
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import ImageSource, Sample, ScanReport, image_of
+from utils.data.sources.label_cache import LabelCache
+from utils.data.sources.labels import ImageSource, ScanReport, image_of
+from utils.data.sources.samples import SampleTable
 from utils.data.sources.scan_shards import scan_shared
 from utils.errors import UserError
 from utils.processes import watchdog
@@ -40,10 +42,11 @@ def load_split(
     world: World = ALONE,
     max_pixels: int = MAX_PIXELS,
     fraction: float = 1.0,
-) -> list[Sample]:
+) -> SampleTable:
     """Return the usable samples of a split; list and count on screen what is left out.
 
-    Each rank reads its shard, and all of them return the same; the first one speaks for all.
+    Each rank reads its shard, and all of them return the same; the first one speaks for all. What
+    a scan found is kept in the user's cache folder: an image is read again when it was changed.
 
     Args:
         max_pixels: of an image; a larger one is left out.
@@ -59,7 +62,8 @@ def load_split(
             watchdog.progress()
             shown.update()
 
-        report = scan_shared(paths, num_classes, world, progress, max_pixels)
+        cache = LabelCache.of(dataset, split, fraction, num_classes, max_pixels)
+        report = scan_shared(paths, num_classes, world, progress, max_pixels, cache)
     if world.process.is_main and report.problems:
         tell_problems(split, report, len(paths))
     return of_one_class(report.samples) if dataset.single_class else report.samples
@@ -78,12 +82,22 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
     for entry in getattr(dataset, pool):
         if isinstance(entry, AnnotatedFolder):
             annotations = read_annotations(entry)
-            images += annotated_images(annotations, dataset.class_names, entry.annotations)
+            if world.process.is_main:
+                _tell_left_out(entry.annotations, annotations.left_out)
+            names = annotations.class_names if dataset.single_class else dataset.class_names
+            images += annotated_images(annotations, names, entry.annotations)
         else:
             images += list_images([entry])
     if dataset.train_part is None or split == "test":
         return images
     return _drawn_part(images, dataset.train_part, split, world)
+
+
+def _tell_left_out(file: Path, left_out: Mapping[str, int]) -> None:
+    """Log how many objects of annotations are not trained on, by kind."""
+    if left_out:
+        kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(left_out.items()))
+        log.info("%s: left out: %s", printable(str(file)), printable(kinds))
 
 
 def _drawn_part(
@@ -133,17 +147,14 @@ def choose_part(
     return chosen
 
 
-def of_one_class(samples: list[Sample]) -> list[Sample]:
+def of_one_class(samples: SampleTable) -> SampleTable:
     """Return the samples with all objects of class 0."""
-    return [
-        dataclasses.replace(sample, class_index=np.zeros_like(sample.class_index))
-        for sample in samples
-    ]
+    return dataclasses.replace(samples, class_index=np.zeros_like(samples.class_index))
 
 
 def only_classes(
-    samples: list[Sample], classes: Sequence[int] | None, num_classes: int
-) -> list[Sample]:
+    samples: SampleTable, classes: Sequence[int] | None, num_classes: int
+) -> SampleTable:
     """Return the samples with the labels of these classes; of all classes when None.
 
     Raises:
@@ -154,13 +165,4 @@ def only_classes(
     unknown = [number for number in classes if not 0 <= number < num_classes]
     if unknown:
         raise UserError(f"--classes {unknown[0]}: the dataset's classes are 0 to {num_classes - 1}")
-    chosen = [np.isin(sample.class_index, classes) for sample in samples]
-    return [
-        dataclasses.replace(
-            sample,
-            class_index=sample.class_index[rows],
-            boxes_cxcywh_norm=sample.boxes_cxcywh_norm[rows],
-            polygons_norm=sample.polygons_norm and sample.polygons_norm.select(rows),
-        )
-        for sample, rows in zip(samples, chosen, strict=True)
-    ]
+    return samples.with_objects(np.isin(samples.class_index, classes))

@@ -18,7 +18,7 @@ from utils.data.image.decoding import choose_reduction
 from utils.data.image.resizing import resize
 from utils.data.loading.batch import Targets
 from utils.data.loading.reading import decode
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.drawing.annotate import default_font_size, draw_boxes
 from utils.drawing.colours import WHITE
 from utils.drawing.fonts import drawable_name

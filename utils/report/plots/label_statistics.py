@@ -13,7 +13,7 @@ import numpy as np
 
 from backend.words import count
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample, table_of
 from utils.drawing.colours import COLOURS
 from utils.report.plots.style import (
     INK,
@@ -36,7 +36,8 @@ def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Pat
 
     Of more than 1,000 boxes every so many-th has its outline drawn.
     """
-    class_index, boxes_cxcywh_norm = _all_labels(samples)
+    table = table_of(samples)
+    class_index, boxes_cxcywh_norm = table.class_index, table.boxes_cxcywh_norm
     figure, ((counts, outlines), (centres, sizes)) = new_figure(2, 2, width=12, height=10)
     _draw_class_counts(counts, class_index, class_names)
     _draw_outlines(outlines, class_index, boxes_cxcywh_norm)
@@ -54,7 +55,7 @@ def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Pat
 
 def plot_correlogram(samples: Sequence[Sample], path: Path) -> None:
     """Draw how x, y, width and height of the boxes are distributed, alone and in pairs."""
-    _, boxes_cxcywh_norm = _all_labels(samples)
+    boxes_cxcywh_norm = table_of(samples).boxes_cxcywh_norm
     bins = _bins(boxes_cxcywh_norm)
     figure = empty_figure(9, 9)
     panels = figure.subplots(4, 4, sharex="col")
@@ -79,14 +80,6 @@ def plot_correlogram(samples: Sequence[Sample], path: Path) -> None:
             axes.set_xlabel(MEASURES[column])
     figure.suptitle(f"{count(len(boxes_cxcywh_norm), 'box', 'boxes')}, in parts of the image")
     save_figure(figure, path)
-
-
-def _all_labels(samples: Sequence[Sample]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the classes (M,) and boxes (M, 4) of all samples; there may be none at all."""
-    nothing = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
-    class_index = np.concatenate([nothing[0], *(sample.class_index for sample in samples)])
-    boxes = [nothing[1], *(sample.boxes_cxcywh_norm for sample in samples)]
-    return class_index, np.concatenate(boxes)
 
 
 def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence[str]) -> None:

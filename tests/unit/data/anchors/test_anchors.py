@@ -12,7 +12,7 @@ from utils.data.anchors import __main__ as command
 from utils.data.anchors.fit import label_sizes, measure_fit
 from utils.data.anchors.fitting import MAX_SIZES, fit_anchors
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 

@@ -14,11 +14,11 @@ from utils.data.loading.batches import TrainBatches
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.loading.order import Epoch
 from utils.data.loading.reading import decode
-from utils.data.loading.sample_table import SampleTable
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import Sample, scan_samples
+from utils.data.sources.labels import scan_samples
+from utils.data.sources.samples import Sample, table_of
 from utils.errors import DatasetError, LoaderError, UserError
 
 NUM_SAMPLES = 22
@@ -349,7 +349,7 @@ def test_a_failure_of_another_tile_names_the_image_of_that_tile(samples, monkeyp
         return decode(sample, *arguments)
 
     monkeypatch.setattr("utils.data.loading.batches.decode", decode_or_fail)
-    source = TrainBatches(SampleTable(samples), 64, 1, AugmentConfig(mosaic=1.0), seed=0)
+    source = TrainBatches(table_of(samples), 64, 1, AugmentConfig(mosaic=1.0), seed=0)
     messages = []
     for batch_index in range(len(source)):
         try:

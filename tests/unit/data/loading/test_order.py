@@ -18,15 +18,14 @@ from utils.data.loading.order import (
     image_weights,
     repeat_factors,
 )
-from utils.data.loading.sample_table import SampleTable
 from utils.data.randomness import epoch_order
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample, table_of
 
 
 def table(*classes, sizes=None):
     """Samples with objects of these classes."""
     sizes = sizes or [(10, 10)] * len(classes)
-    return SampleTable([
+    return table_of([
         Sample(Path(f"{number}.jpg"), *size, np.array(found, np.int64),
                np.full((len(found), 4), 0.5, np.float32))
         for number, (found, size) in enumerate(zip(classes, sizes, strict=True))

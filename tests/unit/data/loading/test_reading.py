@@ -12,7 +12,7 @@ from utils.data.image.decoding import average_squares, choose_reduction
 from utils.data.image.header import BrokenImageError, read_header, read_image_size
 from utils.data.loading.reading import decode
 from utils.data.records.layout import RecordPlace
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 
 SIZE = (200, 133)

@@ -21,13 +21,13 @@ from tests.unit.data.loading.crashing_batches import (
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.loader import TrainLoader
 from utils.data.loading.order import Epoch
-from utils.data.loading.sample_table import SampleTable
 from utils.data.loading.shared_slots import SharedSlots
 from utils.data.loading.workers import WorkerPool
 from utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
+from utils.data.sources.samples import table_of
 from utils.errors import LoaderError
 from utils.files.project import PROJECT
 
@@ -155,7 +155,7 @@ def test_memory_that_cannot_be_had_is_one_error_and_no_open_descriptor(monkeypat
 )
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_worker_that_dies_names_the_image_that_it_read(samples, batches, name, workers):
-    source = batches(SampleTable(samples), 64, 2, AugmentConfig(), seed=0)
+    source = batches(table_of(samples), 64, 2, AugmentConfig(), seed=0)
     pool = WorkerPool(source, workers)
     path = re.escape(str(samples[CRASHING_INDEX].image_path))
     with pytest.raises(LoaderError, match=f"died: {name}, while it read {path}; repair or remove"):
@@ -169,7 +169,7 @@ import backend
 from tests.unit.data.loading.crashing_batches import CRASHING_INDEX, CrashingBatches
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.order import Epoch
-from utils.data.loading.sample_table import SampleTable
+from utils.data.sources.samples import table_of
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
 from utils.processes.command import run_command
@@ -186,7 +186,7 @@ def main():
     samples = scan_samples(list_images([pathlib.Path(sys.argv[1])]), num_classes=5).samples
     backend.use(None)
     print(samples[CRASHING_INDEX].image_path, flush=True)
-    source = CrashingBatches(SampleTable(samples), 64, 2, AugmentConfig(), seed=0)
+    source = CrashingBatches(table_of(samples), 64, 2, AugmentConfig(), seed=0)
     for index in range(len(source)):
         source.build(Epoch(0), index, np.empty(source.shape(index), np.uint8))
 run_command(main)

@@ -28,7 +28,8 @@ from utils.data.records.layout import read_table
 from utils.data.records.reading import forget_open_files
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import Sample, scan_samples
+from utils.data.sources.labels import scan_samples
+from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.evaluation.coco.results_file import image_ids
 from utils.files.project import PROJECT

@@ -8,6 +8,7 @@ import pytest
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, AnnotationsBuilder
 from utils.data.sources.label_file import BrokenLabelError, Labels, parse_labels
+from utils.errors import DatasetError
 
 SIZE = 50, 200  # height, width
 
@@ -85,6 +86,11 @@ def test_objects_without_area_and_repeated_ones_are_removed_and_counted():
 def test_classes_are_those_of_the_dataset():
     found = labels_of(("dog", (0, 0, 9, 9)), names=("bird", "cat", "dog"))
     assert found.class_index.tolist() == [2]
+
+
+def test_a_class_that_the_dataset_lacks_is_an_error_that_names_it():
+    with pytest.raises(DatasetError, match=r"class 'dog', and .* are \['cat'\]; add it to 'names'"):
+        labels_of(("dog", (0, 0, 9, 9)), names=("cat",))
 
 
 def test_the_fault_that_a_reader_found_is_the_reason_to_leave_the_image_out():

@@ -1,6 +1,7 @@
 """`coco_annotations.py` against pycocotools on the same file, and on broken files."""
 
 import contextlib
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -13,7 +14,7 @@ from pycocotools.cocoeval import COCOeval
 from models.validation import of_classes
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from utils.data.sources.coco_annotations import read_coco_annotations
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import Detections
 from utils.errors import UserError
 from utils.evaluation.coco.metric import DetectionEvaluator
@@ -115,6 +116,19 @@ def test_what_a_file_leaves_out_is_no_crowd_and_the_area_of_the_box(tmp_path):
     assert objects[0].boxes_xyxy.shape == (0, 4) and objects[0].is_crowd.dtype == bool
 
 
+def test_images_of_one_name_are_told_apart_by_their_folders(tmp_path):
+    content = document()
+    for number, name in enumerate(("images/cam1/a.jpg", "cam2\\a.jpg", "a.jpg")):
+        content["images"][number]["file_name"] = name
+    places = [tmp_path / "images" / folder / "a.jpg" for folder in ("cam1", "cam2")]
+    samples = [dataclasses.replace(SAMPLES[0], image_path=place) for place in places]
+    with pytest.raises(UserError, match="several images are called 'a.jpg'"):
+        read_coco_annotations(write(tmp_path, content), samples, CLASS_NAMES)
+    del content["images"][2]
+    found = read_coco_annotations(write(tmp_path, content), samples, CLASS_NAMES)
+    assert found.image_ids == [IMAGE_IDS[0], IMAGE_IDS[1]]
+
+
 def changed(*keys_and_value):
     """Return a file in which one entry has another value, or with `...` none."""
     *keys, last, value = keys_and_value
@@ -132,31 +146,34 @@ def changed(*keys_and_value):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ([], "'images' is not a list"),
+        ([], "is not a valid JSON object: '[' at character 0"),
         (changed("categories", {}), "'categories' is not a list"),
         (changed("images", 0, "file_name", ...), "entry 0 of 'images' has no 'file_name'"),
         (changed("images", 0, "id", "40"), "entry 0 of 'images': id '40' is no whole number"),
         (changed("images", 0, "file_name", "x.jpg"), "no image is called 0.jpg"),
-        (changed("images", 0, "file_name", "a/1.jpg"), "two images are called '1.jpg'"),
-        (changed("images", 2, "id", 7), "one name or one id"),
+        (changed("images", 0, "file_name", "a/1.jpg"), "no image is called 0.jpg"),
+        (changed("images", 2, "id", 7), "two entries have the image id 7"),
         (changed("images", 2, "width", 300), "2.jpg has width 300 there, but 400"),
         (changed("categories", 1, "name", "lynx"), "no category is called 'cat'"),
-        (changed("categories", 3, "id", 3), "two categories have one name or one id"),
-        (changed("annotations", 5, "bbox", ...), "entry 5 of 'annotations' has no 'bbox'"),
+        (changed("categories", 3, "id", 3), "two entries have the category id 3"),
+        (changed("annotations", 5, "bbox", ...), "annotation 6: bbox None"),
         (changed("annotations", 5, None), "entry 5 of 'annotations' has no 'image_id'"),
         (changed("annotations", 5, "image_id", [7]), "image_id [7] is no whole number"),
-        (changed("annotations", 5, "category_id", 99), "annotation 6 has the category 99"),
+        (changed("annotations", 5, "category_id", 99), "annotation 6: its category 'unused' is no"),
         (changed("annotations", 5, "bbox", [1, 2, 3]), "annotation 6: bbox [1, 2, 3]"),
         (changed("annotations", 5, "bbox", [1, 2, 3, float("nan")]), "annotation 6: bbox"),
         (changed("annotations", 5, "bbox", [1, 2, 3, 10**18]), "annotation 6: bbox"),
-        (changed("annotations", 5, "bbox", [1, 2, 3, 10**400]), "not valid JSON: the number 1000"),
+        (changed("annotations", 5, "bbox", [1, 2, 3, 10**400]), "JSON object: the number 1000"),
         (changed("annotations", 5, "bbox", [[1] * 60_000]), "annotation 6: bbox [[1, 1,"),
         (changed("annotations", 5, "area", "x" * 60_000), "area 'xxx"),
         (changed("annotations", 5, "iscrowd", {"x": [1] * 60_000}), "iscrowd {'x': [1, 1,"),
         (changed("images", 0, "id", [1] * 60_000), "id [1, 1,"),
-        (changed("images", 2, "width", "\x1b" * 60_000), "2.jpg has width '\\x1b\\x1b"),
-        (changed("categories", 1, "name", "\x1b[2J" * 60_000), "its categories: ['dog', '\\x1b[2J"),
-        (changed("annotations", 5, "bbox", [1, 2, -3, 4]), "annotation 6: sides [-3, 4]"),
+        (changed("images", 2, "width", "\x1b" * 60_000), "entry 2 of 'images': width '\\x1b"),
+        (changed("categories", 1, "name", "\x1b[2J" * 60_000), "its categories: ['owl', '\\x1b[2J"),
+        (
+            changed("annotations", 5, "bbox", [1, 2, -3, 4]),
+            "bbox [1.0, 2.0, -3.0, 4.0]",
+        ),
         (changed("annotations", 5, "area", "big"), "area 'big'"),
         (changed("annotations", 5, "iscrowd", 2), "annotation 6: iscrowd 2"),
     ],
@@ -174,7 +191,7 @@ def test_a_broken_file_is_refused_by_name(tmp_path, content, text):
 def test_what_is_no_json_is_refused(tmp_path, content):
     path = tmp_path / "instances.json"
     path.write_bytes(content)
-    with pytest.raises(UserError, match="is not valid JSON"):
+    with pytest.raises(UserError, match="is not a valid JSON object"):
         read_coco_annotations(path, SAMPLES, CLASS_NAMES)
 
 

@@ -119,6 +119,14 @@ def test_a_download_entry_matters_only_when_images_are_missing(dataset):
     assert load_dataset(write_yaml(dataset / "cells.yaml", download=command)).name == "cells"
     text = error_of(write_yaml(dataset / "cells.yaml", download=command, train="absent"))
     assert "the 'download' entry is not run" in text
+    assert f"It says {command!r}" in text and "utils.data.fetch" in text
+    long = error_of(write_yaml(dataset / "cells.yaml", download="rm -rf\n" * 9000, train="absent"))
+    assert len(long) < 1000 and "rm -rf\\n" in long
+
+
+def test_a_dataset_without_val_is_told_how_to_draw_it(dataset):
+    assert "or draw it: --split 0.8" in error_of(write_yaml(dataset / "cells.yaml", val=None))
+    assert "--split" not in error_of(write_yaml(dataset / "cells.yaml", train=None))
 
 
 @pytest.mark.parametrize("key", ["train", "val", "names"])
@@ -143,10 +151,107 @@ def test_an_empty_list_file_is_an_error(dataset):
 
 
 def test_an_image_given_as_list_is_an_error(tmp_path):
-    path = tmp_path / "image.jpg"
+    path = tmp_path / "image.txt"
     path.write_bytes(b"\xff\xd8\xff")
     with pytest.raises(DatasetError, match="a text file that lists them"):
         list_images([path])
+
+
+def test_an_image_stands_for_itself(dataset):
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", val="images/val/c.jpeg"))
+    assert list_images(spec.val) == [dataset / "images/val/c.jpeg"]
+
+
+def test_patterns_stand_for_folders_and_images_sorted(dataset):
+    write_images(dataset, "cams/2/train/x.jpg", "cams/10/train/y.jpg", "cams/2/val/z.jpg")
+    (dataset / "cams/2/train/notes.md").touch()
+    (dataset / "cams/none/train").mkdir(parents=True)
+    path = write_yaml(dataset / "cells.yaml", train="cams/*/train", val="images/train/**/*.[jP]*")
+    spec = load_dataset(path)
+    assert list_images(spec.train) == [
+        dataset / "cams/10/train/y.jpg",
+        dataset / "cams/2/train/x.jpg",
+    ]
+    assert list_images(spec.val) == [
+        dataset / "images/train/b.jpg",
+        dataset / "images/train/sub/a.PNG",
+    ]
+
+
+def test_a_pattern_that_stands_for_folders_in_folders_has_each_image_once(dataset):
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", train="images/train/**"))
+    assert [path.name for path in list_images(spec.train)] == ["b.jpg", "a.PNG"]
+
+
+def test_a_folder_whose_name_looks_like_a_pattern_is_a_folder(dataset):
+    write_images(dataset, "set[1]/x.jpg")
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", train="set[1]"))
+    assert list_images(spec.train) == [dataset / "set[1]/x.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "part"),
+    [
+        ("absent/*", "there is no"),
+        ("images/tr?", "there is no"),
+        ("**/a/**", "** is accepted once"),
+        ("images/**x", "'**'"),
+    ],
+)
+def test_a_pattern_without_images_is_an_error(dataset, pattern, part):
+    text = error_of(write_yaml(dataset / "cells.yaml", train=pattern))
+    assert f"key 'train' has the value {pattern!r}" in text and part in text
+
+
+def test_roboflow_s_paths_beside_the_yaml_are_found(dataset):
+    write_images(dataset, "train/images/x.jpg", "valid/images/y.jpg")
+    keys = {"train": "../train/images", "val": "../valid/images", "test": "../test/images"}
+    path = write_yaml(dataset / "data.yaml", path=None, names=["a"], nc=1, **keys)
+    spec = load_dataset(path)
+    assert list_images([*spec.train, *spec.val]) == [
+        dataset / "train/images/x.jpg",
+        dataset / "valid/images/y.jpg",
+    ]
+    (dataset / "inner").mkdir()
+    moved = path.rename(dataset / "inner/data.yaml")
+    assert load_dataset(moved).train[0].resolve() == dataset / "train/images"
+
+
+@pytest.mark.parametrize("key", ["valid", "validation"])
+def test_the_split_for_validation_has_more_names(dataset, key):
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", val=None, **{key: "images/val"}))
+    assert [path.name for path in list_images(spec.val)] == ["c.jpeg"]
+    assert f"key '{key}'" in error_of(
+        write_yaml(dataset / "cells.yaml", val=None, **{key: "absent"})
+    )
+
+
+def test_a_dataset_of_keypoints_is_refused_with_the_next_step(dataset):
+    text = error_of(write_yaml(dataset / "cells.yaml", kpt_shape=[17, 3]))
+    assert "'kpt_shape' has the value [17, 3]" in text
+    assert "first five columns" in text
+
+
+@pytest.mark.parametrize(
+    "place", ["images/val/c.jpeg", "data/images/val/c.jpeg", "lists/../images/val/c.jpeg"]
+)
+def test_a_list_may_start_where_darknet_s_and_cvat_s_lists_do(dataset, place):
+    (dataset / "lists").mkdir()
+    beside = dataset / "val.txt"
+    beside.write_text(place + "\nimages/train/b.jpg\n")
+    assert list_images([beside])[0].resolve() == dataset / "images/val/c.jpeg"
+    above = dataset / "lists/val.txt"
+    above.write_text("images/val/c.jpeg\nimages/absent.jpg\n")
+    found = [path.resolve() for path in list_images([above])]
+    assert found == [dataset / "images/val/c.jpeg", dataset / "images/absent.jpg"]
+
+
+def test_a_list_may_start_at_the_current_folder(dataset, monkeypatch):
+    monkeypatch.chdir(dataset / "images")
+    (dataset / "deep/er").mkdir(parents=True)
+    path = dataset / "deep/er/val.txt"
+    path.write_text("val/c.jpeg\n")
+    assert list_images([path]) == [Path("val/c.jpeg")]
 
 
 @pytest.mark.parametrize(

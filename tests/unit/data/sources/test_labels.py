@@ -1,6 +1,7 @@
 """Scanning a dataset: which samples are usable, and what is reported about the others."""
 
 import os
+import re
 import zlib
 from pathlib import Path
 
@@ -55,6 +56,24 @@ def test_labels_lie_in_the_last_folder_named_images():
     assert label_path(Path("images.jpg")) == Path("images.txt")
 
 
+def test_labels_beside_images_are_read_where_there_is_no_folder_of_labels(tmp_path):
+    image = add_image(tmp_path, "train/a.jpg", None)
+    beside = image.with_suffix(".txt")
+    beside.write_text("1 0.5 0.5 0.5 0.5\n")
+    (sample,) = scan_samples([image], num_classes=2).samples
+    assert sample.class_index.tolist() == [1]
+    beside.write_text("5 0.5 0.5 0.5 0.5\n")
+    with pytest.raises(DatasetError, match=f"{re.escape(str(beside))}: line 1: class 5"):
+        scan_samples([image], num_classes=2)
+    other = label_path(image)
+    other.parent.mkdir(parents=True)
+    with pytest.raises(DatasetError, match="none has a labelled object"):
+        scan_samples([image], num_classes=2)  # a background, with some text beside it
+    other.write_text("0 0.5 0.5 0.5 0.5\n")
+    (sample,) = scan_samples([image], num_classes=2).samples
+    assert sample.class_index.tolist() == [0]
+
+
 @pytest.mark.parametrize("labels", [None, "", "\n  \n"])
 def test_an_image_without_labels_is_a_background(tmp_path, labels):
     (sample,), problems = scan_with_good_one(tmp_path, add_image(tmp_path, "a.png", labels))
@@ -91,7 +110,7 @@ def test_an_image_without_labels_is_a_background(tmp_path, labels):
 def test_a_broken_line_leaves_the_image_out_and_says_why(tmp_path, line, reason):
     path = add_image(tmp_path, "a.png", f"1 0.5 0.5 0.5 0.5\n{line}\n")
     samples, (problem,) = scan_with_good_one(tmp_path, path)
-    assert samples == []
+    assert len(samples) == 0
     assert str(path) in problem
     assert f"{label_path(path)}: line 2: " in problem
     assert reason in problem
@@ -192,11 +211,11 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
         path = tmp_path / "images" / name
         path.write_bytes(content)
         samples, (problem,) = scan_with_good_one(tmp_path, path)
-        assert samples == []
+        assert len(samples) == 0
         assert problem.startswith(f"{path}: left out: ")
         assert reason in problem
     samples, (problem,) = scan_with_good_one(tmp_path, tmp_path / "images/absent.jpg")
-    assert samples == []
+    assert len(samples) == 0
     assert "No such file" in problem
 
 

@@ -11,7 +11,8 @@ from tests.outlines import assert_same_polygons
 from tests.rank_threads import RankFailures, run_rank_threads
 from utils.data.sources import labels
 from utils.data.sources.image_files import list_images
-from utils.data.sources.labels import Sample, scan_samples, unwatched
+from utils.data.sources.labels import scan_samples, unwatched
+from utils.data.sources.samples import Sample
 from utils.data.sources.scan_shards import scan_shared
 from utils.errors import DatasetError
 from utils.polygons import Polygons

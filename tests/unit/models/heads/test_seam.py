@@ -21,7 +21,7 @@ from tests.small import RESULT_COLUMNS, TINY
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
 from utils.data.loading.batch import Targets
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression

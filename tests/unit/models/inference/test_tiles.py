@@ -14,7 +14,7 @@ from models.inference.views import views_of, whole_view
 from tests.rank_threads import run_rank_threads
 from tests.shared_files import shared_path
 from utils.data.image.tiling import Tiling
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.evaluation.nms import SuppressionSettings
 

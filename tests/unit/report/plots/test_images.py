@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.report.plots.drawn import NAMES, black_squares, read_rgb
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
 from utils.drawing.colours import class_colour
 from utils.evaluation.coco.metric import NUM_EXAMPLES, Example

@@ -1,6 +1,6 @@
 """The label formats that `--data` takes, beside YOLO's own.
 
-Before: `sources/dataset.py`, `sources/dataset_yaml.py`. After: the format's own file.
+Before: `sources/recognised.py`, `sources/dataset_yaml.py`. After: the format's own file.
 """
 
 from __future__ import annotations
@@ -9,20 +9,23 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from utils.data.sources.formats.annotations import Annotations
+from utils.data.sources.formats.coco import COCO
 from utils.data.sources.formats.cvat import CVAT
 from utils.data.sources.formats.format import AnnotatedFolder, Format
+from utils.data.sources.formats.kept_annotations import read_kept
 from utils.data.sources.formats.label_studio import LABEL_STUDIO
+from utils.data.sources.formats.labelme import LABELME
 from utils.data.sources.formats.openimages import OPENIMAGES
 from utils.data.sources.formats.voc import VOC
 from utils.errors import DatasetError
 
 # The first that accepts a path reads it.
-FORMATS: tuple[Format, ...] = (VOC, CVAT, LABEL_STUDIO, OPENIMAGES)
+FORMATS: tuple[Format, ...] = (VOC, COCO, LABELME, CVAT, LABEL_STUDIO, OPENIMAGES)
 
 
-def find_annotated(path: Path) -> Mapping[str, list[AnnotatedFolder]]:
-    """Return the splits of a dataset folder or annotation file in one of the formats; or {}."""
-    return next((found for kind in FORMATS if (found := kind.find(path))), {})
+def find_formats(path: Path) -> Mapping[str, Mapping[str, list[AnnotatedFolder]]]:
+    """Return the splits of a dataset folder or annotation file, by each format in which it is."""
+    return {kind.name: found for kind in FORMATS if (found := kind.find(path))}
 
 
 def format_of(annotations: Path) -> str:
@@ -39,10 +42,10 @@ def format_of(annotations: Path) -> str:
 
 
 def read_annotations(folder: AnnotatedFolder) -> Annotations:
-    """Read the annotations of a folder.
+    """Read the annotations of a folder; those of many images are kept for the next time.
 
     Raises:
         DatasetError: a file that cannot be read, or is not in its format.
     """
-    (read,) = [kind.read for kind in FORMATS if kind.name == folder.format]
-    return read(folder)
+    (reader,) = [kind for kind in FORMATS if kind.name == folder.format]
+    return read_kept(folder, reader)

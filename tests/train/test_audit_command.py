@@ -1,0 +1,124 @@
+"""`python -m utils.data.audit` from flags to files: planted errors are told as what they are."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+
+from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
+from utils.boxes import pairwise_iou, xyxy_to_cxcywh
+from utils.data.audit import __main__ as command
+from utils.errors import UserError
+from utils.state.checkpoint import save_checkpoint
+
+HEIGHT, WIDTH = 64, 96
+OUTPUTS = 5 + len(CLASS_NAMES)
+HEAD = "model.4.m."
+NEVER_SEEN = len(CLASS_NAMES) - 1
+CORNER = [(0, np.array([0.0, 0.0, 4.0, 4.0]))]  # where nothing is seen
+SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+
+def write_dataset(folder, labels, names=CLASS_NAMES):
+    """Write three images with labels of rows (class, box in pixels) each."""
+    for kind in ("images", "labels"):
+        (folder / kind).mkdir(parents=True)
+    for number, rows in enumerate(labels):
+        cv2.imwrite(str(folder / "images" / f"{number}.png"), noise(HEIGHT, WIDTH, seed=number))
+        lines = [
+            f"{kind} " + " ".join(map(str, xyxy_to_cxcywh(box) / (WIDTH, HEIGHT, WIDTH, HEIGHT)))
+            for kind, box in rows
+        ]
+        (folder / "labels" / f"{number}.txt").write_text("\n".join(lines))
+    data = {"path": str(folder), "train": "images", "val": "images", "names": list(names)}
+    (folder / "data.yaml").write_text(yaml.safe_dump(data))
+    return folder / "data.yaml"
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """Weights that see objects of all classes but the last."""
+    folder = tmp_path_factory.mktemp("weights")
+    checkpoint = tiny_checkpoint(folder)
+    for name, array in checkpoint.ema.items():
+        if name.startswith(HEAD):  # (A * OUTPUTS, ...)
+            rows = array.reshape(-1, OUTPUTS, *array.shape[1:])
+            rows[:, -1] = -20 if name.endswith("bias") else 0
+    save_checkpoint(folder / "tiny.safetensors", checkpoint)
+    return folder / "tiny.safetensors"
+
+
+def run(monkeypatch, weights, data, project, *flags):
+    line = (
+        "audit", "--weights", weights, "--data", data, "--img", 64, "--workers", 0,
+        "--device", "cpu", "--project", project, *flags,
+    )  # fmt: skip
+    monkeypatch.setattr(sys, "argv", list(map(str, line)))
+    command.main()
+    with (project / "exp" / "audit.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def suggested(row):
+    return np.array([float(row[f"suggested_{side}"]) for side in SIDES])
+
+
+def test_planted_errors_are_told_as_what_they_are(weights, tmp_path, monkeypatch, capsys):
+    """The surest box of an image is first not labelled; then by another class; then shifted."""
+    data = write_dataset(tmp_path / "none", [CORNER] * 3)
+    rows = run(monkeypatch, weights, data, tmp_path / "1", "--conf", 0.05)
+    seen = next(row for row in rows if row["kind"] == "overlooked")
+    assert float(seen["score"]) == float(seen["confidence"]) > 0.3
+    image, box = int(seen["image"][-5]), suggested(seen)
+    kind = CLASS_NAMES.index(seen["suggested_class"])
+    shifted = box - [0, 0, 0, 0.6 * (box[3] - box[1])]
+    expected = {
+        "right": (kind, box, None), "swapped": (NEVER_SEEN, box, "swapped"),
+        "misplaced": (kind, shifted, "misplaced"),
+    }  # fmt: skip
+    for name, (label, label_box, told) in expected.items():
+        labels = [[(label, label_box)] if number == image else CORNER for number in range(3)]
+        data = write_dataset(tmp_path / name, labels)
+        rows = run(monkeypatch, weights, data, tmp_path / f"{name}-run", "--conf", 0.05)
+        mine = [
+            row for row in rows
+            if row["image"] == str(tmp_path / name / "images" / f"{image}.png")
+            and row["suggested_class"] == CLASS_NAMES[kind]
+            and pairwise_iou(box[None], suggested(row)[None])[0, 0] > 0.99
+        ]  # fmt: skip
+        assert [row["kind"] for row in mine] == ([told] if told else [])
+        assert [row["class"] for row in mine] == ([CLASS_NAMES[label]] if told else [])
+    text = (tmp_path / "right-run" / "exp" / "audit.html").read_text(encoding="utf-8")
+    assert "Audit of data, val" in text
+    assert "worth looking at." in capsys.readouterr().out
+
+
+def test_classes_are_matched_by_name_in_any_order(weights, tmp_path, monkeypatch):
+    nothing = write_dataset(tmp_path / "none", [CORNER] * 3)
+    rows = run(monkeypatch, weights, nothing, tmp_path / "1", "--conf", 0.05)
+    seen = {row["image"]: row for row in reversed(rows) if row["kind"] == "overlooked"}
+    told = []
+    for name, names in (("same", CLASS_NAMES), ("turned", CLASS_NAMES[::-1])):
+        labels = [[(names.index(row["suggested_class"]), suggested(row))] for row in seen.values()]
+        data = write_dataset(tmp_path / name, labels, names)
+        project = tmp_path / f"{name}-run"
+        rows = run(monkeypatch, weights, data, project, "--conf", 0.05)
+        page = (project / "exp" / "audit.html").read_text(encoding="utf-8")
+        figures = page[page.index("It finds these labels with") :].partition("<")[0]
+        told.append(([{**row, "image": Path(row["image"]).name} for row in rows], figures))
+    assert len(told[0][0]) > 3
+    assert "mAP50 0.000" not in told[0][1]
+    assert told[0] == told[1]
+
+
+def test_weights_for_other_classes_are_refused(weights, tmp_path, monkeypatch):
+    data = write_dataset(tmp_path / "data", [[]] * 2 + [[(0, np.array([0.0, 0, 9, 9]))]], ["cat"])
+    with pytest.raises(UserError, match="none has the same name in both"):
+        run(monkeypatch, weights, data, tmp_path)
+    assert not (tmp_path / "exp").exists()

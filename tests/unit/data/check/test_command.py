@@ -1,0 +1,100 @@
+"""`python -m utils.data.check`: its exit codes, its files, its page in a browser."""
+
+import csv
+
+import pytest
+
+from tests.browser.chromium import chromium
+from tests.small import write_small_dataset
+from tests.unit.data.check.planted import EXPECTED, pattern, write_planted
+from utils.data.check import __main__ as command
+from utils.errors import UserError
+
+
+def run(monkeypatch, *words):
+    monkeypatch.setattr("sys.argv", ["check", *map(str, words)])
+    try:
+        command.main()
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    """The folder of a report on the planted dataset, and the exit code."""
+    folder = tmp_path_factory.mktemp("report")
+    data = write_planted(folder / "planted")
+    with pytest.MonkeyPatch.context() as patch:
+        code = run(patch, "--data", data, "--img", 64, "--out", folder / "out")
+    return folder / "out", code
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as page:
+        yield page
+
+
+def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tmp_path, capsys):
+    assert reported[1] == 1
+    data = write_small_dataset(tmp_path)
+    assert run(monkeypatch, "--data", data, "--out", tmp_path / "out") == 0
+    said = capsys.readouterr().out
+    assert "problems: none" in said and "train      12         0" in said
+    assert f"page: {tmp_path / 'out/check.html'}" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--data", "no/such.yaml"], "no dataset YAML"),
+        (["--data", "shapes", "--split", "1.5"], "--split 1.5; a number between 0 and 1"),
+        (["--data", "shapes", "--cfg", "no/such.yaml"], "--cfg no/such.yaml"),
+        (["--data", "shapes", "--weights", "no/such.pt"], "--weights no/such.pt"),
+        (["--data", "shapes", "--fix", "."], "--fix . exists"),
+    ],
+)
+def test_a_wrong_call_is_a_users_mistake(monkeypatch, tmp_path, words, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        run(monkeypatch, *words)
+
+
+def test_every_finding_is_a_row_of_the_csv(reported):
+    with open(reported[0] / "findings.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(row["kind"] for row in rows) == sorted(kind for kind, _, _ in EXPECTED)
+    assert {row["problem"] for row in rows if row["kind"] in ("leak", "zero_area")} == {"yes"}
+    assert {row["problem"] for row in rows if row["kind"] in ("turned", "alike")} == {"no"}
+
+
+def test_names_from_outside_are_no_formulas_and_no_codes(monkeypatch, tmp_path, capsys):
+    for split, seed in (("train", 1), ("val", 2)):
+        (tmp_path / split).mkdir()
+        pattern(seed).save(tmp_path / split / "a\x1b[2J<script>alert(1)<script>.jpg")
+    data = tmp_path / "d.yaml"
+    data.write_text("train: train\nval: val\nnames: ['=1+1', '=1+1 ', \"\\e[2J<b>\"]\n")
+    assert run(monkeypatch, "--data", data, "--out", tmp_path / "out") == 1
+    texts = [capsys.readouterr().out]
+    texts += [(tmp_path / "out" / name).read_text() for name in ("check.html", "findings.csv")]
+    assert all(line.isprintable() for text in texts for line in text.split("\n"))
+    assert "<script" not in texts[1] and "<b>=" not in texts[1]
+    assert not [
+        line for line in texts[2].splitlines() for cell in line.split(",") if cell[:1] == "="
+    ]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_browser_shows_the_page_without_a_request(browser, reported, width, dark):
+    path = reported[0] / "check.html"
+    browser.open(path, width, dark=dark)
+    assert browser.complaints() == []
+    assert not [x for x in browser.requested() if not x.startswith(("data:", path.as_uri()))]
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    titles = browser.evaluate("[...document.querySelectorAll('h3')].map(e => e.innerText)")
+    assert "Labels that cannot be read: 4" in titles and "Missing images: 1" in titles
+    shown = browser.evaluate("document.querySelectorAll('.crop image').length")
+    assert shown == browser.evaluate("document.querySelectorAll('.crop svg').length") > 30
+    assert path.stat().st_size < 10 << 20

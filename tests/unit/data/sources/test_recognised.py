@@ -1,0 +1,253 @@
+"""Folders as people have them: what is taken for what, and what is said of the rest."""
+
+import json
+import logging
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.image_files import list_images
+from utils.data.sources.splits import images_of
+from utils.errors import DatasetError, UserError
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def images(*names: str) -> dict[str, str]:
+    return dict.fromkeys(names, "")
+
+
+def dataset_yaml(**keys: object) -> str:
+    return yaml.safe_dump({"train": "images/train", "val": "images/val", "names": ["a"], **keys})
+
+
+SPLIT = images("images/train/a.jpg", "images/val/b.jpg", "images/test/c.jpg")
+BOX = '<box label="cat" xtl="1" ytl="1" xbr="5" ybr="5"/>'
+CVAT = f'<annotations><image name="a.jpg" width="9" height="9">{BOX}</image></annotations>'
+TASKS = json.dumps([{"annotations": [{"result": []}], "data": {"image": "a.jpg"}}])
+
+
+def names_in(folder: Path, **arguments) -> dict[str, list[str]]:
+    """Return the images of each split, relative to the folder."""
+    spec = load_dataset(folder, **arguments)
+    return {
+        split: [str(path.relative_to(folder)) for path in list_images(getattr(spec, split))]
+        for split in ("train", "val", "test")
+        if getattr(spec, split)
+    }
+
+
+def error_of(argument: Path | str) -> str:
+    with pytest.raises(UserError) as caught:
+        load_dataset(argument)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["data.yaml", "dataset.yaml", "cells.yml"])
+def test_a_folder_stands_for_its_dataset_yaml(tmp_path, name):
+    write(tmp_path, **SPLIT, **{name: dataset_yaml(), "hyp.yaml": "lr0: 0.1", "b.yaml": "["})
+    assert names_in(tmp_path) == {"train": ["images/train/a.jpg"], "val": ["images/val/b.jpg"]}
+
+
+def test_a_folder_with_several_dataset_yamls_is_an_error_that_names_them(tmp_path):
+    write(tmp_path, **SPLIT, **{"a.yaml": dataset_yaml(), "b.yaml": dataset_yaml()})
+    assert "several dataset YAMLs; name one: a.yaml, b.yaml" in error_of(tmp_path)
+
+
+@pytest.mark.parametrize("names", ["classes.txt", "labels/classes.txt", "labels/train/classes.txt"])
+def test_images_and_labels_in_folders_of_splits_need_only_class_names(tmp_path, names):
+    write(tmp_path, **SPLIT, **{names: "cat\ndog\n\n"})
+    assert names_in(tmp_path) == {
+        "train": ["images/train/a.jpg"],
+        "val": ["images/val/b.jpg"],
+        "test": ["images/test/c.jpg"],
+    }
+    assert load_dataset(tmp_path).class_names == ("cat", "dog")
+
+
+def test_roboflow_s_darknet_folders_have_images_beside_labels(tmp_path):
+    for split in ("train", "valid"):
+        write(tmp_path / split, **images("a.jpg", "a.txt"), **{"_darknet.labels": "cat\ndog"})
+    assert names_in(tmp_path) == {"train": ["train/a.jpg"], "val": ["valid/a.jpg"]}
+
+
+def test_splits_may_hold_images_and_labels(tmp_path):
+    write(tmp_path, **images("train/images/a.jpg", "train/labels/a.txt", "validation/images/b.jpg"),
+          **{"classes.txt": "cat"})  # fmt: skip
+    assert names_in(tmp_path) == {
+        "train": ["train/images/a.jpg"],
+        "val": ["validation/images/b.jpg"],
+    }
+
+
+@pytest.mark.parametrize("place", ["images/", ""])
+def test_an_undivided_folder_is_drawn_from(tmp_path, place):
+    names = [f"{place}{letter}.jpg" for letter in "abcdef"]
+    write(tmp_path, **images(*names), **{"classes.txt": "cat"})
+    assert "--split 0.8" in error_of(tmp_path)
+    assert names_in(tmp_path, train_part=0.5) == {"train": names}
+
+
+def test_cvat_s_yolo_export_is_read(tmp_path):
+    settings = "classes = 2\nnames = data/obj.names\ntrain = data/train.txt\nbackup = backup/\n"
+    write(
+        tmp_path,
+        **images("obj_train_data/a b.jpg", "obj_valid_data/x/b.jpg"),
+        **{
+            "obj.data": settings + "valid = data/valid.txt\n",
+            "obj.names": "猫\ndog\n",
+            "train.txt": "data/obj_train_data/a b.jpg\n",
+            "valid.txt": "data/obj_valid_data/x/b.jpg\n",
+        },
+    )
+    assert names_in(tmp_path) == {
+        "train": ["obj_train_data/a b.jpg"],
+        "val": ["obj_valid_data/x/b.jpg"],
+    }
+    assert load_dataset(tmp_path).class_names == ("猫", "dog")
+
+
+def test_darknet_s_own_layout_is_read_from_above_and_from_within(tmp_path):
+    settings = "names = data/obj.names\ntrain = data/train.txt\nvalid = data/train.txt\n"
+    write(
+        tmp_path,
+        **images("data/obj/a.jpg"),
+        **{
+            "data/obj.data": settings,
+            "data/obj.names": "cat",
+            "data/train.txt": "data/obj/a.jpg\n",
+        },
+    )
+    for folder in (tmp_path, tmp_path / "data"):
+        (path,) = list_images(load_dataset(folder).train)
+        assert path.resolve() == tmp_path / "data/obj/a.jpg"
+
+
+@pytest.mark.parametrize(
+    ("files", "part"),
+    [
+        ({"classes.txt": "a\n\nb"}, "classes.txt: line 2 is blank"),
+        ({"classes.txt": "a\nb\na"}, "classes.txt: has ['a'] more than once"),
+        ({"classes.txt": "a\0b"}, "classes.txt: holds a null byte"),
+        ({"classes.txt": "a\nb", "labels/classes.txt": "b\na"}, "name other classes"),
+        ({"obj.data": "train = train.txt"}, "names no file of class names"),
+        ({"obj.data": "names = obj.names\ntrain=x"}, "obj.names: No such file"),
+        ({"classes.txt": ""}, "no dataset is recognised"),
+    ],
+)
+def test_class_names_that_cannot_be_used_are_an_error(tmp_path, files, part):
+    write(tmp_path, **SPLIT, **files)
+    assert part in error_of(tmp_path)
+
+
+def test_class_names_of_an_earlier_day_are_the_first_of_the_later_ones(tmp_path):
+    write(tmp_path, **SPLIT)
+    write(tmp_path / "labels", **{"train/classes.txt": "a\nb\nc", "val/classes.txt": "a\nb"})
+    assert load_dataset(tmp_path).class_names == ("a", "b", "c")
+
+
+def test_a_folder_without_any_dataset_says_what_was_looked_for(tmp_path):
+    write(tmp_path, **SPLIT)
+    text = error_of(tmp_path)
+    for part in (
+        str(tmp_path), "data.yaml", "dataset.yaml", "CVAT for images 1.1", "Label Studio JSON",
+        "OpenImages CSV", "Pascal VOC", "classes.txt", "obj.names",
+    ):  # fmt: skip
+        assert part in text
+    assert len(text) < 1000
+
+
+def test_of_two_formats_one_is_taken_and_told(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    write(tmp_path, **images("images/a.jpg"))
+    write(tmp_path, **{"annotations.xml": CVAT, "tasks.json": TASKS})
+    spec = load_dataset(tmp_path, splits=())
+    assert [entry.format for entry in spec.train] == ["CVAT for images 1.1"]
+    (line,) = caplog.messages
+    assert "is read as CVAT for images 1.1; there is also: Label Studio JSON. To" in line
+    caplog.clear()
+    write(tmp_path, **SPLIT, **{"data.yaml": dataset_yaml(), "classes.txt": "a"})
+    assert load_dataset(tmp_path).class_names == ("a",)
+    (line,) = caplog.messages
+    assert "the dataset YAML data.yaml; there is also: CVAT for images 1.1, Label" in line
+
+
+def test_what_belongs_to_no_split_is_told(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    parts = [
+        f'<image name="{name}.jpg" subset="{subset}">{BOX}</image>'
+        for name, subset in (("a", "Train"), ("b", "Validation"), ("c", "later"))
+    ]
+    write(tmp_path, **images("images/a.jpg"))
+    write(tmp_path, **{"annotations.xml": f"<annotations>{''.join(parts)}</annotations>"})
+    spec = load_dataset(tmp_path, splits=())
+    assert [len(entries) for entries in (spec.train, spec.val)] == [1, 1]
+    assert "annotations.xml: 'later' is for no split, and left out" in caplog.text
+
+
+def test_annotations_in_a_yaml_are_read_by_their_format(tmp_path):
+    entry = {"images": "images", "annotations": "annotations.xml"}
+    write(tmp_path, **images("images/a.jpg"), **{"annotations.xml": CVAT})
+    write(tmp_path, **{"data.yaml": yaml.safe_dump({"train": entry, "val": entry})})
+    assert load_dataset(tmp_path).class_names == ("cat",)
+
+
+def test_what_annotations_have_beside_boxes_is_counted_and_told(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    more = '<tag label="b"/><points label="b"/><tag label="b"/>'
+    write(tmp_path, **images("images/a.jpg"))
+    write(tmp_path, **{"annotations.xml": CVAT.replace("</image>", f"{more}</image>")})
+    images_of(load_dataset(tmp_path, splits=()), "train")
+    assert "annotations.xml: left out: points 1, tags of images 2" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name", ["train/cells.tfrecord", "x.record", "train.tfrecord-00000-of-00010", "a/b.TFRecords"]
+)
+def test_tfrecord_files_are_refused_with_the_next_step(tmp_path, name):
+    write(tmp_path, **images(name, "a.jpg"))
+    for argument in (tmp_path, tmp_path / name):
+        text = error_of(argument)
+        assert f"{tmp_path / name}: TFRecord files are not read" in text
+        assert "export" in text
+    write(tmp_path, **{"data.yaml": dataset_yaml(train=name, val=name)})
+    with pytest.raises(DatasetError, match="TFRecord files are not read"):
+        list_images(load_dataset(tmp_path / "data.yaml").train)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("data.zip", "is an archive; unpack it"),
+        ("x.json", "no annotations in a format that is read here: "),
+        ("x.csv", "no annotations in a format"),
+        ("x.xml", "no annotations in a format"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_by_what_it_is(tmp_path, name, part):
+    write(tmp_path, **{name: "[]"})
+    assert part in error_of(tmp_path / name)
+
+
+@pytest.mark.parametrize("argument", ["a" * 300, "absent/" * 600, "caf\udce9"])
+def test_an_argument_that_is_no_path_is_an_error(argument):
+    assert "--data" in error_of(argument)
+
+
+def test_pipes_and_broken_links_are_passed_over(tmp_path):
+    write(tmp_path, **SPLIT, **{"classes.txt": "a"})
+    for name in ("data.yaml", "x.yaml", "annotations.xml", "x.json", "y.csv", "obj.data"):
+        os.mkfifo(tmp_path / name)
+    for name in ("dataset.yaml", "z.json", "labels"):
+        (tmp_path / name).symlink_to(tmp_path / "nowhere")
+    (tmp_path / "valid").symlink_to(tmp_path)  # a folder in itself
+    assert load_dataset(tmp_path).class_names == ("a",)

@@ -1,0 +1,108 @@
+"""One file of a list, from wherever it is to where it belongs: fetched, compared, unpacked.
+
+Before: `lists.py`. After: `download.py`, `unpacking.py`; then a person trains on it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from backend.words import count
+from utils.data.fetch.download import download, hash_of, require_space, size_of
+from utils.data.fetch.lists import PART, UNPACKED, Item
+from utils.data.fetch.unpacking import unpack
+from utils.errors import UserError
+from utils.files.atomic import atomic_text_file
+from utils.files.json import complete, read_json
+
+_LOCK = ".fetch.lock"
+_KINDS = {"url": str, "sha256": str, "files": int}
+_MOST_BYTES = 1 << 16
+
+
+def fetch(item: Item, folder: Path) -> str:
+    """Bring a file into a folder, unpacked if the list says so; return in words what was done.
+
+    What is there already, with the right hash, is not fetched.
+
+    Raises:
+        UserError: another file is in its place, or as `download` and `unpack`.
+    """
+    target = folder / item.path
+    if item.unpack is not None and (digest := _unpacked(item, target)):
+        return f"{item.name}: unpacked already{_pin(item, digest)}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest, done = _bring(item, target)
+    if item.unpack is None:
+        return f"{item.name}: {done}{_pin(item, digest)}"
+    num_files = unpack(target, folder / item.unpack)
+    os.sync()  # the note below must not outlive the files in a failure of power
+    with atomic_text_file(_note(target)) as file:
+        json.dump({"url": item.url, "sha256": digest, "files": num_files}, file)
+    target.unlink()
+    return f"{item.name}: {done}, {count(num_files, 'file')} unpacked{_pin(item, digest)}"
+
+
+def _bring(item: Item, target: Path) -> tuple[str, str]:
+    """Return the hash of the file at `target` and how it came there."""
+    if not os.path.lexists(target):
+        if item.size is not None and item.unpack is not None:
+            there = size_of(target.with_name(target.name + PART))
+            require_space(target.parent, 2 * item.size - there, item.name)
+        return download(item, target), "fetched"
+    digest = hash_of(target)
+    if item.sha256 not in (None, digest):
+        raise UserError(
+            f"{target} is there already: its SHA-256 is {digest}, and the list says {item.sha256}; "
+            "move it away, or name another folder: --out"
+        )
+    return digest, "there already"
+
+
+def _note(target: Path) -> Path:
+    return target.with_name(target.name + UNPACKED)
+
+
+def _unpacked(item: Item, target: Path) -> str:
+    """Return the hash of the archive that was unpacked; "" if it was not, or another was."""
+    try:
+        digest: str = complete(read_json(_note(target), _MOST_BYTES), _KINDS)["sha256"]
+    except (OSError, ValueError):
+        return ""
+    return digest if item.sha256 in (None, digest) else ""
+
+
+def _pin(item: Item, digest: str) -> str:
+    """Return what to write into a list that has no hash."""
+    if item.sha256 is not None:
+        return ""
+    return f"; nobody vouches for it yet: to pin it, write sha256: '{digest}' into the list"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from fetching into a folder until the block ends.
+
+    Raises:
+        UserError: another one does, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(folder / _LOCK, flags, 0o666)
+    except OSError as error:
+        raise UserError(f"--out {folder}: cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UserError(
+            f"--out {folder}: another process fetches into it; wait until it ends"
+        ) from None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,146 @@
+"""From a folder or an annotation file to the dataset that it holds.
+
+Before: `dataset.py`. After: `dataset_yaml.py`, `yolo_folder.py`, or a format of `formats/table.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
+from utils.data.sources.formats.format import AnnotatedFolder
+from utils.data.sources.formats.table import FORMATS, find_formats, format_of
+from utils.data.sources.tfrecord import refuse_tfrecords
+from utils.data.sources.yolo_folder import CLASS_FILES, DARKNET_FILE, find_yolo
+from utils.errors import DatasetError, UserError, brief
+from utils.files.yaml import read_yaml
+from utils.screen.text import printable
+
+YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
+MOST_YAMLS = 100  # of a folder that are looked into
+ANNOTATION_SUFFIXES = (".csv", ".json", ".xml")
+ARCHIVE_SUFFIXES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
+
+log = logging.getLogger("data")
+
+
+class _Way(NamedTuple):
+    """One way to read a folder."""
+
+    name: str
+    read: Callable[[Sequence[str]], DatasetSpec]  # of the splits that are needed
+
+
+def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
+    """Return the dataset in a folder, or of an annotation file; None where none is recognised.
+
+    Its class names are empty where its annotations have them. Of several ways to read a folder the
+    first is taken and told: a dataset YAML, the formats in their order, YOLO label files.
+
+    Raises:
+        DatasetError: something is recognised and cannot be used, or lacks a split.
+    """
+    try:
+        ways = list(_ways(path))
+    except OSError as error:  # a folder that may not be read
+        raise DatasetError(f"--data {path}: {error.strerror}: {brief(error.filename)}") from error
+    if len(ways) > 1:
+        others = ", ".join(way.name for way in ways[1:])
+        text = (
+            "--data %s: is read as %s; there is also: %s. To read that, name it in a dataset YAML"
+        )
+        log.info(text, printable(str(path)), printable(ways[0].name), printable(others))
+    if ways:
+        return ways[0].read(splits)
+    _refuse_what_is_known(path)
+    return None
+
+
+def unrecognised_text(folder: Path) -> str:
+    """Return what was looked for in a folder."""
+    formats = ", ".join(kind.name for kind in FORMATS)
+    return (
+        f"--data {folder}: no dataset is recognised in this folder. Looked for: a dataset YAML "
+        f"({YAML_NAMES[0]}, {YAML_NAMES[1]}, or one with the key train); annotations: {formats}; "
+        f"or YOLO label files with the names of their classes in {', '.join(CLASS_FILES)} or "
+        f"{DARKNET_FILE}. Name the folder in which one of these lies, or write a dataset YAML"
+    )
+
+
+def _ways(path: Path) -> Iterator[_Way]:
+    is_folder = path.is_dir()
+    if is_folder and (yaml := _yaml_in(path)):
+        yield _Way(f"the dataset YAML {yaml.name}", partial(read_dataset_yaml, yaml))
+    if is_folder or path.suffix.lower() in ANNOTATION_SUFFIXES:
+        for name, found in find_formats(path).items():
+            yield _Way(name, partial(_of_splits, path, found, ()))
+    # The names beside a dataset YAML are its own.
+    if is_folder and not yaml and (yolo := find_yolo(path)):
+        yield _Way("YOLO label files", partial(_of_splits, path, yolo.splits, yolo.class_names))
+
+
+def _yaml_in(folder: Path) -> Path | None:
+    """Return the dataset YAML of a folder: of a usual name, or the only one with images."""
+    for name in YAML_NAMES:
+        if (folder / name).is_file():
+            return folder / name
+    files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])[:MOST_YAMLS]
+    found = [file for file in files if _is_dataset_yaml(file)]
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found[:5])
+        raise DatasetError(f"--data {folder}: it has several dataset YAMLs; name one: {names}")
+    return found[0] if found else None
+
+
+def _is_dataset_yaml(file: Path) -> bool:
+    try:
+        document = read_yaml("--data", file, "")
+    except UserError:
+        return False
+    return not {"train", "val"}.isdisjoint(document)
+
+
+def _of_splits(
+    path: Path,
+    found: Mapping[str, Sequence[Entry]],
+    class_names: tuple[str, ...],
+    splits: Sequence[str],
+) -> DatasetSpec:
+    """Return a dataset of what was found for each split; what is for none is to train on."""
+    entries = {split: tuple(found.get(split, ())) for split in SPLITS}
+    undivided = tuple(found.get("", ()))
+    for entry in undivided if entries["train"] else ():
+        log.info("%s is for no split, and left out", _text_of(entry))
+    entries["train"] = entries["train"] or undivided
+    for split in splits:
+        if not entries[split]:
+            raise DatasetError(
+                f"--data {path}: has no images for '{split}'; name the folder of some, or let a "
+                "part of all images be for training and the rest for validation: --split 0.8"
+            )
+    root = path if path.is_dir() else path.parent
+    name = path.resolve().name if path.is_dir() else path.stem
+    return DatasetSpec(name, root, entries["train"], entries["val"], entries["test"], class_names)
+
+
+def _text_of(entry: Entry) -> str:
+    if not isinstance(entry, AnnotatedFolder):
+        return printable(str(entry))
+    subset = "" if entry.subset is None else f": {brief(entry.subset)}"
+    return printable(f"{entry.annotations}{subset}")
+
+
+def _refuse_what_is_known(path: Path) -> None:
+    """Raise DatasetError where it is known what a file or folder is, and that it is not read."""
+    refuse_tfrecords(path)
+    if not path.is_file():
+        return
+    suffix = path.suffix.lower()
+    if suffix in ARCHIVE_SUFFIXES:
+        raise DatasetError(f"--data {path}: is an archive; unpack it and name the folder")
+    if suffix in ANNOTATION_SUFFIXES:
+        format_of(path)

@@ -1,0 +1,161 @@
+"""Usable images and their objects: one of them, and all of a split in a few arrays.
+
+Before: `labels.py`. After: `utils/data/loading`, whose workers get the arrays.
+
+Two small arrays and a few objects for each image would take a kilobyte. In a table an image takes
+20 bytes and its name, an object 24, and a point of a polygon 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+
+from utils.data.records.layout import RecordPlace
+from utils.files.texts import Paths, Texts, rows_of
+from utils.polygons import Polygons, join_polygons, starts_of
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
+class Sample:
+    """One usable image and its objects."""
+
+    image_path: Path
+    height: int  # pixels, as decoded: EXIF rotation applied
+    width: int
+    class_index: np.ndarray  # (M,) int64
+    boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
+    record: RecordPlace | None = None  # where the image lies in a record file, if it does
+    polygons_norm: Polygons | None = None  # float32 in [0, 1], of the M objects; None: only boxes
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where S images lie in record files."""
+
+    files: Texts
+    file_of: np.ndarray  # (S,) int32, into the files; -1 for an image in a file of its own
+    values: np.ndarray  # (S, 4) int64: number, offset, length and checksum of `RecordPlace`
+
+    @staticmethod
+    def of(places: Iterable[RecordPlace | None]) -> Places | None:
+        """Return these places; None if there is none among them."""
+        numbers: dict[str, int] = {}
+        file_of, values = [], []
+        for place in places:
+            path, *own = place or (None, 0, 0, 0, 0)
+            file_of.append(-1 if path is None else numbers.setdefault(str(path), len(numbers)))
+            values += own
+        if not numbers:
+            return None
+        table = np.array(values, np.int64).reshape(-1, 4)
+        return Places(Texts.of(numbers), np.array(file_of, np.int32), table)
+
+    def __getitem__(self, index: int) -> RecordPlace | None:
+        file = int(self.file_of[index])
+        if file < 0:
+            return None
+        return RecordPlace(Path(self.files[file]), *self.values[index].tolist())
+
+    def select(self, indices: np.ndarray) -> Places:
+        """Return the places of some indices, in any order."""
+        return Places(self.files, self.file_of[indices], self.values[indices])
+
+
+@dataclass(frozen=True, eq=False)
+class SampleTable(Sequence[Sample]):
+    """S samples with T objects; a sample is made when it is asked for, and its arrays are views."""
+
+    paths: Paths
+    places: Places | None  # None: all images are files of their own
+    sizes: np.ndarray  # (S, 2) int32, height and width of each image
+    starts: np.ndarray  # (S + 1,) int64: image i has the objects starts[i] up to starts[i + 1]
+    class_index: np.ndarray  # (T,) int64
+    boxes_cxcywh_norm: np.ndarray  # (T, 4) float32
+    polygons_norm: Polygons | None  # of the T objects
+
+    @property
+    def num_objects(self) -> np.ndarray:
+        """How many objects each image has, (S,) int64."""
+        return np.diff(self.starts)
+
+    @property
+    def image_of_object(self) -> np.ndarray:
+        """(T,) int64, for each object the index of its image."""
+        return np.repeat(np.arange(len(self)), self.num_objects)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> SampleTable: ...
+    def __getitem__(self, index: int | slice) -> Sample | SampleTable:
+        if isinstance(index, slice):
+            return self.select(np.arange(len(self))[index])
+        place = range(len(self))[index]
+        first, end = self.starts[place : place + 2].tolist()
+        height, width = self.sizes[place].tolist()
+        return Sample(
+            self.paths[place],
+            height,
+            width,
+            self.class_index[first:end],
+            self.boxes_cxcywh_norm[first:end],
+            None if self.places is None else self.places[place],
+            None if self.polygons_norm is None else self.polygons_norm.range(first, end),
+        )
+
+    def select(self, indices: np.ndarray) -> SampleTable:
+        """Return the samples of some indices, in any order."""
+        rows = rows_of(self.starts, indices)
+        return SampleTable(
+            self.paths.select(indices),
+            None if self.places is None else self.places.select(indices),
+            self.sizes[indices],
+            starts_of(self.num_objects[indices]),
+            self.class_index[rows],
+            self.boxes_cxcywh_norm[rows],
+            _selected(self.polygons_norm, rows),
+        )
+
+    def with_objects(self, chosen: np.ndarray) -> SampleTable:
+        """Return all images with some of the objects, a (T,) bool."""
+        num_objects = np.bincount(self.image_of_object[chosen], minlength=len(self))
+        return SampleTable(
+            self.paths,
+            self.places,
+            self.sizes,
+            starts_of(num_objects),
+            self.class_index[chosen],
+            self.boxes_cxcywh_norm[chosen],
+            _selected(self.polygons_norm, chosen),
+        )
+
+
+def _selected(polygons: Polygons | None, rows: np.ndarray) -> Polygons | None:
+    chosen = None if polygons is None else polygons.select(rows)
+    return chosen if chosen is not None and len(chosen.points_xy) else None
+
+
+def table_of(samples: Sequence[Sample]) -> SampleTable:
+    """Return samples as a table; a table as it is."""
+    if isinstance(samples, SampleTable):
+        return samples
+    no_classes, no_boxes = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    counts = [len(sample.class_index) for sample in samples]
+    parts = [(sample.polygons_norm, len(sample.class_index)) for sample in samples]
+    return SampleTable(
+        Paths.of(sample.image_path for sample in samples),
+        Places.of(sample.record for sample in samples),
+        np.array([(sample.height, sample.width) for sample in samples], np.int32).reshape(-1, 2),
+        starts_of(np.array(counts, np.int64)),
+        np.concatenate([sample.class_index for sample in samples] or [no_classes]),
+        np.concatenate([sample.boxes_cxcywh_norm for sample in samples] or [no_boxes]),
+        join_polygons(parts),
+    )
