@@ -169,7 +169,7 @@ IMAGE_READERS = {
     "webp": image_reader(".webp", (b"RIFF", b"VP8 ", b"VP8L", b"VP8X", b"ANIM", b"ALPH", b"EXIF")),
     "tiff": image_reader(".tiff", (b"II*\x00", b"MM\x00*", b"\x00\x01\x03\x00\x01\x00\x00\x00")),
     "gif": Reader(read_one, pictures("GIF"), "mutant.gif", (b"GIF89a", b"!\xfe", b"!\xf9", b","),
-                  memory_bytes=DECODED_BYTES),
+                  memory_bytes=DECODED_BYTES, seconds=2.0),
     "avif": Reader(read_one, pictures("AVIF"), "mutant.avif",
                    (b"ftyp", b"avif", b"meta", b"iloc", b"ispe", b"irot", b"imir", b"grid"),
                    memory_bytes=DECODED_BYTES, seconds=2.0),

@@ -1,5 +1,6 @@
 """Scanning a dataset: which samples are usable, and what is reported about the others."""
 
+import os
 import re
 import zlib
 from pathlib import Path
@@ -285,6 +286,8 @@ def test_the_size_of_a_large_image_is_read(tmp_path, suffix, size):
     else:
         position, new = 18, width.to_bytes(4, "little") + height.to_bytes(4, "little")
     path.write_bytes(content[:position] + new + content[position + len(new) :])
+    if suffix == "bmp":  # whose pixels must be there
+        os.truncate(path, len(content) + height * width)
     assert read_image_size(path) == size
 
 
