@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from backend.words import count
@@ -19,7 +20,6 @@ from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
 from utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
     BrokenLabelError,
-    label_path,
     read_label_bytes,
 )
 from utils.data.sources.labels import ImageSource
@@ -80,7 +80,7 @@ def label_bytes(image: ImageSource) -> bytes | None:
     """Return the content of an image's label file; None when there is none, or it needs none."""
     if isinstance(image, RecordImage):
         return image.entry.labels
-    return None if isinstance(image, AnnotatedImage) else read_label_bytes(label_path(image.path))
+    return None if isinstance(image, AnnotatedImage) else read_label_bytes(Path(image.labels_at))
 
 
 def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterator[Row]:
