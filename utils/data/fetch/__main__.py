@@ -32,7 +32,7 @@ def main() -> None:
             for item in items:
                 say(fetch(item, flags.out))
     except OSError as error:
-        raise UserError(f"--out {flags.out}: {error.filename}: {error.strerror}") from error
+        raise UserError(f"--out {flags.out}: {error}") from error
     then = found.then.replace(OUT, f"{flags.out}/")
     say(f"{count(len(items), 'file')} there", *then.splitlines())
 
