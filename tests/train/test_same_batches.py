@@ -138,10 +138,30 @@ def write_labelme(root: Path, split: str, images: list[Labelled]) -> None:
             (root / split / f"{name}.json").write_text(json.dumps(document))
 
 
+def write_coco(root: Path, split: str, images: list[Labelled]) -> None:
+    """As Roboflow writes it; the numbers of images and classes have holes."""
+    document: dict[str, list] = {"images": [], "annotations": [], "categories": []}
+    for index, (name, (height, width), things) in enumerate(images):
+        document["images"].append(
+            {"id": 7 * index, "file_name": f"{name}.png", "width": width, "height": height}
+        )
+        for number, (left, top, right, bottom), outline in things:
+            document["annotations"].append({
+                "id": len(document["annotations"]), "image_id": 7 * index, "iscrowd": 0,
+                "category_id": 3 * number + 1, "area": 1,
+                "bbox": [left, top, right - left, bottom - top],
+                "segmentation": [[part for point in outline for part in point]] if outline else [],
+            })  # fmt: skip
+    for number, class_name in enumerate(CLASSES):
+        document["categories"].append({"id": 3 * number + 1, "name": class_name})
+    (root / split / "_annotations.coco.json").write_text(json.dumps(document))
+
+
 WRITERS: dict[str, Callable[[Path, str, list[Labelled]], None]] = {
     "YOLO": write_yolo,
     "Pascal VOC": write_voc,
     "LabelMe": write_labelme,
+    "COCO JSON": write_coco,
 }
 
 
@@ -186,6 +206,21 @@ def test_a_box_of_another_pixel_gives_other_bytes(dataset, expected, tmp_path):
     assert found[:6] == expected[:6] and found[6:] != expected[6:]
 
 
+def train_an_epoch(data: Path, tmp_path: Path) -> None:
+    run = start([
+        "--data", str(data), "--cfg", str(write_tiny_model(tmp_path)), "--img", "64",
+        "--batch", "4", "--epochs", "1", "--workers", "0", "--device", "cpu", "--noplots",
+        "--noautoanchor", "--project", str(tmp_path), "--name", "run",
+    ])  # fmt: skip
+    with open(run / "results.csv", newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["train/box_loss"]) > 0 and float(row["val/cls_loss"]) > 0
+
+
+def test_an_epoch_trains_from_labelme_files(dataset, tmp_path):
+    train_an_epoch(written("LabelMe", dataset, tmp_path / "data"), tmp_path)
+
+
 def test_an_epoch_trains_from_a_real_voc_folder(tmp_path):
     """The first images of bccd's lists, with its own XML files."""
     source, root = shared_path("data/bccd/voc"), tmp_path / "bccd"
@@ -197,11 +232,4 @@ def test_an_epoch_trains_from_a_real_voc_folder(tmp_path):
         for stem in stems:
             shutil.copy(source / f"JPEGImages/{stem}.jpg", root / "JPEGImages")
             shutil.copy(source / f"Annotations/{stem}.xml", root / "Annotations")
-    run = start([
-        "--data", str(root), "--cfg", str(write_tiny_model(tmp_path)), "--img", "64",
-        "--batch", "2", "--epochs", "1", "--workers", "0", "--device", "cpu", "--noplots",
-        "--noautoanchor", "--project", str(tmp_path), "--name", "run",
-    ])  # fmt: skip
-    with open(run / "results.csv", newline="", encoding="utf-8") as file:
-        (row,) = csv.DictReader(file)
-    assert float(row["train/box_loss"]) > 0 and float(row["val/cls_loss"]) > 0
+    train_an_epoch(root, tmp_path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
+from itertools import islice
 from pathlib import Path
 
 from utils.data.image.limits import IMAGE_SUFFIXES
@@ -26,8 +27,8 @@ class FileIndex:
         self.by_name: dict[str, Path] = {}  # by the path in the folder without suffix, sorted
         self._by_path: dict[str, Path] = {}  # likewise, with suffix
         self._by_base: dict[str, Path | None] = {}  # of those in inner folders; None: of several
-        for path in sorted(_files(folder, suffixes)):
-            inner = os.path.relpath(path, folder).replace(os.sep, "/")
+        for inner in sorted(_files(folder, suffixes), key=lambda name: name.split("/")):
+            path = folder / inner
             self._by_path[inner] = path
             self.by_name.setdefault(os.path.splitext(inner)[0], path)
             if "/" in inner:
@@ -54,18 +55,20 @@ class FileIndex:
         return self.at(base, suffix) or found
 
 
-def _files(folder: Path, suffixes: Collection[str]) -> Iterator[Path]:
-    """Yield the files in no order; not what is hidden, as the "._a.xml" of a Mac's archive."""
+def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
+    """Yield the paths of files in a folder, in no order; not "._a.xml", a Mac's."""
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        inner = os.path.relpath(place, folder)
+        prefix = "" if inner == "." else inner.replace(os.sep, "/") + "/"
         for name in names:
-            if os.path.splitext(name)[1].lower() in suffixes and not name.startswith("."):
-                yield Path(place, name)
+            if os.path.splitext(name)[1].lower() in suffixes and not name.startswith("._"):
+                yield prefix + name
 
 
 def first_files(folder: Path, suffix: str, number: int) -> list[Path]:
     """Return so many files with a suffix in a folder and the folders in it; any of them."""
-    return [path for path, _ in zip(_files(folder, (suffix,)), range(number), strict=False)]
+    return [folder / name for name in islice(_files(folder, (suffix,)), number)]
 
 
 def base_name(name: str) -> str:
@@ -86,7 +89,7 @@ def read_names(path: Path, images: FileIndex) -> list[str]:
         DatasetError: the list cannot be read.
     """
     try:
-        lines = read_text(path, MAX_LIST_BYTES).removeprefix("\ufeff").splitlines()
+        lines = read_text(path, MAX_LIST_BYTES).removeprefix("\ufeff").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path}: a list of images is needed: {error!s:.300}") from error
     return [_name_in(line.strip(), images) for line in lines if line.strip()]
@@ -94,7 +97,8 @@ def read_names(path: Path, images: FileIndex) -> list[str]:
 
 def _name_in(line: str, images: FileIndex) -> str:
     """Return the name on a line: all of it if there is such an image, as "cat 1"."""
-    if images.find(line):
-        return line
     name = _FLAG.sub("", line)
-    return name[1:-1] if name[0] == name[-1] == '"' and len(name) > 2 else name  # CVAT's
+    if name[0] == name[-1] == '"' and len(name) > 2:  # CVAT's, of a name with blanks
+        name = name[1:-1]
+    known = (line, name, without_image_suffix(name))
+    return next((each for each in known if images.find(each)), name)

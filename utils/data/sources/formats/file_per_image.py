@@ -23,7 +23,7 @@ from utils.data.sources.formats.file_names import (
     read_names,
     without_image_suffix,
 )
-from utils.data.sources.formats.folders import split_folders, split_of
+from utils.data.sources.formats.folders import split_folders, split_in, split_of
 from utils.data.sources.formats.format import AnnotatedFolder, Format
 from utils.screen.progress import Progress
 
@@ -31,6 +31,7 @@ from utils.screen.progress import Progress
 IMAGE_FOLDERS = ("jpegimages", "images", "imgs", "img")
 ANNOTATION_FOLDERS = ("annotations", "xmls", "xml", "jsons", "json", "labels", "ann")
 _LOOKED_INTO = 10  # files, to tell whether a folder is in a format
+_THREADS = 4
 _NO_OUTLINE = np.zeros((0, 2))
 
 Splits = Mapping[str, list[AnnotatedFolder]]
@@ -88,15 +89,14 @@ class FilePerImage:
         """
         if not path.is_dir():
             return {}
-        if found := self._in_own_folder(path):
-            return found
+        if in_own_folder := self._in_own_folder(path):
+            return in_own_folder
         splits: dict[str, list[AnnotatedFolder]] = {}
         for folder in split_folders(path):
             parts = self._in_own_folder(folder) or self._beside_images(folder)
             splits.setdefault(split_of(folder.name), []).extend(parts.get("", ()))
-        return {split: parts for split, parts in splits.items() if parts} or self._beside_images(
-            path
-        )
+        found = {split: parts for split, parts in splits.items() if parts}
+        return found or self._beside_images(path)
 
     def _in_own_folder(self, root: Path) -> Splits:
         images = _child(root, IMAGE_FOLDERS) or root
@@ -120,7 +120,8 @@ class FilePerImage:
         """Read the annotation files of a folder, or of the images in its list.
 
         The image of a file is that of the same name; else the one that the file names, in the same
-        folder or in the only one that has it. An image without a file is a background.
+        folder or in the only one that has it. An image without a file is a background, unless it
+        may belong to another split.
 
         Raises:
             DatasetError: the list cannot be read.
@@ -139,9 +140,10 @@ class FilePerImage:
             (places[name], annotation or self._foreign(named[name]))
             for name, annotation in found.items()
         ]
-        if folder.image_list is None:
+        if folder.image_list is None and not _is_shared(folder):
             rows += [(path, _BACKGROUND) for path in set(images.paths) - set(places.values())]
-            rows.sort(key=lambda row: row[0])
+        if folder.image_list is None:
+            rows.sort(key=lambda row: row[0].parts)  # as label files' images are
         return _built(rows)
 
     def _foreign(self, file: Path | None) -> ImageAnnotation:
@@ -155,8 +157,9 @@ class FilePerImage:
                 shown.update()
                 return _BACKGROUND if file is None else self._parse(file)
 
-            # Threads wait for a slow disk together; parsing itself takes one core.
-            with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
+            # They wait for a slow disk together. Parsing takes one core, and may take a few times
+            # the size of a file, so there are no more.
+            with ThreadPoolExecutor(_THREADS) as pool:
                 return list(pool.map(parse, files))
 
     def _parse(self, file: Path) -> ImageAnnotation | None:
@@ -169,6 +172,11 @@ class FilePerImage:
 
 
 _BACKGROUND = ImageAnnotation()
+
+
+def _is_shared(folder: AnnotatedFolder) -> bool:
+    """Return whether images of other splits may lie in the same folder."""
+    return bool(split_in(folder.annotations.name)) and not split_in(folder.images.name)
 
 
 def _child(folder: Path, names: Sequence[str]) -> Path | None:

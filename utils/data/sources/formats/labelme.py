@@ -21,8 +21,8 @@ from backend.words import count
 from utils.data.image.decoding import OtherSizeError, decode_bytes
 from utils.data.image.header import BrokenImageError, read_header
 from utils.data.sources.formats.annotations import UNKNOWN
+from utils.data.sources.formats.coco_masks import join_parts, mask_outline
 from utils.data.sources.formats.file_per_image import FilePerImage, ImageAnnotation
-from utils.data.sources.formats.masks import join_outlines, mask_outline
 from utils.errors import brief
 from utils.files.json import read_json
 from utils.files.regular import open_regular
@@ -30,6 +30,7 @@ from utils.files.regular import open_regular
 MAX_BYTES = 1 << 28  # a file may hold its whole image as text
 LARGEST = 1e9  # pixels
 MAX_MASK_PIXELS = 1 << 25
+MAX_RUNS = 200_000  # of a mask that gets an outline; one with more is noise
 MAX_PIXELS_OF_MASKS = 1 << 27  # of all masks in a file
 _HEAD_BYTES = 1 << 16
 _KEYS = re.compile(rb'"(shapes|imagePath|imageData|imageHeight)"\s*:')
@@ -187,11 +188,19 @@ def _mask(text: Any, origin_xy: np.ndarray, budget: _Budget) -> _Shape:
     except (BrokenImageError, OtherSizeError) as error:
         raise ValueError(f"its mask: {error}") from error
     mask = (blue | green | red) > 0
-    if len(outline := mask_outline(mask)):
-        return _Shape(origin_xy + outline, True)
+    counts = _runs(mask)
+    if mask.any() and len(counts) <= MAX_RUNS:
+        return _Shape(origin_xy + mask_outline({"size": list(size), "counts": counts}), True)
     left, top, width, height = cv2.boundingRect(mask.astype(np.uint8))  # 0 of an empty mask
     first_xy = origin_xy + [left, top]
     return _box(first_xy, first_xy + [width, height])
+
+
+def _runs(mask: np.ndarray) -> list[int]:
+    """Return the lengths of the runs of a mask (H, W), column by column; the first is outside."""
+    pixels = np.concatenate([[False], mask.T.ravel()])
+    changes = np.flatnonzero(pixels[1:] != pixels[:-1])
+    return np.diff(changes, prepend=0, append=mask.size).tolist()
 
 
 def _add(found: ImageAnnotation, label: str, parts: Sequence[_Shape]) -> None:
@@ -200,7 +209,7 @@ def _add(found: ImageAnnotation, label: str, parts: Sequence[_Shape]) -> None:
     (left, top), (right, bottom) = points.min(0).tolist(), points.max(0).tolist()
     box = left, top, right, bottom
     if any(part.is_outline for part in parts):
-        found.add(label, box, join_outlines([part.points_xy for part in parts]))
+        found.add(label, box, join_parts([part.points_xy for part in parts]))
     else:
         found.add(label, box)
 

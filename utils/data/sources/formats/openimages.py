@@ -92,12 +92,12 @@ class _Rows:
             image_id = place.image_id
             lines = iter(partial(file.readline, MAX_LINE_BYTES), b"")
             for number, line in enumerate(lines, start=2):
-                fields = line.split(b",")
-                if len(fields) <= image_id:
+                start = line.split(b",", image_id + 1)
+                if len(start) <= image_id:
                     continue  # a blank line
-                index = self._index_of.get(fields[image_id].strip(_AROUND))
+                index = self._index_of.get(start[image_id].strip(_AROUND))
                 if index is not None:
-                    self._add(index, place, fields, number)
+                    self._add(index, place, line.split(b","), number)
 
     def _add(self, index: int, place: _Places, fields: list[bytes], number: int) -> None:
         self._known.add(index)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.unit.data.sources.formats.test_masks import area, filled
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.formats import labelme
 from utils.data.sources.formats.annotations import UNKNOWN, Annotations
@@ -69,6 +68,23 @@ def png(mask: np.ndarray, mode: str = "L") -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
+def filled(outline: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """The pixels (H, W) whose middles lie in an outline, by the even-odd rule."""
+    ys, xs = np.mgrid[: shape[0], : shape[1]] + 0.5
+    inside = np.zeros(shape, bool)
+    for (x1, y1), (x2, y2) in zip(outline, np.roll(outline, -1, axis=0), strict=True):
+        if y1 != y2:
+            crosses = (ys > min(y1, y2)) & (ys < max(y1, y2))
+            inside ^= crosses & (xs < x1 + (ys - y1) * (x2 - x1) / (y2 - y1))
+    return inside
+
+
+def area(outline: np.ndarray) -> float:
+    """The area by the shoelace formula."""
+    (x, y), (next_x, next_y) = outline.T, np.roll(outline, -1, axis=0).T
+    return abs(float((x * next_y - y * next_x).sum())) / 2
+
+
 def test_rectangles_are_boxes_whatever_their_corners(tmp_path):
     (left, top), (right, bottom) = RECTANGLE
     corners = [
@@ -121,13 +137,15 @@ def test_what_has_no_area_or_is_not_to_be_learned_is_left_out_and_counted(tmp_pa
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", ["L", "1"])
-def test_a_mask_is_the_outline_of_its_pixels(tmp_path, mode):
+@pytest.mark.parametrize("mode", ["L", "1", "RGB"])
+@pytest.mark.parametrize("corner", [False, True])
+def test_a_mask_is_the_outline_of_its_pixels(tmp_path, mode, corner):
     mask = np.zeros((6, 9), bool)
     mask[1:5, 2:8] = mask[3:6, 4:6] = True
     mask[2, 4] = False  # a hole
+    mask[0, 0] = corner  # so that its first run is inside, and it has two parts
     found = read_one(tmp_path, shape("mask", [[30.0, 20.0], [38.0, 25.0]], mask=png(mask, mode)))
-    assert found.boxes_xyxy.tolist() == [[32, 21, 38, 26]]
+    assert found.boxes_xyxy.tolist() == [[30, 20, 38, 26] if corner else [32, 21, 38, 26]]
     expected = np.zeros((80, 100), bool)
     expected[20:26, 30:39] = mask
     assert (filled(found.polygons.outline(0), (80, 100)) == expected).all()
@@ -233,6 +251,14 @@ def test_a_mask_that_is_empty_has_no_area(tmp_path):
     found = read_one(tmp_path, shape("mask", RECTANGLE, mask=png(np.zeros((3, 3)))))
     left, top, right, bottom = found.boxes_xyxy[0]
     assert (left, top) == (right, bottom)
+
+
+def test_a_mask_of_noise_has_only_a_box(tmp_path, monkeypatch):
+    monkeypatch.setattr(labelme, "MAX_RUNS", 50)
+    noise = np.zeros((20, 30), bool)
+    noise[2:16:2, 3:25:2] = True
+    found = read_one(tmp_path, shape("mask", [[10, 5], [39, 24]], mask=png(noise)))
+    assert found.boxes_xyxy.tolist() == [[13, 7, 34, 20]] and not len(found.polygons.points_xy)
 
 
 def test_all_masks_of_a_file_together_are_bounded(tmp_path, monkeypatch):

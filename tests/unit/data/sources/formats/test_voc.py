@@ -205,7 +205,7 @@ def test_a_broken_file_is_a_problem_of_its_image_alone(tmp_path, content, reason
 
 
 def test_images_without_a_file_and_files_without_an_object_are_backgrounds(tmp_path):
-    images(tmp_path, "c.PNG", "a.jpg", "b.jpeg", "notes.txt", ".hidden.jpg")
+    images(tmp_path, "c.PNG", "a.jpg", "b.jpeg", "notes.txt", "._a.jpg", ".cache/d.jpg")
     write(tmp_path / "a.xml", thing(DOG))
     write(tmp_path / "b.xml")
     found = read(tmp_path)
@@ -303,9 +303,19 @@ def test_splits_may_lie_in_both_folders_or_hold_both(tmp_path, inside):
     }  # fmt: skip
 
 
+def test_images_of_another_split_in_one_folder_are_no_backgrounds(tmp_path):
+    images(tmp_path / "images", "a.jpg", "b.jpg", "c.jpg")
+    write(tmp_path / "annotations/train/a.xml", thing(DOG))
+    write(tmp_path / "annotations/val/b.xml", thing(DOG))
+    found = VOC.find(tmp_path)
+    assert {split: names(VOC.read(*parts)) for split, parts in found.items()} == {
+        "train": ["a.jpg"], "val": ["b.jpg"],
+    }  # fmt: skip
+
+
 def test_a_yaml_names_the_folders_and_the_list(tmp_path):
     kit(tmp_path, "a", "b", "c")
-    (tmp_path / "three.txt").write_text('JPEGImages/c.jpg\n./b\n"a" 1\n')
+    (tmp_path / "three.txt").write_text('D:\\VOC\\c.JPG\n./b.png\n"a" 1\n')
     (tmp_path / "data.yaml").write_text(
         "train: {images: JPEGImages, annotations: Annotations, list: three.txt}\n"
         "val: [{images: JPEGImages, annotations: Annotations}]\n"
