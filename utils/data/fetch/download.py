@@ -19,14 +19,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from utils.data.fetch.connection import PARTIAL, CutError, ask
+from utils.data.fetch.connection import PARTIAL, CutError, ask, in_words
 from utils.data.fetch.lists import PART, Item
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.json import complete, read_json
 from utils.files.regular import open_regular
 from utils.screen.progress import Progress
-from utils.screen.text import printable
 
 WAITS_S = (1, 4, 15)  # before the next try; a part that came makes them begin again
 SPARE_BYTES = 1 << 26  # of the disk, left free
@@ -175,7 +174,7 @@ def _read(answer: http.client.HTTPResponse) -> bytes:
         return answer.read1(_READ_BYTES)
     except (http.client.HTTPException, OSError, ValueError, OverflowError) as error:
         # The last two are what http.client makes of lengths that are none.
-        raise CutError(printable(f"{error!s:.200}")) from error
+        raise CutError(in_words(error)) from error
 
 
 def _start_of(answer: http.client.HTTPResponse) -> int | None:

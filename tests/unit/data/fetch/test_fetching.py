@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.loopback_site import loopback_site
-from utils.data.fetch import connection, download
-from utils.data.fetch.fetching import fetch, locked
+from utils.data.fetch import connection, download, fetching
+from utils.data.fetch.fetching import fetch, locked, require_space_for
 from utils.data.fetch.lists import Item
 from utils.errors import UserError
 
@@ -262,6 +262,23 @@ def test_a_full_disk_is_told_before_anything_is_asked_of_it(site, tmp_path, monk
     monkeypatch.setattr(download, "SPARE_BYTES", 1 << 60)
     with pytest.raises(UserError, match="3,000,000 bytes are needed in .*, and .* are free"):
         fetch(item_of(site.put("/a", CONTENT)), tmp_path)
+
+
+def test_all_files_of_a_list_must_fit(tmp_path, monkeypatch):
+    """Two archives and a file of 1,000 bytes: unpacked 3,000, and an archive beside; 400 came."""
+    archive = Item("https://a/a", None, 1000, "a.zip", "a")
+    items = [archive, archive._replace(path="b.zip"), archive._replace(path="c", unpack=None)]
+    asked = []
+    monkeypatch.setattr(
+        fetching, "require_space", lambda folder, number, what: asked.append(number)
+    )
+    (tmp_path / "a.zip.part").write_bytes(bytes(400))
+    require_space_for(items, tmp_path)
+    (tmp_path / "a.zip.unpacked").write_bytes(b"")
+    (tmp_path / "c").write_bytes(b"")
+    require_space_for(items, tmp_path)
+    require_space_for(items[::2], tmp_path)
+    assert asked == [3600, 2000, 0]
 
 
 def test_a_part_that_is_no_file_is_refused(site, tmp_path):
