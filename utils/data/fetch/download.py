@@ -46,12 +46,32 @@ def download(item: Item, target: Path) -> str:
             after several tries; no space. What came stays, unless it is wrong.
     """
     part = target.with_name(target.name + PART)
+    had_come = size_of(part)
+    _complete(item, part)
+    digest = hash_of(part)
+    if item.sha256 in (None, digest):
+        os.replace(part, target)
+        _said_path(part).unlink(missing_ok=True)
+        return digest
+    part.unlink()
+    _said_path(part).unlink(missing_ok=True)
+    if had_come:
+        log.warning("%s: what had come before is not of this file; from its start", item.name)
+        return download(item, target)
+    raise UserError(
+        f"{item.url}: its SHA-256 is {digest}, and the list says {item.sha256}; it is not used: "
+        "the file on the server was exchanged or damaged, or the list is wrong"
+    )
+
+
+def _complete(item: Item, part: Path) -> None:
+    """Fetch what is missing of a part, in as many tries as bring more of it, and a few more."""
     failures, reached = 0, size_of(part)
     while True:
         try:
             with _opened(part) as file:
                 _continue(item, part, file)
-            break
+            return
         except CutError as error:
             failures = 0 if size_of(part) > reached else failures + 1
             reached = max(reached, size_of(part))
@@ -62,11 +82,6 @@ def download(item: Item, target: Path) -> str:
             wait = WAITS_S[max(0, failures - 1)]
             log.warning("%s: %s; trying again in %d s", item.name, error, wait)
             time.sleep(wait)
-    digest = hash_of(part)
-    _require_hash(item, part, digest)
-    os.replace(part, target)
-    _said_path(part).unlink(missing_ok=True)
-    return digest
 
 
 def hash_of(path: Path) -> str:
@@ -86,17 +101,6 @@ def require_space(folder: Path, num_bytes: int, what: str) -> None:
             f"{what}: {num_bytes:,} bytes are needed in {folder}, and {free:,} are free; make room "
             "there, or name another folder: --out"
         )
-
-
-def _require_hash(item: Item, part: Path, digest: str) -> None:
-    if item.sha256 in (None, digest):
-        return
-    part.unlink()
-    _said_path(part).unlink(missing_ok=True)
-    raise UserError(
-        f"{item.url}: its SHA-256 is {digest}, and the list says {item.sha256}; it is not used: "
-        "the file on the server was exchanged or damaged, or the list is wrong"
-    )
 
 
 def _opened(part: Path) -> BinaryIO:

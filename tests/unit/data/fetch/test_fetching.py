@@ -130,6 +130,16 @@ def test_a_wrong_hash_uses_nothing_and_names_both(site, tmp_path):
     assert files_in(tmp_path) == []
 
 
+@pytest.mark.parametrize("size", [1000, len(CONTENT)])
+def test_a_part_of_another_file_is_fetched_anew(site, tmp_path, caplog, size):
+    item = item_of(site.put("/a", CONTENT))
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/data.bin.part").write_bytes(bytes(size))
+    fetch(item, tmp_path)
+    assert (tmp_path / "sub/data.bin").read_bytes() == CONTENT
+    assert "what had come before is not of this file" in caplog.text
+
+
 def test_another_file_in_its_place_stays(site, tmp_path):
     item = item_of(site.put("/a", CONTENT))
     (tmp_path / "sub").mkdir()
