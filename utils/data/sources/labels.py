@@ -27,7 +27,6 @@ from utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
     label_file_of,
-    label_path,
     parse_labels,
     read_label_bytes,
 )
@@ -120,17 +119,17 @@ def scan_samples(
     Raises:
         DatasetError: no image is usable, or none of them has any object.
     """
-    return require_labels(scan_images(images, num_classes, progress, max_pixels))
+    return require_labels(images, scan_images(images, num_classes, progress, max_pixels))
 
 
-def require_labels(report: ScanReport) -> ScanReport:
-    """Return the report if any image has an object; else raise DatasetError."""
+def require_labels(images: Sequence[Path | ImageSource], report: ScanReport) -> ScanReport:
+    """Return the report of these images if any has an object; else raise DatasetError."""
     if not len(report.samples.class_index):
-        first = report.samples[0]
+        first = image_of(images[0])
         raise DatasetError(
             f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
-            f"labels of {first.image_path} belong into {label_path(first.image_path)}"
-            + (", before it is packed" if first.record else "")
+            f"labels of {first.path} are looked for in {first.labels_at}"
+            + (", before it is packed" if first.place else "")
         )
     return report
 

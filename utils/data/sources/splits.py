@@ -82,7 +82,8 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
     for entry in getattr(dataset, pool):
         if isinstance(entry, AnnotatedFolder):
             annotations = read_annotations(entry)
-            _tell_left_out(entry.annotations, annotations.left_out)
+            if world.process.is_main:
+                _tell_left_out(entry.annotations, annotations.left_out)
             names = annotations.class_names if dataset.single_class else dataset.class_names
             images += annotated_images(annotations, names, entry.annotations)
         else:
