@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,12 +18,13 @@ from utils.data.image.being_read import read_as
 from utils.data.image.fingerprint import NO_FINGERPRINT, Fingerprint, fingerprint_of
 from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.reading import read_record
-from utils.data.sources.known_scans import NO_KEY, KnownScans
+from utils.data.sources.in_blocks import in_blocks, look_up
 from utils.data.sources.labels import ImageSource, image_of
 from utils.data.sources.scan_shards import require_same_images
 from utils.errors import DatasetError
 from utils.files.array_cache import read_arrays, version_of, write_arrays
 from utils.files.file_state import state_of_files
+from utils.files.known_keys import KnownKeys
 from utils.files.regular import read_bytes
 from utils.processes import watchdog
 from utils.processes.world import ALONE, World
@@ -51,39 +51,36 @@ def read_fingerprints(
     require_same_images(images, world)
     name, mine = _name_of(images), [image_of(image) for image in world.process.shard(images)]
     known = _read_known(name)
-    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        keys = b"".join(pool.map(partial(_key_of, time.time_ns()), mine))
-        found = _complete(pool, mine, np.frombuffer(keys, np.int64).reshape(-1, 2), known)
-    rows = np.concatenate(world.all_gather(found))
+    with watchdog.phase(WORK):
+        rows = np.concatenate(world.all_gather(_rows_of(mine, known)))
     is_new = len(rows) >= FEWEST_KEPT and not np.array_equal(rows, known)
     if is_new and world.process.local_rank == 0:
         write_arrays(_KIND, name, version_of(*_READERS), {"rows": rows})
     return [Fingerprint(*row) for row in rows[:, 2:].copy().view(np.uint64).tolist()]
 
 
-def _complete(
-    pool: ThreadPoolExecutor, images: Sequence[ImageSource], keys: np.ndarray, known: np.ndarray
-) -> np.ndarray:
+def _rows_of(images: Sequence[ImageSource], known: np.ndarray) -> np.ndarray:
     """Return (N, 4) int64: the keys of images (N, 2) and their fingerprints, read or known."""
-    kept = dict(zip(map(bytes, known[:, :2]), known[:, 2:], strict=True))
-    kept.pop(bytes(NO_KEY), None)
+
+    def state(index: int, now_ns: int) -> bytes | None:
+        return _state_of(images[index], now_ns)
+
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        known_keys = KnownKeys(known[:, :2])
+        keys, rows = look_up(pool, state, len(images), known_keys, watchdog.progress)
+        missing = np.flatnonzero(rows < 0)
+        with Progress(len(missing), WORK, "images") as shown:
+
+            def read(index: int) -> Fingerprint:
+                watchdog.progress()
+                found = read_fingerprint(images[index])
+                shown.update()
+                return found
+
+            blocks = [np.array(block, np.uint64) for block in in_blocks(pool, read, missing)]
     found = np.zeros((len(images), 2), np.int64)
-    missing = []
-    for index, key in enumerate(map(bytes, keys)):
-        if (row := kept.get(key)) is None:
-            missing.append(index)
-        else:
-            found[index] = row
-    with watchdog.phase(WORK), Progress(len(missing), WORK, "images") as shown:
-
-        def read(index: int) -> Fingerprint:
-            watchdog.progress()
-            fingerprint = read_fingerprint(images[index])
-            shown.update()
-            return fingerprint
-
-        read_now = np.array(list(pool.map(read, missing)), np.uint64).reshape(-1, 2)
-    found[missing] = read_now.view(np.int64)
+    found[rows >= 0] = known[rows[rows >= 0], 2:]
+    found[missing] = np.concatenate([np.zeros((0, 2), np.uint64), *blocks]).view(np.int64)
     return np.concatenate([keys, found], axis=1)
 
 
@@ -94,19 +91,17 @@ def _name_of(images: Sequence[Path | ImageSource]) -> str:
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def _key_of(now_ns: int, image: ImageSource) -> bytes:
-    """Return what an image's fingerprint depends on, hashed: zeros where it may change unseen."""
+def _state_of(image: ImageSource, now_ns: int) -> bytes | None:
+    """Return what an image's fingerprint depends on; None where it may change unseen."""
     place = image.place
     state = state_of_files((str(image.path if place is None else place.path),), now_ns)
-    if state is None:
-        return NO_KEY
-    return KnownScans.key(state + repr(place and place[1:]).encode())
+    return None if state is None else state + repr(place and place[1:]).encode()
 
 
 def _read_known(name: str) -> np.ndarray:
     """Return the rows that were kept, (N, 4) int64; none if there is no such file."""
     rows = (read_arrays(_KIND, name, version_of(*_READERS)) or {}).get("rows")
-    if rows is None or rows.dtype != np.int64 or rows.shape[1:] != (4,):
+    if rows is None or rows.dtype != np.int64 or rows.ndim != 2 or rows.shape[1] != 4:
         return np.zeros((0, 4), np.int64)
     return rows
 
