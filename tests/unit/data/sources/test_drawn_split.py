@@ -36,13 +36,17 @@ def alike(number):
     return [Fingerprint(1_000_000 + index, 1 << 40) for index in range(number)]
 
 
+def draw(names, prints, part):
+    return draw_training(names, group_copies(names, prints), part)
+
+
 def sides(names, prints, part=0.8):
-    return dict(zip(names, draw_training(names, prints, part).tolist(), strict=True))
+    return dict(zip(names, draw(names, prints, part).tolist(), strict=True))
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.8])
 def test_about_the_part_asked_for_is_for_training(part):
-    drawn = draw_training(NAMES, unlike(len(NAMES)), part)
+    drawn = draw(NAMES, unlike(len(NAMES)), part)
     allowed = 5 * np.sqrt(len(NAMES) * part * (1 - part))  # of a binomial's deviations
     assert abs(drawn.sum() - part * len(NAMES)) < allowed
 
@@ -56,14 +60,14 @@ def test_an_image_alone_never_moves():
 
 def test_a_larger_part_adds_images():
     prints = unlike(len(NAMES))
-    assert not (draw_training(NAMES, prints, 0.6) & ~draw_training(NAMES, prints, 0.8)).any()
+    assert not (draw(NAMES, prints, 0.6) & ~draw(NAMES, prints, 0.8)).any()
 
 
 def test_groups_are_as_often_for_training_as_single_images():
     """Whatever their size: no vote of their images, which the larger side would win."""
     names = [f"{group} {number}.jpg" for group in range(500) for number in range(7)]
     prints = [print for print in unlike(500) for _ in range(7)]
-    drawn = draw_training(names, prints, 0.8).reshape(500, 7)
+    drawn = draw(names, prints, 0.8).reshape(500, 7)
     assert (drawn == drawn[:, :1]).all()
     assert abs(drawn[:, 0].sum() - 400) < 5 * np.sqrt(500 * 0.8 * 0.2)
 
@@ -103,13 +107,13 @@ def test_copies_join_the_groups_of_those_they_look_like():
 @pytest.mark.parametrize(("part", "side"), [(0.999, "validation"), (0.001, "training")])
 def test_an_empty_side_is_an_error(part, side):
     with pytest.raises(DatasetError) as caught:
-        draw_training(NAMES[:4], unlike(4), part)
+        draw(NAMES[:4], unlike(4), part)
     assert f"--split {part} leaves no image for {side}: 4 images, 4 when" in str(caught.value)
 
 
 def test_images_that_all_look_alike_are_an_error_that_says_so():
     with pytest.raises(DatasetError, match="9 images, 1 when near-duplicates count once"):
-        draw_training(NAMES[:9], alike(9), 0.5)
+        draw(NAMES[:9], alike(9), 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +144,7 @@ def test_a_dataset_without_val_is_drawn_into_two_sides(data, caplog):
     assert sorted(train + val) == sorted(names_of(list_images(dataset.train)))
     assert train and val and not set(train) & set(val)
     assert ("larger copy.jpg" in train) == (data[1] in train)
-    assert f"val: {len(val)} of 19 images, by --split 0.7" in caplog.text
+    assert f"val: {len(val)} of 19 images, by --split 0.7; 1 stay" in caplog.text
     assert names_of(images_of(dataset, "train")) == train
     assert [x.image_path.name for x in load_split(dataset, "val")] == val
 
@@ -148,9 +152,7 @@ def test_a_dataset_without_val_is_drawn_into_two_sides(data, caplog):
 def test_a_part_of_the_training_images_may_be_taken_too():
     """The two hashes are independent: else 0.5 of 0.8 would be 0.625 of it."""
     train = [
-        name
-        for name, mine in zip(NAMES, draw_training(NAMES, unlike(len(NAMES)), 0.8), strict=True)
-        if mine
+        name for name, mine in zip(NAMES, draw(NAMES, unlike(len(NAMES)), 0.8), strict=True) if mine
     ]
     half = choose_part([Path(name) for name in train], 0.5)
     assert abs(len(half) / len(train) - 0.5) < 5 * np.sqrt(0.25 / len(train))
