@@ -49,7 +49,8 @@ YAML_TOKENS = (
     b": ", b"[", b"{", b"]", b"}", b"|\n", b">\n", b"!!python/object/apply:os.system ['true']",
     b"!!binary ", b"!!timestamp 2001-01-01", b"2001-01-01", b"!!set {a, b}", b"!!omap [a: 1]",
     b"!!float .inf", b"%YAML 1.2\n", b"---\n", b"...\n", b"\t", b"'", b'"', b"#", b"12:30:45",
-    b"0o17", b"~", b"nc: ", b"names: ", b"path: ", b"train: ", b"yes", b"1e3", b".nan",
+    b"0o17", b"~", b"nc: ", b"names: ", b"path: ", b"train: ", b"yes", b"1e3", b".nan", b"valid: ",
+    b"kpt_shape: ", b"images/*", b"**/", b"[a-", b"../", b"images: ", b"annotations: ",
 )  # fmt: skip
 JSON_TOKENS = (
     b"[", b"]", b"{", b"}", b",", b":", b'"', b"\\u0000", b"\\ud800", b"null", b"true", b"NaN",

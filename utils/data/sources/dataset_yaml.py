@@ -197,8 +197,9 @@ class _DatasetYaml:
         """Return what a pattern stands for, from the first root where that is anything."""
         try:
             return next(filter(None, (expand_glob(root, value) for root in roots)), [])
-        except ValueError as error:
-            raise self._error(key, f"has the value {brief(value)}: {error}") from error
+        except (ValueError, OSError) as error:
+            reason = f"{error!s:.300}"
+            raise self._error(key, f"has the value {brief(value)}: {reason}") from error
 
     def _class_names(self) -> tuple[str, ...]:
         names = self.document.get("names")

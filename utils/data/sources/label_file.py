@@ -44,15 +44,17 @@ def label_name(image_path: str) -> str:
 
 
 def label_file_of(image_path: str) -> str:
-    """Return the label file that is read: `label_name`, or beside the image without its folder.
+    """Return the label file that is read: `label_name`; beside the image if only there is one.
 
-    labelImg and others write label files beside the images, whatever the folder is called.
+    labelImg and others write label files beside the images, whatever the folder is called. Where
+    `label_name` has its folder, nothing beside an image is taken for labels.
     """
     name = label_name(image_path)
     folder, image_folder = os.path.dirname(name), os.path.dirname(image_path)
     if folder == image_folder or os.path.isdir(folder):
         return name
-    return os.path.join(image_folder, os.path.basename(name))
+    beside = os.path.join(image_folder, os.path.basename(name))
+    return beside if os.path.exists(beside) else name
 
 
 def read_label_bytes(path: Path) -> bytes | None:

@@ -44,20 +44,30 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
     Raises:
         DatasetError: something is recognised and cannot be used, or lacks a split.
     """
+    ways: list[_Way] = []
     try:
-        ways = list(_ways(path))
+        for way in _ways(path):
+            ways.append(way)
+    except DatasetError:
+        if not ways:  # else it is of something that is not taken
+            raise
     except OSError as error:  # a folder that may not be read
         raise DatasetError(f"--data {path}: {error.strerror}: {brief(error.filename)}") from error
-    if len(ways) > 1:
-        others = ", ".join(way.name for way in ways[1:])
-        text = (
-            "--data %s: is read as %s; there is also: %s. To read that, name it in a dataset YAML"
-        )
+    if not ways:
+        _refuse_what_is_known(path)
+        return None
+    dataset = ways[0].read(splits)
+    _tell_others(path, ways, dataset)
+    return dataset
+
+
+def _tell_others(path: Path, ways: Sequence[_Way], dataset: DatasetSpec) -> None:
+    """Log in which ways a folder could be read too, but for those that its YAML leads to."""
+    entries = (*dataset.train, *dataset.val, *dataset.test)
+    used = {entry.format for entry in entries if isinstance(entry, AnnotatedFolder)}
+    if others := ", ".join(way.name for way in ways[1:] if way.name not in used):
+        text = "--data %s: is read as %s; there is also: %s, which a dataset YAML can name"
         log.info(text, printable(str(path)), printable(ways[0].name), printable(others))
-    if ways:
-        return ways[0].read(splits)
-    _refuse_what_is_known(path)
-    return None
 
 
 def unrecognised_text(folder: Path) -> str:

@@ -55,7 +55,7 @@ def scan_shared(
         mine = join_scans([ScanArrays(*arrays) for arrays in of_ranks])
     if cache and world.process.local_rank == 0:
         cache.write(mine, known)
-    return require_labels(report_usable(images, mine))
+    return require_labels(images, report_usable(images, mine))
 
 
 def require_same_images(images: Sequence[Path | ImageSource], world: World) -> None:

@@ -56,7 +56,10 @@ def _of_darknet(file: Path) -> YoloFolder:
         raise DatasetError(f"{file}: names no file of class names; a line 'names = obj.names' does")
     named = {split_of(name): value for name, value in settings.items()}
     splits = {split: [_place_of(file, value)] for split, value in named.items() if split}
-    return YoloFolder(splits, _common_names([_place_of(file, settings["names"])]))
+    names = _place_of(file, settings["names"])
+    if not (class_names := _class_names(names)):
+        raise DatasetError(f"{names}: has no class name; write one on each line")
+    return YoloFolder(splits, class_names)
 
 
 def _place_of(file: Path, value: str) -> Path:

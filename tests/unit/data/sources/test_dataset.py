@@ -9,6 +9,7 @@ import yaml
 
 from tests.shared_files import shared_path
 from utils.data.sources import dataset as sources
+from utils.data.sources import image_globs
 from utils.data.sources.dataset import YAML_FOLDER, load_dataset
 from utils.data.sources.image_files import list_images
 from utils.errors import DatasetError, UserError, brief
@@ -183,6 +184,19 @@ def test_a_pattern_that_stands_for_folders_in_folders_has_each_image_once(datase
     assert [path.name for path in list_images(spec.train)] == ["b.jpg", "a.PNG"]
 
 
+def test_hidden_files_and_links_to_folders_are_passed_over(dataset):
+    write_images(dataset, "images/train/.b.jpg", "images/train/.hidden/x.jpg")
+    (dataset / "images/train/loop").symlink_to(dataset / "images")
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", train="images/train/**/*.jpg"))
+    assert [path.name for path in list_images(spec.train)] == ["b.jpg"]
+
+
+def test_no_pattern_makes_it_look_at_everything(dataset, monkeypatch):
+    monkeypatch.setattr(image_globs, "MOST_SEEN", 5)
+    text = error_of(write_yaml(dataset / "cells.yaml", train="**/*.nothing"))
+    assert "more than 5 files to look at; name their folders" in text
+
+
 def test_a_folder_whose_name_looks_like_a_pattern_is_a_folder(dataset):
     write_images(dataset, "set[1]/x.jpg")
     spec = load_dataset(write_yaml(dataset / "cells.yaml", train="set[1]"))
@@ -195,7 +209,10 @@ def test_a_folder_whose_name_looks_like_a_pattern_is_a_folder(dataset):
         ("absent/*", "there is no"),
         ("images/tr?", "there is no"),
         ("**/a/**", "** is accepted once"),
-        ("images/**x", "'**'"),
+        ("images/**x", "there is no"),
+        ("images/[", "there is no"),
+        (".*/x", "there is no"),
+        ("images/train/b.jpg/*", "there is no"),
     ],
 )
 def test_a_pattern_without_images_is_an_error(dataset, pattern, part):

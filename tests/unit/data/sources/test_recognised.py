@@ -142,6 +142,7 @@ def test_darknet_s_own_layout_is_read_from_above_and_from_within(tmp_path):
         ({"obj.data": "train = train.txt"}, "names no file of class names"),
         ({"obj.data": "names = obj.names\ntrain=x"}, "obj.names: No such file"),
         ({"classes.txt": ""}, "no dataset is recognised"),
+        ({"obj.data": "names = obj.names", "obj.names": "\n"}, "obj.names: has no class name"),
     ],
 )
 def test_class_names_that_cannot_be_used_are_an_error(tmp_path, files, part):
@@ -173,12 +174,19 @@ def test_of_two_formats_one_is_taken_and_told(tmp_path, caplog):
     spec = load_dataset(tmp_path, splits=())
     assert [entry.format for entry in spec.train] == ["CVAT for images 1.1"]
     (line,) = caplog.messages
-    assert "is read as CVAT for images 1.1; there is also: Label Studio JSON. To" in line
+    assert "is read as CVAT for images 1.1; there is also: Label Studio JSON, which" in line
     caplog.clear()
     write(tmp_path, **SPLIT, **{"data.yaml": dataset_yaml(), "classes.txt": "a"})
     assert load_dataset(tmp_path).class_names == ("a",)
     (line,) = caplog.messages
     assert "the dataset YAML data.yaml; there is also: CVAT for images 1.1, Label" in line
+
+
+def test_what_is_not_taken_may_be_broken(tmp_path):
+    write(tmp_path, **SPLIT, **{"data.yaml": dataset_yaml(), "a.json": TASKS, "b.json": TASKS})
+    assert load_dataset(tmp_path).class_names == ("a",)
+    (tmp_path / "data.yaml").unlink()
+    assert "a.json and " in error_of(tmp_path)
 
 
 def test_what_belongs_to_no_split_is_told(tmp_path, caplog):
@@ -194,11 +202,13 @@ def test_what_belongs_to_no_split_is_told(tmp_path, caplog):
     assert "annotations.xml: 'later' is for no split, and left out" in caplog.text
 
 
-def test_annotations_in_a_yaml_are_read_by_their_format(tmp_path):
+def test_annotations_in_a_yaml_are_read_by_their_format(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     entry = {"images": "images", "annotations": "annotations.xml"}
     write(tmp_path, **images("images/a.jpg"), **{"annotations.xml": CVAT})
     write(tmp_path, **{"data.yaml": yaml.safe_dump({"train": entry, "val": entry})})
     assert load_dataset(tmp_path).class_names == ("cat",)
+    assert caplog.messages == []
 
 
 def test_what_annotations_have_beside_boxes_is_counted_and_told(tmp_path, caplog):
@@ -207,7 +217,9 @@ def test_what_annotations_have_beside_boxes_is_counted_and_told(tmp_path, caplog
     write(tmp_path, **images("images/a.jpg"))
     write(tmp_path, **{"annotations.xml": CVAT.replace("</image>", f"{more}</image>")})
     images_of(load_dataset(tmp_path, splits=()), "train")
-    assert "annotations.xml: left out: points 1, tags of images 2" in caplog.text
+    (line,) = caplog.messages
+    assert line.startswith("train: left out of ")
+    assert line.endswith("annotations.xml: points (1), tags of images (2)")
 
 
 @pytest.mark.parametrize(
