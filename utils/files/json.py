@@ -39,6 +39,8 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def _integer(digits: str) -> int:
+    if len(digits) <= 18:  # nearly all, of which a large file has millions
+        return int(digits)
     # Python's own limit is 4,300 digits, and from 400 on a float is no longer made of it.
     value = int(digits) if len(digits) <= 20 else 2**64
     if not -(2**63) <= value < 2**63:

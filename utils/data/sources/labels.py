@@ -128,7 +128,7 @@ def require_labels(images: Sequence[Path | ImageSource], report: ScanReport) -> 
         raise DatasetError(
             f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
             f"labels of {first.path} belong into "
-            + str(label_path(first.path) if has_file else first.labels_at)
+            + (label_file_of(str(first.path)) if has_file else first.labels_at)
             + (", before it is packed" if first.place else "")
         )
     return report
