@@ -311,3 +311,19 @@ def test_real_images_are_all_usable():
     assert (len(coco.samples), coco.problems) == (256, [])
     for sample in coco.samples[::16]:
         assert cv2.imread(str(sample.image_path)).shape[:2] == (sample.height, sample.width)
+
+
+@pytest.mark.parametrize(
+    ("image", "labels"),
+    [
+        ("a/images/b.jpg", "a/labels/b.txt"),
+        ("/images/images/train/x.tar.gz", "/images/labels/train/x.tar.txt"),
+        ("images/.jpg", "labels/.jpg.txt"),
+        ("images.d/n.", "images.d/n..txt"),
+        ("images", "images.txt"),
+        ("/x.jpg", "/x.txt"),
+        ("my images/ä 图.PNG", "my images/ä 图.txt"),
+    ],
+)
+def test_a_label_file_has_the_images_name_in_the_folder_labels(image, labels):
+    assert label_path(Path(image)) == Path(labels)
