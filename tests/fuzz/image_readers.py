@@ -6,7 +6,6 @@ import io
 import struct
 import zlib
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import cv2
@@ -188,17 +187,11 @@ IMAGE_READERS = {
     "avif": Reader(read_one, pictures("AVIF"), "mutant.avif",
                    (b"ftyp", b"avif", b"meta", b"iloc", b"ispe", b"irot", b"imir", b"grid"),
                    memory_bytes=DECODED_BYTES, seconds=2.0),
+    "heic": Reader(read_one, lambda: [HEIC], "mutant.heic",
+                   (b"ftyp", b"heic", b"mif1", b"meta", b"iloc", b"ispe", b"irot", b"clap"),
+                   memory_bytes=DECODED_BYTES, seconds=2.0),
     "records": Reader(
         read_records, record_seeds, "mutant.ffr", (b"duet-img", b"\xff\xd8"), with_record_checksums,
         memory_bytes=DECODED_BYTES,
     ),
 }  # fmt: skip
-if find_spec("pi_heif"):
-    IMAGE_READERS["heic"] = Reader(
-        read_one,
-        lambda: [HEIC],
-        "mutant.heic",
-        (b"ftyp", b"heic", b"mif1", b"meta", b"iloc", b"ispe", b"irot", b"clap", b"grid"),
-        memory_bytes=DECODED_BYTES,
-        seconds=2.0,
-    )

@@ -15,9 +15,8 @@ from utils.files.project import PROJECT
 from utils.optional import INSTALL, import_optional
 
 PINS = PROJECT / "requirements" / "optional.in"
-# 25 packages each, and the one for a kind of images that few have: their users install them.
-NOT_HERE = {"mlflow", "wandb", "pi_heif"}
-PINNED = [name for name in INSTALL if name not in NOT_HERE]
+LARGE = {"mlflow", "wandb"}  # 25 packages each: their users install them
+PINNED = [name for name in INSTALL if name not in LARGE]
 
 
 def without(monkeypatch: pytest.MonkeyPatch, name: str) -> None:

@@ -19,7 +19,7 @@ from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.table import format_of
 from utils.data.sources.image_files import has_images, no_images_text
 from utils.data.sources.image_globs import expand_glob, is_glob
-from utils.errors import DatasetError, brief
+from utils.errors import LONGEST_TEXT, DatasetError, brief
 from utils.files.yaml import read_yaml
 
 SPLITS = ("train", "val", "test")
@@ -137,7 +137,8 @@ class _DatasetYaml:
         if download := self.document.get("download"):
             next_step += (
                 " by hand: the 'download' entry is not run, nothing is downloaded here. It says "
-                f"{brief(download)}; URLs in a list are fetched by python -m utils.data.fetch LIST"
+                f"{_start_of(download)}; "
+                "URLs in a list are fetched by python -m utils.data.fetch LIST"
             )
         return self._error(
             key,
@@ -238,3 +239,10 @@ class _DatasetYaml:
                 f"has the value {brief(num_classes)}, but 'names' has "
                 f"{count(num_names, 'entry', 'entries')}; correct one of them, or leave 'nc' out",
             )
+
+
+def _start_of(value: Any) -> str:
+    """Return the beginning of a text, long enough for a URL; another value as `brief` has it."""
+    if not isinstance(value, str):
+        return brief(value)
+    return repr(value[:LONGEST_TEXT]) + "..." * (len(value) > LONGEST_TEXT)

@@ -80,18 +80,13 @@ def test_without_the_decoder_each_reader_names_the_command(monkeypatch, tmp_path
     assert len(report.samples) == 1 and report.problems == [f"{path}: left out: {command}"]
 
 
-@pytest.fixture
-def decoder():
-    pytest.importorskip("pi_heif")
-
-
 def write(folder: Path, content: bytes) -> Path:
     path = folder / "a.heic"
     path.write_bytes(content)
     return path
 
 
-def test_a_photo_is_seen_upright(decoder, tmp_path):
+def test_a_photo_is_seen_upright(tmp_path):
     assert read_image_size(write(tmp_path, HEIC)) == (WIDTH, HEIGHT)
     found = decode_bytes(np.frombuffer(HEIC, np.uint8), (WIDTH, HEIGHT))[..., ::-1]
     assert np.abs(found.astype(int) - np.rot90(PHOTO, -1)).max() <= 24
@@ -100,12 +95,12 @@ def test_a_photo_is_seen_upright(decoder, tmp_path):
     assert half.shape == (WIDTH // 2, HEIGHT // 2, 3)
 
 
-def test_a_photo_over_the_limit_is_refused_by_its_header(decoder, tmp_path):
+def test_a_photo_over_the_limit_is_refused_by_its_header(tmp_path):
     with pytest.raises(BrokenImageError, match="26x42 px are 1,092, over the limit of 1,091"):
         read_image_size(write(tmp_path, HEIC), HEIGHT * WIDTH - 1)
 
 
-def test_a_cut_off_photo_is_refused(decoder, tmp_path):
+def test_a_cut_off_photo_is_refused(tmp_path):
     for length in range(12, len(HEIC) - 1, 40):
         with pytest.raises(BrokenSourceError, match="damaged|broken"):
             decode_image(HEIC[:length], MAX_PIXELS)

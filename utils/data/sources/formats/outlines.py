@@ -47,12 +47,12 @@ def within(outline_xy: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def _cut(outline_xy: np.ndarray, distance: np.ndarray) -> np.ndarray:
     """Return the points whose distance is not negative, and those where a side crosses 0."""
-    points = []
-    for index in range(len(outline_xy)):
-        before, here = distance[index - 1], distance[index]
-        if (before < 0) != (here < 0):
-            part = before / (before - here)
-            points.append(outline_xy[index - 1] * (1 - part) + outline_xy[index] * part)
-        if here >= 0:
-            points.append(outline_xy[index])
-    return np.array(points).reshape(-1, 2)
+    inside = distance >= 0
+    if inside.all():
+        return outline_xy
+    before_xy, before = np.roll(outline_xy, 1, axis=0), np.roll(distance, 1)
+    crosses = inside != np.roll(inside, 1)
+    part = np.where(crosses, before, 0) / np.where(crosses, before - distance, 1)
+    crossing_xy = before_xy + part[:, None] * (outline_xy - before_xy)
+    points = np.stack([crossing_xy, outline_xy], axis=1)
+    return points[np.stack([crosses, inside], axis=1)]
