@@ -70,7 +70,7 @@ def run_validation(
     log.info(backend.device.describe(device))
     coco_results = CocoResults(class_names, [sample.image_path for sample in samples])
     objects = None
-    annotations = find_annotations(config, samples, class_names, own_annotations)
+    annotations = find_annotations(config, samples, class_names, own_annotations, world)
     if annotations is not None:
         objects = [of_classes(image, config.classes) for image in annotations.objects]
         coco_results.image_ids = list(annotations.image_ids)
@@ -102,6 +102,7 @@ def find_annotations(
     samples: Sequence[Sample],
     class_names: Sequence[str],
     own_annotations: Path | None,
+    world: World,
 ) -> CocoAnnotations | None:
     """Return what counts in place of the labels: of --annotations, or of the dataset's own file."""
     if config.annotations is not None:
@@ -111,7 +112,8 @@ def find_annotations(
     try:
         annotations = read_coco_annotations(own_annotations, samples, class_names)
     except UserError as error:  # good enough to train on, but not for COCO's metric
-        log.warning("crowds and areas of outlines do not count: %s", printable(str(error)))
+        if world.process.is_main:
+            log.warning("crowds and areas of outlines do not count: %s", printable(str(error)))
         return None
     log.info("crowds and areas count as %s has them", printable(str(own_annotations)))
     return annotations
