@@ -210,6 +210,8 @@ def validation_command(run: Run, device: str, name: str) -> list[str]:
         "--backend": backend.use(), "--weights": weights, "--data": run.config.data,
         "--img": run.config.image_size, "--batch-size": batch_size, "--device": device,
     }  # fmt: skip
+    if run.config.train_part is not None:
+        flags["--split"] = run.config.train_part
     switches = ["--single-cls"] if run.config.single_class else []
     words = (*program, *itertools.chain.from_iterable(flags.items()), *switches)
     return [str(word) for word in words]

@@ -15,13 +15,13 @@ from safetensors.numpy import load, save
 from tests.fuzz.reader import MIB, Reader
 from utils.data.sources.formats.annotations import AnnotationsBuilder
 from utils.data.sources.formats.kept_annotations import _annotations_of, _arrays_of
-from utils.data.sources.known_scans import KnownScans
 from utils.data.sources.label_cache import LabelCache, version
 from utils.data.sources.label_file import parse_labels
 from utils.data.sources.labels import report_usable
 from utils.data.sources.scan_arrays import Scanned, arrays_of
 from utils.errors import DatasetError
 from utils.files.array_cache import VARIABLE, _checksum, read_arrays, write_arrays
+from utils.files.known_keys import key_of, keys_of
 
 NUM_CLASSES = 3
 ANNOTATIONS_VERSION = b"fuzz"
@@ -49,7 +49,7 @@ def use_scans(name: str) -> object:
     """Take all that is known for what a scan found, as a second run does."""
     known = LabelCache(name).read(NUM_CLASSES)
     keys = known.arrays.keys
-    rows = known.find(keys)
+    rows = known.keys.find(keys)
     found = known.arrays.select(rows[rows >= 0])
     try:
         samples = report_usable([Path("a.jpg")] * len(found.keys), found).samples
@@ -75,8 +75,8 @@ def scans() -> list[bytes]:
     texts = (b"0 0.5 0.5 0.25 0.25\n1 0.1 0.1 0.3 0.1 0.2 0.4\n", b"", b"2 0.5 0.5 1 1\n")
     results = [Scanned((40, 60), parse_labels(text, NUM_CLASSES), "") for text in texts]
     results += [Scanned((0, 0), None, "größe.jpg: left out: truncated")]
-    keys = [KnownScans.key(bytes([number])) for number in range(len(results))]
-    found = arrays_of(results)._replace(keys=np.frombuffer(b"".join(keys), np.int64).reshape(-1, 2))
+    keys = keys_of([key_of(bytes([number])) for number in range(len(results))])
+    found = arrays_of(results)._replace(keys=keys)
     return written("labels", found._asdict(), version())
 
 

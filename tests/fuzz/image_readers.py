@@ -17,14 +17,16 @@ from tests.fuzz.reader import MIB, Reader
 from tests.unit.data.image.kinds_of_images import KINDS, turned
 from tests.unit.data.image.test_heic import HEIC
 from tests.unit.data.records.record_files import index_entry, index_record, record_file
+from utils.data.check.inspection import inspect
 from utils.data.image.fingerprint import fingerprint_of
 from utils.data.image.header import read_other_view
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.loading.reading import read_image
 from utils.data.records.command.inspection import describe_file, find_damages
 from utils.data.records.reading import read_record
-from utils.data.sources.labels import scan_samples
+from utils.data.sources.labels import ImageFile, scan_samples
 from utils.data.sources.record_images import read_record_images
+from utils.errors import UserError
 from utils.media.image_file import decode_image
 
 # Decoding may cost what the largest accepted image needs; its size is read from the header.
@@ -50,6 +52,16 @@ def read_one(path: Path) -> object:
     seen = decode_image(path.read_bytes(), MAX_PIXELS)
     assert (seen[..., ::-1] == images[0]).all()
     return images
+
+
+def read_checked(path: Path) -> object:
+    """Look at an image as the check of a dataset does: what is not used has a finding."""
+    path.with_suffix(".txt").write_bytes(b"0 0.5 0.5 0.25 0.25\n")
+    image, found = inspect("train", ImageFile(path), 3)
+    if not image.is_used:
+        assert found, "left out without a reason"
+        raise UserError("; ".join(finding.text for finding in found))
+    return image
 
 
 def read_records(path: Path) -> object:
@@ -162,6 +174,9 @@ def image_reader(suffix: str, tokens: tuple[bytes, ...] = ()) -> Reader:
 
 IMAGE_READERS = {
     "jpeg": image_reader(".jpg", JPEG_TOKENS),
+    "checked-image": Reader(
+        read_checked, encoded(".jpg"), "mutant.jpg", JPEG_TOKENS, memory_bytes=DECODED_BYTES
+    ),
     "png": Reader(
         read_one, animated_png, "mutant.png", PNG_TOKENS, with_png_checksums, DECODED_BYTES
     ),
@@ -169,7 +184,7 @@ IMAGE_READERS = {
     "webp": image_reader(".webp", (b"RIFF", b"VP8 ", b"VP8L", b"VP8X", b"ANIM", b"ALPH", b"EXIF")),
     "tiff": image_reader(".tiff", (b"II*\x00", b"MM\x00*", b"\x00\x01\x03\x00\x01\x00\x00\x00")),
     "gif": Reader(read_one, pictures("GIF"), "mutant.gif", (b"GIF89a", b"!\xfe", b"!\xf9", b","),
-                  memory_bytes=DECODED_BYTES),
+                  memory_bytes=DECODED_BYTES, seconds=2.0),
     "avif": Reader(read_one, pictures("AVIF"), "mutant.avif",
                    (b"ftyp", b"avif", b"meta", b"iloc", b"ispe", b"irot", b"imir", b"grid"),
                    memory_bytes=DECODED_BYTES, seconds=2.0),

@@ -40,6 +40,7 @@ TRIED_BY = {
     "utils.comparison.measured": "results-csv",
     "utils.comparison.report_files": "comparison",
     "utils.comparison.settings": "comparison",
+    "utils.data.check.inspection": "checked-image",
     "utils.data.image.header": "jpeg",
     "utils.data.loading.reading": "jpeg",
     "utils.data.records.command.unpacking": "records",
@@ -68,6 +69,7 @@ TRIED_BY = {
     "utils.media.finding": "source-list",
     "utils.media.image_file": "gif",
     "utils.media.video_file": "video-mp4",
+    "utils.page.document": "labels",  # the project's own style
     "utils.processes.watchdog_link": "watchdog-message",
     "utils.report.loggers.tensorboard": "png",  # our own plots
     "utils.report.results": "results-csv",

@@ -33,7 +33,9 @@ def drawn_lines(caplog):
     return [text for text in caplog.messages if "by --split" in text]
 
 
-def test_val_and_a_resumed_run_have_the_images_of_the_run(flags, tmp_path, caplog, monkeypatch):
+def test_val_and_a_resumed_run_have_the_images_of_the_run(
+    flags, tmp_path, caplog, capsys, monkeypatch
+):
     caplog.set_level(logging.INFO)
     run = [*flags, "--project", str(tmp_path)]
     with pytest.raises(Suspended):
@@ -48,6 +50,8 @@ def test_val_and_a_resumed_run_have_the_images_of_the_run(flags, tmp_path, caplo
     caplog.clear()
     start([*run, "--resume"])  # its samples are compared with those of the run
     assert drawn_lines(caplog) == [train_line, val_line]
+    (command,) = [line for line in capsys.readouterr().out.splitlines() if "val.py" in line]
+    assert "--split 0.6" in command
 
     seen = []
     monkeypatch.setattr(validation, "run_validation", lambda *x: seen.extend(x[2]))

@@ -75,7 +75,7 @@ def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np
     file = io.BytesIO(content)
     header = _checked_header(file, max_pixels)
     try:
-        check_complete(file, header.kind)  # OpenCV makes up what a JPEG lacks
+        check_complete(file, header)  # OpenCV makes up what a JPEG lacks
         image = decode_bytes(np.frombuffer(content, np.uint8), header.size)
     except (BrokenImageError, OtherSizeError) as error:
         raise BrokenSourceError(str(error)) from error

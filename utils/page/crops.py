@@ -134,10 +134,14 @@ class CropSheet:
         return figure
 
 
-def crop_grid(crops: Iterable[Html]) -> Html:
-    """Return crops side by side, as many as the width allows; "" of none."""
-    shown = "".join(crops)
-    return Html(f'<div class="crops">{shown}</div>' if shown else "")
+def crop_grid(crops: Iterable[Html], in_pairs: bool = False) -> Html:
+    """Return crops side by side, as many as the width allows; "" of none.
+
+    Args:
+        in_pairs: an even number in each row.
+    """
+    shown, pairs = "".join(crops), " pairs-of-crops" if in_pairs else ""
+    return Html(f'<div class="crops{pairs}">{shown}</div>' if shown else "")
 
 
 def _figure(

@@ -10,7 +10,7 @@ from models.inference.predictor import suppression_settings
 from tests.shared_files import shared_path
 from utils.boxes import cxcywh_to_xyxy, pairwise_iou
 from utils.cli.val_config import parse_val_flags
-from utils.data.sources.samples import Sample
+from utils.data.sources.samples import Sample, table_of
 from utils.data.sources.splits import only_classes
 from utils.errors import UserError
 from utils.evaluation.greedy_nms import suppress_greedily
@@ -224,7 +224,7 @@ def sample(class_index):
 
 
 def test_only_the_chosen_classes_are_compared_with():
-    samples = [sample([2, 0, 1, 2]), sample([1])]
+    samples = table_of([sample([2, 0, 1, 2]), sample([1])])
     assert only_classes(samples, None, 3) is samples
     first, second = only_classes(samples, (2, 0), 3)
     np.testing.assert_array_equal(first.class_index, [2, 0, 2])

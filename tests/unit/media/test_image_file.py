@@ -142,8 +142,8 @@ HOSTILE = {
     "half a JPEG": (lambda path: write_part(path, "JPEG", 0.8), "truncated"),
     "nearly all of a JPEG": (lambda path: write_part(path, "JPEG", 0.98), "truncated"),
     "nearly all of a PNG": (lambda path: write_part(path, "PNG", 0.98), "truncated"),
-    "half a GIF": (lambda path: write_part(path, "GIF", 0.7), "damaged"),
-    "half an AVIF": (lambda path: write_part(path, "AVIF", 0.7), "damaged|broken"),
+    "half a GIF": (lambda path: write_part(path, "GIF", 0.7), "truncated"),
+    "half an AVIF": (lambda path: write_part(path, "AVIF", 0.7), "truncated"),
 }
 
 

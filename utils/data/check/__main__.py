@@ -21,10 +21,9 @@ from utils.data.check.advice import first_steps
 from utils.data.check.anchors import read_anchors
 from utils.data.check.check_page import check_page
 from utils.data.check.checking import Check, check_dataset
-from utils.data.check.corrected_copy import write_corrected
+from utils.data.check.corrected_copy import refuse_place, write_corrected
 from utils.data.check.figures import Figures, measure
 from utils.data.check.summary import summary_lines, write_findings
-from utils.data.records.command.folders import refuse_existing
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.errors import DatasetError, UserError
@@ -41,10 +40,10 @@ log = logging.getLogger("check")
 
 def main() -> None:
     flags = parse_flags()
+    anchors_wh, dataset = read_anchors(flags.cfg, flags.weights), load(flags)
     if flags.fix:
-        refuse_existing(flags.fix, "--fix")
-    anchors_wh = read_anchors(flags.cfg, flags.weights)
-    check = check_dataset(load(flags))
+        refuse_place(dataset, flags.fix)
+    check = check_dataset(dataset)
     figures = measure(check, flags.img, anchors_wh, read_hyperparameters(RecipeConfig.hyp).anchor_t)
     report(flags, check, figures)
     if flags.fix:

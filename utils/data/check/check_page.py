@@ -103,11 +103,12 @@ def _kinds(check: Check, sheet: CropSheet, problems: bool) -> Iterator[Html]:
         found = check.of_kind(name)
         if found and kind.is_problem == problems:
             crops = [crop for crop in finding_crops(check, found, sheet) if crop]
+            shown = len(crops) // 2 if found[0].other >= 0 else len(crops)
             yield subsection(
                 f"{kind.title}: {len(found):,}",
                 paragraph(f"{kind.meaning} {kind.remedy}"),
-                crop_grid(crops),
-                _listed(check, found) if len(crops) < len(found) else Html(""),
+                crop_grid(crops, in_pairs=found[0].other >= 0),
+                _listed(check, found) if shown < len(found) else Html(""),
             )
 
 

@@ -28,7 +28,13 @@ from utils.data.check.inspection import CheckedImage, has_no_labels
 from utils.data.check.kinds import KINDS, Finding
 from utils.data.check.rows import Row, read_rows
 from utils.data.image.limits import IMAGE_SUFFIXES
-from utils.data.records.command.folders import dataset_yaml_text, new_folder
+from utils.data.records.command.folders import (
+    dataset_yaml_text,
+    new_folder,
+    refuse_existing,
+)
+from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.label_file import label_path
 from utils.errors import DatasetError
 from utils.screen.text import printable
@@ -36,6 +42,18 @@ from utils.screen.text import printable
 BROKEN = ("missing_image", "unreadable_image", "truncated_image", "image_size")
 DROPPED = ("zero_area", "repeated_object", "unknown_class")
 LEFT_OUT = "left_out.txt"
+
+
+def refuse_place(dataset: DatasetSpec, folder: Path) -> None:
+    """Raise DatasetError for a folder that exists, or would lie among the images themselves."""
+    refuse_existing(folder, "--fix")
+    entries = [*dataset.train, *dataset.val, *dataset.test]
+    for place in [x.images if isinstance(x, AnnotatedFolder) else x for x in entries]:
+        if place.is_dir() and folder.resolve().is_relative_to(place.resolve()):
+            raise DatasetError(
+                f"--fix {folder} would lie in {place}, whose images are the dataset's; name a "
+                "folder elsewhere"
+            )
 
 
 def write_corrected(check: Check, folder: Path) -> list[str]:

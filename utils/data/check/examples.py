@@ -22,7 +22,8 @@ from utils.drawing.colours import RGB, class_colour
 from utils.page.blocks import Html
 from utils.page.crops import LONG_SIDE, Box, CropSheet, View, around, whole
 
-OF_A_KIND = 10  # crops of one kind of finding: two rows on a wide screen
+OF_A_KIND, PAIRS = 10, 4  # of one kind of finding: two rows on a wide screen
+MOST_NAMED = 10  # boxes of an image; names of more hide it
 OF_ALL_CLASSES, OF_A_CLASS = 240, 5  # crops at most
 FAULTY: RGB = (230, 40, 40)
 LONGEST_PATH = 60  # characters below a crop
@@ -31,7 +32,7 @@ LONGEST_PATH = 60  # characters below a crop
 def finding_crops(check: Check, findings: Sequence[Finding], sheet: CropSheet) -> Iterator[Html]:
     """Yield crops of the first findings of a kind; of a copy, the image that it copies follows."""
     pairs = any(found.other >= 0 for found in findings)
-    for found in findings[: OF_A_KIND // 2 if pairs else OF_A_KIND]:
+    for found in findings[: PAIRS if pairs else OF_A_KIND]:
         if found.image < 0:
             continue
         yield _of_finding(check, found, sheet)
@@ -96,7 +97,7 @@ def _area(box: Box) -> float:
 def _whole(check: Check, image: CheckedImage, sheet: CropSheet, details: Sequence[str]) -> Html:
     if image.size is None:
         return sheet.without_image(_short(image), details)
-    boxes = _boxes(check, image, named=True)
+    boxes = _boxes(check, image, named=len(image.class_index) <= MOST_NAMED)
     return _crop(image, boxes, sheet, _short(image), details, whole(image.size))
 
 

@@ -9,7 +9,6 @@ import io
 import os
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -86,15 +85,17 @@ def _read_size(source: ImageSource) -> tuple[tuple[int, int] | None, tuple[str, 
     try:
         return read_as(source.path, partial(source.read_size, MAX_PIXELS)), ("", "")
     except BrokenImageError as error:
-        return None, (_kind_of_fault(source.path), str(error))
+        return None, (_kind_of_fault(source), str(error))
 
 
-def _kind_of_fault(path: Path) -> str:
+def _kind_of_fault(source: ImageSource) -> str:
     """Return the kind of an image that training leaves out."""
-    if not os.path.lexists(path) or not path.exists():
+    if source.place is not None:  # its header is not read, only the size in the index
+        return "image_size"
+    if not os.path.exists(source.path):
         return "missing_image"
     try:
-        with open_regular(path, MAX_IMAGE_BYTES) as file:
+        with open_regular(source.path, MAX_IMAGE_BYTES) as file:
             size = read_header(file).size
     except (OSError, BrokenImageError):
         return "unreadable_image"

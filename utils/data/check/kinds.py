@@ -74,7 +74,8 @@ KINDS = {
     "broken_label": Kind(
         "Labels that cannot be read",
         "Training leaves the whole image out.",
-        "Correct the line: class, centre x and y, width, height, from 0 to 1; or a polygon.",
+        "Correct them. A line of a label file is: class, centre x and y, width, height, from 0 to "
+        "1; or a class and a polygon.",
     ),
     "other_shape": Kind(
         "Annotations of an image of another shape",

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from backend.words import count
 from utils.cli.flags import new_parser
-from utils.data.fetch.fetching import fetch, locked
+from utils.data.fetch.fetching import fetch, locked, require_space_for
 from utils.data.fetch.lists import Item, choose, find_list
 from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.screen.text import say
+
+OUT = "DIR/"  # the folder of --out in what a list says is next
 
 
 def main() -> None:
@@ -27,11 +29,13 @@ def main() -> None:
     say(*found.about.splitlines(), *map(describe, items), f"into {flags.out.absolute()}")
     try:
         with locked(flags.out):
+            require_space_for(items, flags.out)
             for item in items:
                 say(fetch(item, flags.out))
     except OSError as error:
-        raise UserError(f"--out {flags.out}: {error.filename}: {error.strerror}") from error
-    say(f"{count(len(items), 'file')} there", *found.then.splitlines())
+        raise UserError(f"--out {flags.out}: {error}") from error
+    then = found.then.replace(OUT, f"{flags.out}/")
+    say(f"{count(len(items), 'file')} there", *then.splitlines())
 
 
 def describe(item: Item) -> str:
@@ -47,7 +51,9 @@ def parse_flags(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "list", metavar="LIST", help="YAML file, or the name of one in data/fetch: coco"
     )
-    parser.add_argument("files", nargs="*", metavar="FILE", help="of the list; without any: all")
+    parser.add_argument(
+        "files", nargs="*", default=[], metavar="FILE", help="of the list; without any: all"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("datasets"), metavar="DIR", help="folder for them"
     )

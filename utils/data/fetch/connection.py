@@ -73,8 +73,13 @@ def _open(request: urllib.request.Request) -> http.client.HTTPResponse:
         if isinstance(reason, ssl.SSLCertVerificationError):
             text = f"{request.full_url}: the server cannot prove who it is: {brief(str(reason))}"
             raise UserError(text) from error
-        raise CutError(printable(f"{reason!s:.200}")) from error
+        raise CutError(in_words(reason)) from error
     return answer
+
+
+def in_words(error: object) -> str:
+    """Return what went wrong with a connection, in a few words that a server may have chosen."""
+    return printable(f"{getattr(error, 'strerror', None) or error!s:.200}")
 
 
 def _unencoded(url: str, answer: http.client.HTTPResponse) -> http.client.HTTPResponse:

@@ -19,14 +19,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from utils.data.fetch.connection import PARTIAL, CutError, ask
+from utils.data.fetch.connection import PARTIAL, CutError, ask, in_words
 from utils.data.fetch.lists import PART, Item
 from utils.errors import UserError
 from utils.files.atomic import atomic_text_file
 from utils.files.json import complete, read_json
 from utils.files.regular import open_regular
 from utils.screen.progress import Progress
-from utils.screen.text import printable
 
 WAITS_S = (1, 4, 15)  # before the next try; a part that came makes them begin again
 SPARE_BYTES = 1 << 26  # of the disk, left free
@@ -47,12 +46,32 @@ def download(item: Item, target: Path) -> str:
             after several tries; no space. What came stays, unless it is wrong.
     """
     part = target.with_name(target.name + PART)
+    had_come = size_of(part)
+    _complete(item, part)
+    digest = hash_of(part)
+    if item.sha256 in (None, digest):
+        os.replace(part, target)
+        _said_path(part).unlink(missing_ok=True)
+        return digest
+    part.unlink()
+    _said_path(part).unlink(missing_ok=True)
+    if had_come:
+        log.warning("%s: what had come before is not of this file; from its start", item.name)
+        return download(item, target)
+    raise UserError(
+        f"{item.url}: its SHA-256 is {digest}, and the list says {item.sha256}; it is not used: "
+        "the file on the server was exchanged or damaged, or the list is wrong"
+    )
+
+
+def _complete(item: Item, part: Path) -> None:
+    """Fetch what is missing of a part, in as many tries as bring more of it, and a few more."""
     failures, reached = 0, size_of(part)
     while True:
         try:
             with _opened(part) as file:
                 _continue(item, part, file)
-            break
+            return
         except CutError as error:
             failures = 0 if size_of(part) > reached else failures + 1
             reached = max(reached, size_of(part))
@@ -63,11 +82,6 @@ def download(item: Item, target: Path) -> str:
             wait = WAITS_S[max(0, failures - 1)]
             log.warning("%s: %s; trying again in %d s", item.name, error, wait)
             time.sleep(wait)
-    digest = hash_of(part)
-    _require_hash(item, part, digest)
-    os.replace(part, target)
-    _said_path(part).unlink(missing_ok=True)
-    return digest
 
 
 def hash_of(path: Path) -> str:
@@ -87,17 +101,6 @@ def require_space(folder: Path, num_bytes: int, what: str) -> None:
             f"{what}: {num_bytes:,} bytes are needed in {folder}, and {free:,} are free; make room "
             "there, or name another folder: --out"
         )
-
-
-def _require_hash(item: Item, part: Path, digest: str) -> None:
-    if item.sha256 in (None, digest):
-        return
-    part.unlink()
-    _said_path(part).unlink(missing_ok=True)
-    raise UserError(
-        f"{item.url}: its SHA-256 is {digest}, and the list says {item.sha256}; it is not used: "
-        "the file on the server was exchanged or damaged, or the list is wrong"
-    )
 
 
 def _opened(part: Path) -> BinaryIO:
@@ -175,7 +178,7 @@ def _read(answer: http.client.HTTPResponse) -> bytes:
         return answer.read1(_READ_BYTES)
     except (http.client.HTTPException, OSError, ValueError, OverflowError) as error:
         # The last two are what http.client makes of lengths that are none.
-        raise CutError(printable(f"{error!s:.200}")) from error
+        raise CutError(in_words(error)) from error
 
 
 def _start_of(answer: http.client.HTTPResponse) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,12 +48,25 @@ def fetch(item: Item, folder: Path) -> str:
     return f"{item.name}: {done}, {count(num_files, 'file')} unpacked{_pin(item, digest)}"
 
 
+def require_space_for(items: Sequence[Item], folder: Path) -> None:
+    """Raise UserError unless a folder's disk has room for what is not there yet of some files.
+
+    What is in an archive takes about its size, and one archive at a time lies beside that.
+    """
+    missing = [item for item in items if not _is_there(folder / item.path)]
+    parts = sum(size_of(folder / (item.path + PART)) for item in missing)
+    archive = max((item.size or 0 for item in missing if item.unpack is not None), default=0)
+    total = sum(item.size or 0 for item in missing)
+    require_space(folder, max(0, total + archive - parts), count(len(missing), "file"))
+
+
+def _is_there(target: Path) -> bool:
+    return os.path.lexists(target) or _note(target).exists()
+
+
 def _bring(item: Item, target: Path) -> tuple[str, str]:
     """Return the hash of the file at `target` and how it came there."""
     if not os.path.lexists(target):
-        if item.size is not None and item.unpack is not None:
-            there = size_of(target.with_name(target.name + PART))
-            require_space(target.parent, 2 * item.size - there, item.name)
         return download(item, target), "fetched"
     digest = hash_of(target)
     if item.sha256 not in (None, digest):

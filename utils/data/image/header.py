@@ -1,4 +1,4 @@
-"""The header of an image file: kind, size and orientation; and whether the file is complete.
+"""The header of an image file: kind, size, orientation, and how its pixels are stored.
 
 Before: the file. After: `utils/data/sources/labels.py`, which scans, and `decoding.py` beside this.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
+from PIL.BmpImagePlugin import BmpImageFile
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
+from utils.data.image.completeness import IncompleteError, require_complete
 from utils.data.image.kinds import HEIC, KINDS, START_BYTES, open_image, recognise, recognise_other
 from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from utils.data.image.orientation import (
@@ -23,19 +25,17 @@ from utils.data.image.orientation import (
     undone_by,
 )
 from utils.data.image.pillow_image import has_alpha
-from utils.data.image.png import BrokenPngError, check_png
+from utils.data.image.png import BrokenPngError
 from utils.data.image.tiff import BrokenTiffError, TiffPixels, check_tags, read_pixels
 from utils.errors import UserError
 from utils.files.regular import open_regular
 
-_JPEG_SCAN_START, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _EXIF_ORIENTATION = 0x0112
 # Measured: Chromium 149 shows these as they are stored, and turns JPEG, PNG and AVIF.
 _NEVER_TURNED = ("WEBP",)
 _PNG_BITS_AT = 24  # the byte of the header
 _MAX_READS = 1 << 12
 _MAX_HEADER_BYTES = 1 << 23
-_BLOCK_BYTES = 1 << 20
 
 _Read = TypeVar("_Read")
 
@@ -50,10 +50,11 @@ class ImageHeader(NamedTuple):
     kind: str  # as Pillow calls it: "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, upright
     orientation: int  # EXIF's, from which it is turned upright
-    other_view: int  # EXIF's, which turns points of who turns the image otherwise: not at all
+    other_view: int  # the same for points of a program that does not turn it, or turns a WebP
     has_alpha: bool
     bits: int  # of a channel: 8 or fewer, or up to 16
     white_is_zero: bool  # of the numbers of a TIFF
+    pixels: tuple[int, int]  # start and end of their bytes; 0 for what the header does not tell
     may_repeat_scans: bool  # a JPEG that codes its pixels in any number of passes
 
 
@@ -67,7 +68,7 @@ def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]
     def checked(file: BinaryIO) -> tuple[int, int]:
         header = read_header(file)
         check_size(header.size, max_pixels)
-        check_complete(file, header.kind)
+        check_complete(file, header)
         return header.size
 
     return _read(path, checked)
@@ -102,6 +103,14 @@ def check_size(size: tuple[int, int], max_pixels: int) -> None:
         )
 
 
+def check_complete(file: BinaryIO, header: ImageHeader) -> None:
+    """Raise BrokenImageError for a file that is cut off, and for a PNG with a damaged chunk."""
+    try:
+        require_complete(file, header.kind, *header.pixels)
+    except (BrokenPngError, IncompleteError) as error:
+        raise BrokenImageError(str(error)) from error
+
+
 def read_header(file: BinaryIO) -> ImageHeader:
     """Return the header of an image of a kind that is decoded.
 
@@ -120,7 +129,7 @@ def read_header(file: BinaryIO) -> ImageHeader:
         else:
             size = image.height, image.width
             told = None if kind == HEIC else _exif_orientation(image)  # its decoder turns it
-            pixels = TiffPixels(size, told, _bits(file, kind), False)
+            pixels = TiffPixels(size, told, _bits(file, kind), False, _end_of_bmp(image))
     except BrokenImageError:
         raise
     except (BrokenTiffError, UserError) as error:
@@ -141,6 +150,7 @@ def read_header(file: BinaryIO) -> ImageHeader:
         has_alpha(image),
         pixels.bits,
         pixels.white_is_zero,
+        (image.tile[0].offset if image.tile else 0, pixels.end),
         repeats,
     )
 
@@ -163,6 +173,14 @@ def _bits(file: BinaryIO, kind: str) -> int:
         return 8
     file.seek(_PNG_BITS_AT)
     return ord(file.read(1))
+
+
+def _end_of_bmp(image: ImageFile) -> int:
+    """Return where the pixels of a BMP end; 0 for compressed ones, and for other kinds."""
+    if not isinstance(image, BmpImageFile) or image.tile[0].codec_name != "raw":
+        return 0
+    _, row, _ = cast(tuple[str, int, int], image.tile[0].args)
+    return image.tile[0].offset + row * image.height
 
 
 def _exif_orientation(image: ImageFile) -> object:
@@ -201,31 +219,3 @@ class BoundedReads:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
-
-
-def check_complete(file: BinaryIO, kind: str) -> None:
-    """Raise BrokenImageError for a PNG with a damaged chunk, and a JPEG that is cut off."""
-    if kind == "PNG":
-        try:
-            check_png(file)
-        except BrokenPngError as error:
-            raise BrokenImageError(str(error)) from error
-    if kind == "JPEG":
-        file.seek(-len(_JPEG_END), io.SEEK_END)
-        # Some cameras append data. A preview in the header ends before the last scan starts.
-        if file.read() != _JPEG_END and (
-            _find_last(file, _JPEG_END) <= _find_last(file, _JPEG_SCAN_START)
-        ):
-            raise BrokenImageError("truncated: the JPEG file does not reach its end mark")
-
-
-def _find_last(file: BinaryIO, mark: bytes) -> int:
-    """Return where the last mark of two bytes in a file starts, -1 for nowhere."""
-    end = file.seek(0, io.SEEK_END)
-    while end > 1:
-        start = max(0, end - _BLOCK_BYTES)
-        file.seek(start)
-        if (found := file.read(end - start).rfind(mark)) >= 0:
-            return start + found
-        end = start + 1 if start else 0  # the mark may lie across two blocks
-    return -1

@@ -39,9 +39,10 @@ def decode_with_pillow(file: BinaryIO, kind: str) -> np.ndarray:
     place = image.tile[0].extents
     assert place is not None
     left, top, right, bottom = place
-    pixels = np.full((image.height, image.width, 3), WHITE, np.uint8)
+    pixels = as_bgr(image)
     # A frame may be smaller than the screen; Pillow takes any colour for what it leaves out.
-    pixels[top:bottom, left:right] = as_bgr(image)[top:bottom, left:right]
+    for outside in (np.s_[:top], np.s_[bottom:], np.s_[:, :left], np.s_[:, right:]):
+        pixels[outside] = WHITE
     return pixels
 
 

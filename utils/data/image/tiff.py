@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 from collections.abc import Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
-_ORIENTATION, _SAMPLE_FORMAT = 274, 339
+_STRIP_STARTS, _ORIENTATION, _CHANNELS, _STRIP_BYTES = 273, 274, 277, 279
+_TILE_STARTS, _TILE_BYTES, _SAMPLE_FORMAT = 324, 325, 339
+_NOT_COMPRESSED = 1
 _SHORT, _UPRIGHT = 3, 1
 _WHITE_IS_ZERO = 0
 _UNSIGNED, _UNDEFINED = 1, 4
@@ -35,6 +38,7 @@ class TiffPixels(NamedTuple):
     orientation: object  # EXIF's, or what stands in its place
     bits: int  # of a channel
     white_is_zero: bool
+    end: int  # of their bytes in the file
 
 
 class _Form(NamedTuple):
@@ -69,7 +73,23 @@ def read_pixels(tags: Mapping[int, Any]) -> TiffPixels:
         tags.get(_ORIENTATION),
         bits,
         tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO,
+        _end(tags, bits),
     )
+
+
+def _end(tags: Mapping[int, Any], bits: int) -> int:
+    """Return where the bytes of the pixels end, 0 where the tags do not say it."""
+    starts, counts = (
+        _as_tuple(tags.get(of_strips, tags.get(of_tiles, ())))
+        for of_strips, of_tiles in ((_STRIP_STARTS, _TILE_STARTS), (_STRIP_BYTES, _TILE_BYTES))
+    )
+    most = sys.maxsize
+    if tags.get(_COMPRESSION, 1) == _NOT_COMPRESSED and starts and _STRIP_STARTS in tags:
+        # Some programs write larger numbers of bytes, which libtiff does not believe either.
+        row = -(-tags[_WIDTH] * tags.get(_CHANNELS, 1) * bits // 8)
+        most = row * tags[_HEIGHT]
+    ends = [start + min(count, most) for start, count in zip(starts, counts, strict=False)]
+    return max(ends, default=0)
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

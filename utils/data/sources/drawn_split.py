@@ -24,18 +24,16 @@ _COPY = ".rf."  # Roboflow calls the augmented copies of a.jpg a_jpg.rf.HASH.jpg
 _UNIT = 2**48
 
 
-def draw_training(
-    names: Sequence[str], fingerprints: Sequence[Fingerprint], train_part: float
-) -> np.ndarray:
+def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float) -> np.ndarray:
     """Return which images are for training, (N,) bool: about `train_part` of all groups.
 
     Args:
         names: of the image files, without their folders.
+        groups: as of `group_copies`.
 
     Raises:
         DatasetError: all of them are, or none is.
     """
-    groups = group_copies(names, fingerprints)
     hashes = np.array([_hashes_of(name) for name in names], np.int64).reshape(-1, 2)
     places, ranks = hashes.T
     # Sorted by group, and in it by rank: the first of each group speaks for it.

@@ -1,10 +1,11 @@
-"""The fingerprints of a dataset's images: every rank reads a shard.
+"""The fingerprints of a dataset's images: every rank reads a shard, and what it read is kept.
 
 Before: `splits.py` lists the images. After: `drawn_split.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +18,13 @@ from utils.data.image.being_read import read_as
 from utils.data.image.fingerprint import NO_FINGERPRINT, Fingerprint, fingerprint_of
 from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.reading import read_record
+from utils.data.sources.in_blocks import in_blocks, look_up
 from utils.data.sources.labels import ImageSource, image_of
 from utils.data.sources.scan_shards import require_same_images
 from utils.errors import DatasetError
+from utils.files.array_cache import read_arrays, version_of, write_arrays
+from utils.files.file_state import state_of_files
+from utils.files.known_keys import KnownKeys
 from utils.files.regular import read_bytes
 from utils.processes import watchdog
 from utils.processes.world import ALONE, World
@@ -27,7 +32,10 @@ from utils.screen.progress import Progress
 
 WORK = "looking for near-duplicates"
 MAX_PIXELS = 50_000_000  # of an image that is decoded here: 150 MB in each of the threads
+FEWEST_KEPT = 500  # images; fewer are read as soon as a file of them
 _MOST_THREADS = 8
+_KIND = "fingerprints"  # of what is kept
+_READERS = ("utils/data/image/*.py",)
 
 
 def read_fingerprints(
@@ -35,23 +43,67 @@ def read_fingerprints(
 ) -> list[Fingerprint]:
     """Return the fingerprint of each image, on all ranks; none of a file that cannot be read.
 
+    What was read is kept in the user's cache folder: an image is read again when it was changed.
+
     Raises:
         DatasetError: the ranks have different images.
     """
     require_same_images(images, world)
-    mine = world.process.shard(images)
-    with watchdog.phase(WORK), Progress(len(mine), WORK, "images") as shown:
+    name, mine = _name_of(images), [image_of(image) for image in world.process.shard(images)]
+    known = _read_known(name)
+    with watchdog.phase(WORK):
+        rows = np.concatenate(world.all_gather(_rows_of(mine, known)))
+    is_new = len(rows) >= FEWEST_KEPT and not np.array_equal(rows, known)
+    if is_new and world.process.local_rank == 0:
+        write_arrays(_KIND, name, version_of(*_READERS), {"rows": rows})
+    return [Fingerprint(*row) for row in rows[:, 2:].copy().view(np.uint64).tolist()]
 
-        def read(image: Path | ImageSource) -> Fingerprint:
-            watchdog.progress()
-            found = read_fingerprint(image_of(image))
-            shown.update()
-            return found
 
-        with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-            found = np.array(list(pool.map(read, mine)), np.uint64).reshape(-1, 2)
-    gathered = np.concatenate(world.all_gather(found.view(np.int64))).view(np.uint64)
-    return [Fingerprint(*row) for row in gathered.tolist()]
+def _rows_of(images: Sequence[ImageSource], known: np.ndarray) -> np.ndarray:
+    """Return (N, 4) int64: the keys of images (N, 2) and their fingerprints, read or known."""
+
+    def state(index: int, now_ns: int) -> bytes | None:
+        return _state_of(images[index], now_ns)
+
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        known_keys = KnownKeys(known[:, :2])
+        keys, rows = look_up(pool, state, len(images), known_keys, watchdog.progress)
+        missing = np.flatnonzero(rows < 0)
+        with Progress(len(missing), WORK, "images") as shown:
+
+            def read(index: int) -> Fingerprint:
+                watchdog.progress()
+                found = read_fingerprint(images[index])
+                shown.update()
+                return found
+
+            blocks = [np.array(block, np.uint64) for block in in_blocks(pool, read, missing)]
+    found = np.zeros((len(images), 2), np.int64)
+    found[rows >= 0] = known[rows[rows >= 0], 2:]
+    found[missing] = np.concatenate([np.zeros((0, 2), np.uint64), *blocks]).view(np.int64)
+    return np.concatenate([keys, found], axis=1)
+
+
+def _name_of(images: Sequence[Path | ImageSource]) -> str:
+    """Return the name of the file of fingerprints: that of the folders where the images lie."""
+    folders = {os.path.abspath(image_of(image).path.parent) for image in images}
+    text = "\0".join(sorted(folders)).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def _state_of(image: ImageSource, now_ns: int) -> bytes | None:
+    """Return what an image's fingerprint depends on; None where it may change unseen."""
+    place = image.place
+    state = state_of_files((str(image.path if place is None else place.path),), now_ns)
+    return None if state is None else state + repr(place and place[1:]).encode()
+
+
+def _read_known(name: str) -> np.ndarray:
+    """Return the rows that were kept, (N, 4) int64; none if there is no such file."""
+    rows = (read_arrays(_KIND, name, version_of(*_READERS)) or {}).get("rows")
+    if rows is None or rows.dtype != np.int64 or rows.ndim != 2 or rows.shape[1] != 4:
+        return np.zeros((0, 4), np.int64)
+    return rows
 
 
 def read_fingerprint(image: ImageSource) -> Fingerprint:

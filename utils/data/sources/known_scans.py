@@ -5,16 +5,11 @@ Before: `label_cache.py` reads it. After: `labels.py` scans the images that are 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from utils.data.sources.scan_arrays import ScanArrays, arrays_of
-
-_KEY_BYTES = 16
-_NO_KEY = bytes(_KEY_BYTES)
+from utils.files.known_keys import KnownKeys
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
@@ -23,29 +18,10 @@ class KnownScans:
 
     arrays: ScanArrays
 
-    @staticmethod
-    def key(state: bytes | None) -> bytes:
-        """Return the key of an image's state, 16 bytes; zeros for None, which is never found."""
-        if state is None:
-            return _NO_KEY
-        return hashlib.blake2b(state, digest_size=_KEY_BYTES).digest()
-
-    def find(self, keys: np.ndarray) -> np.ndarray:
-        """Return the row of each key (N, 2) among the known ones, (N,) int64; -1 for none."""
-        if not len(self.arrays.keys):
-            return np.full(len(keys), -1)
-        order, ascending = self._by_key
-        place = np.searchsorted(ascending, keys[:, 0]).clip(max=len(order) - 1)
-        rows = order[place]
-        # Of two keys with one first half, the second is scanned again.
-        same = (self.arrays.keys[rows] == keys).all(axis=1) & keys.any(axis=1)
-        return np.where(same, rows, -1)
-
     @cached_property
-    def _by_key(self) -> tuple[np.ndarray, np.ndarray]:
-        first = self.arrays.keys[:, 0]
-        order = np.argsort(first, kind="stable")
-        return order, first[order]
+    def keys(self) -> KnownKeys:
+        """Where each result lies in the arrays."""
+        return KnownKeys(self.arrays.keys)
 
 
 NOTHING_KNOWN = KnownScans(arrays_of([]))

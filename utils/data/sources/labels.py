@@ -6,14 +6,12 @@ Before: `image_files.py`. After: `utils/data/loading/reading.py`, in the loader'
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,11 +20,13 @@ from utils.data.image.being_read import read_as
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.layout import RecordPlace
+from utils.data.sources.in_blocks import in_blocks, look_up
 from utils.data.sources.known_scans import KnownScans
 from utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
     label_file_of,
+    label_path,
     parse_labels,
     read_label_bytes,
 )
@@ -39,8 +39,6 @@ from utils.polygons import starts_of
 from utils.screen.text import printable
 
 _SHOWN_PROBLEMS = 5
-_BLOCK = 4096  # images whose results are objects at a time
-_PIECE = 64  # images that a thread takes at a time
 
 
 class ImageSource(Protocol):
@@ -126,9 +124,11 @@ def require_labels(images: Sequence[Path | ImageSource], report: ScanReport) -> 
     """Return the report of these images if any has an object; else raise DatasetError."""
     if not len(report.samples.class_index):
         first = image_of(images[0])
+        has_file = isinstance(first, ImageFile) or first.place is not None
         raise DatasetError(
             f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
-            f"labels of {first.path} are looked for in {first.labels_at}"
+            f"labels of {first.path} belong into "
+            + str(label_path(first.path) if has_file else first.labels_at)
             + (", before it is packed" if first.place else "")
         )
     return report
@@ -164,62 +164,27 @@ def scan_each(
     Args:
         known: of earlier scans; an image that is still as it was then is not read again.
     """
+
+    def state(index: int, now_ns: int) -> bytes | None:
+        return image_of(images[index]).state(now_ns)
+
+    def scan(index: int) -> Scanned:
+        progress()
+        return _scan_one(image_of(images[index]), num_classes, max_pixels)
+
     with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
         if known is None:
             keys, rows = np.zeros((len(images), 2), np.int64), np.full(len(images), -1)
         else:
-            keys, rows = _look_up(pool, images, known, progress)
+            keys, rows = look_up(pool, state, len(images), known.keys, progress)
         missing = np.flatnonzero(rows < 0)
-
-        def scan(index: int) -> Scanned:
-            progress()
-            return _scan_one(image_of(images[index]), num_classes, max_pixels)
-
-        parts = [arrays_of(results) for results in _in_blocks(pool, scan, missing)]
+        parts = [arrays_of(results) for results in in_blocks(pool, scan, missing)]
     parts.append(arrays_of([]) if known is None else known.arrays.select(rows[rows >= 0]))
     found = join_scans(parts)
     if len(missing) < len(images):
         place = np.argsort(np.concatenate([missing, np.flatnonzero(rows >= 0)]))
         found = found.select(place)
     return found._replace(keys=keys)
-
-
-def _look_up(
-    pool: ThreadPoolExecutor,
-    images: Sequence[Path | ImageSource],
-    known: KnownScans,
-    progress: Callable[[], None],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the key of each image, (N, 2) int64, and its row among the known ones, or -1."""
-    now_ns = time.time_ns()
-
-    def key(index: int) -> bytes:
-        return known.key(image_of(images[index]).state(now_ns))
-
-    keys, rows = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.int64)]
-    for block in _in_blocks(pool, key, np.arange(len(images))):
-        keys.append(np.frombuffer(b"".join(block), np.int64).reshape(-1, 2))
-        rows.append(known.find(keys[-1]))
-        for _ in range(np.count_nonzero(rows[-1] >= 0)):
-            progress()
-    return np.concatenate(keys), np.concatenate(rows)
-
-
-_Result = TypeVar("_Result")
-
-
-def _in_blocks(
-    pool: ThreadPoolExecutor, work: Callable[[int], _Result], indices: np.ndarray
-) -> Iterator[list[_Result]]:
-    """Do the work for each index; yield the results of a few thousand at a time, in order."""
-
-    def work_on(piece: list[int]) -> list[_Result]:
-        return [work(index) for index in piece]
-
-    for start in range(0, len(indices), _BLOCK):
-        block = indices[start : start + _BLOCK].tolist()
-        pieces = [block[first : first + _PIECE] for first in range(0, len(block), _PIECE)]
-        yield list(chain.from_iterable(pool.map(work_on, pieces)))
 
 
 def report_usable(images: Sequence[Path | ImageSource], found: ScanArrays) -> ScanReport:

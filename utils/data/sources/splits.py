@@ -16,7 +16,7 @@ from backend.words import count
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.dataset_yaml import DatasetSpec
-from utils.data.sources.drawn_split import draw_training, place_of
+from utils.data.sources.drawn_split import draw_training, group_copies, place_of
 from utils.data.sources.fingerprints import read_fingerprints
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.table import read_annotations
@@ -105,11 +105,14 @@ def _drawn_part(
 ) -> list[Path | ImageSource]:
     """Return the images of a split for training, or of that for validation, the rest."""
     names = [image_of(image).path.name for image in images]
-    is_train = draw_training(names, read_fingerprints(images, world), train_part)
+    groups = group_copies(names, read_fingerprints(images, world))
+    is_train = draw_training(names, groups, train_part)
     drawn = [images[index] for index in np.flatnonzero(is_train == (split == "train"))]
     if world.process.is_main:
         total = count(len(images), "image")
-        log.info("%s: %d of %s, by --split %g", split, len(drawn), total, train_part)
+        num_alike = len(groups) - len(np.unique(groups))
+        alike = f"; {num_alike:,} stay with another that looks alike" if num_alike else ""
+        log.info("%s: %d of %s, by --split %g%s", split, len(drawn), total, train_part, alike)
     return drawn
 
 

@@ -52,13 +52,19 @@ def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tm
         (["--data", "shapes", "--split", "1.5"], "--split 1.5; a number between 0 and 1"),
         (["--data", "shapes", "--cfg", "no/such.yaml"], "--cfg no/such.yaml"),
         (["--data", "shapes", "--weights", "no/such.pt"], "--weights no/such.pt"),
-        (["--data", "shapes", "--fix", "."], "--fix . exists"),
     ],
 )
 def test_a_wrong_call_is_a_users_mistake(monkeypatch, tmp_path, words, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
         run(monkeypatch, *words)
+
+
+def test_a_folder_to_fix_into_that_exists_is_refused_before_anything_is_read(
+    monkeypatch, tmp_path, reported
+):
+    with pytest.raises(UserError, match="--fix .* exists and is not written over"):
+        run(monkeypatch, "--data", reported[0] / "../planted/planted.yaml", "--fix", tmp_path)
 
 
 def test_every_finding_is_a_row_of_the_csv(reported):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.data.check.planted import GOOD, LABELS, pattern, write_planted
 from utils.data.check.checking import check_dataset
-from utils.data.check.corrected_copy import write_corrected
+from utils.data.check.corrected_copy import refuse_place, write_corrected
 from utils.data.records.command.packing import pack_samples
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -109,6 +109,13 @@ def test_a_folder_that_exists_is_not_written_over(tmp_path):
     (tmp_path / "new").mkdir()
     with pytest.raises(DatasetError, match="--fix .*new exists and is not written over"):
         write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
+
+
+def test_a_folder_among_the_images_is_refused(tmp_path):
+    dataset = load_dataset(write_dataset(tmp_path / "old", {"x.jpg": GOOD}))
+    with pytest.raises(DatasetError, match="--fix .*images/new would lie in .*images, whose"):
+        refuse_place(dataset, tmp_path / "old/images/new")
+    refuse_place(dataset, tmp_path / "old/new")
 
 
 def test_nothing_is_left_behind_where_no_image_can_be_used(tmp_path):

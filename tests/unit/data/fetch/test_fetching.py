@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.loopback_site import loopback_site
-from utils.data.fetch import connection, download
-from utils.data.fetch.fetching import fetch, locked
+from utils.data.fetch import connection, download, fetching
+from utils.data.fetch.fetching import fetch, locked, require_space_for
 from utils.data.fetch.lists import Item
 from utils.errors import UserError
 
@@ -128,6 +128,16 @@ def test_a_wrong_hash_uses_nothing_and_names_both(site, tmp_path):
         fetch(item, tmp_path)
     assert sha256(CONTENT) in str(caught.value) and wrong in str(caught.value)
     assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("size", [1000, len(CONTENT)])
+def test_a_part_of_another_file_is_fetched_anew(site, tmp_path, caplog, size):
+    item = item_of(site.put("/a", CONTENT))
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/data.bin.part").write_bytes(bytes(size))
+    fetch(item, tmp_path)
+    assert (tmp_path / "sub/data.bin").read_bytes() == CONTENT
+    assert "what had come before is not of this file" in caplog.text
 
 
 def test_another_file_in_its_place_stays(site, tmp_path):
@@ -262,6 +272,23 @@ def test_a_full_disk_is_told_before_anything_is_asked_of_it(site, tmp_path, monk
     monkeypatch.setattr(download, "SPARE_BYTES", 1 << 60)
     with pytest.raises(UserError, match="3,000,000 bytes are needed in .*, and .* are free"):
         fetch(item_of(site.put("/a", CONTENT)), tmp_path)
+
+
+def test_all_files_of_a_list_must_fit(tmp_path, monkeypatch):
+    """Two archives and a file of 1,000 bytes: unpacked 3,000, and an archive beside; 400 came."""
+    archive = Item("https://a/a", None, 1000, "a.zip", "a")
+    items = [archive, archive._replace(path="b.zip"), archive._replace(path="c", unpack=None)]
+    asked = []
+    monkeypatch.setattr(
+        fetching, "require_space", lambda folder, number, what: asked.append(number)
+    )
+    (tmp_path / "a.zip.part").write_bytes(bytes(400))
+    require_space_for(items, tmp_path)
+    (tmp_path / "a.zip.unpacked").write_bytes(b"")
+    (tmp_path / "c").write_bytes(b"")
+    require_space_for(items, tmp_path)
+    require_space_for(items[::2], tmp_path)
+    assert asked == [3600, 2000, 0]
 
 
 def test_a_part_that_is_no_file_is_refused(site, tmp_path):

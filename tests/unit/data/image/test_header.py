@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from utils.data.image import header
+from utils.data.image import completeness
 from utils.data.image.decoding import OtherSizeError, decode_bytes
 from utils.data.image.header import BrokenImageError, check_size, read_header, read_image_size
 from utils.data.records.index import ImageEntry
@@ -159,7 +159,7 @@ def test_only_a_jpeg_of_several_scans_may_repeat_them():
 
 @pytest.mark.parametrize("block", [2, 3, 4, 5, 1000])
 def test_the_end_of_a_jpeg_is_found_in_any_block(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(header, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(completeness, "_BLOCK_BYTES", block)
     path = tmp_path / "a.jpg"
     content = encoded("JPEG")
     for appended in (b"", b"x", b"xy", b"maker's notes"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,37 @@ def test_a_reduced_image_is_the_average_of_the_whole(name, reduction):
     # A JPEG's colours are stored at half the size: they are averaged in another way.
     tolerance = 12 if name.startswith(("JPEG", "MPO")) else 0.5
     assert np.abs(found[:height, :width] - means).max() <= tolerance
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_scan_leaves_out_a_file_that_is_cut_off(name, tmp_path):
+    content = KINDS[name].content
+    if "pages" in name or "animation" in name or name in ("MPO", "TIFF LZW", "TIFF Deflate"):
+        content = content[: len(content) // 3]  # of the first page or frame, of the pixels
+    for cut in range(len(content) - 3, 0, -(len(content) // 9)):
+        with pytest.raises(BrokenImageError):
+            scanned(tmp_path, content[:cut])
+
+
+@pytest.mark.parametrize("number", [1, 100])
+def test_a_tiff_with_too_large_a_number_of_bytes_is_decoded(number, tmp_path):
+    """libtiff does not believe it where the pixels are not compressed."""
+    content = tiff(PHOTO, 8, 2)
+    place = content.index(struct.pack("<HHII", 279, 4, 1, PHOTO.size))
+    changed = content[: place + 8] + struct.pack("<I", PHOTO.size * number) + content[place + 12 :]
+    assert scanned(tmp_path, changed) == (HEIGHT, WIDTH)
+    np.testing.assert_array_equal(decoded(changed), PHOTO)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 7, 8, 0xFFFFFFFF])
+@pytest.mark.parametrize("long", [0, 1, 16, 1 << 63, (1 << 64) - 1])
+def test_boxes_of_any_size_come_to_an_end(length, long, tmp_path):
+    content = KINDS["AVIF RGB"].content
+    box = struct.pack(">I4sQ", length, b"free", long)
+    try:
+        scanned(tmp_path, content + box * 3)
+    except BrokenImageError as error:
+        assert "truncated" in str(error)
 
 
 def upright(orientation: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from utils.data.sources.drawn_split import draw_training, group_copies
 from utils.data.sources.image_files import list_images
 from utils.data.sources.splits import choose_part, images_of, load_split
 from utils.errors import DatasetError
+from utils.files import array_cache, file_state
 
 NAMES = [f"image {number}.jpg" for number in range(4000)]
 
@@ -34,13 +36,17 @@ def alike(number):
     return [Fingerprint(1_000_000 + index, 1 << 40) for index in range(number)]
 
 
+def draw(names, prints, part):
+    return draw_training(names, group_copies(names, prints), part)
+
+
 def sides(names, prints, part=0.8):
-    return dict(zip(names, draw_training(names, prints, part).tolist(), strict=True))
+    return dict(zip(names, draw(names, prints, part).tolist(), strict=True))
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.8])
 def test_about_the_part_asked_for_is_for_training(part):
-    drawn = draw_training(NAMES, unlike(len(NAMES)), part)
+    drawn = draw(NAMES, unlike(len(NAMES)), part)
     allowed = 5 * np.sqrt(len(NAMES) * part * (1 - part))  # of a binomial's deviations
     assert abs(drawn.sum() - part * len(NAMES)) < allowed
 
@@ -54,14 +60,14 @@ def test_an_image_alone_never_moves():
 
 def test_a_larger_part_adds_images():
     prints = unlike(len(NAMES))
-    assert not (draw_training(NAMES, prints, 0.6) & ~draw_training(NAMES, prints, 0.8)).any()
+    assert not (draw(NAMES, prints, 0.6) & ~draw(NAMES, prints, 0.8)).any()
 
 
 def test_groups_are_as_often_for_training_as_single_images():
     """Whatever their size: no vote of their images, which the larger side would win."""
     names = [f"{group} {number}.jpg" for group in range(500) for number in range(7)]
     prints = [print for print in unlike(500) for _ in range(7)]
-    drawn = draw_training(names, prints, 0.8).reshape(500, 7)
+    drawn = draw(names, prints, 0.8).reshape(500, 7)
     assert (drawn == drawn[:, :1]).all()
     assert abs(drawn[:, 0].sum() - 400) < 5 * np.sqrt(500 * 0.8 * 0.2)
 
@@ -69,15 +75,15 @@ def test_groups_are_as_often_for_training_as_single_images():
 def test_one_more_near_duplicate_joins_the_others_and_rarely_moves_them():
     others, prints = NAMES[:100], unlike(100)
     moved = 0
-    for trial in range(300):
+    for trial in range(120):
         group = [f"frame {trial} {number}.jpg" for number in range(6)]
         before = sides(group[:5] + others, alike(5) + prints)
         after = sides([*group, *others], alike(6) + prints)
         assert len({after[name] for name in group}) == 1
         assert {name: after[name] for name in others} == {name: before[name] for name in others}
         moved += before[group[0]] != after[group[0]]
-    # It has its way with 1 in 6, and wants the other side with 2 x 0.8 x 0.2: 16 of 300.
-    assert 0 < moved < 16 + 5 * np.sqrt(16)
+    # It has its way with 1 in 6, and wants the other side with 2 x 0.8 x 0.2: 6.4 of 120.
+    assert 0 < moved < 6.4 + 5 * np.sqrt(6.4)
 
 
 def test_augmented_copies_are_where_their_original_is():
@@ -101,13 +107,13 @@ def test_copies_join_the_groups_of_those_they_look_like():
 @pytest.mark.parametrize(("part", "side"), [(0.999, "validation"), (0.001, "training")])
 def test_an_empty_side_is_an_error(part, side):
     with pytest.raises(DatasetError) as caught:
-        draw_training(NAMES[:4], unlike(4), part)
+        draw(NAMES[:4], unlike(4), part)
     assert f"--split {part} leaves no image for {side}: 4 images, 4 when" in str(caught.value)
 
 
 def test_images_that_all_look_alike_are_an_error_that_says_so():
     with pytest.raises(DatasetError, match="9 images, 1 when near-duplicates count once"):
-        draw_training(NAMES[:9], alike(9), 0.5)
+        draw(NAMES[:9], alike(9), 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +144,7 @@ def test_a_dataset_without_val_is_drawn_into_two_sides(data, caplog):
     assert sorted(train + val) == sorted(names_of(list_images(dataset.train)))
     assert train and val and not set(train) & set(val)
     assert ("larger copy.jpg" in train) == (data[1] in train)
-    assert f"val: {len(val)} of 19 images, by --split 0.7" in caplog.text
+    assert f"val: {len(val)} of 19 images, by --split 0.7; 1 stay" in caplog.text
     assert names_of(images_of(dataset, "train")) == train
     assert [x.image_path.name for x in load_split(dataset, "val")] == val
 
@@ -146,9 +152,7 @@ def test_a_dataset_without_val_is_drawn_into_two_sides(data, caplog):
 def test_a_part_of_the_training_images_may_be_taken_too():
     """The two hashes are independent: else 0.5 of 0.8 would be 0.625 of it."""
     train = [
-        name
-        for name, mine in zip(NAMES, draw_training(NAMES, unlike(len(NAMES)), 0.8), strict=True)
-        if mine
+        name for name, mine in zip(NAMES, draw(NAMES, unlike(len(NAMES)), 0.8), strict=True) if mine
     ]
     half = choose_part([Path(name) for name in train], 0.5)
     assert abs(len(half) / len(train) - 0.5) < 5 * np.sqrt(0.25 / len(train))
@@ -207,3 +211,84 @@ def test_a_dataset_with_val_is_not_drawn(tmp_path):
     path = write_small_dataset(tmp_path)
     with pytest.raises(DatasetError, match="--split 0.8: shapes has a split for validation"):
         load_dataset(path, train_part=0.8)
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """Images of which fingerprints are kept, and the names of those that are read."""
+    monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(reading, "FEWEST_KEPT", 1)
+    monkeypatch.setattr(file_state, "RECENT_NS", 0)
+    folder = tmp_path / "images"
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    for number in range(6):
+        cv2.imwrite(str(folder / f"{number}.png"), generator.integers(0, 256, (16, 16, 3)))
+    read, read_fingerprint = [], reading.read_fingerprint
+
+    def counting(image):
+        read.append(image.path.name)
+        return read_fingerprint(image)
+
+    monkeypatch.setattr(reading, "read_fingerprint", counting)
+    return sorted(folder.iterdir()), read
+
+
+def test_fingerprints_are_kept_until_a_file_changes(kept):
+    paths, read = kept
+    first = reading.read_fingerprints(paths)
+    assert sorted(read) == [path.name for path in paths]
+    read.clear()
+    assert reading.read_fingerprints(paths) == first and not read
+    cv2.imwrite(str(paths[2]), np.zeros((16, 16, 3), np.uint8))
+    changed = reading.read_fingerprints(paths)
+    assert read == [paths[2].name]
+    assert [one == other for one, other in zip(first, changed, strict=True)].count(False) == 1
+    read.clear()
+    assert reading.read_fingerprints(paths[::-1]) == changed[::-1] and not read
+
+
+def test_ranks_keep_and_use_one_file(kept):
+    paths, read = kept
+    first = run_rank_threads(3, lambda world: reading.read_fingerprints(paths, world))
+    assert first[0] == first[1] == first[2] and len(read) == len(paths)
+    read.clear()
+    assert run_rank_threads(2, lambda world: reading.read_fingerprints(paths, world))[1] == first[0]
+    assert not read
+
+
+@pytest.mark.parametrize("rows", [np.zeros((3, 4)), np.zeros((3, 3), np.int64), np.int64(1)])
+def test_a_kept_file_that_makes_no_sense_is_as_good_as_absent(kept, rows, tmp_path):
+    paths, read = kept
+    first = reading.read_fingerprints(paths)
+    (file,) = (tmp_path / "cache").rglob("*.safetensors")
+    version = array_cache.version_of("utils/data/image/*.py")
+    array_cache.write_arrays("fingerprints", file.stem, version, {"rows": np.asarray(rows)})
+    read.clear()
+    assert reading.read_fingerprints(paths) == first and len(read) == len(paths)
+    file.write_bytes(file.read_bytes()[:50])
+    assert reading.read_fingerprints(paths) == first
+
+
+def test_a_file_that_may_change_unseen_is_not_kept(kept, monkeypatch):
+    paths, read = kept
+    monkeypatch.setattr(file_state, "RECENT_NS", 10**12)
+    first = reading.read_fingerprints(paths)
+    assert reading.read_fingerprints(paths) == first and len(read) == 2 * len(paths)
+
+
+def test_a_folder_of_annotations_without_splits_is_drawn(tmp_path):
+    generator = np.random.default_rng(0)
+    shape = {"label": "cell", "points": [[2, 3], [9, 12]], "shape_type": "rectangle"}
+    for number in range(12):
+        cv2.imwrite(str(tmp_path / f"{number}.png"), generator.integers(0, 256, (16, 16, 3)))
+        document = {"imagePath": f"{number}.png", "imageHeight": 16, "imageWidth": 16,
+                    "shapes": [shape], "version": "5.0.0"}  # fmt: skip
+        (tmp_path / f"{number}.json").write_text(json.dumps(document))
+    with pytest.raises(DatasetError, match="no images for 'val'.* --split 0.8"):
+        load_dataset(tmp_path)
+    dataset = load_dataset(tmp_path, train_part=0.5)
+    train, val = (load_split(dataset, split) for split in ("train", "val"))
+    found = sorted(sample.image_path.name for samples in (train, val) for sample in samples)
+    assert found == sorted(f"{number}.png" for number in range(12))
+    assert len(train) and len(val) and all(len(sample.class_index) == 1 for sample in train)

@@ -1,6 +1,6 @@
 """`label_statistics.py` and `rates.py`: what there is before the first batch."""
 
-from types import SimpleNamespace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from tests.unit.report.plots.drawn import (
     read_rgb,
     texts_of,
 )
+from utils.data.sources.samples import Sample
 from utils.report.plots import label_statistics, rates
 from utils.report.plots.label_statistics import plot_correlogram, plot_labels
 from utils.report.plots.rates import plot_learning_rates
@@ -19,7 +20,7 @@ from utils.report.plots.rates import plot_learning_rates
 
 def sample_of(class_index, boxes):
     boxes = np.array(boxes, np.float32).reshape(-1, 4)
-    return SimpleNamespace(class_index=np.array(class_index, np.int64), boxes_cxcywh_norm=boxes)
+    return Sample(Path("a.jpg"), 32, 32, np.array(class_index, np.int64), boxes)
 
 
 def random_sample(num_boxes, num_classes=80):

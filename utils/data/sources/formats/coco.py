@@ -6,9 +6,11 @@ Before: `coco_file.py` reads a file. After: `sources/annotated_images.py`.
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -21,22 +23,21 @@ from utils.data.sources.formats.coco_file import (
     read_file_names,
     read_instances,
 )
+from utils.data.sources.formats.folders import SPLIT_NAMES, listed_in, split_folders, split_of
 from utils.data.sources.formats.format import AnnotatedFolder, Format
 from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular
-from utils.polygons import starts_of
+from utils.polygons import Polygons, starts_of
 from utils.screen.text import printable
 
 NAME = "COCO JSON"
 ROBOFLOW = "_annotations.coco.json"
-_SPLITS = {"train": "train", "valid": "val", "validation": "val", "val": "val", "test": "test"}
-_FILE_NAME = re.compile(
-    r"(?:instances_)?((train|val|valid|validation|test|default)\d*)\.json", re.I
-)
+UNDIVIDED = "default"  # in the place of a split: CVAT's instances_default.json
 _SECTION = re.compile(rb'"(?:%s)"\s*:\s*\[' % "|".join(SECTIONS).encode())
 _START_BYTES = 1 << 16
 _MOST_PROBED = 16  # images of a file, to find their folder
 _MOST_FOLDERS = 16  # in a file name
+_PIECE = 1 << 14  # objects
 
 log = logging.getLogger("data")
 
@@ -58,19 +59,18 @@ def find(path: Path) -> Mapping[str, list[AnnotatedFolder]]:
     """Return the splits of a file, or of a folder as Roboflow, COCO or CVAT lay it out."""
     if not path.is_dir():
         return {"": [_beside(path)]} if accepts(path) else {}
-    found = {
-        split: [AnnotatedFolder(NAME, file, file.parent)]
-        for folder, split in {**_SPLITS, ".": ""}.items()
-        if accepts(file := path / folder / ROBOFLOW)
-    }
+    found: dict[str, list[AnnotatedFolder]] = {}
+    for folder in (*split_folders(path), path):
+        if accepts(file := folder / ROBOFLOW):
+            split = "" if folder == path else split_of(folder.name)
+            found.setdefault(split, []).append(AnnotatedFolder(NAME, file, folder))
     return found or _public_layout(path)
 
 
 def _beside(file: Path) -> AnnotatedFolder:
     """Return a file with the folder of its images: beside it, or where its names lead."""
     above = file.parent.parent if file.parent.name == "annotations" else file.parent
-    tag = file.stem.removeprefix("instances_")
-    folders = [file.parent, file.parent / "images", *_folders_of(above, tag)]
+    folders = [file.parent, file.parent / "images", *_folders_of(above, _tag_of(file))]
     return AnnotatedFolder(NAME, file, _image_folder(file, folders) or file.parent)
 
 
@@ -78,21 +78,24 @@ def _public_layout(root: Path) -> dict[str, list[AnnotatedFolder]]:
     """Return the splits whose files are called as COCO's are, and whose images are there."""
     found: dict[str, list[AnnotatedFolder]] = {}
     for file in sorted([*root.glob("annotations/*.json"), *root.glob("*.json")]):
-        named = _FILE_NAME.fullmatch(file.name)
-        if not named or not accepts(file):
+        tag = _tag_of(file)
+        if not (split_of(tag) or tag == UNDIVIDED) or not accepts(file):
             continue
-        folder = _image_folder(file, _folders_of(root, named[1]))
+        folder = _image_folder(file, _folders_of(root, tag))
         if folder is not None:
-            split = _SPLITS.get(named[2].lower(), "")
-            found.setdefault(split, []).append(AnnotatedFolder(NAME, file, folder))
+            found.setdefault(split_of(tag), []).append(AnnotatedFolder(NAME, file, folder))
     return found
 
 
+def _tag_of(file: Path) -> str:
+    """Return what a file name says of its images: "train2017" for instances_train2017.json."""
+    return file.stem.removeprefix("instances_")
+
+
 def _folders_of(root: Path, tag: str) -> list[Path]:
-    """Return where the images of a file "instances_TAG.json" may lie, the likeliest first."""
-    name = tag.rstrip("0123456789")
-    names = dict.fromkeys([tag, name, *(key for key in _SPLITS if _SPLITS[key] == name)])
-    places = [place for each in names for place in (root / each, root / "images" / each)]
+    """Return where the images of a file of this tag may lie, the likeliest first."""
+    names = dict.fromkeys([tag, tag.rstrip("0123456789"), *SPLIT_NAMES.get(split_of(tag), ())])
+    places = [place for name in names for place in (root / name, root / "images" / name)]
     return [*places, *(place / "images" for place in places), root / "images", root]
 
 
@@ -124,7 +127,7 @@ def _best_skip(folder: Path, names: Sequence[tuple[str, ...]]) -> int:
 
 
 def _count_found(folder: Path, names: Sequence[tuple[str, ...]], skip: int) -> int:
-    return sum(_place(folder, parts, skip).exists() for parts in names)
+    return sum(os.path.exists(_place(folder, parts, skip)) for parts in names)
 
 
 def _place(folder: Path, parts: tuple[str, ...], skip: int) -> Path:
@@ -139,30 +142,52 @@ def read(folder: AnnotatedFolder) -> Annotations:
     except (OSError, BrokenInstancesError) as error:
         raise _error(folder.annotations, error) from error
     class_names, class_of = _classes(instances, folder.annotations)
-    image = instances.image
-    broken: dict[int, str] = {}
-    for row, reason in sorted(instances.faults.items()):
-        if image[row] >= 0:
-            broken.setdefault(int(image[row]), reason)
+    is_listed = listed_in(folder.image_list)
+    kept = np.array([is_listed(Path(path)) for path in paths], bool)
+    # Of each object the place of its image among those that are kept; -1 for none.
+    image = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[instances.image]
     rows = np.flatnonzero((image >= 0) & (instances.category >= 0) & ~instances.is_crowd)
     rows = rows[np.argsort(image[rows], kind="stable")]
     boxes = instances.boxes_ltwh[rows]
     boxes[:, 2:] += boxes[:, :2]
-    left_out = {
-        "crowds": int(instances.is_crowd.sum()),
-        "objects of images that are not listed": int((image < 0).sum()),
-    }
     return Annotations(
         class_names,
-        paths,
-        instances.sizes,
-        starts_of(np.bincount(image[rows], minlength=len(paths))),
+        tuple(compress(paths, kept)),
+        instances.sizes[kept],
+        starts_of(np.bincount(image[rows], minlength=int(kept.sum()))),
         class_of[instances.category[rows]],
         boxes,
-        instances.polygons.select(rows),
-        broken,
-        {kind: number for kind, number in left_out.items() if number},
+        _selected(instances.polygons, rows),
+        _broken_images(instances, image),
+        _left_out(instances, image),
     )
+
+
+def _broken_images(instances: Instances, image: np.ndarray) -> dict[int, str]:
+    """Return the first reason of each image that cannot be used."""
+    broken: dict[int, str] = {}
+    for row, reason in sorted(instances.faults.items()):
+        if image[row] >= 0:
+            broken.setdefault(int(image[row]), reason)
+    return broken
+
+
+def _left_out(instances: Instances, image: np.ndarray) -> dict[str, int]:
+    numbers = {
+        "crowds": int((instances.is_crowd & (image >= 0)).sum()),
+        "objects of unknown images": int((instances.image < 0).sum()),
+    }
+    return {kind: number for kind, number in numbers.items() if number}
+
+
+def _selected(polygons: Polygons, rows: np.ndarray) -> Polygons:
+    """Return `polygons.select(rows)`, piece by piece: it needs the memory of its points thrice."""
+    starts = starts_of(polygons.num_points[rows])
+    points = np.empty((starts[-1], 2))
+    for first in range(0, len(rows), _PIECE):
+        piece = slice(first, min(first + _PIECE, len(rows)))
+        points[starts[piece.start] : starts[piece.stop]] = polygons.select(rows[piece]).points_xy
+    return Polygons(points, starts)
 
 
 def _error(file: Path, error: OSError | ValueError) -> DatasetError:
@@ -195,8 +220,8 @@ def _classes(instances: Instances, file: Path) -> tuple[tuple[str, ...], np.ndar
     class_names = tuple(dict.fromkeys(names))
     if len(class_names) < len(names):
         repeated = [name for name, number in Counter(names).items() if number > 1]
-        text = printable(", ".join(repeated))
-        log.warning("%s: categories of one name are taken for one class: %s", file, text)
+        text = "%s: categories of one name are taken for one class: %s"
+        log.warning(text, printable(str(file)), brief(repeated))
     index_of = {name: index for index, name in enumerate(class_names)}
     class_of = np.zeros(len(instances.category_ids), np.int64)
     class_of[order] = [index_of[name] for name in names]

@@ -116,15 +116,16 @@ def _corners(runs: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray]:
     (x0, top), (x1, bottom) = np.divmod(first, height), np.divmod(end, height)
     # Below `first` minus below `end`, where below a pixel means: it, and all that are counted
     # later. That is [x, x + 1) x [y, height) and [x + 1, ...) x [0, height).
-    zeros, full = np.zeros_like(top), np.full_like(top, height)
-    points, signs = [], []
+    column = height + 1  # a corner is numbered as a pixel, with one more in each column
+    places, signs = [], []
     for x, y, sign in ((x0, top, 1), (x1, bottom, -1)):
-        for at_x, at_y, turn in ((x, y, 1), (x + 1, y, -1), (x + 1, zeros, 1), (x, full, -1)):
-            points.append(np.stack((at_x, at_y), axis=1))
-            signs.append(np.full(len(at_x), sign * turn))
-    corners, place = np.unique(np.concatenate(points), axis=0, return_inverse=True)
-    turns = np.bincount(place.ravel(), np.concatenate(signs), len(corners)).astype(np.int64)
-    return corners[turns != 0], turns[turns != 0]
+        start = x * column
+        places += [start + y, start + column + y, start + column, start + height]
+        signs += [np.full(len(x), sign * turn, np.int8) for turn in (1, -1, 1, -1)]
+    numbers, place = np.unique(np.concatenate(places), return_inverse=True)
+    turns = np.bincount(place, np.concatenate(signs), len(numbers)).astype(np.int64)
+    numbers, turns = numbers[turns != 0], turns[turns != 0]
+    return np.stack(np.divmod(numbers, column), axis=1), turns
 
 
 def _loops(corners: np.ndarray, turns: np.ndarray) -> list[np.ndarray]:

@@ -102,7 +102,7 @@ def test_crowds_are_left_out_and_other_masks_become_outlines(tmp_path):
         annotation(99, 5, [0, 0, 24, 24]),
     ]
     found = read(tmp_path, document(["a.png"], objects))
-    assert found.left_out == {"crowds": 1, "objects of images that are not listed": 1}
+    assert found.left_out == {"crowds": 1, "objects of unknown images": 1}
     assert found.class_index.tolist() == [0, 1, 1]
     pixels = found.polygons.outline(0)
     assert sorted(map(tuple, pixels.tolist())) == [(2, 5), (2, 8), (3, 5), (3, 8)]
@@ -117,7 +117,7 @@ def test_categories_of_one_name_are_one_class(tmp_path, caplog):
     found = read(tmp_path, document(["a.png"], objects, categories=categories))
     assert found.class_names == ("dog", "cat", "owl", "7")
     assert found.class_index.tolist() == [0, 0, 1, 3]
-    assert "categories of one name are taken for one class: dog" in caplog.text
+    assert "categories of one name are taken for one class: ['dog']" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -244,10 +244,11 @@ def test_names_with_folders_are_found_in_the_image_folder_and_nowhere_else(tmp_p
 
 def test_an_image_that_is_absent_is_told_by_the_scan(tmp_path, caplog):
     add_images(tmp_path, "a.png")
-    file = write(tmp_path / "a.json", document(["a.png", "gone.png"]))
+    long = "a" * 2000 + ".png"  # longer than a name can be
+    file = write(tmp_path / "a.json", document(["a.png", "gone.png", long]))
     dataset = load_dataset(file, splits=("train",))
     assert names_of(dataset, "train") == [str(tmp_path / "a.png")]
-    assert "gone.png: left out" in caplog.text
+    assert "gone.png: left out" in caplog.text and "aaaa.png: left out" in caplog.text
 
 
 def test_a_yaml_names_images_and_annotations(tmp_path):
@@ -263,6 +264,22 @@ def test_a_yaml_names_images_and_annotations(tmp_path):
     (sample,) = load_split(dataset, "val")
     expected = [[16 / WIDTH, 24 / HEIGHT, 16 / WIDTH, 24 / HEIGHT]]
     np.testing.assert_array_equal(sample.boxes_cxcywh_norm, np.float32(expected))
+
+
+def test_a_list_names_some_of_the_images(tmp_path):
+    objects = [
+        annotation(9, 2, [1, 1, 9, 9], iscrowd=1), annotation(8, 5, [1, 1, 9, 9]),
+        annotation(9, 9, [2, 2, 9, 9]), annotation(7, 3, [1, 1, 9, 9]),
+        annotation(9, 2, [3, 3, 9, 9]), annotation(10, 3, [1, 1, 9, 9]),
+    ]  # fmt: skip
+    names = ["a.png", "b.png", "c.png", "d.png"]
+    file = write(tmp_path / "a.json", document(names, objects))
+    (tmp_path / "some.txt").write_text("images/b.png\nc\nd.png\n")
+    found = COCO.read(AnnotatedFolder(COCO.name, file, tmp_path, tmp_path / "some.txt"))
+    assert [Path(path).name for path in found.paths] == ["b.png", "c.png", "d.png"]
+    assert found.sizes.shape == (3, 2) and found.starts.tolist() == [0, 1, 3, 3]
+    assert found.class_index.tolist() == [1, 2, 0]
+    assert (list(found.broken), found.left_out) == ([2], {"crowds": 1})
 
 
 def test_a_roboflow_export_is_a_dataset(tmp_path):
