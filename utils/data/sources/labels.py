@@ -26,7 +26,6 @@ from utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
     label_file_of,
-    label_path,
     parse_labels,
     read_label_bytes,
 )
