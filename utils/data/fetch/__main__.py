@@ -49,7 +49,9 @@ def parse_flags(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line, by default sys.argv; exit with code 2 for a wrong one."""
     parser = new_parser("python -m utils.data.fetch", "Fetch the files of a list.")
     parser.add_argument(
-        "list", metavar="LIST", help="YAML file, or the name of one in data/fetch: coco"
+        "list",
+        metavar="LIST",
+        help="YAML file, or the name of one in data/fetch: coco, voc, yolov5",
     )
     parser.add_argument(
         "files", nargs="*", default=[], metavar="FILE", help="of the list; without any: all"
