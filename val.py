@@ -14,6 +14,7 @@ import logging
 
 import backend
 from utils.cli.val_config import ValConfig, parse_val_flags
+from utils.data.sources.coco_annotations import own_annotations
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split, only_classes
 from utils.processes.command import run_command
@@ -51,7 +52,8 @@ def run(config: ValConfig, world: World) -> None:
     backend.use(config.backend)
     from models.validation import run_validation
 
-    run_validation(config, dataset.class_names, samples, weights, world)
+    own = own_annotations(dataset, config.split)
+    run_validation(config, dataset.class_names, samples, weights, world, own)
 
 
 if __name__ == "__main__":

@@ -38,10 +38,11 @@ SMALL: dict[str, Sequence[str]] = {
     "detect": ("--img", "320", "--images", "16", "--repeats", "3"),
     "metric": ("--images", "500", "--repeats", "3"),
     "epoch": ("--epochs", "2", "--img", "160"),
+    "scan": ("--images", "2000", "--samples", "100000"),
     "tiles": ("--grid", "3", "--images", "9", "--repeats", "1"),
     "waiting": ("--busy", "0", "--rounds", "1"),
 }
-NUMPY_ALONE = {"metric"}  # take no --backend and --device
+NUMPY_ALONE = {"metric", "scan"}  # take no --backend and --device
 CPU_ALONE = {"loader", "nms", "waiting"}  # refuse another device
 ONE_CORE = {"loader", "metric", "nms"}  # their figures are stated for one core
 TABLE = ("--table", "--epochs", "2", "--img", "640")

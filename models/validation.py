@@ -9,6 +9,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from models.inference.predictor import make_predictor, suppression_settings
 from models.inference.protocol import Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader
-from utils.data.sources.coco_annotations import read_coco_annotations
+from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
@@ -37,7 +38,7 @@ from utils.processes.world import World
 from utils.report.console import legacy_table
 from utils.report.plots.study import StudyRow, plot_study, study_sizes, write_study
 from utils.results.label_files import LabelFiles
-from utils.screen.text import say
+from utils.screen.text import printable, say
 from utils.state.checkpoint import Checkpoint
 from utils.state.folder import create_run_folder
 
@@ -50,8 +51,13 @@ def run_validation(
     samples: Sequence[Sample],
     weights: Sequence[Checkpoint],
     world: World,
+    own_annotations: Path | None = None,
 ) -> None:
-    """Evaluate the EMA of checkpoints together and, on the first rank, show what was found."""
+    """Evaluate the EMA of checkpoints together and, on the first rank, show what was found.
+
+    Args:
+        own_annotations: the COCO file that the labels are from, where they are from one.
+    """
     device = backend.device.resolve(config.device)
     if config.task == STUDY:
         return study(config, class_names, samples, weights, device, world)
@@ -64,8 +70,8 @@ def run_validation(
     log.info(backend.device.describe(device))
     coco_results = CocoResults(class_names, [sample.image_path for sample in samples])
     objects = None
-    if config.annotations is not None:
-        annotations = read_coco_annotations(config.annotations, samples, class_names)
+    annotations = find_annotations(config, samples, class_names, own_annotations)
+    if annotations is not None:
         objects = [of_classes(image, config.classes) for image in annotations.objects]
         coco_results.image_ids = list(annotations.image_ids)
         coco_results.category_ids = annotations.category_ids
@@ -89,6 +95,26 @@ def run_validation(
         if config.legacy_metric:
             say(*legacy_table(legacy.result()).splitlines())
         write_results(config, model.head, validation.result, samples, coco_results, labels)
+
+
+def find_annotations(
+    config: ValConfig,
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
+    own_annotations: Path | None,
+) -> CocoAnnotations | None:
+    """Return what counts in place of the labels: of --annotations, or of the dataset's own file."""
+    if config.annotations is not None:
+        return read_coco_annotations(config.annotations, samples, class_names)
+    if own_annotations is None:
+        return None
+    try:
+        annotations = read_coco_annotations(own_annotations, samples, class_names)
+    except UserError as error:  # good enough to train on, but not for COCO's metric
+        log.warning("crowds and areas of outlines do not count: %s", printable(str(error)))
+        return None
+    log.info("crowds and areas count as %s has them", printable(str(own_annotations)))
+    return annotations
 
 
 def validate_batches(

@@ -18,7 +18,9 @@ class Site:
         self.redirects: dict[str, str] = {}
         self.statuses: list[int] = []  # of the next answers, instead of files
         self.cuts: list[int] = []  # bytes after which the next connections end
+        self.pauses: list[int] = []  # bytes after which the next connections wait for `hold`
         self.has_ranges = True
+        self.shift = 0  # bytes by which each part starts too late
         self.tells_length = True
         self.headers: dict[str, str] = {}  # of all answers
         self.hold = threading.Event()  # set: answers come
@@ -49,6 +51,7 @@ def _answer(site: Site, handler: BaseHTTPRequestHandler) -> None:
     content, tag = site.files[path], site.tags[path]
     same = handler.headers["If-Range"] in (None, tag)
     start = int(wanted[6:-1]) if wanted and site.has_ranges and same else 0
+    start += site.shift if start else 0
     if start >= len(content):
         handler.send_error(416)
         return
@@ -64,6 +67,12 @@ def _answer(site: Site, handler: BaseHTTPRequestHandler) -> None:
     handler.end_headers()
     end = start + site.cuts.pop(0) if site.cuts else len(content)
     with suppress(ConnectionError):  # who asked has heard enough
+        if site.pauses:
+            site.hold.clear()
+            middle = start + site.pauses.pop(0)
+            handler.wfile.write(content[start:middle])
+            site.hold.wait(60)
+            start = middle
         handler.wfile.write(content[start:end])
 
 

@@ -1,6 +1,8 @@
 """Every reader that the fuzzer tries, by name."""
 
 from tests.fuzz.annotation_readers import ANNOTATION_READERS
+from tests.fuzz.cache_readers import CACHE_READERS
+from tests.fuzz.fetch_readers import FETCH_READERS
 from tests.fuzz.font_readers import FONT_READERS
 from tests.fuzz.image_readers import IMAGE_READERS
 from tests.fuzz.media_readers import MEDIA_READERS
@@ -16,4 +18,6 @@ READERS = {
     **WEIGHTS_READERS,
     **MEDIA_READERS,
     **FONT_READERS,
+    **CACHE_READERS,
+    **FETCH_READERS,
 }

@@ -17,6 +17,7 @@ from tests.fuzz.reader import MIB, Reader
 from tests.unit.data.image.kinds_of_images import KINDS, turned
 from tests.unit.data.image.test_heic import HEIC
 from tests.unit.data.records.record_files import index_entry, index_record, record_file
+from utils.data.image.fingerprint import fingerprint_of
 from utils.data.image.header import read_other_view
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.loading.reading import read_image
@@ -43,6 +44,7 @@ def read_one(path: Path) -> object:
     """Scan an image and, if it is usable, decode it; as training and detect.py do."""
     path.with_suffix(".txt").write_bytes(b"0 0.5 0.5 0.25 0.25\n")
     report = scan_samples([path], num_classes=3)
+    fingerprint_of(np.frombuffer(path.read_bytes(), np.uint8))
     read_other_view(path)
     images = [read_image(sample).image for sample in report.samples]
     seen = decode_image(path.read_bytes(), MAX_PIXELS)

@@ -55,6 +55,7 @@ TRIED_BY = {
     "utils.data.augment.transforms": "transforms",
     "utils.evolution.records": "search-trials",
     "utils.evolution.trial_run": "results-csv",
+    "utils.files.array_cache": "kept-scans",
     "utils.files.json": "coco-annotations",
     "utils.files.models": "model-yaml",
     "utils.files.yaml": "dataset-yaml",

@@ -22,8 +22,11 @@ from utils.comparison.settings import FILE as COMPARISON
 from utils.comparison.settings import load_settings, parse_flags
 from utils.data.augment.transforms import PUBLIC_TRANSFORMS, read_transforms
 from utils.data.check.rows import read_rows
+from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.coco_annotations import read_coco_annotations
 from utils.data.sources.dataset_yaml import read_dataset_yaml
+from utils.data.sources.formats.coco import COCO as COCO_FORMAT
+from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.image_files import list_images
 from utils.data.sources.label_file import (
     BrokenLabelError,
@@ -73,6 +76,19 @@ COCO = {
     "categories": [{"id": 3, "name": "cat"}, {"id": 9, "name": "dog"}],
 }  # fmt: skip
 
+COCO_MASKS = {
+    **COCO,
+    "annotations": [
+        # 3 x 4 px at the left top, as runs and as their text; two parts.
+        {"id": 1, "image_id": 7, "category_id": 3, "bbox": [0, 0, 3, 4], "segmentation":
+         {"counts": [0, 4, 28, 4, 28, 4, 1468], "size": [32, 48]}},
+        {"id": 2, "image_id": 7, "category_id": 3, "bbox": [0, 0, 3, 4], "segmentation":
+         {"counts": "04l0000P]1", "size": [32, 48]}},
+        {"id": 3, "image_id": 7, "category_id": 9, "bbox": [0, 0, 48, 32], "segmentation":
+         [[1, 2, 11, 2, 11, 12], [20, 20.5, 30, 20.5, 20, 30]]},
+    ],
+}  # fmt: skip
+
 NAMES = [name for name in RESULT_COLUMNS if not name.startswith("seconds/")]
 RESULTS = [
     "\n".join([",".join(NAMES), *(f"{row}" + ",0.25" * (len(NAMES) - 1) for row in rows), ""])
@@ -85,6 +101,17 @@ def sample(path: Path) -> Sample:
     return Sample(
         path.with_name("a.jpg"), 32, 48, np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
     )
+
+
+def read_coco_dataset(path: Path) -> object:
+    """Read all labels, as a scan does; the image itself need not be there."""
+    (folder,) = COCO_FORMAT.find(path).get("", [AnnotatedFolder(COCO_FORMAT.name, path, path)])
+    annotations = COCO_FORMAT.read(folder)
+    found = []
+    for image in annotated_images(annotations, annotations.class_names, path):
+        with contextlib.suppress(BrokenLabelError):
+            found.append(image.read_labels(len(annotations.class_names), (32, 48)))
+    return found
 
 
 def read_dataset(path: Path) -> object:
@@ -219,6 +246,12 @@ _READERS = {
     ),
     "labels": Reader(read_labels, lambda: LABELS, "a.txt", LABEL_TOKENS),
     "label-rows": Reader(read_label_rows, lambda: LABELS, "a.txt", LABEL_TOKENS),
+    "coco-dataset": Reader(
+        read_coco_dataset,
+        lambda: [json.dumps(COCO).encode(), json.dumps(COCO_MASKS, indent=1).encode()],
+        "instances.json",
+        (*JSON_TOKENS, b'"counts": ', b'"size": [', b"..", b"/", b"\\\\", b"1073741824", b"-1"),
+    ),
     "coco-annotations": Reader(
         lambda path: read_coco_annotations(path, [sample(path)], ["cat", "dog"]),
         lambda: [json.dumps(COCO).encode(), json.dumps(COCO, indent=1).encode()],

@@ -115,7 +115,7 @@ class _Text:
             try:
                 value, end = DECODER.raw_decode(self._window, self._at)
             except json.JSONDecodeError as error:  # perhaps only because the window ends
-                reason = f"{error.msg} at character {self._before + error.pos}"
+                reason = f"{error.msg.removesuffix(' at')} at character {self._before + error.pos}"
             except RecursionError:
                 raise too_deep() from None
             else:

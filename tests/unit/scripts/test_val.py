@@ -1,10 +1,17 @@
 """val.py from flags to files: COCO's annotations and square batches reach the figures."""
 
+import contextlib
+import io
 import json
+import logging
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
+import yaml
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 
 import val
 from backend import nn
@@ -13,6 +20,7 @@ from models.detector import Detector
 from models.evaluation import ground_truth
 from models.graph import read_model_yaml
 from models.inference.image_detector import ImageDetector
+from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset, write_small_model
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
@@ -82,6 +90,56 @@ def test_annotations_bring_crowds_areas_and_ids(monkeypatch, capsys, inputs, tmp
     rows = json.loads((Path(tmp_path) / "exp" / "predictions.json").read_text())
     assert {row["image_id"] for row in rows} == set(range(500, 506))
     assert min(row["category_id"] for row in rows) >= 70
+
+
+def as_dataset(folder, samples_json, name="coco.yaml", **more):
+    """Return a YAML of the images of `inputs` that takes its labels from an instances JSON."""
+    entry = {"images": str(folder / "shapes/images/val"), "annotations": str(samples_json)}
+    path = samples_json.parent / name
+    path.write_text(yaml.safe_dump({"train": entry, "val": entry, **more}))
+    return path
+
+
+def test_a_coco_dataset_has_the_figures_of_pycocotools_on_its_file(
+    monkeypatch, caplog, inputs, tmp_path
+):
+    caplog.set_level(logging.INFO)
+    file = inputs[0] / "instances.json"
+    results = []
+
+    def noted(*arguments, **options):
+        results.append(evaluate(*arguments, **options))
+        return results[-1]
+
+    evaluate = validation.evaluate
+    monkeypatch.setattr(validation, "evaluate", noted)
+    data = as_dataset(inputs[0], file)
+    validate(monkeypatch, (inputs[0], data, 0), tmp_path, "--save-json")
+    assert "crowds" in caplog.text and f"count as {file} has them" in caplog.text
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(str(file))
+        found = truth.loadRes(str(tmp_path / "exp" / "predictions.json"))
+        expected = reference_of(COCOeval(truth, found, "bbox")).summary
+    summary = list(results[0].result.summary().values())
+    np.testing.assert_allclose(summary, unknown_as_nan(expected), **EXACT)
+    assert expected[1] > 1e-4 and expected[8] > 0.01  # AP50 and recall: some objects are found
+
+    validate(monkeypatch, inputs, tmp_path, "--annotations", file)
+    assert results[1].result.summary() == results[0].result.summary()
+    validate(monkeypatch, inputs, tmp_path)  # the labels, of which none is a crowd
+    assert results[2].result.summary() != results[0].result.summary()
+
+
+def test_a_file_that_serves_for_labels_alone_is_told(monkeypatch, capsys, caplog, inputs, tmp_path):
+    content = json.loads((inputs[0] / "instances.json").read_text())
+    content["annotations"][1]["area"] = "large"
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    data = as_dataset(inputs[0], tmp_path / "a.json")
+    validate(monkeypatch, (inputs[0], data, 0), tmp_path)
+    assert "crowds and areas of outlines do not count" in caplog.text
+    assert "area 'large'" in caplog.text
+    crowds = -(-inputs[2] // 3)
+    assert labels_of_all(capsys.readouterr().out) == inputs[2] - crowds
 
 
 def test_without_annotations_the_labels_count(monkeypatch, capsys, inputs, tmp_path):

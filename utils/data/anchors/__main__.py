@@ -26,7 +26,7 @@ LEVELS = 5  # of any model
 
 def main() -> None:
     flags = parse_flags()
-    dataset = load_dataset(flags.data)
+    dataset = load_dataset(flags.data, splits=("train",))
     sizes_wh = label_sizes(load_split(dataset, "train"), flags.img)
     threshold = read_hyperparameters(flags.hyp).anchor_t
     anchors = fit_anchors(sizes_wh, flags.anchors, threshold, flags.seed)

@@ -5,6 +5,7 @@ Before: `findings.py`. After: a reader's browser; the labels are corrected where
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
@@ -28,6 +29,11 @@ from utils.page.blocks import Card, Html, bullets, cards, links, paragraph, sect
 from utils.page.crops import MAX_BYTES, Box, CropSheet, around, crop_grid
 from utils.page.document import html_page
 
+LEARNT = (
+    "If it was trained on these very labels, it has learnt some of their mistakes, and doubts "
+    "those less."
+)
+MOST_PAIRS = 8  # of classes, in a line
 LABEL, MODEL = (230, 159, 0), (86, 180, 233)  # orange and sky blue: Okabe and Ito 2008
 
 
@@ -113,6 +119,7 @@ def _introduction(audit: Audit) -> list[Html]:
             "solid blue what the model sees. A model errs too: look before you correct."
         ),
         soft(f"It finds these labels with {figures}: the better it is, the more its word counts."),
+        soft(LEARNT) if audit.split == "train" else Html(""),
     ]
 
 
@@ -136,10 +143,23 @@ def _section(audit: Audit, kind: str, found: Findings, top: int) -> Html:
         words.title,
         paragraph(words.meaning),
         paragraph(f"What to do: {words.advice}"),
+        _frequent_pairs(audit, found) if kind == SWAPPED else Html(""),
         crop_grid(crops),
-        soft(f"{rest:,} more of this kind are in audit.csv.") if rest else Html(""),
+        soft(f"{rest:,} more of this kind: see audit.csv.") if rest else Html(""),
         anchor=kind,
     )
+
+
+def _frequent_pairs(audit: Audit, swapped: Findings) -> Html:
+    """Return which class is most often seen as which other one; "" where no two are alike."""
+    places = zip(swapped.image_index.tolist(), swapped.label_index.tolist(), strict=True)
+    labelled = [audit.samples[image].class_index[label] for image, label in places]
+    pairs = Counter(zip(labelled, swapped.class_index.tolist(), strict=True)).most_common(
+        MOST_PAIRS
+    )
+    names = audit.class_names
+    told = [f"{names[a]} as {names[b]} ({times})" for (a, b), times in pairs if times > 1]
+    return soft(f"Seen most often: {', '.join(told)}.") if told else Html("")
 
 
 def _crop(audit: Audit, kind: str, finding: Findings, sheet: CropSheet) -> Html:
@@ -157,7 +177,8 @@ def _crop(audit: Audit, kind: str, finding: Findings, sheet: CropSheet) -> Html:
     if label != NOTHING:
         labelled = audit.class_names[sample.class_index[label]]
         name = "" if boxes else labelled  # of two names on one object neither can be read
-        boxes.append(Box(pixel_boxes(sample)[label].tolist(), LABEL, name, is_dashed=True))
+        # First, so that it lies on the other box: both are seen where they are one.
+        boxes.insert(0, Box(pixel_boxes(sample)[label].tolist(), LABEL, name, is_dashed=True))
     question = QUESTIONS[kind].format(seen=seen, labelled=labelled)
     title, details = sample.image_path.name, (f"score {finding.scores[0]:.2f}", question)
     try:

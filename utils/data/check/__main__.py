@@ -94,7 +94,8 @@ def report(flags: argparse.Namespace, check: Check, figures: Figures) -> None:
     """Print the summary and write the page and the list of findings."""
     folder = flags.out or create_run_folder(FOLDER, check.dataset.name, exist_ok=False)
     folder.mkdir(parents=True, exist_ok=True)
-    steps = first_steps(check, figures, f"--data {shlex.quote(str(flags.data))}")
+    split = () if flags.split is None else ("--split", f"{flags.split:g}")
+    steps = first_steps(check, figures, shlex.join(["--data", str(flags.data), *split]))
     with atomic_text_file(folder / "check.html") as file:
         file.write(check_page(check, figures, steps))
     write_findings(folder / "findings.csv", check.findings)

@@ -21,11 +21,11 @@ from utils.errors import brief
 
 NUM_STEPS = 3
 GOOD_RECALL = 0.98  # of anchors; below it train.py fits new ones
-MANY_SMALL = 0.1  # part of the objects
+MANY_SMALL = 0.1  # part of the objects; --img is chosen so that fewer are
 MAX_IMAGE_SIZE = 1536  # pixels; beyond it tiles cost less
 MULTIPLE = 32  # of --img, the coarsest stride
 RARE = 100  # times fewer images than the most frequent class
-FEW_IMAGES = 10  # of a class: hardly anything is learned of it
+FEW_IMAGES, RARER = 10, 4  # of a class that has so many times fewer
 UNLABELLED = 0.2  # part of the images without a label file
 TOO_GOOD, LOST, BADLY_LEARNED, WORTH_A_LOOK = 100.0, 10.0, 2.0, 0.5
 
@@ -67,7 +67,8 @@ def _leaks(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             "Take training images out of validation",
             f"{count(len(found), 'image')} of {later:,} are in an earlier split too, or look like "
             "one there: the figures are too good.",
-            "findings.csv, kinds leak and near_leak: delete one of each two",
+            "findings.csv, kinds leak and near_leak: delete one of each two; or put all images "
+            "into train and add --split 0.8, which keeps copies on one side",
         )
 
 
@@ -119,9 +120,8 @@ def _small(check: Check, figures: Figures, command: str) -> Iterator[Step]:
     small = figures.small[-1]
     if small < MANY_SMALL:
         return
-    wanted = figures.image_size * SMALL_SIDES[-1] / max(figures.fifth_smallest_side, 0.1)
-    larger = MULTIPLE * math.ceil(wanted / MULTIPLE)
-    larger = min(max(larger, 2 * figures.image_size), MAX_IMAGE_SIZE)
+    wanted = figures.image_size * SMALL_SIDES[-1] / max(figures.tenth_side, 0.1)
+    larger = min(MULTIPLE * math.ceil(wanted / MULTIPLE), 2 * figures.image_size, MAX_IMAGE_SIZE)
     tile = "detect.py and val.py find small objects in tiles: --tile"
     how = f"train with --img {larger}; " if larger > figures.image_size else ""
     yield Step(
@@ -152,8 +152,12 @@ def _classes(check: Check, figures: Figures, command: str) -> Iterator[Step]:
     if not shown:
         return
     rarest, most = min(shown, key=shown.__getitem__), max(shown.values())
-    rare = [name for name in shown if shown[name] * RARE <= most or shown[name] < FEW_IMAGES]
-    if not rare or len(shown) == 1:
+    rare = [
+        name
+        for name, number in shown.items()
+        if number * RARE <= most or (number < FEW_IMAGES and number * RARER <= most)
+    ]
+    if not rare:
         return
     threshold = max(most / RARE, FEW_IMAGES) / max(figures.num_images[0], 1)
     yield Step(

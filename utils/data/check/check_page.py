@@ -134,7 +134,11 @@ def _classes(check: Check, figures: Figures, sheet: CropSheet) -> Iterator[Html]
     classes = class_table(figures)
     more = f", the first {MOST_CLASSES:,}" if len(classes.rows) > MOST_CLASSES else ""
     shown = Table(classes.heading, classes.rows[:MOST_CLASSES])
-    yield folded(f"classes in figures{more}", _table(shown, "classes"))
+    figures_of_classes = _table(shown, "classes")
+    if len(classes.rows) <= FEW_CLASSES:
+        yield figures_of_classes
+    else:
+        yield folded(f"classes in figures{more}", figures_of_classes)
     rows = [joined(crop for crop in crops if crop) for crops in class_crops(check, sheet)]
     if len(rows) > FEW_CLASSES:
         yield crop_grid(rows)

@@ -23,6 +23,8 @@ from utils.data.sources.labels import ImageSource, image_of
 from utils.data.sources.splits import images_of
 from utils.screen.progress import Progress
 
+MOST_THREADS = 8  # each has an image of up to 150 MB
+
 
 @dataclass(frozen=True)
 class Check:
@@ -89,14 +91,14 @@ def _splits_of(dataset: DatasetSpec) -> tuple[list[str], list[Finding]]:
 def _inspect_all(
     listed: Sequence[_Listed], num_classes: int
 ) -> tuple[list[CheckedImage], list[Finding]]:
-    with Progress(len(listed), "looking at", "images") as shown:
+    with Progress(len(listed), "checking", "images") as shown:
 
         def look(item: _Listed) -> tuple[CheckedImage, list[Finding]]:
             result = inspect(item.split, item.source, num_classes)
             shown.update()
             return result
 
-        with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
+        with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
             results = list(pool.map(look, listed))
     findings = [
         finding._replace(image=number)

@@ -5,6 +5,7 @@ Before: `utils/data/image/alike.py` groups the fingerprints. After: `checking.py
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from utils.data.check.kinds import Finding
 from utils.data.image.alike import duplicates, near_duplicates
 from utils.data.image.fingerprint import Fingerprint
+from utils.data.sources.drawn_split import group_copies
 
 
 def find_copies(
@@ -20,7 +22,8 @@ def find_copies(
     """Return a finding for each image that is a copy of one before it, in their order.
 
     An image of an earlier split counts first: it is a leak then. Who equals another is not also
-    told to look like it.
+    told to look like it. Copies that Roboflow has augmented, which --split keeps together, are a
+    leak in two splits, and as they should be in one.
 
     Args:
         splits: of each image; those of one split lie one behind the other.
@@ -34,10 +37,14 @@ def find_copies(
     ]
     leaked = {image for image, _, is_leak in equal if is_leak}
     repeated = {image for image, _, is_leak in equal if not is_leak}
+    files = [os.path.basename(name) for name in names]
+    for image, other, is_leak in _copies(splits, group_copies(files, fingerprints)):
+        if is_leak and image not in leaked:
+            found.append(_finding("near_leak", splits, names, image, other))
+            leaked.add(image)
     for image, other, is_leak in _copies(splits, near_duplicates(fingerprints)):
-        if image not in leaked and (is_leak or image not in repeated):
-            kind = "near_leak" if is_leak else "alike"
-            found.append(_finding(kind, splits, names, image, other))
+        if not is_leak and image not in leaked | repeated:
+            found.append(_finding("alike", splits, names, image, other))
     return found
 
 

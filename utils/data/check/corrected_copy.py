@@ -24,7 +24,7 @@ import numpy as np
 from backend.words import count
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.check.checking import Check
-from utils.data.check.inspection import CheckedImage
+from utils.data.check.inspection import CheckedImage, has_no_labels
 from utils.data.check.kinds import KINDS, Finding
 from utils.data.check.rows import Row, read_rows
 from utils.data.image.limits import IMAGE_SUFFIXES
@@ -131,17 +131,18 @@ class _Copy:
         if link.suffix.lower() not in IMAGE_SUFFIXES:
             self._leave_out(path, "its name does not end as that of an image")
         elif not undecided and self._links.get(link) != path:
-            lines = self._corrected(rows)
+            lines = None if has_no_labels(image.source) else self._corrected(rows)
             if label_path(link) in self._labels:  # a.jpg and a.png share a label file
                 link = link.with_name(f"{link.stem}_{link.suffix[1:]}{link.suffix}")
             self._write(link, path, lines)
 
-    def _write(self, link: Path, path: str, lines: Sequence[str]) -> None:
+    def _write(self, link: Path, path: str, lines: Sequence[str] | None) -> None:
         labels = label_path(link)
         for file in (link, labels):
             file.parent.mkdir(parents=True, exist_ok=True)
         os.symlink(path, link)
-        labels.write_text("".join(lines), encoding="utf-8")
+        if lines is not None:
+            labels.write_text("".join(lines), encoding="utf-8")
         self._links[link] = path
         self._labels.add(labels)
 

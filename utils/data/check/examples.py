@@ -61,7 +61,7 @@ def _of_finding(check: Check, found: Finding, sheet: CropSheet) -> Html:
     image = check.images[found.image]
     details = [shortened(found.text, check)]
     place = found.where.rpartition(": ")[2]
-    if found.box_xyxy_norm and place.startswith(("line ", "object ")):
+    if place.startswith(("line ", "object ")):
         details.insert(0, place)
     if image.size is None:
         return sheet.without_image(_short(image), details)

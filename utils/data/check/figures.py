@@ -50,7 +50,7 @@ class Figures(NamedTuple):
     object_spreads: tuple[Spread, ...]  # empty without an object
     size_steps: tuple[float, ...]  # part of the objects from each of SIZE_STEPS to the next
     small: tuple[float, ...]  # part of the objects with a side below each of SMALL_SIDES
-    fifth_smallest_side: float  # pixels at --img, of the shorter side: a fifth is below
+    tenth_side: float  # pixels at --img: a tenth of the objects has a shorter side
     anchors: Fit | None  # of the objects of train; None where there are no anchors, or no objects
     num_anchors: int
 
@@ -93,7 +93,7 @@ def measure(check: Check, image_size: int, anchors_wh: np.ndarray, threshold: fl
         _object_spreads(objects),
         _steps(shorter),
         tuple(_part(shorter < side) for side in SMALL_SIDES),
-        float(np.quantile(shorter, 0.2)) if len(shorter) else 0.0,
+        float(np.quantile(shorter, 0.1)) if len(shorter) else 0.0,
         fit,
         len(anchors_wh),
     )
@@ -156,6 +156,7 @@ def _image_spreads(used: Sequence[CheckedImage], image_size: int) -> tuple[Sprea
         _spread("width at --img", shown_width),
         _spread("height at --img", shown_height),
         _spread("enlarged by", image_size / np.maximum(height, width)),
+        _spread("grey beside it, part of a square", 1 - shown_width * shown_height / image_size**2),
     )
 
 

@@ -24,6 +24,7 @@ from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.data.image.orientation import UPRIGHT
 from utils.data.records.reading import read_record
 from utils.data.sources.annotated_images import AnnotatedImage
+from utils.data.sources.fingerprints import MAX_PIXELS as MOST_DECODED
 from utils.data.sources.label_file import BrokenLabelError
 from utils.data.sources.labels import ImageSource
 from utils.errors import DatasetError
@@ -58,7 +59,14 @@ def inspect(
         found.append(Finding(fault[0], split, str(source.path), fault[1]))
     if fault[0] == "truncated_image":
         return _without_objects(split, source, size, fingerprint), found
-    return _with_objects(split, source, num_classes, size, fingerprint), found
+    try:
+        labels = source.read_labels(num_classes, size)
+    except BrokenLabelError as error:
+        if not found:  # what training refuses is told, whatever it is
+            found.append(Finding("broken_label", split, source.labels_at, str(error)))
+        return _without_objects(split, source, size, fingerprint), found
+    objects = labels.class_index, labels.boxes_cxcywh_norm
+    return CheckedImage(split, source, size, True, *objects, fingerprint), found
 
 
 def image_bytes(source: ImageSource) -> np.ndarray:
@@ -111,8 +119,9 @@ def _look_at(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, t
 
 def _fingerprint(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, tuple[str, str]]:
     content = image_bytes(source)
-    found = fingerprint_of(content)
-    if found.look == UNKNOWN:  # flat, or it cannot be decoded, which an error tells
+    found = fingerprint_of(content, MOST_DECODED)
+    # It is flat, or cannot be decoded, which an error tells. Large ones would take much memory.
+    if found.look == UNKNOWN and size[0] * size[1] <= MOST_DECODED:
         decode_bytes(content, size, choose_reduction(size, SMALL))
     if read_header(io.BytesIO(content.data)).orientation == UPRIGHT:
         return found, ("", "")
@@ -126,13 +135,14 @@ def _label_findings(
     for row in read_rows(source, num_classes, size):
         if row.kind:
             yield _of_row(split, source, row)
-    if not isinstance(source, AnnotatedImage) and _has_no_labels(source):
+    if has_no_labels(source):
         yield Finding("no_label_file", split, str(source.path), f"there is no {source.labels_at}")
 
 
-def _has_no_labels(source: ImageSource) -> bool:
+def has_no_labels(source: ImageSource) -> bool:
+    """Return whether an image lacks a label file, and no annotation names it."""
     try:
-        return label_bytes(source) is None
+        return not isinstance(source, AnnotatedImage) and label_bytes(source) is None
     except BrokenLabelError:
         return False
 
@@ -140,23 +150,6 @@ def _has_no_labels(source: ImageSource) -> bool:
 def _of_row(split: str, source: ImageSource, row: Row) -> Finding:
     where = ": ".join(filter(None, [source.labels_at, row.place]))
     return Finding(row.kind, split, where, row.fault, box_xyxy_norm=row.box_xyxy_norm)
-
-
-def _with_objects(
-    split: str,
-    source: ImageSource,
-    num_classes: int,
-    size: tuple[int, int],
-    fingerprint: Fingerprint,
-) -> CheckedImage:
-    """Return an image with the objects that training uses: none, if it leaves the image out."""
-    try:
-        labels = source.read_labels(num_classes, size)
-    except BrokenLabelError:
-        return _without_objects(split, source, size, fingerprint)
-    return CheckedImage(
-        split, source, size, True, labels.class_index, labels.boxes_cxcywh_norm, fingerprint
-    )
 
 
 def _without_objects(

@@ -47,7 +47,8 @@ KINDS = {
     ),
     "near_leak": Kind(
         "Images that look alike, in two splits",
-        "Frames of one video, or an image stored twice: figures of the validation are too good.",
+        "Frames of one video, an image stored twice, or augmented copies of one: the figures of "
+        "the validation are too good.",
         "Move both to one side; --split 0.8 does so where it draws the split.",
     ),
     "missing_image": Kind(

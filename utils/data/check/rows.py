@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
 from backend.words import count
 from utils.boxes import xyxy_to_cxcywh
@@ -18,7 +20,6 @@ from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
 from utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
     BrokenLabelError,
-    label_path,
     read_label_bytes,
 )
 from utils.data.sources.labels import ImageSource
@@ -30,6 +31,17 @@ MOST_FAULTS = 1000  # of an image: a file that is no label file may have million
 LONGEST_LINE = 4096  # characters of a line that are looked at, if it is no polygon
 
 
+Box = Sequence[float]  # (4,) centre and size, normalised
+
+
+class _Fault(NamedTuple):
+    """What is wrong with an object."""
+
+    kind: str  # as of `Row`
+    text: str
+    is_decided: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """An object as it is labelled."""
@@ -38,17 +50,14 @@ class Row:
     kind: str = ""  # of the fault, a key of `kinds.KINDS`; "" for none
     fault: str = ""  # in words
     class_index: int = NO_CLASS
-    box_cxcywh_norm: tuple[float, ...] = ()  # (4,); empty where it cannot be read
-    outline_norm: tuple[float, ...] = ()  # x1, y1, x2, y2, ...; empty of a box
+    box_cxcywh_norm: Box = ()  # (4,); empty where it cannot be read
+    outline_norm: Sequence[float] = ()  # x1, y1, x2, y2, ...; empty of a box
     is_decided: bool = False  # --fix writes it, clipped, whatever its fault
 
     @property
-    def box_xyxy_norm(self) -> tuple[float, ...]:
+    def box_xyxy_norm(self) -> Sequence[float]:
         """Its edges, (4,); empty where it cannot be read."""
-        if not self.box_cxcywh_norm:
-            return ()
-        x, y, width, height = self.box_cxcywh_norm
-        return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+        return _edges(self.box_cxcywh_norm) if self.box_cxcywh_norm else ()
 
 
 def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> list[Row]:
@@ -71,7 +80,7 @@ def label_bytes(image: ImageSource) -> bytes | None:
     """Return the content of an image's label file; None when there is none, or it needs none."""
     if isinstance(image, RecordImage):
         return image.entry.labels
-    return None if isinstance(image, AnnotatedImage) else read_label_bytes(label_path(image.path))
+    return None if isinstance(image, AnnotatedImage) else read_label_bytes(Path(image.labels_at))
 
 
 def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterator[Row]:
@@ -82,9 +91,10 @@ def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterat
     for number, (index, box) in enumerate(
         zip(class_index.tolist(), xyxy_to_cxcywh(boxes).tolist(), strict=True), start=1
     ):
-        outline = () if polygons is None else polygons.outline(number - 1).ravel().tolist()
-        row = Row(f"object {number}", "", "", index, tuple(box), tuple(outline))
-        yield _judged(row, refused_beyond=OVERSHOOT)
+        outline = () if polygons is None else tuple(polygons.outline(number - 1).ravel().tolist())
+        fault = _fault_of(box, outline, refused_beyond=OVERSHOOT)
+        place = f"object {number}"
+        yield Row(place, fault.kind, fault.text, index, tuple(box), outline, fault.is_decided)
 
 
 def rows_of_text(content: bytes, num_classes: int) -> Iterator[Row]:
@@ -119,51 +129,58 @@ def _row_of_line(place: str, line: str, num_classes: int) -> Row:
         return Row(place, "broken_label", f"{columns}; 5 are needed, or a polygon's")
     outline = tuple(numbers) if len(numbers) > 4 else ()
     box = _box_around(numbers) if outline else tuple(numbers)
-    row = Row(place, class_index=NO_CLASS, box_cxcywh_norm=box, outline_norm=outline)
     if not (label.is_integer() and 0 <= label < num_classes):
-        known = f"the classes are 0 to {num_classes - 1}"
-        return replace(row, kind="unknown_class", fault=f"class {label:g}; {known}")
-    row = replace(row, class_index=int(label))
-    if value := _beyond(numbers, COORDINATE_TOLERANCE):
-        little = not _beyond([*row.box_xyxy_norm, *row.outline_norm], OVERSHOOT)
-        is_decided = little and _has_area(row)
-        kind = "overshoot" if is_decided else "out_of_range"
-        return replace(row, kind=kind, fault=f"coordinate {value}", is_decided=is_decided)
-    return _judged(row, refused_beyond=math.inf)
+        text = f"class {label:g}; the classes are 0 to {num_classes - 1}"
+        return Row(place, "unknown_class", text, NO_CLASS, box, outline)
+    # What training refuses is a coordinate as it is written, not an edge of the box.
+    value = _beyond(numbers, COORDINATE_TOLERANCE)
+    fault = (
+        _fault_of_coordinate(value, box, outline) if value else _fault_of(box, outline, math.inf)
+    )
+    return Row(place, fault.kind, fault.text, int(label), box, outline, fault.is_decided)
 
 
-def _judged(row: Row, refused_beyond: float) -> Row:
-    """Return a row of a known class with the fault of its box, if it has one.
+def _fault_of_coordinate(value: str, box: Box, outline: Sequence[float]) -> _Fault:
+    is_little = not _beyond([*_edges(box), *outline], OVERSHOOT) and _has_area(box)
+    return _Fault("overshoot" if is_little else "out_of_range", f"coordinate {value}", is_little)
+
+
+def _fault_of(box: Box, outline: Sequence[float], refused_beyond: float) -> _Fault:
+    """Return the fault of an object, if it has one.
 
     Args:
         refused_beyond: an edge that reaches out further leaves the image out.
     """
-    edges = [*row.box_xyxy_norm, *row.outline_norm]
+    edges = [*_edges(box), *outline]
     if value := _beyond(edges, refused_beyond):
-        return replace(row, kind="out_of_range", fault=f"an edge at {value} of the side")
-    if not _has_area(row):
-        width, height = row.box_cxcywh_norm[2:]
-        return replace(row, kind="zero_area", fault=f"a box of {width:g} x {height:g}")
-    kind, value = "out_of_range", _beyond(edges, OVERSHOOT)
-    if not value:
-        kind, value = "overshoot", _beyond(edges, COORDINATE_TOLERANCE)
-    if not value:
-        return replace(row, is_decided=True)
-    return replace(row, kind=kind, fault=f"an edge at {value} of the side", is_decided=True)
+        return _Fault("out_of_range", f"an edge at {value} of the side", False)
+    if not _has_area(box):
+        return _Fault("zero_area", f"a box of {box[2]:g} x {box[3]:g}", False)
+    if not (value := _beyond(edges, COORDINATE_TOLERANCE)):
+        return _Fault("", "", True)
+    kind = "out_of_range" if _beyond(edges, OVERSHOOT) else "overshoot"
+    return _Fault(kind, f"an edge at {value} of the side", True)
 
 
 def _beyond(coordinates_norm: Sequence[float], tolerance: float) -> str:
     """Return the coordinate furthest outside 0 to 1 by more than a tolerance; or ""."""
-    if any(map(math.isnan, coordinates_norm)):
+    # Min and max may step over NaN, which a sum does not.
+    if math.isnan(sum(coordinates_norm)):
         return "nan"
-    furthest = max(coordinates_norm, key=lambda value: abs(value - 0.5), default=0.5)
+    furthest = max(min(coordinates_norm), max(coordinates_norm), key=lambda value: abs(value - 0.5))
     return f"{furthest:.6g}" if abs(furthest - 0.5) > 0.5 + tolerance else ""
 
 
-def _has_area(row: Row) -> bool:
+def _edges(box_cxcywh: Box) -> Sequence[float]:
+    """Return left, top, right and bottom."""
+    x, y, width, height = box_cxcywh
+    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def _has_area(box_cxcywh: Box) -> bool:
     """Return whether a part of an object lies in the image."""
-    left, top, right, bottom = row.box_xyxy_norm
-    return min(row.box_cxcywh_norm[2:]) > 0 and left < 1 and top < 1 and right > 0 and bottom > 0
+    left, top, right, bottom = _edges(box_cxcywh)
+    return min(box_cxcywh[2:]) > 0 and left < 1 and top < 1 and right > 0 and bottom > 0
 
 
 def _box_around(outline: Sequence[float]) -> tuple[float, ...]:

@@ -1,6 +1,6 @@
 """Files that lie beside those of the dataset and belong to nothing: labels, images.
 
-Before: `label_file.label_path` says where the labels of each image are. After: `checking.py`.
+Before: `label_file.label_file_of` says where the labels of each image are. After: `checking.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from utils.data.check.kinds import Finding
 from utils.data.image.limits import IMAGE_SUFFIXES
-from utils.data.sources.label_file import BrokenLabelError, label_path, read_label_bytes
+from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
 from utils.data.sources.labels import ImageFile, ImageSource
 
 COLUMNS = 5  # of a line of labels, at least
@@ -27,12 +27,16 @@ def find_unpaired(sources: Sequence[ImageSource]) -> list[Finding]:
     images = _by_folder(source.path for source in in_files)
     unused = _unused_images(images)
     paths = [source.path for source in in_files if isinstance(source, ImageFile)]
-    known = _by_folder(map(label_path, [*paths, *unused]))
-    lost = _lost_labels(_by_folder(map(label_path, paths)), known)
+    known = _by_folder(map(_label_file, [*paths, *unused]))
+    lost = _lost_labels(_by_folder(map(_label_file, paths)), known)
     return [
         *(Finding("lost_labels", "", str(path), "no image of this name") for path in lost),
         *(Finding("unused_image", "", str(path), "nothing names it") for path in unused),
     ]
+
+
+def _label_file(image: Path) -> Path:
+    return Path(label_file_of(str(image)))
 
 
 def _by_folder(paths: Iterable[Path]) -> dict[Path, set[str]]:

@@ -47,15 +47,15 @@ def download(item: Item, target: Path) -> str:
             after several tries; no space. What came stays, unless it is wrong.
     """
     part = target.with_name(target.name + PART)
-    failures = 0
+    failures, reached = 0, size_of(part)
     while True:
-        before = size_of(part)
         try:
             with _opened(part) as file:
                 _continue(item, part, file)
             break
         except CutError as error:
-            failures = 0 if size_of(part) > before else failures + 1
+            failures = 0 if size_of(part) > reached else failures + 1
+            reached = max(reached, size_of(part))
             if failures > len(WAITS_S):
                 raise UserError(
                     f"{item.url}: {error}; what came is kept, start again to go on"
@@ -173,7 +173,8 @@ def _copy(
 def _read(answer: http.client.HTTPResponse) -> bytes:
     try:
         return answer.read1(_READ_BYTES)
-    except (http.client.HTTPException, OSError, ValueError) as error:
+    except (http.client.HTTPException, OSError, ValueError, OverflowError) as error:
+        # The last two are what http.client makes of lengths that are none.
         raise CutError(printable(f"{error!s:.200}")) from error
 
 

@@ -132,7 +132,7 @@ def _of_zip(archive: zipfile.ZipFile) -> Iterator[_Member]:
         if entry.flag_bits & 1 or entry.compress_type not in _READ_COMPRESSIONS:
             raise UserError(f"{brief(entry.filename)} is encrypted, or compressed in a rare way")
         yield _Member(
-            entry.filename.removesuffix("/"), entry.file_size, entry.is_dir(),
+            entry.filename.removesuffix("/"), entry.file_size, entry.filename.endswith("/"),
             lambda entry=entry: archive.open(entry),  # type: ignore[misc]
         )  # fmt: skip
 

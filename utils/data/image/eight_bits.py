@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_WHITE = 255
+WHITE = 255
 _ROWS = 64  # at a time, for the memory that 16 bits take
 
 
@@ -22,8 +22,8 @@ def to_eight_bits(image: np.ndarray, num_bits: int = 16) -> np.ndarray:
         num_bits: of the file's; OpenCV moves 10 to 14 of them up to the highest of 16.
     """
     used = max(8, int(image.max()).bit_length()) if num_bits == 16 else 16
-    eight: np.ndarray = np.right_shift(image, used + used % 2 - 8).astype(np.uint8)
-    return eight
+    eight = np.empty(image.shape, np.uint8)
+    return np.right_shift(image, used + used % 2 - 8, out=eight, casting="unsafe")
 
 
 def over_white(colours: np.ndarray, alpha: np.ndarray) -> np.ndarray:
@@ -32,12 +32,12 @@ def over_white(colours: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     Where alpha is 0 everywhere, nothing was meant to be seen through: the colours alone.
     """
     lowest, highest = int(alpha.min()), int(alpha.max())
-    if lowest == _WHITE or highest == 0:
+    if lowest == WHITE or highest == 0:
         return colours
     mixed = np.empty_like(colours)
     for first in range(0, len(alpha), _ROWS):
         rows = slice(first, first + _ROWS)
         opacity = alpha[rows, :, None].astype(np.uint16)
-        sums = colours[rows] * opacity + (_WHITE * (_WHITE - opacity) + _WHITE // 2)
-        mixed[rows] = sums // _WHITE
+        sums = colours[rows] * opacity + (WHITE * (WHITE - opacity) + WHITE // 2)
+        mixed[rows] = sums // WHITE
     return mixed

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from PIL.Image import Image
 
-from utils.data.image.eight_bits import over_white
+from utils.data.image.eight_bits import WHITE, over_white
 from utils.data.image.kinds import open_image
 
 _ALPHA_MODES = ("LA", "La", "PA", "RGBA", "RGBa")
@@ -33,12 +33,21 @@ def decode_with_pillow(file: BinaryIO, kind: str) -> np.ndarray:
     Raises:
         Exception: it is damaged; Pillow promises no list of what it raises.
     """
-    return as_bgr(open_image(kind, file))
+    image = open_image(kind, file)
+    if kind != "GIF":
+        return as_bgr(image)
+    place = image.tile[0].extents
+    assert place is not None
+    left, top, right, bottom = place
+    pixels = np.full((image.height, image.width, 3), WHITE, np.uint8)
+    # A frame may be smaller than the screen; Pillow takes any colour for what it leaves out.
+    pixels[top:bottom, left:right] = as_bgr(image)[top:bottom, left:right]
+    return pixels
 
 
 def as_bgr(image: Image) -> np.ndarray:
     """Return an image of Pillow's that is not deep as (H, W, 3) uint8 BGR, over white."""
     if not has_alpha(image):
         return cv2.cvtColor(np.asarray(image.convert("RGB")), cv2.COLOR_RGB2BGR)
-    pixels = np.asarray(image.convert("RGBA"))
+    pixels = np.asarray(image if image.mode == "RGBA" else image.convert("RGBA"))
     return over_white(cv2.cvtColor(pixels, cv2.COLOR_RGBA2BGR), pixels[..., 3])

@@ -9,6 +9,8 @@ if __name__ == "__main__":
 
 import argparse
 import logging
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from backend.words import count
@@ -18,9 +20,10 @@ from utils.data.records.command.folders import refuse_existing
 from utils.data.records.command.inspection import describe_file, find_damages, find_files
 from utils.data.records.command.packing import pack_samples
 from utils.data.records.command.unpacking import unpack_images
+from utils.data.sources.annotated_images import AnnotatedImage
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
-from utils.data.sources.labels import scan_images
+from utils.data.sources.labels import ImageSource, scan_images
 from utils.data.sources.record_images import RecordImage
 from utils.data.sources.samples import SampleTable
 from utils.data.sources.splits import images_of
@@ -56,7 +59,7 @@ def parse_flags() -> argparse.Namespace:
     pack_parser = command("pack", pack, "write a dataset's images and labels into record files")
     unpack_parser = command("unpack", unpack, "write record files out as images and labels")
     for added in (pack_parser, unpack_parser):
-        added.add_argument("--data", required=True, metavar="D", help="dataset YAML")
+        added.add_argument("--data", required=True, metavar="D", help="dataset, as of train.py")
         added.add_argument("--out", required=True, type=Path, metavar="DIR", help="a new folder")
         added.add_argument("--splits", nargs="+", choices=SPLITS, help="of the YAML; all it names")
     pack_parser.add_argument(
@@ -85,22 +88,36 @@ def pack(arguments: argparse.Namespace) -> None:
         raise DatasetError(f"--file-mib {arguments.file_mib}: at least 1 is needed")
     refuse_existing(arguments.out)
     dataset, splits = load_splits(arguments)
-    samples = {split: usable_samples(dataset, split, arguments.max_pixels) for split in splits}
+    num_classes = len(dataset.class_names)
+    images = {split: unpacked_images(dataset, split) for split in splits}
+    samples = {
+        split: usable_samples(split, images[split], num_classes, arguments.max_pixels)
+        for split in splits
+    }
+    every = chain.from_iterable(images.values())
+    annotated = {image.path for image in every if isinstance(image, AnnotatedImage)}
     yaml_path = arguments.out / f"{dataset.name}.yaml"
-    pack_samples(samples, dataset.class_names, yaml_path, arguments.file_mib * MIB)
+    pack_samples(samples, dataset.class_names, yaml_path, arguments.file_mib * MIB, annotated)
     for split, packed in samples.items():
         say(f"{split}: {count(len(packed), 'image')} packed")
     say(f"train with --data {yaml_path}")
 
 
-def usable_samples(dataset: DatasetSpec, split: str, max_pixels: int) -> SampleTable:
-    """Return the samples of a split that training would use; name and leave out the others."""
+def unpacked_images(dataset: DatasetSpec, split: str) -> list[Path | ImageSource]:
+    """Return the images of a split; raise DatasetError when some are packed."""
     images = images_of(dataset, split)
     if any(isinstance(image, RecordImage) for image in images):
         raise DatasetError(
             f"'{split}' of {dataset.name} is packed already; copy its files, or unpack it first"
         )
-    report = scan_images(images, len(dataset.class_names), max_pixels=max_pixels)
+    return images
+
+
+def usable_samples(
+    split: str, images: Sequence[Path | ImageSource], num_classes: int, max_pixels: int
+) -> SampleTable:
+    """Return the samples of a split that training would use; name and leave out the others."""
+    report = scan_images(images, num_classes, max_pixels=max_pixels)
     for problem in report.problems:
         log.warning("%s", printable(problem))
     if num_left_out := len(images) - len(report.samples):

@@ -15,10 +15,10 @@ import numpy as np
 from backend.words import count
 from utils.data.image.header import BrokenImageError, read_image_size, read_other_view
 from utils.data.image.orientation import EXCHANGES_SIDES, UPRIGHT, boxes_upright, points_upright
-from utils.data.sources.file_state import state_of_files
 from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, Annotations
 from utils.data.sources.label_file import BrokenLabelError, Labels
 from utils.errors import DatasetError, brief
+from utils.files.file_state import state_of_files
 from utils.polygons import Polygons
 
 OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round

@@ -12,7 +12,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.formats.coco import COCO
 from utils.data.sources.formats.coco_file import BrokenInstancesError, Instances, read_instances
+from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError, brief
@@ -25,6 +28,18 @@ class CocoAnnotations:
     objects: list[GroundTruth]  # of each image, pixels of the image
     image_ids: list[int]
     category_ids: list[int]  # of each class
+
+
+def own_annotations(dataset: DatasetSpec, split: str) -> Path | None:
+    """Return the instances JSON that holds a split's labels; None where they lie elsewhere.
+
+    It says more than labels do: of crowds, and of the areas of outlines.
+    """
+    pool = "train" if dataset.train_part is not None and split == "val" else split
+    entries = getattr(dataset, pool)
+    if dataset.single_class or len(entries) != 1 or not isinstance(entries[0], AnnotatedFolder):
+        return None
+    return entries[0].annotations if entries[0].format == COCO.name else None
 
 
 def read_coco_annotations(

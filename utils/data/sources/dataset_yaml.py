@@ -72,7 +72,10 @@ class _DatasetYaml:
     def spec(self, splits: Sequence[str]) -> DatasetSpec:
         for key in splits:
             if not self._value(key)[1]:
-                raise self._error(key, "is missing: name the folder or the list of its images")
+                drawn = ", or draw it: --split 0.8" if key == "val" else ""
+                raise self._error(
+                    key, f"is missing: name the folder or the list of its images{drawn}"
+                )
         self._refuse_keypoints()
         class_names = self._class_names() if "names" in self.document else ()
         roots = self._roots()

@@ -6,6 +6,7 @@ Before: `splits.py` says which images. After: `known_scans.py`, in the next scan
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import os
 from dataclasses import dataclass
 
@@ -19,9 +20,11 @@ from utils.files.array_cache import read_arrays, version_of, write_arrays
 
 KIND = "labels"
 FEWEST_IMAGES = 500  # fewer are read as soon as a cache is
+_PACKAGES = "pillow", "pi-heif"  # that read images
 _READERS = "utils/data/sources/**/*.py", "utils/data/image/*.py", "utils/polygons.py"
-_FORMS = {  # dtype and columns of each array
-    name: (array.dtype, array.shape[1:]) for name, array in arrays_of([])._asdict().items()
+_FORMS = {  # of each array
+    name: (array.dtype, array.ndim, array.shape[1:])
+    for name, array in arrays_of([])._asdict().items()
 }
 
 
@@ -44,7 +47,7 @@ class LabelCache:
 
     def read(self, num_classes: int) -> KnownScans:
         """Return what is known; nothing where the file is absent, damaged or makes no sense."""
-        arrays = read_arrays(KIND, self.name, version_of(*_READERS))
+        arrays = read_arrays(KIND, self.name, version())
         if arrays is None or not _is_sound(arrays, num_classes):
             return NOTHING_KNOWN
         return KnownScans(ScanArrays(**arrays))
@@ -54,12 +57,24 @@ class LabelCache:
         if len(found.keys) < FEWEST_IMAGES:
             return
         if known is None or not np.array_equal(found.keys, known.arrays.keys):
-            write_arrays(KIND, self.name, version_of(*_READERS), found._asdict())
+            write_arrays(KIND, self.name, version(), found._asdict())
+
+
+def version() -> bytes:
+    """Return what changes with all that reads images and labels, packages among it."""
+    return version_of(*_READERS) + " ".join(map(_package_version, _PACKAGES)).encode()
+
+
+def _package_version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:  # HEIC images are left out
+        return "absent"
 
 
 def _is_sound(arrays: dict[str, np.ndarray], num_classes: int) -> bool:
     """Return whether arrays can be those of a scan: whoever wrote them, no later code fails."""
-    forms = {name: (array.dtype, array.shape[1:]) for name, array in arrays.items()}
+    forms = {name: (array.dtype, array.ndim, array.shape[1:]) for name, array in arrays.items()}
     if forms != _FORMS:
         return False
     found = ScanArrays(**arrays)

@@ -6,6 +6,7 @@ Before: `image_files.py`. After: `labels.py`, which calls this per image.
 from __future__ import annotations
 
 import math
+import os
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +41,18 @@ def label_name(image_path: str) -> str:
         folders[len(folders) - 1 - folders[::-1].index("images")] = "labels"
     stem, dot, suffix = name.rpartition(".")
     return "/".join(folders) + slash + (stem if stem and suffix else name) + ".txt"
+
+
+def label_file_of(image_path: str) -> str:
+    """Return the label file that is read: `label_name`, or beside the image without its folder.
+
+    labelImg and others write label files beside the images, whatever the folder is called.
+    """
+    name = label_name(image_path)
+    folder, image_folder = os.path.dirname(name), os.path.dirname(image_path)
+    if folder == image_folder or os.path.isdir(folder):
+        return name
+    return os.path.join(image_folder, os.path.basename(name))
 
 
 def read_label_bytes(path: Path) -> bytes | None:

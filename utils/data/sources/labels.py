@@ -22,20 +22,20 @@ from utils.data.image.being_read import read_as
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.records.layout import RecordPlace
-from utils.data.sources.file_state import state_of_files
 from utils.data.sources.known_scans import KnownScans
 from utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
-    label_name,
+    label_file_of,
     label_path,
     parse_labels,
     read_label_bytes,
 )
 from utils.data.sources.samples import Places, SampleTable
 from utils.data.sources.scan_arrays import ScanArrays, Scanned, arrays_of, join_scans
-from utils.data.sources.texts import Paths
 from utils.errors import DatasetError
+from utils.files.file_state import state_of_files
+from utils.files.texts import Paths
 from utils.polygons import starts_of
 from utils.screen.text import printable
 
@@ -78,12 +78,12 @@ class ImageFile:
 
     @property
     def labels_at(self) -> str:
-        return str(label_path(self.path))
+        return label_file_of(str(self.path))
 
     def state(self, now_ns: int) -> bytes | None:
         """Return size and times of both files; None if one has just been changed."""
         image = str(self.path)
-        return state_of_files((image, label_name(image)), now_ns)
+        return state_of_files((image, label_file_of(image)), now_ns)
 
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels, or raise BrokenImageError."""
@@ -91,7 +91,7 @@ class ImageFile:
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
         """Return the objects, none without a label file, or raise BrokenLabelError."""
-        return parse_labels(read_label_bytes(label_path(self.path)), num_classes)
+        return parse_labels(read_label_bytes(Path(self.labels_at)), num_classes)
 
 
 class ScanReport(NamedTuple):

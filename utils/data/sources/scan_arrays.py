@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.data.sources.label_file import Labels
-from utils.data.sources.texts import Texts, rows_of
+from utils.files.texts import Texts, rows_of
 from utils.polygons import Polygons, join_polygons, starts_of
 
 

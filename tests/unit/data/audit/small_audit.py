@@ -10,7 +10,7 @@ import numpy as np
 from tests.tiny_weights import noise
 from utils.data.audit.findings import KINDS, NOTHING, Findings
 from utils.data.audit.page import Audit
-from utils.data.sources.labels import Sample
+from utils.data.sources.samples import Sample
 
 HOSTILE = '<b>dog\x1b[2J, "x"'
 CLASS_NAMES = ("cat", HOSTILE)

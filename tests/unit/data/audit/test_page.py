@@ -32,7 +32,7 @@ def test_a_browser_shows_each_kind_with_its_boxes_and_asks_for_nothing(tmp_path)
                     file.resolve().as_uri()
                 ]
         solid, dashed = False, True
-        lines = {kind: page.evaluate(LINES.format(kind)) for kind in KINDS}
+        lines = {kind: sorted(page.evaluate(LINES.format(kind))) for kind in KINDS}
         assert lines == {
             "overlooked": [solid], "unseen": [dashed], "swapped": [solid, dashed],
             "misplaced": [solid, dashed],
@@ -48,8 +48,23 @@ def test_a_browser_shows_each_kind_with_its_boxes_and_asks_for_nothing(tmp_path)
 def test_the_first_findings_of_a_kind_are_shown_and_the_others_counted(tmp_path):
     text = audit_page(repeated(small_audit(tmp_path), 5), top=3)
     assert text.count('<figure class="crop">') == 3
-    assert "2 more of this kind are in audit.csv" in text
+    assert "2 more of this kind: see audit.csv" in text
     assert "5 findings on 1 image are worth looking at" in text
+
+
+def test_classes_that_are_swapped_more_than_once_are_counted(tmp_path):
+    audit = small_audit(tmp_path)
+    swapped = np.array([2, 2, 2])
+    text = audit_page(audit._replace(findings=audit.findings.take(swapped)), top=1)
+    assert "Seen most often: cat as &lt;b&gt;dog\\x1b[2J, &quot;x&quot; (3)." in text
+    assert "Seen most often" not in audit_page(audit, top=1)
+
+
+def test_the_page_says_that_a_model_may_have_learnt_the_mistakes_of_train(tmp_path):
+    audit = small_audit(tmp_path)
+    words = "it has learnt some of their mistakes"
+    assert words in audit_page(audit._replace(split="train"), top=1)
+    assert words not in audit_page(audit, top=1)
 
 
 def test_a_full_page_reads_no_more_images(tmp_path, monkeypatch):

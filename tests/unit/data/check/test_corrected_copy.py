@@ -65,7 +65,7 @@ def test_objects_are_clipped_dropped_or_kept_as_they_are(copied):
     assert labels["far"] == "0 0.85 0.5 0.3 0.2\n"  # from 0.7 to 1.1, of which 1 is left
     assert labels["over"] == f"{GOOD}0 0.8975 0.5 0.205 0.25\n"  # from 0.795 to 1.005
     assert labels["over_point"] == "0 1 0.5 0.9 0.1 0.9 0.9\n"
-    assert labels["background"] == ""
+    assert labels["background"] == "" and "unlabelled" not in labels
 
 
 def test_images_are_links_and_what_cannot_be_decided_is_listed(copied):

@@ -182,6 +182,24 @@ def test_a_server_that_is_busy_is_asked_again(site, tmp_path, caplog):
     assert len(site.statuses) == 6  # as many tries as waits, and the first
 
 
+def test_a_server_that_always_sends_another_part_is_left(site, tmp_path):
+    """It sends the start, then cuts; asked for the rest, it sends something else."""
+    url = site.put("/a", CONTENT, '"1"')
+    site.cuts, site.shift = [1_000_000] * 50, 7
+    with pytest.raises(UserError, match="another part than it was asked for|connection ended"):
+        fetch(item_of(url), tmp_path)
+    assert len(site.asked) < 10
+
+
+@pytest.mark.parametrize("length", [b"-9223372036854775809", b"zz", b"-5", b""])
+def test_a_length_that_is_none_is_a_cut(site, tmp_path, length):
+    chunks = b"3\r\nabc\r\n" + length + b"\r\nde\r\n0\r\n\r\n"
+    site.tells_length, site.headers = False, {"Transfer-Encoding": "chunked"}
+    with pytest.raises(UserError, match="what came is kept|its SHA-256 is"):
+        fetch(item_of(site.put("/a", chunks), size=None), tmp_path)
+    assert not (tmp_path / "sub/data.bin").exists()
+
+
 def test_a_server_that_says_nothing_is_left(site, tmp_path, monkeypatch):
     monkeypatch.setattr(connection, "TIMEOUT_S", 0.1)
     site.hold.clear()

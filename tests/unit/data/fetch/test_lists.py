@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 import yaml
@@ -12,6 +16,7 @@ from tests.loopback_site import loopback_site
 from utils.data.fetch import __main__ as command
 from utils.data.fetch.lists import FOLDER, choose, find_list
 from utils.errors import UserError
+from utils.files.project import PROJECT
 
 GOOD = {"url": "https://example.com/a.zip", "sha256": "0" * 64, "size": 10, "path": "a/b.zip"}
 
@@ -131,6 +136,31 @@ def test_the_command_shows_what_it_fetches_and_where_it_is(tmp_path, monkeypatch
                      "a: fetched", "1 file there", "Go on."]  # fmt: skip
     assert (tmp_path / "out/a").read_bytes() == b"content"
     assert re.search("never", "".join(lines)) is None
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_a_command_that_is_ended_goes_on_later(tmp_path, monkeypatch, end):
+    monkeypatch.delenv("http_proxy", raising=False)
+    content = bytes(range(256)) * 8000
+    with loopback_site() as site:
+        digest = hashlib.sha256(content).hexdigest()
+        file = {"url": site.put("/a", content), "sha256": digest, "size": None, "path": "a"}
+        path, part = write(tmp_path, file), tmp_path / "out/a.part"
+        site.pauses = [1_000_000]
+        call = [sys.executable, "-m", "utils.data.fetch", path, "--out", tmp_path / "out"]
+        with subprocess.Popen(call, cwd=PROJECT, stdout=subprocess.DEVNULL) as process:
+            # What came is written in blocks: the last one may still be in memory.
+            while process.poll() is None and not (part.exists() and part.stat().st_size > 500_000):
+                time.sleep(0.01)
+            process.send_signal(end)
+        assert process.returncode == (130 if end == signal.SIGINT else -end)
+        assert [x.name for x in sorted((tmp_path / "out").glob("a*"))] == ["a.part", "a.part.said"]
+        site.hold.set()
+        came = part.stat().st_size
+        monkeypatch.setattr("sys.argv", list(map(str, call[2:])))
+        command.main()
+    assert site.asked == [("/a", None), ("/a", f"bytes={came}-")]
+    assert (tmp_path / "out/a").read_bytes() == content
 
 
 def test_a_folder_that_cannot_be_written_is_a_user_error(tmp_path, monkeypatch):

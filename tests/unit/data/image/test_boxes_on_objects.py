@@ -14,7 +14,8 @@ from utils.data.loading.loader import TrainLoader
 from utils.data.loading.reading import pixel_boxes, pixel_polygons, read_image
 from utils.data.sources.annotated_images import annotated_images
 from utils.data.sources.formats.annotations import NORMALISED, Annotations, AnnotationsBuilder
-from utils.data.sources.labels import Sample, scan_images, scan_samples
+from utils.data.sources.labels import scan_images, scan_samples
+from utils.data.sources.samples import Sample
 from utils.media.image_file import ImageFile
 
 SIZE = HEIGHT, WIDTH = 48, 80

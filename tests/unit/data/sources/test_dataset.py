@@ -124,6 +124,11 @@ def test_a_download_entry_matters_only_when_images_are_missing(dataset):
     assert len(long) < 1000 and "rm -rf\\n" in long
 
 
+def test_a_dataset_without_val_is_told_how_to_draw_it(dataset):
+    assert "or draw it: --split 0.8" in error_of(write_yaml(dataset / "cells.yaml", val=None))
+    assert "--split" not in error_of(write_yaml(dataset / "cells.yaml", train=None))
+
+
 @pytest.mark.parametrize("key", ["train", "val", "names"])
 def test_a_missing_key_is_named(dataset, key):
     assert f"key '{key}'" in error_of(write_yaml(dataset / "cells.yaml", **{key: None}))

@@ -13,6 +13,7 @@ import yaml
 from tests.rank_threads import RankFailures, run_rank_threads
 from tests.small import write_small_dataset
 from utils.data.image.fingerprint import Fingerprint
+from utils.data.records.command.packing import pack_samples
 from utils.data.sources import fingerprints as reading
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.drawn_split import draw_training, group_copies
@@ -151,6 +152,16 @@ def test_a_part_of_the_training_images_may_be_taken_too():
     ]
     half = choose_part([Path(name) for name in train], 0.5)
     assert abs(len(half) / len(train) - 0.5) < 5 * np.sqrt(0.25 / len(train))
+
+
+def test_a_packed_dataset_is_drawn_as_its_files(data, tmp_path):
+    whole = load_dataset(data[0], splits=("train",))
+    samples = {"train": load_split(whole, "train")}
+    pack_samples(samples, whole.class_names, tmp_path / "out" / "packed.yaml", 1 << 30)
+    for split in ("train", "val"):
+        packed = images_of(load_dataset(tmp_path / "out" / "packed.yaml", train_part=0.7), split)
+        files = images_of(load_dataset(data[0], train_part=0.7), split)
+        assert names_of(packed) == names_of(files)
 
 
 @pytest.mark.parametrize("world_size", [2, 5])

@@ -1,5 +1,6 @@
 """Scanning a dataset: which samples are usable, and what is reported about the others."""
 
+import re
 import zlib
 from pathlib import Path
 
@@ -52,6 +53,24 @@ def test_labels_lie_in_the_last_folder_named_images():
     assert label_path(Path("/images/a/images/b/c.jpg")) == Path("/images/a/labels/b/c.txt")
     assert label_path(Path("a/pictures/c.v2.png")) == Path("a/pictures/c.v2.txt")
     assert label_path(Path("images.jpg")) == Path("images.txt")
+
+
+def test_labels_beside_images_are_read_where_there_is_no_folder_of_labels(tmp_path):
+    image = add_image(tmp_path, "train/a.jpg", None)
+    beside = image.with_suffix(".txt")
+    beside.write_text("1 0.5 0.5 0.5 0.5\n")
+    (sample,) = scan_samples([image], num_classes=2).samples
+    assert sample.class_index.tolist() == [1]
+    beside.write_text("5 0.5 0.5 0.5 0.5\n")
+    with pytest.raises(DatasetError, match=f"{re.escape(str(beside))}: line 1: class 5"):
+        scan_samples([image], num_classes=2)
+    other = label_path(image)
+    other.parent.mkdir(parents=True)
+    with pytest.raises(DatasetError, match="none has a labelled object"):
+        scan_samples([image], num_classes=2)  # a background, with some text beside it
+    other.write_text("0 0.5 0.5 0.5 0.5\n")
+    (sample,) = scan_samples([image], num_classes=2).samples
+    assert sample.class_index.tolist() == [0]
 
 
 @pytest.mark.parametrize("labels", [None, "", "\n  \n"])

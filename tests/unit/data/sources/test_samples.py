@@ -5,9 +5,11 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.outlines import assert_same_polygons, make_polygons
-from utils.data.sources.samples import Sample, table_of
+from utils.data.records.layout import RecordPlace
+from utils.data.sources.samples import Sample, SampleTable, table_of
 from utils.polygons import Polygons
 
 
@@ -52,3 +54,54 @@ def test_samples_without_any_object_have_tables_too():
     table = table_of([make_sample(0, 0)])
     assert table[0].boxes_cxcywh_norm.shape == (0, 4)
     assert table[0].class_index.shape == (0,)
+
+
+def with_everything() -> list[Sample]:
+    """Samples with polygons, without objects, in record files and not."""
+    samples = [make_sample(number, num_boxes) for number, num_boxes in enumerate((2, 0, 3, 1, 0))]
+    outlines = make_polygons([np.full((3, 2), 0.5), np.zeros((0, 2))], np.float32)
+    samples[0] = dataclasses.replace(samples[0], polygons_norm=outlines)
+    for number, file in ((1, "a.ffr"), (3, "b.ffr"), (4, "a.ffr")):
+        place = RecordPlace(Path("/records") / file, number, 2**40 + number, 7, 2**32 - 1)
+        samples[number] = dataclasses.replace(samples[number], record=place)
+    return samples
+
+
+def test_places_in_record_files_come_back():
+    samples = with_everything()
+    table = table_of(samples)
+    assert_same_samples(table, samples)
+    assert table.places is not None and list(table.places.files) == [
+        "/records/a.ffr",
+        "/records/b.ffr",
+    ]
+
+
+@pytest.mark.parametrize("chosen", [slice(1, 4), slice(None, None, -1), slice(0, 0), slice(2, 99)])
+def test_a_part_of_a_table_is_a_table(chosen):
+    samples = with_everything()
+    part = table_of(samples)[chosen]
+    assert isinstance(part, SampleTable)
+    assert_same_samples(part, samples[chosen])
+    assert_same_samples(table_of(list(part)), samples[chosen])
+    assert table_of(part) is part
+
+
+def test_indices_count_from_both_ends():
+    table = table_of(with_everything())
+    assert [table[index].height for index in (-5, -1, 0, 4)] == [10, 14, 10, 14]
+    for index in (5, -6):
+        with pytest.raises(IndexError):
+            table[index]
+
+
+def test_some_objects_of_all_images_are_kept():
+    samples = with_everything()
+    table = table_of(samples)
+    kept = table.with_objects(np.array([False, True, True, False, True, False]))
+    assert kept.num_objects.tolist() == [1, 0, 2, 0, 0]
+    assert kept.image_of_object.tolist() == [0, 2, 2]
+    assert kept.polygons_norm is None  # the only outline was of the first object
+    np.testing.assert_array_equal(kept[2].class_index, samples[2].class_index[[0, 2]])
+    np.testing.assert_array_equal(kept[2].boxes_cxcywh_norm, samples[2].boxes_cxcywh_norm[[0, 2]])
+    assert kept[3].record == samples[3].record

@@ -5,14 +5,17 @@ Before: `sources/labels.py::scan_images`. After: `sources/record_images.py`, whi
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 import numpy as np
 
+from backend.words import count
 from utils.data.loading.reading import read_image_bytes
 from utils.data.records.command.folders import dataset_yaml_text, new_folder
+from utils.data.records.command.label_text import label_text
 from utils.data.records.index import (
     MAX_INDEX_BYTES,
     BrokenIndexError,
@@ -24,10 +27,12 @@ from utils.data.records.index import (
 from utils.data.records.layout import SUFFIX
 from utils.data.records.reading import MAX_RECORD_BYTES
 from utils.data.records.writing import write_records
-from utils.data.sources.label_file import BrokenLabelError, label_path, read_label_bytes
+from utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
 from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.screen.progress import Progress
+
+log = logging.getLogger("records")
 
 
 def pack_samples(
@@ -35,6 +40,7 @@ def pack_samples(
     class_names: Sequence[str],
     yaml_path: Path,
     file_bytes: int,
+    annotated: Set[Path] = frozenset(),
 ) -> None:
     """Write a dataset YAML into a new folder, and for each split a folder of record files.
 
@@ -42,17 +48,50 @@ def pack_samples(
         splits: the usable samples of each split, which lie in files of their own.
         yaml_path: in a folder that does not exist; it appears when all is written.
         file_bytes: a record file ends before the image that would make it larger.
+        annotated: images whose labels are in no label file, and are written as one has them.
 
     Raises:
         DatasetError: an image that cannot be packed, or a folder that cannot be written.
     """
     depth = base_depth([sample.image_path for samples in splits.values() for sample in samples])
-    entries = {split: [_entry(sample, depth) for sample in splits[split]] for split in splits}
+    texts = _Texts(annotated)
+    entries = {
+        split: [_entry(sample, depth, texts) for sample in samples]
+        for split, samples in splits.items()
+    }
+    texts.tell_losses()
     with new_folder(yaml_path.parent) as folder:
         for split, samples in splits.items():
             _pack_split(folder / split, samples, entries[split], file_bytes)
         text = dataset_yaml_text({split: split for split in splits}, class_names)
         (folder / yaml_path.name).write_text(text, encoding="utf-8")
+
+
+class _Texts:
+    """The labels of samples as label files have them, and what they cannot express."""
+
+    def __init__(self, annotated: Set[Path]):
+        self._annotated = annotated
+        self._moved = self._dropped = 0
+
+    def of(self, sample: Sample) -> bytes | None:
+        """Return the content of the label file; None when there is none."""
+        if sample.image_path not in self._annotated:
+            return read_label_bytes(Path(label_file_of(str(sample.image_path))))
+        content, moved, dropped = label_text(sample)
+        self._moved += moved
+        self._dropped += dropped
+        return content
+
+    def tell_losses(self) -> None:
+        """Log how many outlines are not packed as they were read."""
+        if self._moved or self._dropped:
+            log.warning(
+                "in a packed dataset an outline lies exactly within its box: %s moved by up to a "
+                "pixel, %s further off left out",
+                count(self._moved, "outline"),
+                count(self._dropped, "outline"),
+            )
 
 
 def _pack_split(
@@ -84,12 +123,12 @@ def _absolute_parts(path: Path) -> tuple[str, ...]:
     return Path(os.path.abspath(path)).parts
 
 
-def _entry(sample: Sample, depth: int) -> ImageEntry:
+def _entry(sample: Sample, depth: int, texts: _Texts) -> ImageEntry:
     """Return what the index says of a sample; raise DatasetError if it cannot be packed."""
     path = sample.image_path
     name = "/".join(_absolute_parts(path)[depth:])
     try:
-        entry = ImageEntry(name, sample.height, sample.width, read_label_bytes(label_path(path)))
+        entry = ImageEntry(name, sample.height, sample.width, texts.of(sample))
         check_entry(entry)
     except BrokenLabelError as error:
         raise DatasetError(f"{path}: cannot be packed: its label file {error}") from error

@@ -181,9 +181,7 @@ def _paths_of(folder: Path, file_names: Sequence[str]) -> Iterator[str]:
             raise BrokenInstancesError(f"an image is called {brief(name)}; no file can be")
         path = str(_place(folder, parts, skip))
         if path in seen:
-            raise BrokenInstancesError(
-                f"two images are called {printable(name)}; names must differ"
-            )
+            raise BrokenInstancesError(f"two images are called {brief(name)}; each must differ")
         seen.add(path)
         yield path
 

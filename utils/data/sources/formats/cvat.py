@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from utils.data.sources.formats.annotations import UNKNOWN, Annotations, AnnotationsBuilder
+from utils.data.sources.formats.coco_masks import mask_outline
 from utils.data.sources.formats.folders import find_files, listed_in, split_of
 from utils.data.sources.formats.format import AnnotatedFolder, Format
 from utils.data.sources.formats.image_names import ImageNames
@@ -34,7 +35,7 @@ _LEFT_OUT = {
     "skeleton": "skeletons",
     "tag": "tags of images",
 }
-_MOST = 1 << 31  # no side, and no run of a mask, is so long
+_MOST = 1 << 31  # no side is so long
 
 
 def accepts(path: Path) -> bool:
@@ -157,9 +158,7 @@ def _add_shape(builder: AnnotationsBuilder, shape: Element, size: tuple[int, int
         return
     if not (label := (shape.get("label") or "").strip()):
         raise ValueError("has no label")
-    if shape.tag == "mask":
-        builder.object(label, _box_of_mask(shape))
-    elif shape.tag == "box" and not _degrees(shape):
+    if shape.tag == "box" and not _degrees(shape):
         left, top, right, bottom = _numbers(shape, "xtl", "ytl", "xbr", "ybr")
         builder.object(label, (left, top, right, bottom))
     elif len(outline := _outline_of(shape, size)) < 3:
@@ -169,9 +168,11 @@ def _add_shape(builder: AnnotationsBuilder, shape: Element, size: tuple[int, int
 
 
 def _outline_of(shape: Element, size: tuple[int, int]) -> np.ndarray:
-    """Return the outline of a polygon, an ellipse or a turned box, (K, 2) in pixels."""
+    """Return the outline of a polygon, a mask, an ellipse or a turned box, (K, 2) in pixels."""
     if shape.tag == "polygon":
         return _points(shape)
+    if shape.tag == "mask":
+        return _outline_of_mask(shape)
     if shape.tag == "ellipse":
         x, y, radius_x, radius_y = _numbers(shape, "cx", "cy", "rx", "ry")
         outline = ellipse_outline((x, y), (radius_x, radius_y))
@@ -194,27 +195,18 @@ def _points(shape: Element) -> np.ndarray:
     return points
 
 
-def _box_of_mask(mask: Element) -> tuple[float, float, float, float]:
-    """Return the box of a mask, of runs of background and object by turns, row by row."""
+def _outline_of_mask(mask: Element) -> np.ndarray:
+    """Return the outline of a mask, of runs of background and object by turns, row by row."""
     left, top, width, height = _integers(mask, "left", "top", "width", "height")
     try:
-        runs = np.array([int(run) for run in mask.get("rle", "").split(",")], np.int64)
-    except (ValueError, OverflowError):
-        runs = np.array([-1])
-    if not ((runs >= 0) & (runs < _MOST)).all() or runs.sum() != width * height:
-        raise ValueError(f"rle is {brief(mask.get('rle'))}, no {width} x {height} px")
-    edges = np.cumsum(runs)[: len(runs) // 2 * 2].reshape(-1, 2)
-    first, last = (edges[edges[:, 0] < edges[:, 1]] - (0, 1)).T
-    if not len(first):
+        runs = [int(run) for run in mask.get("rle", "").split(",")]
+    except ValueError as error:
+        raise ValueError(f"rle is {brief(mask.get('rle'))}") from error
+    # COCO's runs go down the columns: these are of the mask with x and y exchanged.
+    outline = mask_outline({"size": [width, height], "counts": runs})[:, ::-1]
+    if not len(outline):
         raise ValueError("is empty")
-    over_the_edge = first // width != last // width  # a run that goes on in the next row
-    columns = np.where(over_the_edge, [[0], [width - 1]], [first % width, last % width])
-    return (
-        float(left + columns[0].min()),
-        float(top + first[0] // width),
-        float(left + columns[1].max() + 1),
-        float(top + last[-1] // width + 1),
-    )
+    return outline + (left, top)
 
 
 def _degrees(shape: Element) -> float:

@@ -5,7 +5,7 @@ Before: `table.py` asks each format in turn. After: `sources/annotated_images.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,10 @@ class AnnotatedFolder(NamedTuple):
     subset: str | None = None  # the images that are meant, by the name of their part in the file
 
 
+def _nothing_else(folder: AnnotatedFolder) -> Iterable[Path]:
+    return ()
+
+
 class Format(NamedTuple):
     """One label format."""
 
@@ -33,3 +37,5 @@ class Format(NamedTuple):
     "" where nothing says which images are for what. Empty where there is none of this format."""
     read: Callable[[AnnotatedFolder], Annotations]
     """What is said of the images; DatasetError when the file itself is broken."""
+    also_reads: Callable[[AnnotatedFolder], Iterable[Path]] = _nothing_else
+    """What `read` opens beside the annotations and the list; a change there is a change of them."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from backend.words import count
 from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.annotations import NORMALISED, Annotations, AnnotationsBuilder
 from utils.data.sources.formats.folders import find_files, listed_in
@@ -28,6 +29,7 @@ from utils.files.regular import open_regular
 
 NAME = "Label Studio JSON"
 MAX_BYTES = 1 << 29
+MOST_LABELS = 20  # of a region
 MAX_SOURCE_LENGTH = 4096  # characters; an image inside the export is far longer
 _HEAD_BYTES = 1 << 16
 # Of a task; the third is of an older version, the others of JSON-MIN.
@@ -51,6 +53,15 @@ class _Task(NamedTuple):
     image: str  # where Label Studio has it
     regions: list[Any]
     rank: tuple[bool, str]  # of several of one image the highest counts: ground truth, then newest
+
+
+class _Region(NamedTuple):
+    """A region that has a label."""
+
+    kind: str  # "rectanglelabels"
+    labels: list[str]
+    value: dict[str, Any]
+    whole: dict[str, Any]  # with the size of the image, and whether it was turned
 
 
 def accepts(path: Path) -> bool:
@@ -188,15 +199,19 @@ def _add_task(builder: AnnotationsBuilder, path: Path, trouble: str, task: _Task
             builder.refuse(f"task {brief(task.number)}: {error}")
 
 
-def _named(builder: AnnotationsBuilder, regions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _named(builder: AnnotationsBuilder, regions: list[dict[str, Any]]) -> list[_Region]:
     """Return the regions with a label; a box and its label may be two of the same id."""
-    named = [region for region in regions if _labels_of(region)[1]]
-    ids = {brief(region["id"]) for region in named if "id" in region}
+    named, others = [], []
     for region in regions:
-        value = region.get("value")
-        is_drawn = isinstance(value, dict) and not {"x", "points", "rle"}.isdisjoint(value)
-        is_named = _labels_of(region)[1] or brief(region.get("id")) in ids
-        if is_drawn and not is_named:
+        if isinstance(value := region.get("value"), dict):  # none of a relation of two regions
+            kind, labels = _labels_of(value)
+            if labels:
+                named.append(_Region(kind, labels, value, region))
+            elif not {"x", "points", "rle"}.isdisjoint(value):
+                others.append(region.get("id"))
+    ids = {brief(region.whole.get("id")) for region in named} if others else set()
+    for other in others:
+        if other is None or brief(other) not in ids:
             builder.leave_out("regions without a label")
     return named
 
@@ -212,54 +227,54 @@ def _size_of(region: dict[str, Any]) -> tuple[int, int] | None:
     return height, width
 
 
-def _add_region(builder: AnnotationsBuilder, region: dict[str, Any], size: tuple[int, int]) -> None:
-    value = region["value"]
-    kind, names = _labels_of(region)
-    if kind in _LEFT_OUT or "rle" in value or "sequence" in value:
-        builder.leave_out(_LEFT_OUT.get(kind, "masks and video tracks"))
+def _add_region(builder: AnnotationsBuilder, region: _Region, size: tuple[int, int]) -> None:
+    if region.kind in _LEFT_OUT or "rle" in region.value or "sequence" in region.value:
+        builder.leave_out(_LEFT_OUT.get(region.kind, "masks and video tracks"))
         return
-    if region.get("image_rotation"):
+    if turn := region.whole.get("image_rotation"):
         raise _UnreadableError(
-            f"the image was turned by {brief(region['image_rotation'])} degrees in Label Studio, "
-            "which is not read; turn its file and label it again"
+            f"the image was turned by {brief(turn)} degrees in Label Studio, which is not read; "
+            "turn its file and label it again"
         )
-    outline, is_box = _outline_of(value, size)
-    for name in names:
-        if len(outline) < 3:
+    if len(region.labels) > MOST_LABELS:
+        number = count(len(region.labels), "label")
+        raise _UnreadableError(f"a region has {number}; at most {MOST_LABELS} are read")
+    shape = _shape_of(region.value, size)
+    for label in region.labels:
+        if isinstance(shape, tuple):
+            builder.object(label, shape)
+        elif len(shape) < 3:
             builder.leave_out("regions outside the image, or of fewer than 3 points")
-        elif is_box:
-            builder.object(name, (*outline[0].tolist(), *outline[2].tolist()))
         else:
-            builder.outline(name, outline)
+            builder.outline(label, shape)
 
 
-def _labels_of(region: dict[str, Any]) -> tuple[str, list[str]]:
+def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
     """Return the kind of a region, "rectanglelabels", and its labels; none where it has no kind."""
-    value = region.get("value")  # none of a relation between two regions
-    for kind, names in value.items() if isinstance(value, dict) else ():
-        if kind.endswith("labels") and isinstance(names, list):
-            return kind, [name for name in names if isinstance(name, str)]
+    for kind, labels in value.items():
+        if isinstance(labels, list) and kind.endswith("labels"):
+            return kind, [label for label in labels if isinstance(label, str)]
     return "", []
 
 
-def _outline_of(value: dict[str, Any], size: tuple[int, int]) -> tuple[np.ndarray, bool]:
-    """Return the outline of a region in pixels, (K, 2), and whether it is an upright box."""
-    scale = np.array([size[1], size[0]]) / 100  # all lengths are percents of the image
+def _shape_of(
+    value: dict[str, Any], size: tuple[int, int]
+) -> tuple[float, float, float, float] | np.ndarray:
+    """Return an upright box xyxy in pixels, or the outline (K, 2) of another shape."""
+    scale_x, scale_y = size[1] / 100, size[0] / 100  # all lengths are percents of the image
     if "points" in value:
-        return _points(value["points"]) * scale, False
+        return _points(value["points"]) * (scale_x, scale_y)
     degrees = _number(value, "rotation") if value.get("rotation") else 0.0
     if degrees and size == NORMALISED:
         raise _UnreadableError("a turned region needs original_width and original_height")
-    x, y = (np.array([_number(value, "x"), _number(value, "y")]) * scale).tolist()
+    x, y = _number(value, "x") * scale_x, _number(value, "y") * scale_y
     if "radiusX" in value:
-        radii = np.array([_number(value, "radiusX"), _number(value, "radiusY")]) * scale
-        outline = ellipse_outline((x, y), tuple(radii.tolist()))
-        return within(turned(outline, (x, y), degrees), size), False
-    side_wh = np.array([_number(value, "width"), _number(value, "height")]) * scale
-    outline = box_outline(x, y, *side_wh.tolist())
+        radii = _number(value, "radiusX") * scale_x, _number(value, "radiusY") * scale_y
+        return within(turned(ellipse_outline((x, y), radii), (x, y), degrees), size)
+    width, height = _number(value, "width") * scale_x, _number(value, "height") * scale_y
     if not degrees:
-        return outline, True
-    return within(turned(outline, (x, y), degrees), size), False  # about its left and top corner
+        return x, y, x + width, y + height
+    return within(turned(box_outline(x, y, width, height), (x, y), degrees), size)
 
 
 def _number(value: dict[str, Any], name: str) -> float:

@@ -92,12 +92,12 @@ class _Rows:
             image_id = place.image_id
             lines = iter(partial(file.readline, MAX_LINE_BYTES), b"")
             for number, line in enumerate(lines, start=2):
-                fields = line.split(b",")
-                if len(fields) <= image_id:
+                start = line.split(b",", image_id + 1)
+                if len(start) <= image_id:
                     continue  # a blank line
-                index = self._index_of.get(fields[image_id].strip(_AROUND))
+                index = self._index_of.get(start[image_id].strip(_AROUND))
                 if index is not None:
-                    self._add(index, place, fields, number)
+                    self._add(index, place, line.split(b","), number)
 
     def _add(self, index: int, place: _Places, fields: list[bytes], number: int) -> None:
         self._known.add(index)
@@ -175,10 +175,13 @@ def _classes(labels: list[bytes], names: Mapping[str, str]) -> tuple[tuple[str, 
 
 def _names(boxes: Path) -> Mapping[str, str]:
     """Return the names of labels: "Dog" of "/m/0bt9lr"; none without a file that has them."""
+    return next((dict(_named_labels(file)) for file in _class_files(boxes)), {})
+
+
+def _class_files(boxes: Path) -> Iterator[Path]:
     for folder in (boxes.parent, boxes.parent.parent):
-        for file in (path for pattern in CLASS_FILES for path in sorted(folder.glob(pattern))):
-            return dict(_named_labels(file))
-    return {}
+        for pattern in CLASS_FILES:
+            yield from sorted(folder.glob(pattern))
 
 
 def _named_labels(path: Path) -> Iterator[tuple[str, str]]:
@@ -190,4 +193,6 @@ def _named_labels(path: Path) -> Iterator[tuple[str, str]]:
         raise DatasetError(f"{path}: class names cannot be read: {error!s:.300}") from error
 
 
-OPENIMAGES = Format(NAME, accepts, find, read)
+OPENIMAGES = Format(
+    NAME, accepts, find, read, also_reads=lambda folder: _class_files(folder.annotations)
+)

@@ -12,6 +12,7 @@ from utils.data.sources.formats.annotations import Annotations
 from utils.data.sources.formats.coco import COCO
 from utils.data.sources.formats.cvat import CVAT
 from utils.data.sources.formats.format import AnnotatedFolder, Format
+from utils.data.sources.formats.kept_annotations import read_kept
 from utils.data.sources.formats.label_studio import LABEL_STUDIO
 from utils.data.sources.formats.labelme import LABELME
 from utils.data.sources.formats.openimages import OPENIMAGES
@@ -41,10 +42,10 @@ def format_of(annotations: Path) -> str:
 
 
 def read_annotations(folder: AnnotatedFolder) -> Annotations:
-    """Read the annotations of a folder.
+    """Read the annotations of a folder; those of many images are kept for the next time.
 
     Raises:
         DatasetError: a file that cannot be read, or is not in its format.
     """
-    (read,) = [kind.read for kind in FORMATS if kind.name == folder.format]
-    return read(folder)
+    (reader,) = [kind for kind in FORMATS if kind.name == folder.format]
+    return read_kept(folder, reader)

@@ -22,12 +22,12 @@ def names_of(source: str) -> Iterator[PurePosixPath]:
             "s3://bucket/name.jpg", "https://host/name.jpg?X-Amz=..." and the like.
     """
     text = (source.partition("?d=")[2] or source).replace("\\", "/").replace("\0", "")
-    for part in (text, text.partition("?")[0]):
-        for form in (part, unquote(part)):
-            name = PurePosixPath(form)
-            yield name
-            if (plain := _UPLOADED.sub("", name.name)) != name.name:
-                yield PurePosixPath(*name.parts[:-1], plain)
+    cut = text.partition("?")[0]
+    for form in dict.fromkeys((text, unquote(text), cut, unquote(cut))):
+        name = PurePosixPath(form)
+        yield name
+        if (plain := _UPLOADED.sub("", name.name)) != name.name:
+            yield PurePosixPath(*name.parts[:-1], plain)
     yield PurePosixPath(plain)
 
 

@@ -124,7 +124,7 @@ def test_polygons_ellipses_and_masks_are_objects_and_the_rest_is_counted(tmp_pat
     }
 
 
-def test_masks_have_the_box_of_their_pixels(tmp_path):
+def test_masks_have_the_box_and_the_outline_of_their_pixels(tmp_path):
     random = np.random.default_rng(3)
     masks = [random.random((5, 7)) < share for share in (0.05, 0.2, 0.5, 0.95) for _ in range(20)]
     masks = [mask for mask in masks if mask.any()]
@@ -143,7 +143,22 @@ def test_masks_have_the_box_of_their_pixels(tmp_path):
     for mask in masks:
         rows, columns = np.nonzero(mask)
         expected.append([10 + columns.min(), 20 + rows.min(), 11 + columns.max(), 21 + rows.max()])
-    assert read_only(tmp_path).boxes_xyxy.tolist() == expected
+    found = read_only(tmp_path)
+    assert found.boxes_xyxy.tolist() == expected
+    for index, mask in enumerate(masks):
+        assert _covered(found.polygons.outline(index) - (10.5, 20.5), mask.shape) == mask.tolist()
+
+
+def _covered(outline, size):
+    """Return which whole points lie inside, by the number of sides to the right of each."""
+    first, second = outline, np.roll(outline, -1, axis=0)
+    rows, columns = np.indices(size)
+    inside = np.zeros(size, int)
+    for (x0, y0), (x1, y1) in zip(first, second, strict=True):
+        if y0 != y1:
+            crossing = x0 + (rows - y0) * (x1 - x0) / (y1 - y0)
+            inside += ((y0 > rows) != (y1 > rows)) & (crossing > columns)
+    return (inside % 2 == 1).tolist()
 
 
 def test_subsets_are_splits(tmp_path):
@@ -223,12 +238,24 @@ def test_an_export_without_images_is_an_error(tmp_path):
         ('<polygon label="car" points="1,2;3,nan;1,1"/>', "points are"),
         ('<polygon label="car"/>', "points are ''"),
         ('<ellipse label="car" cx="1" cy="2" rx="3"/>', "ry is None"),
-        ('<mask label="car" rle="1,2" left="0" top="0" width="2" height="2"/>', "no 2 x 2 px"),
+        (
+            '<mask label="car" rle="1,2" left="0" top="0" width="2" height="2"/>',
+            "do not fill 2x2 px",
+        ),
         ('<mask label="car" rle="4" left="0" top="0" width="2" height="2"/>', "mask: is empty"),
-        ('<mask label="car" rle="" left="0" top="0" width="0" height="0"/>', "no 0 x 0 px"),
-        ('<mask label="car" rle="-1,5" left="0" top="0" width="2" height="2"/>', "no 2 x 2 px"),
+        (
+            '<mask label="car" rle="" left="0" top="0" width="0" height="0"/>',
+            "rle is ''",
+        ),
+        (
+            '<mask label="car" rle="-1,5" left="0" top="0" width="2" height="2"/>',
+            "do not fill 2x2 px",
+        ),
         (f'<mask label="car" rle="{"9" * 5000}" left="0" top="0" width="2" height="2"/>', "rle is"),
-        (f'<mask label="car" rle="{2**64}" left="0" top="0" width="2" height="2"/>', "rle is"),
+        (
+            f'<mask label="car" rle="{2**64}" left="0" top="0" width="2" height="2"/>',
+            "runs of its mask",
+        ),
         ('<mask label="car" rle="1,3" left="0.5" top="0" width="2" height="2"/>', "left is 0.5"),
     ],
 )

@@ -247,6 +247,7 @@ def test_the_image_may_have_another_name_in_the_task(folder):
         ({"value": {"rectanglelabels": ["Car"], "x": 1, "y": 1}}, "width is None"),
         ({"value": {"polygonlabels": ["Car"], "points": [[1, 2], [3]]}}, "points are"),
         ({"value": {"polygonlabels": ["Car"], "points": 5}}, "points are 5"),
+        ({"value": {"polygonlabels": ["Car"] * 21, "points": []}}, "has 21 labels; at most 20"),
         ({"value": {"polygonlabels": ["Car"], "points": [1, 2, 3, 4]}}, "points are"),
     ],
 )

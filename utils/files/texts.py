@@ -5,8 +5,9 @@ After: `samples.py` keeps the images' paths in them, `scan_arrays.py` what was f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import overload
 
@@ -53,6 +54,10 @@ class Texts(Sequence[str]):
         place = range(len(self))[index]
         first, end = self.starts[place : place + 2].tolist()
         return self.content[first:end].tobytes().decode(*_ENCODING)
+
+    def __iter__(self) -> Iterator[str]:
+        content = self.content.tobytes()
+        return (content[a:b].decode(*_ENCODING) for a, b in pairwise(self.starts.tolist()))
 
     def select(self, indices: np.ndarray) -> Texts:
         """Return the texts of some indices, in any order."""
@@ -101,6 +106,11 @@ class Paths(Sequence[Path]):
         if isinstance(index, slice):
             return self.select(np.arange(len(self))[index])
         return Path(self.folders[int(self.folder_of[index])] + self.names[index])
+
+    def __iter__(self) -> Iterator[Path]:
+        folders = list(self.folders)
+        pairs = zip(self.folder_of.tolist(), self.names, strict=True)
+        return (Path(folders[folder] + name) for folder, name in pairs)
 
     def select(self, indices: np.ndarray) -> Paths:
         """Return the paths of some indices, in any order."""

@@ -1,0 +1,148 @@
+"""Packing what has its labels in annotations: the same samples packed, and unpacked again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.outlines import assert_same_polygons, make_polygons
+from tests.unit.data.batch_digest import EVERYTHING, digest
+from utils.data.loading.loader import TrainLoader
+from utils.data.records.command.label_text import label_text
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.label_file import parse_labels
+from utils.data.sources.samples import Sample
+from utils.data.sources.splits import load_split
+from utils.files.project import PROJECT
+
+SIZE = 60, 80  # height, width
+MANY = 1000
+
+
+def sample(boxes, outlines, class_index=None) -> Sample:
+    """Return a sample of normalised boxes and outlines."""
+    boxes = np.array(boxes, np.float32).reshape(-1, 4)
+    class_index = np.zeros(len(boxes), np.int64) if class_index is None else class_index
+    polygons = None if outlines is None else make_polygons(outlines, np.float32)
+    return Sample(Path("a.png"), *SIZE, class_index, boxes, None, polygons)
+
+
+def box_around(outline: np.ndarray) -> np.ndarray:
+    low, high = outline.min(0), outline.max(0)
+    return np.concatenate(((low + high) / 2, high - low))
+
+
+def test_boxes_and_outlines_are_read_bit_for_bit():
+    random = np.random.Generator(np.random.Philox(0))
+    outlines = [random.uniform(0, 1, (3 + number % 9, 2)) for number in range(MANY)]
+    outlines += [outline * 1e-3 for outline in outlines] + [outline.round() for outline in outlines]
+    outlines = [outline for outline in outlines if np.ptp(outline, axis=0).min() > 0]
+    boxes = np.array([box_around(outline) for outline in outlines]).astype(np.float32)
+    _, first = np.unique(boxes, axis=0, return_index=True)
+    boxes, outlines = boxes[first], [outlines[index] for index in first]
+    outlines[::5] = [np.zeros((0, 2))] * len(outlines[::5])  # only boxes
+    classes = random.integers(0, 7, len(boxes))
+    written = sample(boxes, outlines, classes)
+    content, num_moved, num_dropped = label_text(written)
+    assert (num_moved, num_dropped) == (0, 0)
+    found = parse_labels(content, 7)
+    np.testing.assert_array_equal(found.class_index, classes)
+    np.testing.assert_array_equal(found.boxes_cxcywh_norm, boxes)
+    assert_same_polygons(found.polygons_norm, written.polygons_norm)
+    assert len(boxes) > 2 * MANY
+
+
+def test_an_outline_that_is_off_by_less_than_a_pixel_is_moved_to_its_box():
+    triangle = np.array([[0.25, 0.25], [0.75, 0.25], [0.5, 0.75]])
+    box = np.float32([0.5, 0.5, 0.51, 0.5])  # 0.4 pixels wider on either side
+    content, num_moved, num_dropped = label_text(sample([box], [triangle]))
+    found = parse_labels(content, 1)
+    assert (num_moved, num_dropped) == (1, 0)
+    np.testing.assert_array_equal(found.boxes_cxcywh_norm, [box])
+    expected = np.array([[0.245, 0.25], [0.755, 0.25], [0.5, 0.75]])
+    np.testing.assert_allclose(found.polygons_norm.points_xy, expected, atol=1e-7)
+
+
+def test_an_outline_beside_its_box_and_one_of_two_points_are_left_out():
+    triangle = np.array([[0.25, 0.25], [0.75, 0.25], [0.5, 0.75]])
+    boxes = np.float32([[0.5, 0.5, 0.55, 0.5], [0.5, 0.5, 0.1, 0.1], [0.5, 0.5, 0.5, 0.5]])
+    content, *losses = label_text(sample(boxes, [triangle, triangle[:2], triangle]))
+    found = parse_labels(content, 1)
+    assert losses == [0, 2]
+    np.testing.assert_array_equal(found.boxes_cxcywh_norm, boxes)
+    assert found.polygons_norm.num_points.tolist() == [0, 0, 3]
+
+
+def test_a_sample_without_objects_has_an_empty_label_file():
+    assert label_text(sample([], None)) == (b"", 0, 0)
+
+
+@pytest.fixture
+def dataset(tmp_path) -> Path:
+    """Two splits of a COCO export: outlines of one part and several, boxes, backgrounds, crowds."""
+    random = np.random.Generator(np.random.Philox(1))
+    for split, number in (("train", 5), ("valid", 2)):
+        annotations = []
+        for image in range(number - 1):
+            for index in range(6):
+                x, y = random.uniform(0, 0.5, 2).round(2).tolist()
+                parts = (random.uniform(0, 30, (2, 5, 2)) + (x, y)).round(2)[: 1 + index % 2]
+                points = parts.reshape(-1, 2)
+                box = [*points.min(0).tolist(), *np.ptp(points, axis=0).tolist()]
+                annotations.append({
+                    "id": len(annotations) + 1, "image_id": image, "category_id": 3 + index % 2,
+                    "bbox": box, "area": 9, "iscrowd": int(index == 5),
+                    "segmentation": [] if index == 4 else parts.reshape(len(parts), -1).tolist(),
+                })  # fmt: skip
+        names = [f"{image} größe.png" for image in range(number)]
+        for name in names:
+            (tmp_path / "cells" / split).mkdir(parents=True, exist_ok=True)
+            pixels = random.integers(0, 256, (*SIZE, 3), np.uint8)
+            assert cv2.imwrite(str(tmp_path / "cells" / split / name), pixels)
+        content = {
+            "images": [
+                {"id": image, "file_name": name, "height": SIZE[0], "width": SIZE[1]}
+                for image, name in enumerate(names)
+            ],
+            "annotations": annotations,
+            "categories": [{"id": 3, "name": "cell"}, {"id": 4, "name": "platelet"}],
+        }
+        file = tmp_path / "cells" / split / "_annotations.coco.json"
+        file.write_text(json.dumps(content), encoding="utf-8")
+    return tmp_path / "cells"
+
+
+def run(*arguments: object) -> str:
+    command = [sys.executable, "-m", "utils.data.records", *map(str, arguments)]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_samples_and_batches_are_identical_before_packed_and_unpacked(dataset, tmp_path):
+    packed, unpacked = tmp_path / "packed/cells.yaml", tmp_path / "unpacked/cells.yaml"
+    assert "outline" not in run("pack", "--data", dataset, "--out", packed.parent)
+    run("unpack", "--data", packed, "--out", unpacked.parent)
+    digests = []
+    for data in (dataset, packed, unpacked):
+        spec = load_dataset(data)
+        assert spec.class_names == ("cell", "platelet")
+        for split, number in (("train", 5), ("val", 2)):
+            samples, expected = load_split(spec, split), load_split(load_dataset(dataset), split)
+            assert len(samples) == number
+            for ours, theirs in zip(samples, expected, strict=True):
+                np.testing.assert_array_equal(ours.class_index, theirs.class_index)
+                np.testing.assert_array_equal(ours.boxes_cxcywh_norm, theirs.boxes_cxcywh_norm)
+                if len(theirs.class_index):
+                    assert len(theirs.class_index) == 5  # the crowd is no label
+                    assert_same_polygons(ours.polygons_norm, theirs.polygons_norm)
+        samples = load_split(spec, "train")
+        with TrainLoader(samples, 64, 2, EVERYTHING, seed=3, workers=0) as loader:
+            digests.append([digest(batch) for batch in loader.epoch(0)])
+    assert digests[0] == digests[1] == digests[2] and len(set(digests[0])) == 3

@@ -1,0 +1,297 @@
+"""What a scan found is kept: only changed images are read again, and results never differ."""
+
+import dataclasses
+import logging
+import os
+import shutil
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.outlines import assert_same_polygons
+from tests.rank_threads import run_rank_threads
+from utils.data.sources import label_cache, labels
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.label_cache import LabelCache
+from utils.data.sources.label_file import label_path
+from utils.data.sources.labels import unwatched
+from utils.data.sources.samples import Sample
+from utils.data.sources.scan_shards import scan_shared
+from utils.data.sources.splits import load_split
+from utils.errors import DatasetError
+from utils.files import array_cache, file_state
+from utils.polygons import Polygons
+from utils.processes.world import ALONE
+
+BOX, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
+POLYGON = "2 0.1 0.1 0.3 0.1 0.2 0.4\n"
+LABELS = (BOX, BROKEN, TWICE, None, "", BOX + POLYGON, BOX, POLYGON, BOX, BOX)
+
+
+@pytest.fixture(autouse=True)
+def cache_of_all(tmp_path, monkeypatch):
+    """Keep the scans of small datasets, and of files that were written a moment ago."""
+    monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(label_cache, "FEWEST_IMAGES", 1)
+    monkeypatch.setattr(file_state, "RECENT_NS", 0)
+
+
+@pytest.fixture
+def data(tmp_path):
+    root = tmp_path / "data"
+    (root / "images").mkdir(parents=True)
+    (root / "labels").mkdir()
+    for number, text in enumerate(LABELS):
+        image = np.full((12 + number, 30 - number, 3), 20 * number, np.uint8)
+        cv2.imwrite(str(root / f"images/größe {number}.png"), image)
+        if text is not None:
+            (root / f"labels/größe {number}.txt").write_text(text)
+    (root / "images" / os.fsdecode(b"cut caf\xe9\n.png")).write_bytes(b"no image")
+    yaml = root / "data.yaml"
+    yaml.write_text("path: .\ntrain: images\nval: images\nnames: [a, b, c]\n")
+    return yaml
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The names of the images whose header a scan reads."""
+    names, read_image_size = [], labels.read_image_size
+
+    def counting(path, max_pixels):
+        names.append(path.name)
+        return read_image_size(path, max_pixels)
+
+    monkeypatch.setattr(labels, "read_image_size", counting)
+    return names
+
+
+def scan(data, split="train", **settings):
+    return load_split(load_dataset(data), split, **settings)
+
+
+def assert_same_samples(found, expected):
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected, strict=True):
+        for field in dataclasses.fields(Sample):
+            value, wanted = getattr(mine, field.name), getattr(theirs, field.name)
+            assert type(value) is type(wanted), field.name
+            if isinstance(wanted, Polygons):
+                assert_same_polygons(value, wanted)
+                continue
+            np.testing.assert_array_equal(value, wanted, err_msg=field.name)
+            if isinstance(wanted, np.ndarray):
+                assert (value.dtype, value.shape) == (wanted.dtype, wanted.shape)
+
+
+def test_nothing_is_read_again_and_the_problems_are_told_again(data, read, caplog):
+    with caplog.at_level(logging.WARNING):
+        first = scan(data)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(read) == 11 and len(first) == 9 and len(told) == 4
+    caplog.clear()
+    read.clear()
+    with caplog.at_level(logging.WARNING):
+        assert_same_samples(scan(data), first)
+    assert read == []
+    assert [record.getMessage() for record in caplog.records] == told
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "classes"),
+    [("größe 0", "2 0.5 0.5 0.2 0.2\n", [2]), ("größe 3", BOX, [1]), ("größe 6", None, [])],
+)
+def test_a_label_file_that_was_changed_made_or_removed_is_read(data, read, name, text, classes):
+    before = {sample.image_path.stem: sample for sample in scan(data)}
+    path = data.parent / "labels" / f"{name}.txt"
+    path.unlink() if text is None else path.write_text(text)
+    read.clear()
+    after = {sample.image_path.stem: sample for sample in scan(data)}
+    assert read == [f"{name}.png"]
+    assert after[name].class_index.tolist() == classes
+    del after[name], before[name]
+    assert_same_samples(list(after.values()), list(before.values()))
+
+
+def test_an_image_that_was_changed_added_or_removed_is_noticed(data, read):
+    scan(data)
+    images = data.parent / "images"
+    cv2.imwrite(str(images / "größe 0.png"), np.zeros((40, 50, 3), np.uint8))
+    cv2.imwrite(str(images / "a new one.png"), np.zeros((60, 70, 3), np.uint8))
+    (images / "größe 9.png").unlink()
+    read.clear()
+    found = {sample.image_path.stem: (sample.height, sample.width) for sample in scan(data)}
+    assert sorted(read) == ["a new one.png", "größe 0.png"]
+    assert (found["größe 0"], found["a new one"]) == ((40, 50), (60, 70))
+    assert "größe 9" not in found and len(found) == 9
+
+
+def test_what_was_just_written_is_read_again(data, read, monkeypatch):
+    monkeypatch.setattr(file_state, "RECENT_NS", 10**12)
+    scan(data)
+    read.clear()
+    scan(data)
+    assert len(read) == 11
+
+
+def test_settings_that_change_results_have_scans_of_their_own(data, read, tmp_path):
+    few = data.with_name("few.yaml")
+    few.write_text(data.read_text().replace("[a, b, c]", "[a, b]"))
+    assert len(scan(data)) == 9
+    assert len(scan(few)) == 7  # two have objects of the third class
+    assert len(scan(data, max_pixels=435)) == 6  # 18 x 24 px and below
+    merged = load_split(load_dataset(data, single_class=True), "train")
+    assert not merged.class_index.any() and len(merged) == 9
+    read.clear()
+    assert [len(scan(data)), len(scan(few)), len(scan(data, max_pixels=435))] == [9, 7, 6]
+    assert read == []
+
+
+def test_another_version_of_the_reader_reads_again(data, read, monkeypatch):
+    scan(data)
+    read.clear()
+    monkeypatch.setattr(label_cache, "version_of", lambda *patterns: b"another")
+    scan(data)
+    assert len(read) == 11
+
+
+def test_a_moved_or_copied_dataset_is_read_where_it_lies(data, read):
+    scan(data)
+    moved = data.parent.with_name("moved")
+    data.parent.rename(moved)
+    found = scan(moved / "data.yaml")
+    assert len(found) == 9 and all(moved in sample.image_path.parents for sample in found)
+    shutil.copytree(moved, data.parent)  # another one where the first was
+    (data.parent / "labels/größe 0.txt").write_text(POLYGON)
+    assert scan(data)[0].class_index.tolist() == [2]
+
+
+def test_linked_images_follow_their_links(data, read):
+    images, elsewhere = data.parent / "images", data.parent / "elsewhere"
+    elsewhere.mkdir()
+    for number in (0, 1):
+        cv2.imwrite(str(elsewhere / f"{number}.png"), np.zeros((20 + number, 20, 3), np.uint8))
+    link = images / "link.png"
+    link.symlink_to(elsewhere / "0.png")
+    heights = []
+    for target in ("0.png", "0.png", "1.png"):
+        link.unlink()
+        link.symlink_to(elsewhere / target)
+        found = {sample.image_path.name: sample.height for sample in scan(data)}
+        heights.append(found["link.png"])
+    assert heights == [20, 20, 21]
+    assert read.count("link.png") == 2
+
+
+def test_listed_images_keep_their_order_and_may_come_twice(data, read):
+    listed = data.with_name("list.txt")
+    names = [f"images/größe {number}.png" for number in (7, 0, 5, 0, 2)]
+    listed.write_text("\n".join(names))
+    data.write_text("path: .\ntrain: list.txt\nval: list.txt\nnames: [a, b, c]\n")
+    first = scan(data)
+    listed.write_text("\n".join(names[::-1]))
+    read.clear()
+    assert_same_samples(scan(data)[::-1], first)
+    assert read == []
+
+
+@pytest.mark.parametrize("world_size", [2, 5])
+def test_ranks_share_what_one_of_them_kept(data, read, world_size):
+    expected = scan(data)
+    read.clear()
+    for found in run_rank_threads(world_size, lambda world: scan(data, world=world)):
+        assert_same_samples(found, expected)
+    assert read == []  # what one process wrote
+    (data.parent / "labels/größe 8.txt").write_text(TWICE)
+    run_rank_threads(world_size, lambda world: scan(data, world=world))
+    assert read == ["größe 8.png"]  # by one rank
+    read.clear()
+    assert scan(data)[-2].class_index.tolist() == [0]
+    assert read == []  # what ranks wrote
+
+
+def test_a_rank_without_a_cache_goes_along_with_the_others(data, read):
+    expected = scan(data)
+    read.clear()
+    dataset = load_dataset(data)
+    images = [sample.image_path for sample in expected]
+
+    def found_by(world):
+        cache = LabelCache.of(dataset, "train", 1.0, 3, 10**8) if world.process.rank else None
+        return scan_shared(images, 3, world, unwatched, cache=cache).samples
+
+    for found in run_rank_threads(2, found_by):
+        assert_same_samples(found, expected)
+
+
+def test_a_folder_that_cannot_be_written_changes_nothing(data, read, tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DUET_CACHE", str(tmp_path / "file"))
+    with caplog.at_level(logging.INFO):
+        first = scan(data)
+    assert sum("not kept for the next run" in text for text in caplog.messages) == 1
+    assert_same_samples(scan(data), first)
+    monkeypatch.setenv("DUET_CACHE", "")
+    assert_same_samples(scan(data), first)
+    assert len(read) == 33
+
+
+def test_a_small_dataset_and_one_that_is_known_write_nothing(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(label_cache, "FEWEST_IMAGES", 12)
+    scan(data)
+    assert not (tmp_path / "cache").exists()
+    monkeypatch.setattr(label_cache, "FEWEST_IMAGES", 11)
+    scan(data)
+    (path,) = (tmp_path / "cache/labels").iterdir()
+    number = path.stat().st_ino
+    scan(data)
+    assert path.stat().st_ino == number
+
+
+def test_what_no_scan_can_have_found_is_read_again(data, read):
+    """Even with a checksum that is right."""
+    expected = scan(data)
+    cache = LabelCache.of(load_dataset(data), "train", 1.0, 3, labels.MAX_PIXELS)
+    whole = cache.read(3).arrays
+    wrong = {
+        "class_index": [whole.class_index + 3, whole.class_index - 3, whole.class_index[1:]],
+        "boxes_cxcywh_norm": [whole.boxes_cxcywh_norm + 1, whole.boxes_cxcywh_norm * np.nan],
+        "sizes": [-whole.sizes, whole.sizes + 10**9, whole.sizes * [0, 1], whole.sizes * 0],
+        "num_objects": [whole.num_objects + 1, whole.num_objects * 2**62, -whole.num_objects],
+        "num_points": [whole.num_points * 0, whole.num_points * 2**62, np.zeros(0, np.int64)],
+        "points_norm": [whole.points_norm * 4, whole.points_norm[:-1], whole.points_norm[:, :1]],
+        "problem_bytes": [whole.problem_bytes[::-1] + 1, whole.problem_bytes[1:]],
+        "problems": [whole.problems | 0x80, whole.problems[:-1]],
+        "keys": [whole.keys[:, :1], whole.keys[1:], whole.keys.astype(np.float64)],
+    }
+    for name, values in wrong.items():
+        for value in (*values, getattr(whole, name).reshape(-1)[0], getattr(whole, name)[None]):
+            arrays = whole._asdict() | {name: np.array(value)}
+            version = label_cache.version()
+            array_cache.write_arrays("labels", cache.name, version, arrays)
+            read.clear()
+            assert_same_samples(scan(data), expected)
+            assert len(read) == 11, (name, value)
+
+
+def test_images_that_are_none_are_an_error_from_the_cache_too(tmp_path, read):
+    (tmp_path / "images").mkdir()
+    for name in "ab":
+        (tmp_path / f"images/{name}.png").write_bytes(b"no image")
+    images = [tmp_path / "images/a.png", tmp_path / "images/b.png"]
+    errors = []
+    for _ in range(2):
+        with pytest.raises(DatasetError) as caught:
+            scan_shared(images, 3, ALONE, unwatched, cache=LabelCache("name"))
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1] and "of 2 images none is usable" in errors[0]
+    assert len(read) == 2
+
+
+def test_every_image_is_counted_whether_it_is_known_or_not(data):
+    images = [sample.image_path for sample in scan(data)]
+    counted = []
+    for times in (1, 2):
+        scan_shared(images, 3, ALONE, lambda: counted.append(1), cache=LabelCache("name"))
+        assert len(counted) == times * len(images)
+        label_path(images[0]).write_text(TWICE)

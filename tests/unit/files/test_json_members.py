@@ -1,0 +1,115 @@
+"""utils/files/json_members.py: a large object member by member, within bounds."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from utils.files import json_members
+from utils.files.json_members import read_members
+
+
+def read(path, content, max_bytes=1 << 30):
+    """Return all members of a JSON text, lists whole."""
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    members = read_members(path, max_bytes)
+    return {name: None if entries is None else list(entries) for name, entries in members}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.json"
+
+
+@pytest.fixture(params=[1, 2, 5, 1 << 20])
+def block(request, monkeypatch):
+    """Let the window end anywhere."""
+    monkeypatch.setattr(json_members, "_BLOCK_BYTES", request.param)
+
+
+def test_lists_are_read_by_entries_and_other_values_passed_over(path, block):
+    document = {
+        "info": {"a": [1, {"b": "]"}]}, "empty": [], "n": -1.5e-3, "numbers": [1, 2.5, -30, 4e2],
+        "texts": ["", "a,]}\"\\", "größe 🦉"], "no": None, "nested": [[1, [2]], {"c": {}}],
+    }  # fmt: skip
+    lists = {key: value if isinstance(value, list) else None for key, value in document.items()}
+    for text in (
+        json.dumps(document),
+        json.dumps(document, indent=2, ensure_ascii=False),
+        json.dumps(document, separators=(",", ":")),
+        "\ufeff \n" + json.dumps(document) + "\r\n\t ",
+    ):
+        found = read(path, text)
+        assert found == lists and list(found) == list(lists)
+
+
+def test_what_is_not_asked_for_is_passed_over(path, block):
+    path.write_text(json.dumps({"a": [1, 2, 3], "b": [4, 5]}))
+    first = {name: next(entries) for name, entries in read_members(path, 1000)}
+    assert first == {"a": 1, "b": 4}
+    assert [name for name, _ in read_members(path, 1000)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("", "its end at character 0, where { is needed"),
+        ("[1]", "'\\[' at character 0, where { is needed"),
+        ('{"a": [1, 2', "the file ends"),
+        ('{"a": [1 2]}', "'2' at character 9, where , is needed"),
+        ('{"a": [1,]}', "Expecting value at character 9"),
+        ('{"a": [,1]}', "Expecting value at character 7"),
+        ('{"a": [1}', "'}' at character 8, where , is needed"),
+        ('{"a" 1}', "'1' at character 5, where : is needed"),
+        ('{"a": 1', "the file ends"),
+        ('{"a": 1} {', "more follows behind its end, at character 9"),
+        ('{"a": 1,}', "Expecting value at character 8"),
+        ('{"a": [], "a": []}', "'a' appears twice, or is no text"),
+        ("{1: 2}", "1 appears twice, or is no text"),
+        ('{"a": [{"b": 1, "b": 2}]}', "'b' appears twice"),
+        ('{"a": [9223372036854775808]}', "beyond 64 bits"),
+        ('{"a": [' + "7" * 5000 + "]}", "beyond 64 bits"),
+        ('{"a": [' + "[" * 100_000, "nested deeper"),
+        ('{"a": ' + '{"a":' * 100_000, "nested deeper"),
+        ('{"a": ["x\ny"]}', "Invalid control character at character"),
+        ("\0" * 5000, "where { is needed"),
+        (b'{"a": ["caf\xe9"]}', "'utf-8' codec"),
+        (b'{"a": ["caf\xc3', "'utf-8' codec"),
+        ('{"a": []}'.encode("utf-16"), "'utf-8' codec"),
+    ],
+)
+def test_what_is_no_object_is_refused(path, block, content, text):
+    with pytest.raises(ValueError, match=text) as caught:
+        read(path, content)
+    assert len(str(caught.value)) < 300
+
+
+def test_an_entry_is_bounded(path, monkeypatch):
+    monkeypatch.setattr(json_members, "MAX_ENTRY", 1000)
+    monkeypatch.setattr(json_members, "_BLOCK_BYTES", 100)
+    many = {"a": ["x" * 900] * 50}
+    assert read(path, json.dumps(many)) == many
+    for entry in ('"' + "x" * 5000 + '"', "[" + "1," * 3000 + "1]", "tru" + "e" * 5000):
+        with pytest.raises(ValueError, match="an entry has at most 1,000 characters"):
+            read(path, '{"a": [' + entry + "]}")
+
+
+def test_a_file_that_is_too_large_or_no_file_is_refused(path, tmp_path):
+    with pytest.raises(OSError, match="at most 5 are read"):
+        read(path, '{"a": []}', max_bytes=5)
+    with pytest.raises(OSError, match="is a folder"):
+        list(read_members(tmp_path, 100))
+
+
+def test_memory_is_that_of_an_entry(path):
+    count = 60_000
+    path.write_text('{"a": [' + ",".join(['{"id": 12345678, "box": [1.5, 2.5]}'] * count) + "]}")
+    size = path.stat().st_size
+    tracemalloc.start()
+    total = sum(entry["id"] for _, entries in read_members(path, 1 << 30) for entry in entries)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert total == count * np.int64(12345678)
+    # The window is a block and what is left of the one before, and both while they are joined.
+    assert size > 2_000_000 and peak < 6 << 20
