@@ -186,7 +186,8 @@ def test_the_image_is_beside_the_file_or_where_its_path_ends(tmp_path):
 @pytest.mark.parametrize(
     "sizes",
     [{"imageHeight": None, "imageWidth": None}, {"imageHeight": 0}, {"imageWidth": "9"},
-     {"imageWidth": 1e300}, {"imageWidth": True}, {"imageHeight": -3}],
+     {"imageWidth": 1e300}, {"imageWidth": True}, {"imageHeight": -3},
+     {"imageHeight": 1, "imageWidth": 1}],
 )  # fmt: skip
 def test_a_size_that_is_not_told_is_unknown(tmp_path, sizes):
     found = read_one(tmp_path, shape("rectangle", RECTANGLE), **sizes)
@@ -261,11 +262,13 @@ def test_a_mask_of_noise_has_only_a_box(tmp_path, monkeypatch):
     assert found.boxes_xyxy.tolist() == [[13, 7, 34, 20]] and not len(found.polygons.points_xy)
 
 
-def test_all_masks_of_a_file_together_are_bounded(tmp_path, monkeypatch):
+def test_a_mask_is_bounded_and_all_of_a_file_together(tmp_path, monkeypatch):
     monkeypatch.setattr(labelme, "MAX_PIXELS_OF_MASKS", 20)
     one = shape("mask", RECTANGLE, mask=png(np.ones((3, 3))))
     assert not read_one(tmp_path, one, one).broken
     assert read_one(tmp_path, one, one, one).broken[0].endswith("a mask of 3x3 px is too large")
+    monkeypatch.setattr(labelme, "MAX_MASK_PIXELS", 8)
+    assert read_one(tmp_path, one).broken[0].endswith("a mask of 3x3 px is too large")
 
 
 def test_other_json_beside_the_images_is_ignored(tmp_path):

@@ -241,6 +241,16 @@ def test_an_image_is_found_by_its_name_or_else_by_what_the_file_says(tmp_path):
     assert sorted({*names(found)} - {*labelled}) == ["a.jpg"] and len(found) == len(labelled) + 1
 
 
+def test_an_image_that_two_inner_folders_have_is_not_guessed(tmp_path):
+    images(tmp_path / "images", "one/a.jpg", "two/a.jpg", "one/b.jpg")
+    for name in "ab":
+        write(tmp_path / "annotations" / f"{name}.xml", thing(DOG))
+    (found,) = VOC.find(tmp_path)[""]
+    paths = [Path(path).relative_to(tmp_path / "images") for path in VOC.read(found).paths]
+    # The scan tells that the first is not there.
+    assert [*map(str, paths)] == ["a.png", "one/a.jpg", "one/b.jpg", "two/a.jpg"]
+
+
 def test_the_lists_of_a_kit_are_its_splits(tmp_path):
     root = kit(tmp_path / "VOC2007", "a", "b", lists=("train", "val", "trainval", "test"))
     (root / "ImageSets/Main/dog_train.txt").write_text("a  1\nb -1\n")
@@ -270,6 +280,20 @@ def test_trainval_is_for_training_where_nothing_else_is(tmp_path):
     with pytest.raises(DatasetError, match="--split 0.8"):
         load_dataset(tmp_path)
     assert load_dataset(tmp_path, train_part=0.8).train_part == 0.8
+
+
+def test_trainval_and_empty_lists_do_not_count_beside_others(tmp_path):
+    root = kit(tmp_path, "a", "b", lists=("trainval", "val"))
+    (root / "ImageSets/Main/test.txt").touch()
+    assert set(VOC.find(root)) == {"val"}
+
+
+def test_a_year_without_lists_is_for_training_beside_one_with_lists(tmp_path):
+    kit(tmp_path / "VOC2007", "a")
+    kit(tmp_path / "VOC2012", "b", lists=())
+    found = VOC.find(tmp_path)
+    assert [names(VOC.read(folder)) for folder in found["train"]] == [["a.jpg"], ["b.jpg"]]
+    assert set(found) == {"train", "val"}
 
 
 @pytest.mark.parametrize("folders", [("JPEGImages", "Annotations"), ("images", "annotations")])
