@@ -26,6 +26,7 @@ from utils.files.regular import open_regular
 from utils.files.xml import Element, stream_xml
 
 NAME = "CVAT for images 1.1"
+UNDIVIDED = "default"  # the subset of tasks that are in none
 _ROOT = re.compile(rb"<annotations[\s/>]")  # Pascal VOC's is <annotation>
 _HEAD_BYTES = 1 << 12
 _LEFT_OUT = {
@@ -89,7 +90,7 @@ def read(folder: AnnotatedFolder) -> Annotations:
             continue
         num_images += 1
         if folder.subset in (None, element.get("subset", "")):
-            path, trouble = images.find(_names_of(element))
+            path, trouble = images.find(_names_of(element, folder.subset is None))
             if is_listed(path):
                 _add_image(builder, path, trouble, element)
     if not num_images:
@@ -117,11 +118,17 @@ def _class_names(meta: Element) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, labels)))
 
 
-def _names_of(image: Element) -> Iterator[PurePosixPath]:
-    """Yield what an image may be called in the folder of images: with its subset, or without."""
+def _names_of(image: Element, is_whole: bool) -> Iterator[PurePosixPath]:
+    """Yield what an image may be called in the folder of images: below its subset's, or not.
+
+    Args:
+        is_whole: the images of all subsets are read, so none can be one of another split.
+    """
     name = image.get("name", "").replace("\\", "/").replace("\0", "")
-    yield PurePosixPath(image.get("subset", ""), name)
-    yield PurePosixPath(name)
+    subset = image.get("subset", "")
+    yield PurePosixPath(subset, name)
+    if is_whole and subset == UNDIVIDED:
+        yield PurePosixPath(name)
 
 
 def _add_image(builder: AnnotationsBuilder, path: Path, trouble: str, image: Element) -> None:

@@ -5,13 +5,12 @@ Before: a format's `find`. After: its `read`.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from utils.data.image.limits import IMAGE_SUFFIXES
+from utils.data.sources.formats.file_names import image_files
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.errors import DatasetError
 from utils.files.regular import read_text
@@ -106,14 +105,6 @@ def images_near(file: Path, split: str, nearby: Collection[str] = ()) -> Path:
     ]
     places = [*own, *(root / "images" for root in roots), *roots]
     return next((place for place in places if next(image_files(place), None)), roots[-1])
-
-
-def image_files(folder: Path) -> Iterator[Path]:
-    """Yield the images in a folder and the folders in it; in no order."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
-                yield Path(place, name)
 
 
 def listed_in(image_list: Path | None) -> Callable[[Path], bool]:

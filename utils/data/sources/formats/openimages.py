@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.data.sources.formats.annotations import NORMALISED, Annotations
-from utils.data.sources.formats.folders import find_files, image_files, listed_in
+from utils.data.sources.formats.file_names import image_files
+from utils.data.sources.formats.folders import find_files, listed_in
 from utils.data.sources.formats.format import AnnotatedFolder, Format
 from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular, read_text

@@ -178,10 +178,35 @@ def test_subsets_are_splits(tmp_path):
     paths = {split: read(*folders).paths for split, folders in found.items()}
     images = tmp_path / "images"
     assert paths == {
-        "train": (str(images / "Train/a.jpg"), str(images / "d.jpg")),
+        "train": (str(images / "Train/a.jpg"), str(images / "Train/d.jpg")),
         "val": (str(images / "Validation/deep/b.jpg"), str(images / "Validation/a.jpg")),
-        "test": (str(images / "c.jpg"),),
+        "test": (str(images / "Test/c.jpg"),),
     }
+
+
+def test_labels_of_an_absent_image_go_to_no_image_of_other_folders_or_subsets(tmp_path):
+    def of(name, subset):
+        return image(box(), name=name, more=f'subset="{subset}" width="200" height="100"')
+
+    one = write(
+        tmp_path / "one",
+        image(box("plate"), name="cam1/1.jpg"),
+        image(box(), name="cam2/1.jpg"),
+        images=("images/cam2/1.jpg",),
+    ).parent
+    assert read_only(one).paths == (str(one / "images/cam1/1.jpg"), str(one / "images/cam2/1.jpg"))
+    two = write(
+        tmp_path / "two", of("1.jpg", "Train"), of("1.jpg", "default"),
+        images=("images/Train/1.jpg",),
+    ).parent  # fmt: skip
+    paths = {split: read(*folders).paths for split, folders in find(two).items()}
+    assert paths["train"] == (str(two / "images/Train/1.jpg"),)
+    assert paths[""] == (str(two / "images/default/1.jpg"),)
+
+
+def test_the_default_subset_is_no_folder_that_must_be_there(tmp_path):
+    write(tmp_path, image(more='subset="default"'), images=("imgs/a.jpg",))
+    assert read_only(tmp_path).paths == (str(tmp_path / "imgs/a.jpg"),)
 
 
 def test_a_task_in_one_subset_of_another_name_is_not_divided(tmp_path):

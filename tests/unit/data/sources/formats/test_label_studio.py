@@ -222,11 +222,33 @@ def test_of_files_of_one_name_the_folder_decides_or_the_image_is_refused(folder)
     found = read_tasks(
         folder,
         task(box(), image="s3://bucket/cam2/b.jpg"),
-        task(box(), image="s3://bucket/other/b.jpg"),
+        task(box(), image="b.jpg"),
     )
     assert found.paths[0] == str(folder / "images/cam2/b.jpg")
     assert list(found.broken) == [1]
     assert "2 files have its name" in found.broken[1]
+
+
+def test_an_image_that_is_absent_is_no_file_of_another_folder(folder):
+    (folder / "images/cam2").mkdir()
+    (folder / "images/cam2/b.jpg").touch()
+    found = read_tasks(
+        folder,
+        task(box(), image="s3://bucket/cam1/b.jpg"),
+        task(box(), image="s3://bucket/cam2/b.jpg"),
+        task(box(), image="/data/local-files/?d=cam3/b.jpg"),
+    )
+    names = [Path(path).relative_to(folder / "images") for path in found.paths]
+    assert list(map(str, names)) == ["s3:/bucket/cam1/b.jpg", "cam2/b.jpg", "cam3/b.jpg"]
+    assert not found.broken
+
+
+def test_an_upload_is_found_in_any_folder(folder):
+    (folder / "images/cam2").mkdir()
+    (folder / "images/cam2/b.jpg").touch()
+    for image in ("/data/upload/1/0a1b2c3d-b.jpg", "https://host/data/upload/0a1b2c3d-b.jpg"):
+        found = read_tasks(folder, task(box(), image=image))
+        assert found.paths == (str(folder / "images/cam2/b.jpg"),) and not found.broken
 
 
 def test_the_image_may_have_another_name_in_the_task(folder):
