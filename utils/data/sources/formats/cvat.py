@@ -132,13 +132,17 @@ def _names_of(image: Element, is_whole: bool) -> Iterator[PurePosixPath]:
 
 
 def _add_image(builder: AnnotationsBuilder, path: Path, trouble: str, image: Element) -> None:
+    called = f"image {brief(image.get('id'))}, {brief(image.get('name'))}"
     try:
         size = _size_of(image)
     except ValueError as error:
-        size, trouble = UNKNOWN, trouble or str(error)
-    builder.image(path, size)
-    if trouble:
-        builder.refuse(trouble)
+        size, broken = UNKNOWN, str(error)
+    else:
+        broken = ""
+    builder.image(path, size, called, trouble)
+    if broken:
+        builder.refuse(broken)
+    if trouble or broken:
         return
     for shape in image:
         try:

@@ -186,8 +186,6 @@ def test_a_broken_object_costs_its_image_alone(tmp_path, change, text):
         ({"images": [{"id": 1, "file_name": "a.png", "width": -1}]}, "width -1"),
         ({"images": [{"id": 1, "file_name": "a.png", "width": "9"}]}, "width '9'"),
         ({"images": [{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}]}, "image id 1"),
-        ({"images": [{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "a"}]}, "called 'a'"),
-        ({"images": [{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "./a"}]}, "two images"),
         ({"images": [7]}, "entry 0 of 'images' has no 'id'"),
         ({"categories": [{"id": 1, "name": None}]}, "name None"),
         ({"categories": [*CATEGORIES, CATEGORIES[0]]}, "category id 9"),
@@ -201,6 +199,14 @@ def test_a_broken_file_is_refused_by_name(tmp_path, change, text):
     with pytest.raises(DatasetError) as caught:
         read(tmp_path, content)
     assert text in str(caught.value) and str(tmp_path / "a.json") in str(caught.value)
+
+
+def test_images_of_one_file_are_all_refused_and_the_others_are_not(tmp_path):
+    content = document(["a.png", "b.png"], [annotation(7, 5, [1, 1, 9, 9])])
+    content["images"].append({"id": 90, "file_name": "./a.png"})
+    found = read(tmp_path, content)
+    assert list(found.broken) == [0, 2]
+    assert "'a.png' and './a.png' are both" in found.broken[0] == found.broken[2]
 
 
 def test_ids_written_as_decimals_and_sides_that_are_absent_are_taken(tmp_path):

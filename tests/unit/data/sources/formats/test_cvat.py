@@ -204,6 +204,13 @@ def test_labels_of_an_absent_image_go_to_no_image_of_other_folders_or_subsets(tm
     assert paths[""] == (str(two / "images/default/1.jpg"),)
 
 
+def test_two_images_on_one_file_are_both_refused(tmp_path):
+    write(tmp_path, image(box(), name="t1/a.jpg"), image(box(), name="t2/a.jpg"))
+    found = read_only(tmp_path)
+    assert list(found.broken) == [0, 1]
+    assert "'t1/a.jpg' and image '0', 't2/a.jpg' are both" in found.broken[0] == found.broken[1]
+
+
 def test_the_default_subset_is_no_folder_that_must_be_there(tmp_path):
     write(tmp_path, image(more='subset="default"'), images=("imgs/a.jpg",))
     assert read_only(tmp_path).paths == (str(tmp_path / "imgs/a.jpg"),)

@@ -164,6 +164,29 @@ def test_a_labelled_image_without_regions_is_a_background_and_an_unlabelled_one_
     assert found.left_out == {"tasks that nobody has labelled": 2}
 
 
+def test_of_several_tasks_of_an_image_the_best_annotation_counts(folder):
+    def labelled(label, number, day, **more):
+        image = f"/data/upload/{number}/{number:08x}-a.jpg"
+        when = f"2024-05-{day}T10:00:00Z"
+        return task(box(label), image=image, number=number, updated_at=when, **more)
+
+    old, new = labelled("old", 1, "01"), labelled("new", 2, "02")
+    for tasks in ((old, new), (new, old)):
+        found = read_tasks(folder, *tasks)
+        assert (found.class_names, len(found), dict(found.broken)) == (("new",), 1, {})
+        assert found.left_out == {"other annotations of an image": 1}
+    found = read_tasks(folder, labelled("true", 3, "01", ground_truth=True), new)
+    assert found.class_names == ("true",)
+
+
+def test_tasks_of_two_images_are_not_both_one_file(folder):
+    images = ("s3://bucket/cam1/a.jpg", "s3://bucket/cam2/a.jpg")
+    tasks = (task(box(), image=image, number=n) for n, image in enumerate(images))
+    found = read_tasks(folder, *tasks)
+    assert list(found.broken) == [0, 1]
+    assert "task 0 and task 1 are both" in found.broken[0]
+
+
 def test_json_min_is_read_and_the_newest_annotation_of_a_task_counts(folder):
     def item(label, when, number=1, image="/data/upload/1/0a1b2c3d-a.jpg"):
         value = {"x": 10, "y": 20, "width": 30, "height": 40, "rotation": 0}
@@ -274,7 +297,7 @@ def test_the_image_may_have_another_name_in_the_task(folder):
     ],
 )
 def test_a_region_that_cannot_be_read_refuses_its_image_alone(folder, change, part):
-    found = read_tasks(folder, task(box(**change), number=41), task(box()))
+    found = read_tasks(folder, task(box(**change), number=41), task(box(), image="b.jpg"))
     assert list(found.broken) == [0]
     assert "task 41: " in found.broken[0] and part in found.broken[0]
     assert found.boxes_xyxy.tolist() == [[20, 20, 80, 60]]
