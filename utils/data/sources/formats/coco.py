@@ -23,8 +23,9 @@ from utils.data.sources.formats.coco_file import (
     read_file_names,
     read_instances,
 )
-from utils.data.sources.formats.folders import SPLIT_NAMES, listed_in, split_folders, split_of
+from utils.data.sources.formats.folders import SPLIT_NAMES, split_folders, split_of
 from utils.data.sources.formats.format import AnnotatedFolder, Format
+from utils.data.sources.formats.image_names import listed_in
 from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular
 from utils.polygons import Polygons, starts_of
@@ -142,7 +143,7 @@ def read(folder: AnnotatedFolder) -> Annotations:
     except (OSError, BrokenInstancesError) as error:
         raise _error(folder.annotations, error) from error
     class_names, class_of = _classes(instances, folder.annotations)
-    is_listed = listed_in(folder.image_list)
+    is_listed = listed_in(folder.image_list, folder.images)
     kept = np.array([is_listed(Path(path)) for path in paths], bool)
     # Of each object the place of its image among those that are kept; -1 for none.
     image = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[instances.image]

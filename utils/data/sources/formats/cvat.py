@@ -17,9 +17,9 @@ import numpy as np
 
 from utils.data.sources.formats.annotations import UNKNOWN, Annotations, AnnotationsBuilder
 from utils.data.sources.formats.coco_masks import mask_outline
-from utils.data.sources.formats.folders import find_files, listed_in, split_of
+from utils.data.sources.formats.folders import find_files, split_of
 from utils.data.sources.formats.format import AnnotatedFolder, Format
-from utils.data.sources.formats.image_names import ImageNames
+from utils.data.sources.formats.image_names import ImageNames, listed_in
 from utils.data.sources.formats.outlines import box_outline, ellipse_outline, turned, within
 from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular
@@ -77,7 +77,7 @@ def read(folder: AnnotatedFolder) -> Annotations:
     """
     builder = AnnotationsBuilder()
     images = ImageNames(folder.images)
-    is_listed = listed_in(folder.image_list)
+    is_listed = listed_in(folder.image_list, folder.images)
     num_images = 0
     for element in _elements(folder, "meta", "image", "track"):
         if element.tag == "track":

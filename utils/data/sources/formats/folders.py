@@ -13,14 +13,12 @@ from pathlib import Path
 from utils.data.sources.formats.file_names import image_files
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.errors import DatasetError
-from utils.files.regular import read_text
 
 SPLIT_NAMES = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation"),
     "test": ("test", "testing"),
 }
-MAX_LIST_BYTES = 1 << 28  # millions of images
 MAX_FILES = 100  # of a suffix in a folder; where there are more, they are of one image each
 _SPLIT_OF = {name: split for split, names in SPLIT_NAMES.items() for name in names}
 
@@ -105,21 +103,3 @@ def images_near(file: Path, split: str, nearby: Collection[str] = ()) -> Path:
     ]
     places = [*own, *(root / "images" for root in roots), *roots]
     return next((place for place in places if next(image_files(place), None)), roots[-1])
-
-
-def listed_in(image_list: Path | None) -> Callable[[Path], bool]:
-    """Return what says whether an image is in a list; all are where there is none.
-
-    A line of the list is a path, a name, or a name without its suffix.
-
-    Raises:
-        DatasetError: the list cannot be read.
-    """
-    if image_list is None:
-        return lambda path: True
-    try:
-        lines = read_text(image_list, MAX_LIST_BYTES).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{image_list}: a list of images is needed: {error!s:.300}") from error
-    names = {line.strip().replace("\\", "/").rpartition("/")[2] for line in lines}
-    return lambda path: path.name in names or path.stem in names

@@ -1,4 +1,4 @@
-"""Image files by the names that an annotation file has for them.
+"""Image files by the names that an annotation file, or the list of a split, has for them.
 
 Before: `folders.py` finds the folder. After: the reader of a format.
 """
@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from backend.words import count
-from utils.data.sources.formats.file_names import image_files
+from utils.data.image.limits import IMAGE_SUFFIXES
+from utils.data.sources.formats.file_names import FileIndex, image_files, read_names
+from utils.errors import DatasetError, brief
 
 
 class ImageNames:
@@ -78,3 +80,23 @@ def ambiguous(files: Sequence[Path]) -> str:
         f"{count(len(files), 'file')} have its name, {files[0]} and {files[1]} among them; "
         "rename one, or put them into folders as the labelling tool has them"
     )
+
+
+def listed_in(image_list: Path | None, folder: Path) -> Callable[[Path], bool]:
+    """Return what says whether an image in a folder is in a list; all are where there is none.
+
+    A line of the list is a name with or without folders, and with or without its suffix.
+
+    Raises:
+        DatasetError: the list cannot be read, or a line may be several images.
+    """
+    if image_list is None:
+        return lambda path: True
+    images = ImageNames(folder, lambda name: PurePosixPath(name).stem)
+    listed: set[Path] = set()
+    for name in read_names(image_list, FileIndex(folder, IMAGE_SUFFIXES)):
+        path, trouble = images.find([PurePosixPath(name.replace("\\", "/"))])
+        if trouble:
+            raise DatasetError(f"{image_list}: {brief(name)}: {trouble}")
+        listed.add(path)
+    return lambda path: path in listed or path.parent / path.stem in listed

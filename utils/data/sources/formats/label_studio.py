@@ -18,9 +18,9 @@ import numpy as np
 from backend.words import count
 from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.annotations import NORMALISED, Annotations, AnnotationsBuilder
-from utils.data.sources.formats.folders import find_files, listed_in
+from utils.data.sources.formats.folders import find_files
 from utils.data.sources.formats.format import AnnotatedFolder, Format
-from utils.data.sources.formats.image_names import ImageNames
+from utils.data.sources.formats.image_names import ImageNames, listed_in
 from utils.data.sources.formats.outlines import box_outline, ellipse_outline, turned, within
 from utils.data.sources.formats.uploads import as_uploaded, names_of
 from utils.errors import DatasetError, brief
@@ -100,7 +100,7 @@ def read(folder: AnnotatedFolder) -> Annotations:
         raise DatasetError(f"{folder.annotations}: a list of Label Studio's tasks is needed")
     builder = AnnotationsBuilder()
     images = ImageNames(folder.images, as_uploaded)
-    is_listed = listed_in(folder.image_list)
+    is_listed = listed_in(folder.image_list, folder.images)
     best: dict[tuple[Path, str], tuple[_Task, str]] = {}  # by the file and the name in the task
     for position, task in enumerate(_labelled(document, builder)):
         path, name, trouble = _file_of(task.image, folder.images, images)

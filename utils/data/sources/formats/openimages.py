@@ -21,8 +21,9 @@ import numpy as np
 
 from utils.data.sources.formats.annotations import NORMALISED, Annotations
 from utils.data.sources.formats.file_names import image_files
-from utils.data.sources.formats.folders import find_files, listed_in
+from utils.data.sources.formats.folders import find_files
 from utils.data.sources.formats.format import AnnotatedFolder, Format
+from utils.data.sources.formats.image_names import listed_in
 from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular, read_text
 from utils.polygons import Polygons, starts_of
@@ -63,7 +64,7 @@ def read(folder: AnnotatedFolder) -> Annotations:
     Raises:
         DatasetError: a file that cannot be read.
     """
-    is_listed = listed_in(folder.image_list)
+    is_listed = listed_in(folder.image_list, folder.images)
     paths = sorted(filter(is_listed, image_files(folder.images)))
     rows = _Rows({os.fsencode(path.stem): index for index, path in enumerate(paths)})
     try:

@@ -280,12 +280,32 @@ def test_a_list_names_some_of_the_images(tmp_path):
     ]  # fmt: skip
     names = ["a.png", "b.png", "c.png", "d.png"]
     file = write(tmp_path / "a.json", document(names, objects))
+    add_images(tmp_path, *names)
     (tmp_path / "some.txt").write_text("images/b.png\nc\nd.png\n")
     found = COCO.read(AnnotatedFolder(COCO.name, file, tmp_path, tmp_path / "some.txt"))
     assert [Path(path).name for path in found.paths] == ["b.png", "c.png", "d.png"]
     assert found.sizes.shape == (3, 2) and found.starts.tolist() == [0, 1, 3, 3]
     assert found.class_index.tolist() == [1, 2, 0]
     assert (list(found.broken), found.left_out) == ([2], {"crowds": 1})
+
+
+def test_lists_of_two_folders_divide_their_images(tmp_path):
+    names = ["cam1/1.png", "cam2/1.png"]
+    add_images(tmp_path, *names)
+    write(tmp_path / "a.json", document(names))
+    yaml = ""
+    for split, text in (("train", "cam1/1.png"), ("val", "cam2/1.png"), ("test", "cam3/1.png")):
+        (tmp_path / f"{split}.txt").write_text(text)
+        yaml += f"{split}: {{images: ., annotations: a.json, list: {split}.txt}}\n"
+    (tmp_path / "data.yaml").write_text(yaml)
+    dataset = load_dataset(tmp_path / "data.yaml", splits=("train", "val", "test"))
+    assert names_of(dataset, "train") == [str(tmp_path / "cam1/1.png")]
+    assert names_of(dataset, "val") == [str(tmp_path / "cam2/1.png")]
+    with pytest.raises(DatasetError, match=r"a\.json: none of its images is in .*test\.txt"):
+        load_split(dataset, "test")
+    (tmp_path / "a.json").write_text(json.dumps(document([], [])))
+    with pytest.raises(DatasetError, match=r"a\.json: has no images"):
+        load_split(load_dataset(tmp_path / "a.json", splits=("train",)), "train")
 
 
 def test_a_roboflow_export_is_a_dataset(tmp_path):

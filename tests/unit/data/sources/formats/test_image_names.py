@@ -4,7 +4,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from utils.data.sources.formats.image_names import ImageNames
+from utils.data.sources.formats.image_names import ImageNames, listed_in
+from utils.errors import DatasetError
 
 
 def find(folder: Path, files: tuple[str, ...], *names: str) -> tuple[str, str]:
@@ -59,3 +60,47 @@ def test_a_name_never_leads_out_of_the_folder(tmp_path, name):
 def test_what_a_mac_keeps_beside_an_image_is_none(tmp_path):
     assert find(tmp_path, ("a.jpg", "._a.jpg"), "._a.jpg") == ("._a.jpg", "")
     assert find(tmp_path, ("__MACOSX/._b.jpg", ".Trash/b.jpg"), "b.jpg") == ("b.jpg", "")
+
+
+def listed(folder: Path, files: tuple[str, ...], text: str) -> list[str]:
+    """Return which of the files a list names."""
+    for name in files:
+        (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "images" / name).touch()
+    (folder / "list.txt").write_text(text, encoding="utf-8")
+    is_listed = listed_in(folder / "list.txt", folder / "images")
+    return [name for name in files if is_listed(folder / "images" / name)]
+
+
+@pytest.mark.parametrize(
+    ("files", "text", "found"),
+    [
+        (("cam1/a.jpg", "cam2/a.jpg"), "cam1/a.jpg", ["cam1/a.jpg"]),
+        (("cam1/a.jpg", "cam2/a.jpg"), "images\\cam2\\a.jpg\n", ["cam2/a.jpg"]),
+        (("a.jpg", "cam1/a.jpg"), "a.jpg", ["a.jpg"]),
+        (("a.jpg", "cam1/a.jpg"), "./cam1/a", ["cam1/a.jpg"]),
+        (("cam2/a.jpg",), "cam1/a.jpg", []),
+        (("a.jpg", "b.jpg"), "\ufeffa.jpg\r\n/home/me/images/b.jpg\r\n", ["a.jpg", "b.jpg"]),
+        (("a.jpg", "b 1.jpg", "c.jpg"), "a  1\nb 1\nc -1\n", ["a.jpg", "b 1.jpg", "c.jpg"]),
+        (("v1.2.jpg", "v1.jpg"), "v1.2\n", ["v1.2.jpg"]),
+        (("a.jpg",), '\n/\n..\n""\n', []),
+    ],
+)
+def test_a_list_names_images_with_their_folders(tmp_path, files, text, found):
+    assert listed(tmp_path, files, text) == found
+
+
+def test_an_absent_image_may_be_listed(tmp_path):
+    (tmp_path / "list.txt").write_text("cam1/a.jpg\nb\n")
+    is_listed = listed_in(tmp_path / "list.txt", tmp_path)
+    assert is_listed(tmp_path / "cam1/a.jpg") and is_listed(tmp_path / "b.jpg")
+    assert not is_listed(tmp_path / "cam2/a.jpg")
+
+
+def test_a_line_that_may_be_two_images_is_an_error(tmp_path):
+    with pytest.raises(DatasetError, match=r"list.txt: 'a': 2 files have its name"):
+        listed(tmp_path, ("cam1/a.jpg", "cam2/a.jpg"), "a\n")
+
+
+def test_all_images_are_meant_without_a_list(tmp_path):
+    assert listed_in(None, tmp_path)(tmp_path / "a.jpg")
