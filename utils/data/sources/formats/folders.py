@@ -47,6 +47,9 @@ def find_files(
 ) -> Mapping[str, list[AnnotatedFolder]]:
     """Find annotation files that each hold all images of a split.
 
+    One that is named alone is for no split; the images of my-test.json may lie in test/ all the
+    same.
+
     Args:
         path: one such file; or a folder that holds them, or holds folders named for splits.
         suffix: of the files: ".json".
@@ -64,13 +67,14 @@ def find_files(
         files = []
     found: dict[str, list[AnnotatedFolder]] = {}
     for file in files:
-        split = _split_of_file(file, path)
+        name = _split_of_file(file, path)
+        split = "" if file == path else name
         if split in found:
             raise DatasetError(
                 f"{found[split][0].annotations} and {file} are both in the format {format_name}"
                 f"{f', for {split!r}' * bool(split)}; name one of them, or move one away"
             )
-        found[split] = [AnnotatedFolder(format_name, file, images_near(file, split, nearby))]
+        found[split] = [AnnotatedFolder(format_name, file, images_near(file, name, nearby))]
     return found
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from utils.data.sources.dataset import load_dataset
 from utils.data.sources.formats.cvat import accepts, find, read
 from utils.errors import DatasetError
 
@@ -237,7 +238,13 @@ def test_tasks_in_folders_of_splits_or_in_files_named_for_them_are_splits(tmp_pa
         assert set(find(tmp_path / folder)) == {"train", "val"}
     (valid,) = find(tmp_path / "one")["val"]
     assert read(valid).paths == (str(tmp_path / "one/valid/images/a.jpg"),)
-    assert set(find(tmp_path / "two/train.xml")) == {"train"}
+
+
+def test_a_file_that_a_user_names_is_undivided_whatever_it_is_called(tmp_path):
+    file = write(tmp_path, image(box()), name="my-test.xml", images=("test/a.jpg",))
+    assert list(find(file)) == [""]
+    assert read(*find(file)[""]).paths == (str(tmp_path / "test/a.jpg"),)
+    assert load_dataset(file, splits=("train",)).train == tuple(find(file)[""])
 
 
 def test_an_image_name_never_leads_out_of_the_folder(tmp_path):
