@@ -6,7 +6,6 @@ Before: `file_per_image.py`. After: the parser of a format.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
@@ -16,7 +15,7 @@ from utils.errors import DatasetError
 from utils.files.regular import read_text
 
 MAX_LIST_BYTES = 1 << 28  # millions of images
-_FLAG = re.compile(r"\s+(-1|0|1)$")  # VOC's second column: whether a class is in the image
+_FLAGS = ("-1", "0", "1")  # VOC's second column: whether a class is in the image
 
 
 class FileIndex:
@@ -102,7 +101,8 @@ def read_names(path: Path, images: FileIndex) -> list[str]:
 
 def _name_in(line: str, images: FileIndex) -> str:
     """Return the name on a line: all of it if there is such an image, as "cat 1"."""
-    name = _FLAG.sub("", line)
+    first, *last = line.rsplit(maxsplit=1)
+    name = first if last and last[0] in _FLAGS else line
     if name[0] == name[-1] == '"' and len(name) > 2:  # CVAT's, of a name with blanks
         name = name[1:-1]
     known = (line, name, without_image_suffix(name))

@@ -104,3 +104,8 @@ def test_a_line_that_may_be_two_images_is_an_error(tmp_path):
 
 def test_all_images_are_meant_without_a_list(tmp_path):
     assert listed_in(None, tmp_path)(tmp_path / "a.jpg")
+
+
+def test_a_line_of_blanks_inside_costs_no_more_than_another(tmp_path):
+    blanks = " " * 300_000  # the square of it would take minutes
+    assert listed(tmp_path, ("a.jpg", "b.jpg"), f"a{blanks}1\nb{blanks}x\n") == ["a.jpg"]
