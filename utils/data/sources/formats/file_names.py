@@ -66,6 +66,11 @@ def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
                 yield prefix + name
 
 
+def image_files(folder: Path) -> Iterator[Path]:
+    """Yield the images in a folder and the folders in it; in no order."""
+    return (folder / name for name in _files(folder, IMAGE_SUFFIXES))
+
+
 def first_files(folder: Path, suffix: str, number: int) -> list[Path]:
     """Return so many files with a suffix in a folder and the folders in it; any of them."""
     return [folder / name for name in islice(_files(folder, (suffix,)), number)]
