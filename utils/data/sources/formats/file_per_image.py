@@ -131,7 +131,7 @@ class FilePerImage:
         named: Mapping[str, Path | None] = files.by_name
         if folder.image_list is not None:
             names = read_names(folder.image_list, images)
-            named = {name: files.find(without_image_suffix(name)) for name in names}
+            named = {name: _file_of(name, files, images) for name in names}
         parsed = dict(zip(named, self._parse_all(list(named.values())), strict=True))
         # A package.json beside the images is none of ours.
         found = {name: one for name, one in parsed.items() if one or images.find(name)}
@@ -172,6 +172,20 @@ class FilePerImage:
 
 
 _BACKGROUND = ImageAnnotation()
+
+
+def _file_of(name: str, files: FileIndex, images: FileIndex) -> Path | None:
+    """Return the annotation file of an image; none that another image has more right to."""
+    stem = without_image_suffix(name)
+    near = None if (file := files.at(stem)) else files.near(stem)
+    if near is None:
+        return file
+    image, other = images.find(name), images.find(_stem(near.relative_to(files.folder).as_posix()))
+    return near if image and other and _stem(str(image)) == _stem(str(other)) else None
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(path)[0]
 
 
 def _is_shared(folder: AnnotatedFolder) -> bool:

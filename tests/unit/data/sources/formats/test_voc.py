@@ -251,6 +251,48 @@ def test_an_image_that_two_inner_folders_have_is_not_guessed(tmp_path):
     assert [*map(str, paths)] == ["a.png", "one/a.jpg", "one/b.jpg", "two/a.jpg"]
 
 
+def labelled(folder: Path, image_list: Path | None = None) -> dict[str, int]:
+    """Return the number of objects of each image of a folder with images and annotations."""
+    (parts,) = VOC.find(folder).values()
+    found = VOC.read(parts[0]._replace(image_list=image_list))
+    paths = [str(Path(path).relative_to(folder / "images")) for path in found.paths]
+    return dict(zip(paths, np.diff(found.starts).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("told", ["none.png", "0001.jpg"])
+def test_a_file_is_never_that_of_an_image_in_another_folder(tmp_path, told):
+    images(tmp_path / "images", "cam2/0001.jpg", "cam2/0002.jpg")
+    for name in ("cam1/0001", "cam2/0002"):
+        write(tmp_path / "annotations" / f"{name}.xml", thing(DOG), name=told)
+    found = labelled(tmp_path)
+    assert found.pop("cam2/0001.jpg") == 0 and found.pop("cam2/0002.jpg") == 1
+    assert not (tmp_path / "images" / found.popitem()[0]).exists() and not found
+    for line in ("cam2/0001.jpg", "cam2\\0001", "/data/cam2/0001.jpg"):
+        (tmp_path / "list.txt").write_text(f"{line}\n")
+        assert labelled(tmp_path, tmp_path / "list.txt") == {"cam2/0001.jpg": 0}
+
+
+def test_a_folder_that_only_images_or_only_files_have_does_not_matter(tmp_path):
+    images(tmp_path / "images", "a.jpg", "inner/b.jpg", "cam1/c.jpg")
+    for name in ("inner/a", "b", "export/cam1/c"):
+        write(tmp_path / "annotations" / f"{name}.xml", thing(DOG))
+    found = labelled(tmp_path)
+    assert found.pop("inner/b.jpg") == found.pop("cam1/c.jpg") == 1
+    # images/inner is there, and a.jpg does not lie in it.
+    assert found.pop("a.jpg") == 0 and len(found) == 1
+    (tmp_path / "annotations/inner").rename(tmp_path / "annotations/part")
+    assert labelled(tmp_path) == {"a.jpg": 1, "inner/b.jpg": 1, "cam1/c.jpg": 1}
+
+
+def test_a_file_that_two_listed_images_may_have_is_that_of_neither(tmp_path):
+    images(tmp_path / "images", "one/a.jpg", "two/a.jpg", "two/b.jpg")
+    for name in "ab":
+        write(tmp_path / "annotations" / f"{name}.xml", thing(DOG))
+    (tmp_path / "list.txt").write_text("one/a.jpg\ntwo/a.jpg\ntwo/b.jpg\n")
+    found = labelled(tmp_path, tmp_path / "list.txt")
+    assert found == {"one/a.jpg": 0, "two/a.jpg": 0, "two/b.jpg": 1}
+
+
 def test_the_lists_of_a_kit_are_its_splits(tmp_path):
     root = kit(tmp_path / "VOC2007", "a", "b", lists=("train", "val", "trainval", "test"))
     (root / "ImageSets/Main/dog_train.txt").write_text("a  1\nb -1\n")
