@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ class _DatasetYaml:
         self._refuse_keypoints()
         class_names = self._class_names() if "names" in self.document else ()
         roots = self._roots()
-        train, val, test = (self._entries(roots, key, key in splits) for key in SPLITS)
+        found = [self._entries(roots, key, key in splits) for key in SPLITS]
+        train, val, test = _with_shared_images(found)
         annotated = [isinstance(entry, AnnotatedFolder) for entry in (*train, *val, *test)]
         if not class_names and not all(annotated):
             class_names = self._class_names()  # an error
@@ -239,6 +241,28 @@ class _DatasetYaml:
                 f"has the value {brief(num_classes)}, but 'names' has "
                 f"{count(num_names, 'entry', 'entries')}; correct one of them, or leave 'nc' out",
             )
+
+
+def _with_shared_images(splits: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[Entry, ...]]:
+    """Yield the entries of each split; told which of them have images beside other annotations."""
+    inside: defaultdict[Path, set[Path]] = defaultdict(set)  # annotations of images in a folder
+    of_all: defaultdict[Path, set[Path]] = defaultdict(set)  # and of a whole folder of images
+    for entry in chain.from_iterable(splits):
+        if isinstance(entry, AnnotatedFolder):
+            annotations, images = entry.annotations.resolve(), entry.images.resolve()
+            of_all[images].add(annotations)
+            for folder in (images, *images.parents):
+                inside[folder].add(annotations)
+
+    def marked(entry: Entry) -> Entry:
+        if not isinstance(entry, AnnotatedFolder):
+            return entry
+        own, images = {entry.annotations.resolve()}, entry.images.resolve()
+        found = (inside[images], *(of_all.get(folder, own) for folder in images.parents))
+        return entry._replace(is_shared=any(annotations != own for annotations in found))
+
+    for entries in splits:
+        yield tuple(map(marked, entries))
 
 
 def _start_of(value: Any) -> str:

@@ -190,7 +190,8 @@ def _stem(path: str) -> str:
 
 def _is_shared(folder: AnnotatedFolder) -> bool:
     """Return whether images of other splits may lie in the same folder."""
-    return bool(split_in(folder.annotations.name)) and not split_in(folder.images.name)
+    is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
+    return folder.is_shared or bool(is_of_split)
 
 
 def _child(folder: Path, names: Sequence[str]) -> Path | None:

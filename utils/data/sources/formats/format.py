@@ -20,6 +20,7 @@ class AnnotatedFolder(NamedTuple):
     images: Path  # the folder to which the names of images are relative
     image_list: Path | None = None  # a file that names those of a split; None for all
     subset: str | None = None  # the images that are meant, by the name of their part in the file
+    is_shared: bool = False  # images that the annotations leave out may belong to other ones
 
 
 def _nothing_else(folder: AnnotatedFolder) -> Iterable[Path]:

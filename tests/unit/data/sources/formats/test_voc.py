@@ -392,6 +392,36 @@ def test_a_yaml_names_the_folders_and_the_list(tmp_path):
     assert names(VOC.read(dataset.val[0])) == ["a.jpg", "b.jpg", "c.jpg"]
 
 
+def write_sets(tmp_path: Path, train: str, val: str) -> tuple[list[str], list[str]]:
+    """Return the images of each split; a is in the first set, b in the second, c in none."""
+    images(tmp_path / "imgs", "a.jpg", "b.jpg", "c.jpg")
+    write(tmp_path / "first/a.xml", thing(DOG))
+    write(tmp_path / "second/b.xml", thing(DOG))
+    (tmp_path / "list.txt").write_text("a\nc\n")
+    (tmp_path / "data.yaml").write_text(f"train: {{{train}}}\nval: {{{val}}}\n")
+    dataset = load_dataset(tmp_path / "data.yaml")
+    train_names, val_names = (
+        [name for folder in entries for name in names(VOC.read(folder))]
+        for entries in (dataset.train, dataset.val)
+    )
+    return train_names, val_names
+
+
+@pytest.mark.parametrize("others_images", ["imgs", "./imgs/../imgs", "."])
+def test_images_of_another_split_are_no_backgrounds_in_a_yaml(tmp_path, others_images):
+    second = f"images: {others_images}, annotations: second"
+    found = write_sets(tmp_path, "images: imgs, annotations: first", second)
+    assert found == (["a.jpg"], ["b.jpg"])
+
+
+def test_images_without_a_file_are_backgrounds_in_a_yaml_where_no_other_split_has_them(tmp_path):
+    first = "images: imgs, annotations: first"
+    everything = ["a.jpg", "b.jpg", "c.jpg"]
+    assert write_sets(tmp_path, first, first) == (everything, everything)
+    second = "images: imgs, annotations: second"
+    assert write_sets(tmp_path, f"{first}, list: list.txt", second)[0] == ["a.jpg", "c.jpg"]
+
+
 def test_names_in_a_list_may_end_like_its_column(tmp_path):
     images(tmp_path, "cat 1.jpg", "cat.jpg", "sub/dog.png")
     for name in ("cat 1", "cat", "sub/dog"):
