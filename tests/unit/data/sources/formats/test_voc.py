@@ -306,6 +306,17 @@ def test_the_lists_of_a_kit_are_its_splits(tmp_path):
     ]
 
 
+def test_of_two_lists_for_a_split_the_one_with_its_name_is_taken_else_none(tmp_path):
+    root = kit(tmp_path, "a", lists=("train", "train2", "training", "val2007"))
+    found = VOC.find(root)
+    assert {split: [part.image_list.name for part in parts] for split, parts in found.items()} == {
+        "train": ["train.txt"], "val": ["val2007.txt"],
+    }  # fmt: skip
+    (root / "ImageSets/Main/train.txt").unlink()
+    with pytest.raises(DatasetError, match=r"train2\.txt and .*training\.txt are both .*'train'"):
+        VOC.find(root)
+
+
 def test_all_years_of_a_kit_count(tmp_path):
     kit(tmp_path / "VOCdevkit/VOC2007", "000001")
     kit(tmp_path / "VOCdevkit/VOC2012", "2008_000001", "2008_000002")
