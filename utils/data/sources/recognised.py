@@ -86,7 +86,7 @@ def _ways(path: Path) -> Iterator[_Way]:
     if is_folder and (yaml := _yaml_in(path)):
         yield _Way(f"the dataset YAML {yaml.name}", partial(read_dataset_yaml, yaml))
     if is_folder or path.suffix.lower() in ANNOTATION_SUFFIXES:
-        for name, found in find_formats(path).items():
+        for name, found in find_formats(path):
             yield _Way(name, partial(_of_splits, path, found, ()))
     # The names beside a dataset YAML are its own.
     if is_folder and not yaml and (yolo := find_yolo(path)):

@@ -291,3 +291,10 @@ def test_annotations_of_other_images_without_a_class_say_so(tmp_path):
     write(tmp_path, **images("images/3.jpg"))
     with pytest.raises(DatasetError, match="name no class: no image has an object"):
         load_dataset(tmp_path, splits=())
+
+
+def test_a_format_that_cannot_be_used_does_not_hide_one_before_it(tmp_path):
+    write(tmp_path, **images("images/a.jpg"), **{"annotations.xml": CVAT})
+    write(tmp_path, **{"a.json": TASKS, "b.json": TASKS})
+    (entry,) = load_dataset(tmp_path, splits=()).train
+    assert entry.format == "CVAT for images 1.1"
