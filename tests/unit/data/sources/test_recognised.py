@@ -298,3 +298,13 @@ def test_a_format_that_cannot_be_used_does_not_hide_one_before_it(tmp_path):
     write(tmp_path, **{"a.json": TASKS, "b.json": TASKS})
     (entry,) = load_dataset(tmp_path, splits=()).train
     assert entry.format == "CVAT for images 1.1"
+
+
+def test_a_yaml_of_a_usual_name_must_be_that_of_a_dataset(tmp_path):
+    write(tmp_path, **images("images/a.jpg"), **{"annotations.xml": CVAT})
+    write(tmp_path, **{"dataset.yml": "licence: MIT", "data.yaml": "description: cats"})
+    assert load_dataset(tmp_path, splits=()).class_names == ("cat",)
+    write(tmp_path, **{"dataset.yml": "names: [cat]"})
+    assert "dataset.yml: key 'train' is missing" in error_of(tmp_path)
+    write(tmp_path, **{"data.yaml": "train: ["})  # whatever it was meant to be
+    assert "data.yaml: line 2: no valid YAML" in error_of(tmp_path)
