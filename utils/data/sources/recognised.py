@@ -111,9 +111,8 @@ def _yaml_in(folder: Path) -> Path | None:
 def _is_meant_for_data(file: Path) -> bool:
     """Return whether a YAML of a usual name is that of a dataset; one that is broken may be."""
     keys = _keys_of(file)
-    return keys is None or not {"names", *chain.from_iterable(SPLIT_NAMES.values())}.isdisjoint(
-        keys
-    )
+    known = {"names", *chain.from_iterable(SPLIT_NAMES.values())}
+    return keys is None or not known.isdisjoint(keys)
 
 
 def _is_dataset_yaml(file: Path) -> bool:
