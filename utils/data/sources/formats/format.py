@@ -15,7 +15,7 @@ from utils.data.sources.formats.annotations import Annotations
 class AnnotatedFolder(NamedTuple):
     """Images, and the file or folder that says what is on them."""
 
-    format: str  # its name in `table.py`
+    format: str  # its name in `table.py`; "" for annotations that are absent and not needed
     annotations: Path  # a file, or a folder of one file an image
     images: Path  # the folder to which the names of images are relative
     image_list: Path | None = None  # a file that names those of a split; None for all
