@@ -9,7 +9,6 @@ import os
 import posixpath
 import re
 from collections.abc import Collection, Iterator
-from itertools import islice
 from pathlib import Path
 
 from utils.data.image.limits import IMAGE_SUFFIXES
@@ -82,11 +81,6 @@ def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
         for name in names:
             if os.path.splitext(name)[1].lower() in suffixes and not name.startswith("._"):
                 yield prefix + name
-
-
-def first_files(folder: Path, suffix: str, number: int) -> list[Path]:
-    """Return so many files with a suffix in a folder and the folders in it; any of them."""
-    return [folder / name for name in islice(_files(folder, (suffix,)), number)]
 
 
 def base_name(name: str) -> str:
