@@ -15,7 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from utils.data.image.being_read import read_as
-from utils.data.image.fingerprint import NO_FINGERPRINT, Fingerprint, fingerprint_of
+from utils.data.image.fingerprint import (
+    NO_FINGERPRINT,
+    UNKNOWN,
+    Fingerprint,
+    fingerprint_of,
+)
 from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.reading import read_record
 from utils.data.sources.in_blocks import in_blocks, look_up
@@ -43,7 +48,8 @@ def read_fingerprints(
 ) -> list[Fingerprint]:
     """Return the fingerprint of each image, on all ranks; none of a file that cannot be read.
 
-    What was read is kept in the user's cache folder: an image is read again when it was changed.
+    What was read is kept in the user's cache folder: an image is read again when it was changed,
+    or has no look.
 
     Raises:
         DatasetError: the ranks have different images.
@@ -81,7 +87,8 @@ def _rows_of(images: Sequence[ImageSource], known: np.ndarray) -> np.ndarray:
     found = np.zeros((len(images), 2), np.int64)
     found[rows >= 0] = known[rows[rows >= 0], 2:]
     found[missing] = np.concatenate([np.zeros((0, 2), np.uint64), *blocks]).view(np.int64)
-    return np.concatenate([keys, found], axis=1)
+    # An unknown look may be a disk's error, which passes without a change of the file.
+    return np.concatenate([keys * (found[:, 1:] != UNKNOWN), found], axis=1)
 
 
 def _name_of(images: Sequence[Path | ImageSource]) -> str:
