@@ -24,10 +24,11 @@ from utils.data.image.fingerprint import (
 from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.reading import read_record
 from utils.data.sources.in_blocks import in_blocks, look_up
+from utils.data.sources.label_cache import version
 from utils.data.sources.labels import ImageSource, image_of
 from utils.data.sources.scan_shards import require_same_images
 from utils.errors import DatasetError
-from utils.files.array_cache import read_arrays, version_of, write_arrays
+from utils.files.array_cache import read_arrays, write_arrays
 from utils.files.file_state import state_of_files
 from utils.files.known_keys import KnownKeys
 from utils.files.regular import read_bytes
@@ -40,7 +41,6 @@ MAX_PIXELS = 50_000_000  # of an image that is decoded here: 150 MB in each of t
 FEWEST_KEPT = 500  # images; fewer are read as soon as a file of them
 _MOST_THREADS = 8
 _KIND = "fingerprints"  # of what is kept
-_READERS = ("utils/data/image/*.py",)
 
 
 def read_fingerprints(
@@ -61,7 +61,7 @@ def read_fingerprints(
         rows = np.concatenate(world.all_gather(_rows_of(mine, known)))
     is_new = len(rows) >= FEWEST_KEPT and not np.array_equal(rows, known)
     if is_new and world.process.local_rank == 0:
-        write_arrays(_KIND, name, version_of(*_READERS), {"rows": rows})
+        write_arrays(_KIND, name, version(), {"rows": rows})
     return [Fingerprint(*row) for row in rows[:, 2:].copy().view(np.uint64).tolist()]
 
 
@@ -107,7 +107,7 @@ def _state_of(image: ImageSource, now_ns: int) -> bytes | None:
 
 def _read_known(name: str) -> np.ndarray:
     """Return the rows that were kept, (N, 4) int64; none if there is no such file."""
-    rows = (read_arrays(_KIND, name, version_of(*_READERS)) or {}).get("rows")
+    rows = (read_arrays(_KIND, name, version()) or {}).get("rows")
     if rows is None or rows.dtype != np.int64 or rows.ndim != 2 or rows.shape[1] != 4:
         return np.zeros((0, 4), np.int64)
     return rows

@@ -17,6 +17,7 @@ from tests.small import write_small_dataset
 from utils.data.image.fingerprint import NO_FINGERPRINT, Fingerprint
 from utils.data.records.command.packing import pack_samples
 from utils.data.sources import fingerprints as reading
+from utils.data.sources import label_cache
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.drawn_split import draw_training, group_copies
 from utils.data.sources.image_files import list_images
@@ -269,6 +270,15 @@ def test_what_shows_no_look_is_read_again(kept, monkeypatch):
     assert reading.read_fingerprints(paths)[4].look and not read
 
 
+def test_another_package_that_decodes_images_reads_again(kept, monkeypatch):
+    paths, read = kept
+    reading.read_fingerprints(paths)
+    read.clear()
+    monkeypatch.setattr(label_cache, "_package_version", lambda name: "1000.0")
+    reading.read_fingerprints(paths)
+    assert len(read) == len(paths)
+
+
 def test_ranks_keep_and_use_one_file(kept):
     paths, read = kept
     first = run_rank_threads(3, lambda world: reading.read_fingerprints(paths, world))
@@ -283,7 +293,7 @@ def test_a_kept_file_that_makes_no_sense_is_as_good_as_absent(kept, rows, tmp_pa
     paths, read = kept
     first = reading.read_fingerprints(paths)
     (file,) = (tmp_path / "cache").rglob("*.safetensors")
-    version = array_cache.version_of("utils/data/image/*.py")
+    version = label_cache.version()
     array_cache.write_arrays("fingerprints", file.stem, version, {"rows": np.asarray(rows)})
     read.clear()
     assert reading.read_fingerprints(paths) == first and len(read) == len(paths)
