@@ -13,6 +13,7 @@ import logging
 import shlex
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from utils.cli.flags import from_one, new_parser
 from utils.cli.hyperparameters import read_hyperparameters
@@ -40,12 +41,17 @@ log = logging.getLogger("check")
 
 def main() -> None:
     flags = parse_flags()
+    if flags.fix:
+        refuse_nesting(flags.fix, flags.out or FOLDER)
+    if flags.out:
+        require_writable(flags.out)
     anchors_wh, dataset = read_anchors(flags.cfg, flags.weights), load(flags)
     if flags.fix:
         refuse_place(dataset, flags.fix)
+    folder = flags.out or create_run_folder(FOLDER, dataset.name, exist_ok=False)
     check = check_dataset(dataset)
     figures = measure(check, flags.img, anchors_wh, read_hyperparameters(RecipeConfig.hyp).anchor_t)
-    report(flags, check, figures)
+    report(flags, check, figures, folder)
     if flags.fix:
         say(*write_corrected(check, flags.fix))
     if check.has_problems:
@@ -70,6 +76,26 @@ def parse_flags() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def refuse_nesting(fix: Path, out: Path) -> None:
+    """Raise UserError for a corrected copy in the page's folder, or the other way round."""
+    copy, page = fix.resolve(), out.resolve()
+    if copy.is_relative_to(page) or page.is_relative_to(copy):
+        raise UserError(
+            f"--fix {fix} and the page's folder {out} lie in one another; name a folder beside it"
+        )
+
+
+def require_writable(folder: Path) -> None:
+    """Make a folder for the page if there is none; raise UserError if it cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UserError(
+            f"--out {folder} cannot be written: {error.strerror}; name a folder elsewhere"
+        ) from error
+
+
 def load(flags: argparse.Namespace) -> DatasetSpec:
     """Return the dataset with all splits that it names; those that it lacks need not be there."""
     if flags.split is not None and not 0 < flags.split < 1:
@@ -89,10 +115,8 @@ def load(flags: argparse.Namespace) -> DatasetSpec:
         return dataclasses.replace(dataset, test=())
 
 
-def report(flags: argparse.Namespace, check: Check, figures: Figures) -> None:
+def report(flags: argparse.Namespace, check: Check, figures: Figures, folder: Path) -> None:
     """Print the summary and write the page and the list of findings."""
-    folder = flags.out or create_run_folder(FOLDER, check.dataset.name, exist_ok=False)
-    folder.mkdir(parents=True, exist_ok=True)
     split = () if flags.split is None else ("--split", f"{flags.split:g}")
     steps = first_steps(check, figures, shlex.join(["--data", str(flags.data), *split]))
     with atomic_text_file(folder / "check.html") as file:

@@ -67,6 +67,45 @@ def test_a_folder_to_fix_into_that_exists_is_refused_before_anything_is_read(
         run(monkeypatch, "--data", reported[0] / "../planted/planted.yaml", "--fix", tmp_path)
 
 
+@pytest.fixture
+def no_check(monkeypatch):
+    """A check that has begun fails the test."""
+    monkeypatch.setattr(command, "check_dataset", lambda *args: pytest.fail("it was begun"))
+
+
+@pytest.mark.parametrize(("out", "why"), [("file", "File exists"), ("/proc/none", "No such")])
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(
+    monkeypatch, tmp_path, no_check, out, why
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=f"--out .* cannot be written: {why}.*; name a folder"):
+        run(monkeypatch, "--data", write_small_dataset(tmp_path), "--out", out)
+
+
+@pytest.mark.parametrize(
+    ("out", "fix"),
+    [("x", "x"), ("x", "./x/"), ("x/y", "x"), ("x", "x/y"), (None, "runs"), (None, "runs/check/y")],
+)
+def test_the_page_and_the_corrected_copy_lie_apart(monkeypatch, tmp_path, no_check, out, fix):
+    monkeypatch.chdir(tmp_path)
+    data = write_small_dataset(tmp_path / "data")
+    words = [] if out is None else ["--out", out]
+    with pytest.raises(UserError, match="--fix .* and the page's folder .* lie in one another"):
+        run(monkeypatch, "--data", data, "--fix", fix, *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_page_and_a_corrected_copy_may_lie_in_one_folder(monkeypatch, tmp_path):
+    words = "--data", write_small_dataset(tmp_path), "--img", 64
+    assert run(monkeypatch, *words, "--out", tmp_path / "x/page", "--fix", tmp_path / "x/fix") == 0
+    assert [path.name for path in sorted((tmp_path / "x").iterdir())] == ["fix", "page"]
+    assert sorted(path.name for path in (tmp_path / "x/page").iterdir()) == [
+        "check.html",
+        "findings.csv",
+    ]
+
+
 def test_every_finding_is_a_row_of_the_csv(reported):
     with open(reported[0] / "findings.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
