@@ -33,7 +33,7 @@ from utils.data.records.command.folders import (
     new_folder,
     refuse_existing,
 )
-from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.dataset_yaml import DatasetSpec, Entry
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.label_file import label_path
 from utils.errors import DatasetError
@@ -45,15 +45,22 @@ LEFT_OUT = "left_out.txt"
 
 
 def refuse_place(dataset: DatasetSpec, folder: Path) -> None:
-    """Raise DatasetError for a folder that exists, or would lie among the images themselves."""
+    """Raise DatasetError for a folder that exists, or would lie among the dataset's own files."""
     refuse_existing(folder, "--fix")
     entries = [*dataset.train, *dataset.val, *dataset.test]
-    for place in [x.images if isinstance(x, AnnotatedFolder) else x for x in entries]:
-        if place.is_dir() and folder.resolve().is_relative_to(place.resolve()):
+    for place in [place for entry in entries for place in _folders_of(entry)]:
+        if folder.resolve().is_relative_to(place.resolve()):
             raise DatasetError(
-                f"--fix {folder} would lie in {place}, whose images are the dataset's; name a "
+                f"--fix {folder} would lie in {place}, whose files are the dataset's; name a "
                 "folder elsewhere"
             )
+
+
+def _folders_of(entry: Entry) -> list[Path]:
+    """Return the folders of images and of labels; that of label files need not be there."""
+    if isinstance(entry, AnnotatedFolder):
+        return [place for place in (entry.images, entry.annotations) if place.is_dir()]
+    return [entry, label_path(entry / "image").parent] if entry.is_dir() else []
 
 
 def write_corrected(check: Check, folder: Path) -> list[str]:

@@ -11,6 +11,8 @@ from utils.data.check.checking import check_dataset
 from utils.data.check.corrected_copy import refuse_place, write_corrected
 from utils.data.records.command.packing import pack_samples
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError
 
@@ -111,11 +113,32 @@ def test_a_folder_that_exists_is_not_written_over(tmp_path):
         write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
 
 
-def test_a_folder_among_the_images_is_refused(tmp_path):
+@pytest.mark.parametrize("place", ["images", "labels", "labels/inner"])
+def test_a_folder_among_images_or_labels_is_refused(tmp_path, place):
     dataset = load_dataset(write_dataset(tmp_path / "old", {"x.jpg": GOOD}))
-    with pytest.raises(DatasetError, match="--fix .*images/new would lie in .*images, whose"):
-        refuse_place(dataset, tmp_path / "old/images/new")
+    inside = f"--fix .*{place}/new would lie in .*{place.split('/')[0]}, whose files are"
+    with pytest.raises(DatasetError, match=inside):
+        refuse_place(dataset, tmp_path / "old" / place / "new")
     refuse_place(dataset, tmp_path / "old/new")
+
+
+def test_a_folder_that_would_become_that_of_the_labels_is_refused(tmp_path):
+    dataset = load_dataset(write_dataset(tmp_path / "old", {"x.jpg": GOOD}))
+    shutil.rmtree(tmp_path / "old/labels")
+    with pytest.raises(DatasetError, match="--fix .*labels would lie in .*labels, whose files"):
+        refuse_place(dataset, tmp_path / "old/labels")
+
+
+def test_a_folder_among_annotations_is_refused(tmp_path):
+    part = AnnotatedFolder("Pascal VOC", tmp_path / "Annotations", tmp_path / "JPEGImages")
+    one_file = AnnotatedFolder("COCO JSON", tmp_path / "a.json", tmp_path / "pictures")
+    for folder in (part.annotations, part.images, one_file.images):
+        folder.mkdir()
+    dataset = DatasetSpec("d", tmp_path, (part,), (one_file,), (), ("a",))
+    for name in ("Annotations/new", "JPEGImages/new", "pictures/a/b"):
+        with pytest.raises(DatasetError, match=f"{name} would lie in .*, whose files"):
+            refuse_place(dataset, tmp_path / name)
+    refuse_place(dataset, tmp_path / "labels/new")
 
 
 def test_nothing_is_left_behind_where_no_image_can_be_used(tmp_path):
