@@ -115,7 +115,7 @@ class _Copy:
     def __init__(self, folder: Path, check: Check) -> None:
         self._folder, self._check = folder, check
         self._labels: set[Path] = set()  # files that are written
-        self._links: dict[Path, str] = {}  # and what they lead to
+        self._links: set[Path] = set()
         self.changes: Counter[str] = Counter()
         self.left_out: list[str] = []
         self._broken: dict[int, Finding] = {
@@ -129,10 +129,13 @@ class _Copy:
     def write(self, split: str) -> int:
         """Write the images of a split that can be decided on; return how many."""
         before = self.num_images
-        images = [x for x in enumerate(self._check.images) if x[1].split == split]
-        paths = [os.path.abspath(image.source.path) for _, image in images]
-        base = os.path.commonpath([os.path.dirname(path) for path in paths]) if paths else ""
-        for (number, image), path in zip(images, paths, strict=True):
+        images = {  # by path: one that is listed twice is written once
+            os.path.abspath(image.source.path): (number, image)
+            for number, image in enumerate(self._check.images)
+            if image.split == split
+        }
+        base = os.path.commonpath([os.path.dirname(path) for path in images]) if images else ""
+        for path, (number, image) in images.items():
             link = self._folder / "images" / split / os.path.relpath(path, base)
             if found := self._broken.get(number):
                 self._leave_out(found.where, found.text)
@@ -155,9 +158,10 @@ class _Copy:
             self._leave_out(where, row.fault)
         if link.suffix.lower() not in IMAGE_SUFFIXES:
             self._leave_out(path, "its name does not end as that of an image")
-        elif not undecided and self._links.get(link) != path:
+        elif not undecided:
             lines = None if has_no_labels(image.source) else self._corrected(rows)
-            if label_path(link) in self._labels:  # a.jpg and a.png share a label file
+            # a.jpg and a.png share a label file; a_png.png may be there too.
+            while link in self._links or label_path(link) in self._labels:
                 link = link.with_name(f"{link.stem}_{link.suffix[1:]}{link.suffix}")
             self._write(link, path, lines)
 
@@ -168,7 +172,7 @@ class _Copy:
         os.symlink(path, link)
         if lines is not None:
             labels.write_text("".join(lines), encoding="utf-8")
-        self._links[link] = path
+        self._links.add(link)
         self._labels.add(labels)
 
     def _corrected(self, rows: Sequence[Row]) -> list[str]:

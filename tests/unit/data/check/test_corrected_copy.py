@@ -141,6 +141,27 @@ def test_a_folder_among_annotations_is_refused(tmp_path):
     refuse_place(dataset, tmp_path / "labels/new")
 
 
+def test_images_whose_names_clash_when_they_are_made_apart_are_all_in_the_copy(tmp_path):
+    names = ["a_png.png", "a.jpg", "a.png", "a_png_png.jpg"]
+    labels = {name: f"0 0.5 0.5 0.{number} 0.5\n" for number, name in enumerate(names, start=1)}
+    for folder in ("images", "labels"):
+        (tmp_path / "old" / folder).mkdir(parents=True)
+    data = tmp_path / "old/data.yaml"
+    for number, name in enumerate(names):
+        pattern(number).save(tmp_path / "old/images" / name)
+        (tmp_path / "old/labels" / f"{name[:-4]}.txt").write_text(labels[name])
+    listed = [*names, "a.png"]  # one of them twice
+    (tmp_path / "old/l.txt").write_text("".join(f"./images/{name}\n" for name in listed))
+    data.write_text("train: l.txt\nval: l.txt\nnames: [a]\n")
+    write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
+    samples = load_split(load_dataset(tmp_path / "new/data.yaml"), "train")
+    found = {os.path.basename(os.readlink(x.image_path)): x.boxes_cxcywh_norm for x in samples}
+    # a.jpg and a.png have one label file, which was written last for a.png.
+    widths = {"a_png.png": 0.1, "a.jpg": 0.3, "a.png": 0.3, "a_png_png.jpg": 0.4}
+    assert {name: boxes[0, 2] for name, boxes in found.items()} == pytest.approx(widths)
+    assert len(samples) == 4
+
+
 def test_nothing_is_left_behind_where_no_image_can_be_used(tmp_path):
     data = write_dataset(tmp_path / "old", {"x.jpg": "a line that is none\n"})
     with pytest.raises(DatasetError, match="no image is left that could be used"):
