@@ -18,6 +18,7 @@ from tempfile import TemporaryFile
 from utils.cli.flags import from_one, new_parser
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.recipe_config import RecipeConfig
+from utils.cli.run_config import require_part
 from utils.data.check.advice import first_steps
 from utils.data.check.anchors import read_anchors
 from utils.data.check.check_page import check_page
@@ -25,6 +26,7 @@ from utils.data.check.checking import Check, check_dataset
 from utils.data.check.corrected_copy import refuse_place, write_corrected
 from utils.data.check.figures import Figures, measure
 from utils.data.check.summary import summary_lines, write_findings
+from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.errors import DatasetError, UserError
@@ -49,7 +51,7 @@ def main() -> None:
     if flags.fix:
         refuse_place(dataset, flags.fix)
     folder = flags.out or create_run_folder(FOLDER, dataset.name, exist_ok=False)
-    check = check_dataset(dataset)
+    check = check_dataset(dataset, flags.max_pixels)
     figures = measure(check, flags.img, anchors_wh, read_hyperparameters(RecipeConfig.hyp).anchor_t)
     report(flags, check, figures, folder)
     if flags.fix:
@@ -59,7 +61,7 @@ def main() -> None:
 
 
 def parse_flags() -> argparse.Namespace:
-    """Parse the command line; exit with code 2 for a wrong value."""
+    """Parse the command line; exit with code 2, or raise UserError, for a wrong value."""
     parser = new_parser(
         "python -m utils.data.check",
         "What is wrong with a dataset: a summary, and a page with crops. Exit code 0: nothing is "
@@ -68,12 +70,16 @@ def parse_flags() -> argparse.Namespace:
     add = parser.add_argument
     add("--data", required=True, metavar="D", help="dataset YAML, folder or annotation file")
     add("--img", type=from_one, default=640, metavar="PX", help="long side, as train.py has it")
+    add("--max-pixels", type=from_one, default=MAX_PIXELS, metavar="N",
+        help="leave out images of more pixels, as train.py")  # fmt: skip
     add("--split", type=float, metavar="F", help="part of the images for training, as train.py")
     add("--cfg", default="", metavar="F", help="model YAML with anchors; default yolov5s")
     add("--weights", default="", metavar="F", help="weights with anchors, without --cfg")
     add("--out", type=Path, metavar="FOLDER", help=f"of the page; default a new one in {FOLDER}")
     add("--fix", type=Path, metavar="FOLDER", help="a new folder for corrected labels")
-    return parser.parse_args()
+    flags = parser.parse_args()
+    require_part("--split", flags.split)
+    return flags
 
 
 def refuse_nesting(fix: Path, out: Path) -> None:
@@ -98,8 +104,6 @@ def require_writable(folder: Path) -> None:
 
 def load(flags: argparse.Namespace) -> DatasetSpec:
     """Return the dataset with all splits that it names; those that it lacks need not be there."""
-    if flags.split is not None and not 0 < flags.split < 1:
-        raise UserError(f"--split {flags.split}; a number between 0 and 1 is needed")
     named = load_dataset(flags.data, splits=(), train_part=flags.split)
     splits = [split for split in SPLITS if getattr(named, split)]
     if "train" not in splits:
@@ -117,8 +121,9 @@ def load(flags: argparse.Namespace) -> DatasetSpec:
 
 def report(flags: argparse.Namespace, check: Check, figures: Figures, folder: Path) -> None:
     """Print the summary and write the page and the list of findings."""
-    split = () if flags.split is None else ("--split", f"{flags.split:g}")
-    steps = first_steps(check, figures, shlex.join(["--data", str(flags.data), *split]))
+    split = () if flags.split is None else ("--split", str(flags.split))
+    images = shlex.join(["--data", str(flags.data), *split, *check.limit])
+    steps = first_steps(check, figures, images)
     with atomic_text_file(folder / "check.html") as file:
         file.write(check_page(check, figures, steps))
     write_findings(folder / "findings.csv", check.findings)

@@ -44,7 +44,7 @@ def first_steps(check: Check, figures: Figures, command: str) -> list[Step]:
     """Return the steps that are worth most, the first one first; none if all is well.
 
     Args:
-        command: the flags that name the dataset, "--data D".
+        command: the flags that name the dataset and its images, "--data D".
     """
     makers = (_leaks, _left_out, _missing, _lost_labels, _names, _small, _anchors, _classes, _val,
               _unlabelled, _repeated, _labels)  # fmt: skip

@@ -89,7 +89,7 @@ def write_corrected(check: Check, folder: Path) -> list[str]:
         f"corrected copy: {count(copy.num_images, 'image')}; objects: "
         f"{', '.join(changes) or 'none changed'}",
         f"{folder / LEFT_OUT} lists {count(len(copy.left_out), 'reason')} to leave an image out",
-        f"train with --data {folder / name}",
+        " ".join(["train with --data", str(folder / name), *check.limit]),
     ]
 
 

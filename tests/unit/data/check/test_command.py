@@ -49,7 +49,10 @@ def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tm
     ("words", "message"),
     [
         (["--data", "no/such.yaml"], "no dataset YAML"),
-        (["--data", "shapes", "--split", "1.5"], "--split 1.5; a number between 0 and 1"),
+        (
+            ["--data", "shapes", "--split", "1.5"],
+            "--split 1.5; a part is needed",
+        ),
         (["--data", "shapes", "--cfg", "no/such.yaml"], "--cfg no/such.yaml"),
         (["--data", "shapes", "--weights", "no/such.pt"], "--weights no/such.pt"),
     ],
@@ -104,6 +107,31 @@ def test_a_page_and_a_corrected_copy_may_lie_in_one_folder(monkeypatch, tmp_path
         "check.html",
         "findings.csv",
     ]
+
+
+def test_images_beyond_max_pixels_are_left_out_as_training_does(monkeypatch, tmp_path, capsys):
+    """Of train, one of 40x30 px is within the limit, and one of 41x30 is not."""
+    for split, size_wh in (("train", (40, 30)), ("val", (20, 20))):
+        (tmp_path / split).mkdir()
+        for seed in range(2):
+            pattern(seed, (size_wh[0] + seed, size_wh[1])).save(tmp_path / split / f"{seed}.png")
+    data = tmp_path / "d.yaml"
+    data.write_text("train: train\nval: val\nnames: [a]\n")
+    words = "--data", data, "--img", 64, "--max-pixels", 1200, "--fix", tmp_path / "fixed"
+    assert run(monkeypatch, *words, "--out", tmp_path / "out") == 1
+    found = (tmp_path / "out/findings.csv").read_text()
+    assert "41x30 px are 1,230, over the limit of 1,200" in found and found.count("image_size") == 1
+    said = capsys.readouterr().out
+    assert f"check --data {data} --max-pixels 1200 --fix FOLDER" in said
+    assert f"train with --data {tmp_path / 'fixed/d.yaml'} --max-pixels 1200\n" in said
+    links = sorted(path.name for path in (tmp_path / "fixed/images").rglob("*.png"))
+    assert links == ["0.png", "0.png", "1.png"]
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many"])
+def test_max_pixels_is_a_whole_number_from_1_up(monkeypatch, capsys, number):
+    assert run(monkeypatch, "--data", "shapes", f"--max-pixels={number}") == 2
+    assert "--max-pixels" in capsys.readouterr().err
 
 
 def test_every_finding_is_a_row_of_the_csv(reported):
