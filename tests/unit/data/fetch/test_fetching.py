@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 import tarfile
 import zipfile
 
@@ -284,11 +285,24 @@ def test_all_files_of_a_list_must_fit(tmp_path, monkeypatch):
     )
     (tmp_path / "a.zip.part").write_bytes(bytes(400))
     require_space_for(items, tmp_path)
-    (tmp_path / "a.zip.unpacked").write_bytes(b"")
+    (tmp_path / "a.zip").write_bytes(b"")
     (tmp_path / "c").write_bytes(b"")
     require_space_for(items, tmp_path)
     require_space_for(items[::2], tmp_path)
     assert asked == [3600, 2000, 0]
+
+
+def test_what_was_unpacked_takes_no_more_space(site, tmp_path, monkeypatch):
+    content = zipped(FILES)
+    item = item_of(site.put("/a", content), content, path="data.zip", unpack="y")
+    fetch(item, tmp_path)
+    asked = []
+    monkeypatch.setattr(
+        fetching, "require_space", lambda folder, number, what: asked.append(number)
+    )
+    require_space_for([item], tmp_path)
+    require_space_for([item._replace(unpack="z")], tmp_path)
+    assert asked == [0, 2 * len(content)]
 
 
 def test_a_part_that_is_no_file_is_refused(site, tmp_path):
@@ -347,6 +361,40 @@ def test_an_archive_is_unpacked_and_not_fetched_again(site, tmp_path, suffix, co
     with pytest.raises(UserError, match="its SHA-256 is"):
         fetch(other, tmp_path)
     assert len(site.asked) == 2
+
+
+@pytest.mark.parametrize("folder", ["y", "y/z", "x"])  # "x": the note lies in it too
+@pytest.mark.parametrize("files", [FILES, {"1.jpg": b"one"}])
+def test_an_archive_whose_files_are_gone_is_fetched_again(site, tmp_path, folder, files):
+    content = zipped(files)
+    item = item_of(site.put("/a", content), content, path="x/data.zip", unpack=folder)
+    fetch(item, tmp_path)
+    for path in (tmp_path / folder).rglob("*.jpg"):
+        path.unlink()
+    unpacked = f"data.zip: fetched, {len(files)} file{'s' * (len(files) > 1)} unpacked"
+    assert fetch(item, tmp_path) == unpacked
+    if folder != "x":
+        shutil.rmtree(tmp_path / folder)
+        assert fetch(item, tmp_path) == unpacked
+    assert {path.read_bytes() for path in tmp_path.rglob("*.jpg")} == set(files.values())
+    assert fetch(item, tmp_path) == "data.zip: unpacked already"
+
+
+def test_an_archive_that_lost_some_files_is_not_fetched_again(site, tmp_path):
+    """People remove images that they do not want."""
+    content = zipped({"a/1": b"1", "a/2": b"2"})
+    item = item_of(site.put("/a", content), content, path="data.zip", unpack="y")
+    fetch(item, tmp_path)
+    (tmp_path / "y/a/1").unlink()
+    assert fetch(item, tmp_path) == "data.zip: unpacked already"
+
+
+def test_an_archive_is_unpacked_again_where_the_list_says_now(site, tmp_path):
+    content = zipped(FILES)
+    item = item_of(site.put("/a", content), content, path="data.zip", unpack="y")
+    fetch(item, tmp_path)
+    fetch(item._replace(unpack="z"), tmp_path)
+    assert files_in(tmp_path / "z") == ["1.jpg", "2.jpg"]
 
 
 def test_two_archives_meet_in_one_folder(site, tmp_path):
