@@ -33,9 +33,10 @@ def fetch(item: Item, folder: Path) -> str:
     Raises:
         UserError: another file is in its place, or as `download` and `unpack`.
     """
-    target = folder / item.path
     if item.unpack is not None and (digest := _unpacked(item, folder)):
+        _passing(item, folder).unlink(missing_ok=True)
         return f"{item.name}: unpacked already{_pin(item, digest)}"
+    target = _target(item, folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     digest, done = _bring(item, target)
     if item.unpack is None:
@@ -45,7 +46,7 @@ def fetch(item: Item, folder: Path) -> str:
     note = {"url": item.url, "sha256": digest, "files": num_files}
     with atomic_text_file(_note(item, folder)) as file:
         json.dump({**note, "unpack": item.unpack, "first": first}, file)
-    target.unlink()
+    _passing(item, folder).unlink(missing_ok=True)
     return f"{item.name}: {done}, {count(num_files, 'file')} unpacked{_pin(item, digest)}"
 
 
@@ -55,14 +56,32 @@ def require_space_for(items: Sequence[Item], folder: Path) -> None:
     What is in an archive takes about its size, and one archive at a time lies beside that.
     """
     missing = [item for item in items if not _is_there(item, folder)]
-    parts = sum(size_of(folder / (item.path + PART)) for item in missing)
+    targets = (_target(item, folder) for item in missing)
+    parts = sum(size_of(target.with_name(target.name + PART)) for target in targets)
     archive = max((item.size or 0 for item in missing if item.unpack is not None), default=0)
     total = sum(item.size or 0 for item in missing)
     require_space(folder, max(0, total + archive - parts), count(len(missing), "file"))
 
 
 def _is_there(item: Item, folder: Path) -> bool:
-    return os.path.lexists(folder / item.path) or bool(_unpacked(item, folder))
+    return os.path.lexists(_target(item, folder)) or bool(_unpacked(item, folder))
+
+
+def _target(item: Item, folder: Path) -> Path:
+    """Return where a file is, or is to come."""
+    target = folder / item.path
+    if item.unpack is None or os.path.lexists(target):
+        return target
+    return _passing(item, folder)
+
+
+def _passing(item: Item, folder: Path) -> Path:
+    """Return where an archive lies between its fetching and its unpacking.
+
+    No list gives such a name: what lies there was fetched, and may be removed. An archive that
+    somebody has put at the path of the list stays.
+    """
+    return (folder / item.path).with_name(f".{item.name}")
 
 
 def _bring(item: Item, target: Path) -> tuple[str, str]:

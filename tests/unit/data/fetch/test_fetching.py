@@ -283,7 +283,7 @@ def test_all_files_of_a_list_must_fit(tmp_path, monkeypatch):
     monkeypatch.setattr(
         fetching, "require_space", lambda folder, number, what: asked.append(number)
     )
-    (tmp_path / "a.zip.part").write_bytes(bytes(400))
+    (tmp_path / ".a.zip.part").write_bytes(bytes(400))
     require_space_for(items, tmp_path)
     (tmp_path / "a.zip").write_bytes(b"")
     (tmp_path / "c").write_bytes(b"")
@@ -404,16 +404,39 @@ def test_two_archives_meet_in_one_folder(site, tmp_path):
     assert files_in(tmp_path / "y") == ["1", "2", "note"]
 
 
-def test_an_archive_that_was_fetched_but_not_unpacked_is_unpacked(site, tmp_path):
+@pytest.mark.parametrize("changes", [{}, {"sha256": None}])
+def test_an_archive_that_was_there_is_unpacked_and_stays(site, tmp_path, changes):
     content = zipped(FILES)
     (tmp_path / "data.zip").write_bytes(content)
     (tmp_path / "y/.data.zip.unpacking/half").mkdir(parents=True)  # left by one that was killed
     (tmp_path / "y/VOC/a").mkdir(parents=True)
     (tmp_path / "y/VOC/a/1.jpg").write_bytes(b"one")
+    item = item_of(site.put("/a", content), content, path="data.zip", unpack="y", **changes)
+    assert fetch(item, tmp_path).startswith("data.zip: there already, 2 files unpacked")
+    assert files_in(tmp_path) == ["1.jpg", "2.jpg", "data.zip", "data.zip.unpacked"]
+    assert (tmp_path / "data.zip").read_bytes() == content
+    assert site.asked == []
+
+
+@pytest.mark.parametrize("step", ["unpack", "atomic_text_file"])
+def test_a_fetched_archive_goes_though_the_first_command_was_ended(site, tmp_path, step):
+    content = zipped(FILES)
     item = item_of(site.put("/a", content), content, path="data.zip", unpack="y")
+
+    def ended(*arguments):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetching, step, ended)
+        with pytest.raises(KeyboardInterrupt):
+            fetch(item, tmp_path)
+    assert files_in(tmp_path)[0] == ".data.zip"
     assert fetch(item, tmp_path) == "data.zip: there already, 2 files unpacked"
     assert files_in(tmp_path) == ["1.jpg", "2.jpg", "data.zip.unpacked"]
-    assert site.asked == []
+    (tmp_path / ".data.zip").write_bytes(content)  # as if ended at the last moment
+    assert fetch(item, tmp_path) == "data.zip: unpacked already"
+    assert files_in(tmp_path) == ["1.jpg", "2.jpg", "data.zip.unpacked"]
+    assert site.asked == [("/a", None)]
 
 
 def test_one_process_fetches_into_a_folder(tmp_path):
