@@ -46,9 +46,10 @@ def test_a_list_is_read(tmp_path):
         *(("size", x) for x in (0, -1, 1.5, True, "10", 1 << 41)),
         *(("path", x) for x in (
             None, "", "/a", "../a", "a/../b", "a//b", "a/", ".", "a\\b", "a\nb", "a.part",
-            "a.unpacked", ".a", "a" * 201,
+            "a.unpacked", ".a", "a" * 201, "a.part/b", "a.unpacked/b", ".a/b",
+            "a/" * 500 + "b",
         )),
-        *(("unpack", x) for x in (1, "", "/a", "..", "a/../..")),
+        *(("unpack", x) for x in (1, "", "/a", "..", "a/../..", "a/b.zip", "a/b.zip/c")),
         ("more", 1),
     ],
 )  # fmt: skip
@@ -90,6 +91,22 @@ def test_plain_http_needs_a_hash_and_an_archive_its_suffix(tmp_path):
 def test_two_files_of_one_name_are_an_error(tmp_path, path):
     with pytest.raises(UserError, match="another file name for each"):
         find_list(str(write(tmp_path, GOOD, {**GOOD, "path": path})))
+
+
+@pytest.mark.parametrize(
+    "other", [{"path": "a/b.zip/c"}, {"path": "c.zip", "unpack": "a/b.zip"},
+              {"path": "c.zip", "unpack": "a/b.zip/c"}],
+)  # fmt: skip
+def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path, other):
+    for files in ((GOOD, {**GOOD, **other}), ({**GOOD, **other}, GOOD)):
+        with pytest.raises(UserError, match="another place than that of the file a/b.zip is"):
+            find_list(str(write(tmp_path, *files)))
+
+
+@pytest.mark.parametrize("unpack", ["a", "a/b", "a/b.zips", "c", "b.zip"])
+def test_an_archive_may_lie_where_it_is_unpacked(tmp_path, unpack):
+    path = write(tmp_path, {**GOOD, "unpack": unpack})
+    assert find_list(str(path)).items[0].unpack == unpack
 
 
 def test_files_are_chosen_by_name(tmp_path):
