@@ -27,8 +27,6 @@ def sha256(content):
 @pytest.fixture
 def site(monkeypatch):
     monkeypatch.setattr(download, "WAITS_S", (0, 0))
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
     with loopback_site() as site:
         yield site
 
@@ -262,8 +260,6 @@ def test_an_encoded_answer_is_refused(site, tmp_path):
 
 def test_a_proxy_of_the_environment_is_asked(site, tmp_path, monkeypatch):
     monkeypatch.setenv("http_proxy", site.root)
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
     site.put("http://far.example/a", CONTENT)
     fetch(item_of("http://far.example/a"), tmp_path)
     assert site.asked == [("http://far.example/a", None)]

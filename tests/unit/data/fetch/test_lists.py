@@ -134,7 +134,6 @@ def test_an_unknown_list_names_the_known_ones():
 
 
 def test_the_command_shows_what_it_fetches_and_where_it_is(tmp_path, monkeypatch, capsys):
-    monkeypatch.delenv("http_proxy", raising=False)
     with loopback_site() as site:
         url = site.put("/a", b"content")
         file = {
@@ -157,7 +156,6 @@ def test_the_command_shows_what_it_fetches_and_where_it_is(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_a_command_that_is_ended_goes_on_later(tmp_path, monkeypatch, end):
-    monkeypatch.delenv("http_proxy", raising=False)
     content = bytes(range(256)) * 8000
     with loopback_site() as site:
         digest = hashlib.sha256(content).hexdigest()
