@@ -83,7 +83,7 @@ def read_folder(path: Path) -> object:
     (path.parent / "images" / "a.jpg").touch()
     recognise(path.parent, ())
     labels = []
-    for splits in find_formats(path.parent).values():
+    for _, splits in find_formats(path.parent):
         for folder in (part for parts in splits.values() for part in parts):
             annotations = read_annotations(folder)
             for image in annotated_images(annotations, annotations.class_names, path):

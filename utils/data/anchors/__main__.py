@@ -13,8 +13,10 @@ from backend.words import count
 from utils.cli.flags import from_one, new_parser, whole_between
 from utils.cli.hyperparameters import MAX_ANCHORS, read_hyperparameters
 from utils.cli.recipe_config import RecipeConfig, require_seed
+from utils.cli.run_config import require_part
 from utils.data.anchors.fit import label_sizes, measure_fit
 from utils.data.anchors.fitting import fit_anchors
+from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
@@ -26,8 +28,9 @@ LEVELS = 5  # of any model
 
 def main() -> None:
     flags = parse_flags()
-    dataset = load_dataset(flags.data, splits=("train",))
-    sizes_wh = label_sizes(load_split(dataset, "train"), flags.img)
+    dataset = load_dataset(flags.data, splits=("train",), train_part=flags.split)
+    samples = load_split(dataset, "train", max_pixels=flags.max_pixels)
+    sizes_wh = label_sizes(samples, flags.img)
     threshold = read_hyperparameters(flags.hyp).anchor_t
     anchors = fit_anchors(sizes_wh, flags.anchors, threshold, flags.seed)
     fit = measure_fit(sizes_wh, anchors, threshold)
@@ -45,11 +48,15 @@ def parse_flags() -> argparse.Namespace:
     parser = new_parser("python -m utils.data.anchors", "Anchors that fit a dataset's labels.")
     parser.add_argument("--data", required=True, metavar="D", help="dataset YAML")
     parser.add_argument("--img", type=from_one, default=640, metavar="PX", help="long side")
+    parser.add_argument("--max-pixels", type=from_one, default=MAX_PIXELS, metavar="N",
+        help="leave out images of more pixels, as train.py")  # fmt: skip
+    parser.add_argument("--split", type=float, metavar="F", help="part for training, as train.py")
     parser.add_argument("--anchors", type=from_one, default=9, metavar="N", help="on all levels")
     parser.add_argument("--levels", type=from_one, default=3, metavar="N", help="of the model")
     parser.add_argument("--hyp", default=RecipeConfig.hyp, help="YAML with anchor_t")
     parser.add_argument("--seed", type=int, default=0, help="of the search")
     flags = parser.parse_args()
+    require_part("--split", flags.split)
     require_seed("--seed", flags.seed)
     whole_between(1, LEVELS * MAX_ANCHORS)("--anchors", flags.anchors)
     if flags.anchors % flags.levels:

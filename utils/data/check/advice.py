@@ -10,13 +10,14 @@ lost, and that before data that is learned badly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from backend.words import count
 from utils.data.check.checking import Check
 from utils.data.check.figures import SMALL_SIDES, Figures
-from utils.data.check.kinds import KINDS
+from utils.data.check.kinds import KINDS, Finding
 from utils.errors import brief
 
 NUM_STEPS = 3
@@ -43,7 +44,7 @@ def first_steps(check: Check, figures: Figures, command: str) -> list[Step]:
     """Return the steps that are worth most, the first one first; none if all is well.
 
     Args:
-        command: the flags that name the dataset, "--data D".
+        command: the flags that name the dataset and its images, "--data D".
     """
     makers = (_leaks, _left_out, _missing, _lost_labels, _names, _small, _anchors, _classes, _val,
               _unlabelled, _repeated, _labels)  # fmt: skip
@@ -67,9 +68,22 @@ def _leaks(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             "Take training images out of validation",
             f"{count(len(found), 'image')} of {later:,} are in an earlier split too, or look like "
             "one there: the figures are too good.",
-            "findings.csv, kinds leak and near_leak: delete one of each two; or put all images "
-            "into train and add --split 0.8, which keeps copies on one side",
+            f"findings.csv, kinds leak and near_leak: {_removal(check, found, 'one of each two')}; "
+            "or put all images into train and add --split 0.8, which keeps copies on one side",
         )
+
+
+def _removal(check: Check, found: Sequence[Finding], copies: str) -> str:
+    """Return how to be rid of copies; a file that is named twice may be the only one."""
+    paths = [
+        [os.path.realpath(check.images[number].source.path) for number in (x.image, x.other)]
+        for x in found
+    ]
+    is_one_file = [path == other for path, other in paths]
+    if all(is_one_file):
+        return "they are files that are named twice; take each out of one list, and delete none"
+    exception = "; where both are one file, take it out of one list instead"
+    return f"delete {copies}" + (exception if any(is_one_file) else "")
 
 
 def _left_out(check: Check, figures: Figures, command: str) -> Iterator[Step]:
@@ -202,12 +216,13 @@ def _unlabelled(check: Check, figures: Figures, command: str) -> Iterator[Step]:
 
 
 def _repeated(check: Check, figures: Figures, command: str) -> Iterator[Step]:
-    if number := len(check.of_kind("repeated_image")):
+    found = check.of_kind("repeated_image")
+    if number := len(found):
         yield Step(
             WORTH_A_LOOK * number / len(check.images),
             "Remove copies of images",
             f"{count(number, 'image')} {'is' if number == 1 else 'are'} there before.",
-            "findings.csv, kind repeated_image",
+            f"findings.csv, kind repeated_image: {_removal(check, found, 'the copies')}",
         )
 
 

@@ -18,6 +18,7 @@ from utils.data.check.copies import find_copies
 from utils.data.check.inspection import CheckedImage, inspect
 from utils.data.check.kinds import KINDS, Finding
 from utils.data.check.unpaired import find_unpaired
+from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.data.sources.labels import ImageSource, image_of
 from utils.data.sources.splits import images_of
@@ -34,9 +35,17 @@ class Check:
     splits: Sequence[str]  # those that have images of their own
     images: Sequence[CheckedImage]  # of all splits, one behind the other
     findings: Sequence[Finding]  # by kind, in the order of KINDS; of each by image
+    max_pixels: int = MAX_PIXELS  # of an image; training leaves out a larger one
 
     def of_kind(self, kind: str) -> list[Finding]:
         return [finding for finding in self.findings if finding.kind == kind]
+
+    @property
+    def limit(self) -> list[str]:
+        """The flag with which training leaves out the same images; empty by default."""
+        if self.max_pixels == MAX_PIXELS:
+            return []
+        return ["--max-pixels", str(self.max_pixels)]
 
     @property
     def left_out(self) -> list[CheckedImage]:
@@ -53,8 +62,11 @@ class _Listed(NamedTuple):
     source: ImageSource
 
 
-def check_dataset(dataset: DatasetSpec) -> Check:
+def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     """Look at every image and label of a dataset's splits; time is linear in their number.
+
+    Args:
+        max_pixels: of an image; training leaves out a larger one.
 
     Raises:
         DatasetError: a split that cannot be listed at all.
@@ -63,7 +75,7 @@ def check_dataset(dataset: DatasetSpec) -> Check:
     listed = [
         _Listed(split, image_of(image)) for split in splits for image in images_of(dataset, split)
     ]
-    images, findings = _inspect_all(listed, len(dataset.class_names))
+    images, findings = _inspect_all(listed, len(dataset.class_names), max_pixels)
     findings += same
     findings += find_copies([image.split for image in images], [x.fingerprint for x in images],
                             [str(image.source.path) for image in images])  # fmt: skip
@@ -71,7 +83,7 @@ def check_dataset(dataset: DatasetSpec) -> Check:
     findings += find_in_classes(dataset.class_names, _objects_of_splits(splits, images, dataset))
     order = {kind: number for number, kind in enumerate(KINDS)}
     findings.sort(key=lambda found: order[found.kind])  # of one kind they stay in their order
-    return Check(dataset, splits, images, findings)
+    return Check(dataset, splits, images, findings, max_pixels)
 
 
 def _splits_of(dataset: DatasetSpec) -> tuple[list[str], list[Finding]]:
@@ -89,12 +101,12 @@ def _splits_of(dataset: DatasetSpec) -> tuple[list[str], list[Finding]]:
 
 
 def _inspect_all(
-    listed: Sequence[_Listed], num_classes: int
+    listed: Sequence[_Listed], num_classes: int, max_pixels: int
 ) -> tuple[list[CheckedImage], list[Finding]]:
     with Progress(len(listed), "checking", "images") as shown:
 
         def look(item: _Listed) -> tuple[CheckedImage, list[Finding]]:
-            result = inspect(item.split, item.source, num_classes)
+            result = inspect(item.split, item.source, num_classes, max_pixels)
             shown.update()
             return result
 

@@ -33,7 +33,7 @@ from utils.data.records.command.folders import (
     new_folder,
     refuse_existing,
 )
-from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.dataset_yaml import DatasetSpec, Entry
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.label_file import label_path
 from utils.errors import DatasetError
@@ -45,15 +45,22 @@ LEFT_OUT = "left_out.txt"
 
 
 def refuse_place(dataset: DatasetSpec, folder: Path) -> None:
-    """Raise DatasetError for a folder that exists, or would lie among the images themselves."""
+    """Raise DatasetError for a folder that exists, or would lie among the dataset's own files."""
     refuse_existing(folder, "--fix")
     entries = [*dataset.train, *dataset.val, *dataset.test]
-    for place in [x.images if isinstance(x, AnnotatedFolder) else x for x in entries]:
-        if place.is_dir() and folder.resolve().is_relative_to(place.resolve()):
+    for place in [place for entry in entries for place in _folders_of(entry)]:
+        if folder.resolve().is_relative_to(place.resolve()):
             raise DatasetError(
-                f"--fix {folder} would lie in {place}, whose images are the dataset's; name a "
+                f"--fix {folder} would lie in {place}, whose files are the dataset's; name a "
                 "folder elsewhere"
             )
+
+
+def _folders_of(entry: Entry) -> list[Path]:
+    """Return the folders of images and of labels; that of label files need not be there."""
+    if isinstance(entry, AnnotatedFolder):
+        return [place for place in (entry.images, entry.annotations) if place.is_dir()]
+    return [entry, label_path(entry / "image").parent] if entry.is_dir() else []
 
 
 def write_corrected(check: Check, folder: Path) -> list[str]:
@@ -82,7 +89,7 @@ def write_corrected(check: Check, folder: Path) -> list[str]:
         f"corrected copy: {count(copy.num_images, 'image')}; objects: "
         f"{', '.join(changes) or 'none changed'}",
         f"{folder / LEFT_OUT} lists {count(len(copy.left_out), 'reason')} to leave an image out",
-        f"train with --data {folder / name}",
+        " ".join(["train with --data", str(folder / name), *check.limit]),
     ]
 
 
@@ -108,7 +115,7 @@ class _Copy:
     def __init__(self, folder: Path, check: Check) -> None:
         self._folder, self._check = folder, check
         self._labels: set[Path] = set()  # files that are written
-        self._links: dict[Path, str] = {}  # and what they lead to
+        self._links: set[Path] = set()
         self.changes: Counter[str] = Counter()
         self.left_out: list[str] = []
         self._broken: dict[int, Finding] = {
@@ -122,10 +129,13 @@ class _Copy:
     def write(self, split: str) -> int:
         """Write the images of a split that can be decided on; return how many."""
         before = self.num_images
-        images = [x for x in enumerate(self._check.images) if x[1].split == split]
-        paths = [os.path.abspath(image.source.path) for _, image in images]
-        base = os.path.commonpath([os.path.dirname(path) for path in paths]) if paths else ""
-        for (number, image), path in zip(images, paths, strict=True):
+        images = {  # by path: one that is listed twice is written once
+            os.path.abspath(image.source.path): (number, image)
+            for number, image in enumerate(self._check.images)
+            if image.split == split
+        }
+        base = os.path.commonpath([os.path.dirname(path) for path in images]) if images else ""
+        for path, (number, image) in images.items():
             link = self._folder / "images" / split / os.path.relpath(path, base)
             if found := self._broken.get(number):
                 self._leave_out(found.where, found.text)
@@ -148,9 +158,10 @@ class _Copy:
             self._leave_out(where, row.fault)
         if link.suffix.lower() not in IMAGE_SUFFIXES:
             self._leave_out(path, "its name does not end as that of an image")
-        elif not undecided and self._links.get(link) != path:
+        elif not undecided:
             lines = None if has_no_labels(image.source) else self._corrected(rows)
-            if label_path(link) in self._labels:  # a.jpg and a.png share a label file
+            # a.jpg and a.png share a label file; a_png.png may be there too.
+            while link in self._links or label_path(link) in self._labels:
                 link = link.with_name(f"{link.stem}_{link.suffix[1:]}{link.suffix}")
             self._write(link, path, lines)
 
@@ -161,7 +172,7 @@ class _Copy:
         os.symlink(path, link)
         if lines is not None:
             labels.write_text("".join(lines), encoding="utf-8")
-        self._links[link] = path
+        self._links.add(link)
         self._labels.add(labels)
 
     def _corrected(self, rows: Sequence[Row]) -> list[str]:

@@ -45,10 +45,14 @@ class CheckedImage(NamedTuple):
 
 
 def inspect(
-    split: str, source: ImageSource, num_classes: int
+    split: str, source: ImageSource, num_classes: int, max_pixels: int = MAX_PIXELS
 ) -> tuple[CheckedImage, list[Finding]]:
-    """Return an image with what is used of it, and all that is wrong with it and its labels."""
-    size, fault = _read_size(source)
+    """Return an image with what is used of it, and all that is wrong with it and its labels.
+
+    Args:
+        max_pixels: of an image; training leaves out a larger one.
+    """
+    size, fault = _read_size(source, max_pixels)
     if size is None:
         image = _without_objects(split, source, None)
         return image, [Finding(fault[0], split, str(source.path), fault[1])]
@@ -80,15 +84,17 @@ def image_bytes(source: ImageSource) -> np.ndarray:
         raise BrokenImageError(str(error)) from error
 
 
-def _read_size(source: ImageSource) -> tuple[tuple[int, int] | None, tuple[str, str]]:
+def _read_size(
+    source: ImageSource, max_pixels: int
+) -> tuple[tuple[int, int] | None, tuple[str, str]]:
     """Return (height, width) of an image; or None, and the kind of fault and its text."""
     try:
-        return read_as(source.path, partial(source.read_size, MAX_PIXELS)), ("", "")
+        return read_as(source.path, partial(source.read_size, max_pixels)), ("", "")
     except BrokenImageError as error:
-        return None, (_kind_of_fault(source), str(error))
+        return None, (_kind_of_fault(source, max_pixels), str(error))
 
 
-def _kind_of_fault(source: ImageSource) -> str:
+def _kind_of_fault(source: ImageSource, max_pixels: int) -> str:
     """Return the kind of an image that training leaves out."""
     if source.place is not None:  # its header is not read, only the size in the index
         return "image_size"
@@ -99,12 +105,12 @@ def _kind_of_fault(source: ImageSource) -> str:
             size = read_header(file).size
     except (OSError, BrokenImageError):
         return "unreadable_image"
-    return "truncated_image" if _is_accepted(size) else "image_size"
+    return "truncated_image" if _is_accepted(size, max_pixels) else "image_size"
 
 
-def _is_accepted(size: tuple[int, int]) -> bool:
+def _is_accepted(size: tuple[int, int], max_pixels: int) -> bool:
     try:
-        check_size(size, MAX_PIXELS)
+        check_size(size, max_pixels)
     except BrokenImageError:
         return False
     return True

@@ -43,7 +43,7 @@ KINDS = {
         "Images that are in two splits",
         "The file is in both. Validation asks for what training has shown, and its figures are too "
         "good.",
-        "Remove one of the two.",
+        "Delete one of two files, or take one that is named twice out of one list.",
     ),
     "near_leak": Kind(
         "Images that look alike, in two splits",
@@ -120,7 +120,7 @@ KINDS = {
     "repeated_image": Kind(
         "Images that are there twice",
         "One content counts as often as it is there.",
-        "Remove the copies.",
+        "Delete the copies; take a file that is listed twice out of the list once.",
     ),
     "overshoot": Kind(
         "Boxes that reach over the edge by a little",

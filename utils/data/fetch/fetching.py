@@ -21,7 +21,7 @@ from utils.files.atomic import atomic_text_file
 from utils.files.json import complete, read_json
 
 _LOCK = ".fetch.lock"
-_KINDS = {"url": str, "sha256": str, "files": int}
+_KINDS = {"url": str, "sha256": str, "files": int, "unpack": str, "first": str}
 _MOST_BYTES = 1 << 16
 
 
@@ -33,18 +33,20 @@ def fetch(item: Item, folder: Path) -> str:
     Raises:
         UserError: another file is in its place, or as `download` and `unpack`.
     """
-    target = folder / item.path
-    if item.unpack is not None and (digest := _unpacked(item, target)):
+    if item.unpack is not None and (digest := _unpacked(item, folder)):
+        _passing(item, folder).unlink(missing_ok=True)
         return f"{item.name}: unpacked already{_pin(item, digest)}"
+    target = _target(item, folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     digest, done = _bring(item, target)
     if item.unpack is None:
         return f"{item.name}: {done}{_pin(item, digest)}"
-    num_files = unpack(target, folder / item.unpack)
+    num_files, first = unpack(target, folder / item.unpack)
     os.sync()  # the note below must not outlive the files in a failure of power
-    with atomic_text_file(_note(target)) as file:
-        json.dump({"url": item.url, "sha256": digest, "files": num_files}, file)
-    target.unlink()
+    note = {"url": item.url, "sha256": digest, "files": num_files}
+    with atomic_text_file(_note(item, folder)) as file:
+        json.dump({**note, "unpack": item.unpack, "first": first}, file)
+    _passing(item, folder).unlink(missing_ok=True)
     return f"{item.name}: {done}, {count(num_files, 'file')} unpacked{_pin(item, digest)}"
 
 
@@ -53,15 +55,33 @@ def require_space_for(items: Sequence[Item], folder: Path) -> None:
 
     What is in an archive takes about its size, and one archive at a time lies beside that.
     """
-    missing = [item for item in items if not _is_there(folder / item.path)]
-    parts = sum(size_of(folder / (item.path + PART)) for item in missing)
+    missing = [item for item in items if not _is_there(item, folder)]
+    targets = (_target(item, folder) for item in missing)
+    parts = sum(size_of(target.with_name(target.name + PART)) for target in targets)
     archive = max((item.size or 0 for item in missing if item.unpack is not None), default=0)
     total = sum(item.size or 0 for item in missing)
     require_space(folder, max(0, total + archive - parts), count(len(missing), "file"))
 
 
-def _is_there(target: Path) -> bool:
-    return os.path.lexists(target) or _note(target).exists()
+def _is_there(item: Item, folder: Path) -> bool:
+    return os.path.lexists(_target(item, folder)) or bool(_unpacked(item, folder))
+
+
+def _target(item: Item, folder: Path) -> Path:
+    """Return where a file is, or is to come."""
+    target = folder / item.path
+    if item.unpack is None or os.path.lexists(target):
+        return target
+    return _passing(item, folder)
+
+
+def _passing(item: Item, folder: Path) -> Path:
+    """Return where an archive lies between its fetching and its unpacking.
+
+    No list gives such a name: what lies there was fetched, and may be removed. An archive that
+    somebody has put at the path of the list stays.
+    """
+    return (folder / item.path).with_name(f".{item.name}")
 
 
 def _bring(item: Item, target: Path) -> tuple[str, str]:
@@ -77,17 +97,24 @@ def _bring(item: Item, target: Path) -> tuple[str, str]:
     return digest, "there already"
 
 
-def _note(target: Path) -> Path:
-    return target.with_name(target.name + UNPACKED)
+def _note(item: Item, folder: Path) -> Path:
+    return folder / (item.path + UNPACKED)
 
 
-def _unpacked(item: Item, target: Path) -> str:
-    """Return the hash of the archive that was unpacked; "" if it was not, or another was."""
+def _unpacked(item: Item, folder: Path) -> str:
+    """Return the hash of the archive that was unpacked and is still there; "" if there is none."""
     try:
-        digest: str = complete(read_json(_note(target), _MOST_BYTES), _KINDS)["sha256"]
+        note = complete(read_json(_note(item, folder), _MOST_BYTES), _KINDS)
+        is_there = _has_files(folder / note["unpack"] / note["first"])
     except (OSError, ValueError):
         return ""
-    return digest if item.sha256 in (None, digest) else ""
+    digest: str = note["sha256"]
+    same = note["unpack"] == item.unpack and item.sha256 in (None, digest)
+    return digest if same and is_there else ""
+
+
+def _has_files(folder: Path) -> bool:
+    return any(not path.name.endswith(UNPACKED) for path in folder.iterdir())
 
 
 def _pin(item: Item, digest: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from utils.data.fetch.address import is_plain_url
@@ -21,6 +21,7 @@ PART = ".part"  # of a file that has not come to its end
 UNPACKED = ".unpacked"  # in the place of an archive: what was in it lies there
 _KEYS = ("url", "sha256", "size", "path")
 _MAX_BYTES = 1 << 40
+_MAX_LENGTH = 1000  # of a path
 
 
 class Item(NamedTuple):
@@ -82,10 +83,10 @@ class _Reader:
         if not isinstance(files, list) or not files:
             raise self._error("files", files, "a list of files")
         items = tuple(self._item(number, file) for number, file in enumerate(files, start=1))
-        paths = [place for item in items for place in (item.path, item.path + UNPACKED)]
         names = [item.name for item in items]
-        if len(set(paths)) < len(paths) or len(set(names)) < len(names):
+        if len(set(names)) < len(names):
             raise self._error("path", names, "another file name for each")
+        self._require_folders(items)
         about, then = document["about"], document.get("then") or ""
         if not (isinstance(about, str) and isinstance(then, str)):
             raise self._error("about", about, "a text; so is 'then'")
@@ -104,6 +105,16 @@ class _Reader:
         if item.unpack is not None and not item.path.endswith(SUFFIXES):
             raise self._error("path", item.path, f"an archive to unpack: {', '.join(SUFFIXES)}")
         return item
+
+    def _require_folders(self, items: Sequence[Item]) -> None:
+        """Raise UserError where a folder would be in the place of a file."""
+        files = {item.path for item in items}
+        for item in items:
+            outer, unpack = PurePosixPath(item.path).parent, PurePosixPath(item.unpack or "")
+            for key, folder in (("path", outer), ("unpack", unpack)):
+                if found := [x for x in (folder, *folder.parents) if str(x) in files]:
+                    needed = f"another place than that of the file {found[0]}"
+                    raise self._error(key, getattr(item, key), needed)
 
     def _error(self, key: str, value: Any, needed: str) -> UserError:
         return UserError(f"{self.path}: '{key}' is {brief(value)}; {needed} is needed")
@@ -140,13 +151,15 @@ class _Reader:
         return value
 
     def _place(self, key: str, value: Any) -> str:
-        needed = "a path below the folder of --out, without '..',"
-        if not isinstance(value, str) or not value.isprintable() or "\\" in value:
+        needed = f"a path of up to {_MAX_LENGTH} characters below --out, without '..',"
+        if not isinstance(value, str) or len(value) > _MAX_LENGTH:
+            raise self._error(key, value, needed)
+        if not value.isprintable() or "\\" in value:
             raise self._error(key, value, needed)
         parts = value.split("/")
         if any(part in ("", ".", "..") or len(part.encode()) > 200 for part in parts):
             raise self._error(key, value, needed)
-        if parts[-1].endswith((PART, UNPACKED)) or any(part.startswith(".") for part in parts):
+        if any(part.endswith((PART, UNPACKED)) or part.startswith(".") for part in parts):
             raise self._error(
                 key, value, f"a name without {PART} or {UNPACKED} at its end, or '.',"
             )

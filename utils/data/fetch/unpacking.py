@@ -51,8 +51,15 @@ class _Member(NamedTuple):
     open: Callable[[], IO[bytes]]
 
 
-def unpack(archive: Path, folder: Path) -> int:
-    """Unpack an archive into a folder, beside what is there already; return how many files.
+class Unpacked(NamedTuple):
+    """What was in an archive."""
+
+    num_files: int
+    first: str  # the folder of the first file, below that into which it was unpacked
+
+
+def unpack(archive: Path, folder: Path) -> Unpacked:
+    """Unpack an archive into a folder, beside what is there already.
 
     Raises:
         UserError: it is damaged, has something that is no plain file of a harmless name, or would
@@ -64,7 +71,7 @@ def unpack(archive: Path, folder: Path) -> int:
     _remove(working)
     try:
         with open_regular(archive) as file, _members_of(archive, file) as members:
-            num_files = _write(members, working, _bound(file))
+            unpacked = _write(members, working, _bound(file))
         _move(working, folder)
     except _DAMAGES as error:
         if isinstance(error, UserError):
@@ -75,7 +82,7 @@ def unpack(archive: Path, folder: Path) -> int:
         raise UserError(f"{archive}: cannot be unpacked into {folder}: {reason}") from error
     finally:
         _remove(working)
-    return num_files
+    return unpacked
 
 
 def _remove(working: Path) -> None:
@@ -148,10 +155,11 @@ def _of_tar(archive: tarfile.TarFile) -> Iterator[_Member]:
         )  # fmt: skip
 
 
-def _write(members: Iterator[_Member], working: Path, bound: int) -> int:
-    """Write the members into a new folder; return how many are files."""
+def _write(members: Iterator[_Member], working: Path, bound: int) -> Unpacked:
+    """Write the members into a new folder."""
     working.mkdir()
     num_files = num_bytes = 0
+    first = working
     for number, member in enumerate(members):
         num_bytes += member.size
         if number == MAX_FILES:
@@ -164,8 +172,9 @@ def _write(members: Iterator[_Member], working: Path, bound: int) -> int:
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write_file(member, path)
+            first = first if num_files else path.parent
             num_files += 1
-    return num_files
+    return Unpacked(num_files, first.relative_to(working).as_posix())
 
 
 def _parts_of(name: str) -> list[str]:

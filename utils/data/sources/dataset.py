@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+from backend.words import count
 from utils.data.shapes.dataset import draw_dataset
 from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
+from utils.data.sources.formats.annotations import Annotations
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.table import read_annotations
 from utils.data.sources.recognised import recognise, unrecognised_text
@@ -79,11 +81,27 @@ def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:
     """
     entries = [*dataset.train, *dataset.val, *dataset.test]
     folders = [entry for entry in entries if isinstance(entry, AnnotatedFolder)]
-    lists = [read_annotations(folder).class_names for folder in folders]
+    found = [read_annotations(folder) for folder in folders]
+    lists = [annotations.class_names for annotations in found]
     longest, names = max(lists, key=len), set(chain.from_iterable(lists))
     if not names:
-        raise DatasetError(f"{dataset.name}: its annotations name no class")
+        reasons = [_why_no_class(*each) for each in zip(folders, found, strict=True)]
+        raise DatasetError(
+            f"{dataset.name}: its annotations name no class: {reasons[0]}; "
+            "correct that, or give 'names' in a dataset YAML"
+        )
     return longest if set(longest) == names else tuple(sorted(names))
+
+
+def _why_no_class(folder: AnnotatedFolder, annotations: Annotations) -> str:
+    for index, reason in annotations.broken.items():
+        return f"{Path(annotations.paths[index]).name:.100}: {reason:.200}"
+    if annotations.left_out:
+        kinds = [f"{kind:.50} ({number:,})" for kind, number in annotations.left_out.items()]
+        return f"left out: {', '.join(kinds[:5])}"
+    if not any(map(os.path.exists, annotations.paths)):
+        return f"none of its {count(len(annotations), 'image')} is in {folder.images}"
+    return "no image has an object"
 
 
 def _find_yaml(argument: Path) -> Path:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,10 @@ class _DatasetYaml:
         self._refuse_keypoints()
         class_names = self._class_names() if "names" in self.document else ()
         roots = self._roots()
-        train, val, test = (self._entries(roots, key, key in splits) for key in SPLITS)
+        found = [self._entries(roots, key, key in splits) for key in SPLITS]
+        train, val, test = _with_shared_images(found)
         annotated = [isinstance(entry, AnnotatedFolder) for entry in (*train, *val, *test)]
-        if not class_names and not all(annotated):
+        if not class_names and not (annotated and all(annotated)):
             class_names = self._class_names()  # an error
         return DatasetSpec(self.path.stem, roots[0], train, val, test, class_names)
 
@@ -148,13 +150,20 @@ class _DatasetYaml:
     def _entries(self, roots: Sequence[Path], split: str, required: bool) -> tuple[Entry, ...]:
         key, value = self._value(split)
         values = value if isinstance(value, list) else [value] if value else []
-        return tuple(path for entry in values for path in self._entry(roots, key, entry, required))
+        try:
+            found = [self._entry(roots, key, value, required) for value in values]
+        except DatasetError as error:
+            if required or "names" in self.document:
+                raise
+            text = "class names are taken from all splits; with 'names' it may be absent"
+            raise DatasetError(f"{error}; {text}") from error
+        return tuple(chain.from_iterable(found))
 
     def _entry(
         self, roots: Sequence[Path], key: str, value: Any, required: bool
     ) -> Sequence[Entry]:
         if isinstance(value, Mapping):
-            return [self._annotated(roots, key, value)]
+            return [self._annotated(roots, key, value, required)]
         paths = self._paths(roots, key, value, required)
         if required and not any(map(has_images, paths)):
             text = no_images_text(paths[0].resolve())
@@ -162,19 +171,20 @@ class _DatasetYaml:
         return [path for path in paths if len(paths) == 1 or has_images(path)]
 
     def _annotated(
-        self, roots: Sequence[Path], key: str, value: Mapping[str, Any]
+        self, roots: Sequence[Path], key: str, value: Mapping[str, Any], required: bool
     ) -> AnnotatedFolder:
+        """Return an entry with annotations; of no format if it is absent and need not be there."""
         if not {"images", "annotations"} <= set(value) <= {"images", "annotations", "list"}:
             raise self._error(
                 key,
                 f"has the keys {brief(list(value))}; "
                 "images and annotations are needed, and list may be there",
             )
-        found = {name: self._paths(roots, key, path, True)[0] for name, path in value.items()}
-        annotations = found["annotations"]
-        return AnnotatedFolder(
-            format_of(annotations), annotations, found["images"], found.get("list")
-        )
+        needed = required or "names" not in self.document
+        found = {name: self._paths(roots, key, path, needed)[0] for name, path in value.items()}
+        is_there = all(map(os.path.exists, found.values()))
+        kind = format_of(found["annotations"]) if is_there else ""
+        return AnnotatedFolder(kind, found["annotations"], found["images"], found.get("list"))
 
     def _paths(self, roots: Sequence[Path], key: str, value: Any, required: bool) -> list[Path]:
         """Return the path of an entry, or those that it stands for if it is a pattern."""
@@ -239,6 +249,28 @@ class _DatasetYaml:
                 f"has the value {brief(num_classes)}, but 'names' has "
                 f"{count(num_names, 'entry', 'entries')}; correct one of them, or leave 'nc' out",
             )
+
+
+def _with_shared_images(splits: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[Entry, ...]]:
+    """Yield the entries of each split; told which of them have images beside other annotations."""
+    inside: defaultdict[Path, set[Path]] = defaultdict(set)  # annotations of images in a folder
+    of_all: defaultdict[Path, set[Path]] = defaultdict(set)  # and of a whole folder of images
+    for entry in chain.from_iterable(splits):
+        if isinstance(entry, AnnotatedFolder):
+            annotations, images = entry.annotations.resolve(), entry.images.resolve()
+            of_all[images].add(annotations)
+            for folder in (images, *images.parents):
+                inside[folder].add(annotations)
+
+    def marked(entry: Entry) -> Entry:
+        if not isinstance(entry, AnnotatedFolder):
+            return entry
+        own, images = {entry.annotations.resolve()}, entry.images.resolve()
+        found = (inside[images], *(of_all.get(folder, own) for folder in images.parents))
+        return entry._replace(is_shared=any(annotations != own for annotations in found))
+
+    for entries in splits:
+        yield tuple(map(marked, entries))
 
 
 def _start_of(value: Any) -> str:

@@ -15,14 +15,20 @@ from pathlib import Path
 import numpy as np
 
 from utils.data.image.being_read import read_as
-from utils.data.image.fingerprint import NO_FINGERPRINT, Fingerprint, fingerprint_of
+from utils.data.image.fingerprint import (
+    NO_FINGERPRINT,
+    UNKNOWN,
+    Fingerprint,
+    fingerprint_of,
+)
 from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.reading import read_record
 from utils.data.sources.in_blocks import in_blocks, look_up
+from utils.data.sources.label_cache import version
 from utils.data.sources.labels import ImageSource, image_of
 from utils.data.sources.scan_shards import require_same_images
 from utils.errors import DatasetError
-from utils.files.array_cache import read_arrays, version_of, write_arrays
+from utils.files.array_cache import read_arrays, write_arrays
 from utils.files.file_state import state_of_files
 from utils.files.known_keys import KnownKeys
 from utils.files.regular import read_bytes
@@ -35,7 +41,6 @@ MAX_PIXELS = 50_000_000  # of an image that is decoded here: 150 MB in each of t
 FEWEST_KEPT = 500  # images; fewer are read as soon as a file of them
 _MOST_THREADS = 8
 _KIND = "fingerprints"  # of what is kept
-_READERS = ("utils/data/image/*.py",)
 
 
 def read_fingerprints(
@@ -43,7 +48,8 @@ def read_fingerprints(
 ) -> list[Fingerprint]:
     """Return the fingerprint of each image, on all ranks; none of a file that cannot be read.
 
-    What was read is kept in the user's cache folder: an image is read again when it was changed.
+    What was read is kept in the user's cache folder: an image is read again when it was changed,
+    or has no look.
 
     Raises:
         DatasetError: the ranks have different images.
@@ -55,7 +61,7 @@ def read_fingerprints(
         rows = np.concatenate(world.all_gather(_rows_of(mine, known)))
     is_new = len(rows) >= FEWEST_KEPT and not np.array_equal(rows, known)
     if is_new and world.process.local_rank == 0:
-        write_arrays(_KIND, name, version_of(*_READERS), {"rows": rows})
+        write_arrays(_KIND, name, version(), {"rows": rows})
     return [Fingerprint(*row) for row in rows[:, 2:].copy().view(np.uint64).tolist()]
 
 
@@ -81,7 +87,8 @@ def _rows_of(images: Sequence[ImageSource], known: np.ndarray) -> np.ndarray:
     found = np.zeros((len(images), 2), np.int64)
     found[rows >= 0] = known[rows[rows >= 0], 2:]
     found[missing] = np.concatenate([np.zeros((0, 2), np.uint64), *blocks]).view(np.int64)
-    return np.concatenate([keys, found], axis=1)
+    # An unknown look may be a disk's error, which passes without a change of the file.
+    return np.concatenate([keys * (found[:, 1:] != UNKNOWN), found], axis=1)
 
 
 def _name_of(images: Sequence[Path | ImageSource]) -> str:
@@ -100,7 +107,7 @@ def _state_of(image: ImageSource, now_ns: int) -> bytes | None:
 
 def _read_known(name: str) -> np.ndarray:
     """Return the rows that were kept, (N, 4) int64; none if there is no such file."""
-    rows = (read_arrays(_KIND, name, version_of(*_READERS)) or {}).get("rows")
+    rows = (read_arrays(_KIND, name, version()) or {}).get("rows")
     if rows is None or rows.dtype != np.int64 or rows.ndim != 2 or rows.shape[1] != 4:
         return np.zeros((0, 4), np.int64)
     return rows

@@ -161,7 +161,7 @@ def scan_each(
     """Return the result of every image; there may be none.
 
     Args:
-        known: of earlier scans; an image that is still as it was then is not read again.
+        known: of earlier scans; an image that was usable and is still as it was is not read again.
     """
 
     def state(index: int, now_ns: int) -> bytes | None:
@@ -183,7 +183,8 @@ def scan_each(
     if len(missing) < len(images):
         place = np.argsort(np.concatenate([missing, np.flatnonzero(rows >= 0)]))
         found = found.select(place)
-    return found._replace(keys=keys)
+    # What is left out may be there again without a change: a disk's error has passed.
+    return found._replace(keys=keys * (found.sizes[:, :1] > 0))
 
 
 def report_usable(images: Sequence[Path | ImageSource], found: ScanArrays) -> ScanReport:

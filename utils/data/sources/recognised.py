@@ -6,12 +6,14 @@ Before: `dataset.py`. After: `dataset_yaml.py`, `yolo_folder.py`, or a format of
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
+from utils.data.sources.formats.folders import SPLIT_NAMES
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.table import FORMATS, find_formats, format_of
 from utils.data.sources.tfrecord import refuse_tfrecords
@@ -86,7 +88,7 @@ def _ways(path: Path) -> Iterator[_Way]:
     if is_folder and (yaml := _yaml_in(path)):
         yield _Way(f"the dataset YAML {yaml.name}", partial(read_dataset_yaml, yaml))
     if is_folder or path.suffix.lower() in ANNOTATION_SUFFIXES:
-        for name, found in find_formats(path).items():
+        for name, found in find_formats(path):
             yield _Way(name, partial(_of_splits, path, found, ()))
     # The names beside a dataset YAML are its own.
     if is_folder and not yaml and (yolo := find_yolo(path)):
@@ -96,7 +98,7 @@ def _ways(path: Path) -> Iterator[_Way]:
 def _yaml_in(folder: Path) -> Path | None:
     """Return the dataset YAML of a folder: of a usual name, or the only one with images."""
     for name in YAML_NAMES:
-        if (folder / name).is_file():
+        if (folder / name).is_file() and _is_meant_for_data(folder / name):
             return folder / name
     files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])[:MOST_YAMLS]
     found = [file for file in files if _is_dataset_yaml(file)]
@@ -106,12 +108,23 @@ def _yaml_in(folder: Path) -> Path | None:
     return found[0] if found else None
 
 
+def _is_meant_for_data(file: Path) -> bool:
+    """Return whether a YAML of a usual name is that of a dataset; one that is broken may be."""
+    keys = _keys_of(file)
+    known = {"names", *chain.from_iterable(SPLIT_NAMES.values())}
+    return keys is None or not known.isdisjoint(keys)
+
+
 def _is_dataset_yaml(file: Path) -> bool:
+    return not {"train", "val"}.isdisjoint(_keys_of(file) or ())
+
+
+def _keys_of(file: Path) -> Collection[object] | None:
+    """Return the keys of a YAML file; None if it cannot be read."""
     try:
-        document = read_yaml("--data", file, "")
+        return read_yaml("--data", file, "").keys()
     except UserError:
-        return False
-    return not {"train", "val"}.isdisjoint(document)
+        return None
 
 
 def _of_splits(

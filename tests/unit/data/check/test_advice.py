@@ -86,6 +86,30 @@ def test_a_leak_comes_before_lost_images_and_those_before_small_objects():
 
 
 @pytest.mark.parametrize(
+    ("kind", "title", "removal"),
+    [
+        ("leak", "Take training images out of validation", "delete one of each two"),
+        ("repeated_image", "Remove copies of images", "delete the copies"),
+    ],
+)
+def test_a_file_that_is_named_twice_is_not_to_be_deleted(tmp_path, kind, title, removal):
+    (tmp_path / "folder").mkdir()
+    one, same, other = (
+        image()._replace(source=ImageFile(tmp_path / name))
+        for name in ("a.jpg", "folder/../a.jpg", "b.jpg")
+    )
+    images = [one, same, other, *GOOD]
+    named_twice = Finding(kind, "train", "a.jpg", "listed twice", 1, 0)
+    copy = Finding(kind, "train", "b.jpg", "a.jpg", 2, 0)
+    assert f": {removal}" in advised(images, copy)[title]
+    assert "list" not in advised(images, copy)[title]
+    both = advised(images, named_twice, copy)[title]
+    assert f": {removal}; where both are one file, take it out of one list" in both
+    alone = advised(images, named_twice)[title]
+    assert "take each out of one list, and delete none" in alone and removal not in alone
+
+
+@pytest.mark.parametrize(
     ("part", "text"),
     [(0, "0.0 %"), (1, "100 %"), (0.5, "50 %"), (0.034, "3.4 %"), (0.0002, "below 0.1 %"),
      (0.9996, "over 99.9 %"), (0.995, "99.5 %")],

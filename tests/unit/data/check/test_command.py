@@ -49,7 +49,10 @@ def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tm
     ("words", "message"),
     [
         (["--data", "no/such.yaml"], "no dataset YAML"),
-        (["--data", "shapes", "--split", "1.5"], "--split 1.5; a number between 0 and 1"),
+        (
+            ["--data", "shapes", "--split", "1.5"],
+            "--split 1.5; a part is needed",
+        ),
         (["--data", "shapes", "--cfg", "no/such.yaml"], "--cfg no/such.yaml"),
         (["--data", "shapes", "--weights", "no/such.pt"], "--weights no/such.pt"),
     ],
@@ -65,6 +68,70 @@ def test_a_folder_to_fix_into_that_exists_is_refused_before_anything_is_read(
 ):
     with pytest.raises(UserError, match="--fix .* exists and is not written over"):
         run(monkeypatch, "--data", reported[0] / "../planted/planted.yaml", "--fix", tmp_path)
+
+
+@pytest.fixture
+def no_check(monkeypatch):
+    """A check that has begun fails the test."""
+    monkeypatch.setattr(command, "check_dataset", lambda *args: pytest.fail("it was begun"))
+
+
+@pytest.mark.parametrize(("out", "why"), [("file", "File exists"), ("/proc/none", "No such")])
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(
+    monkeypatch, tmp_path, no_check, out, why
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=f"--out .* cannot be written: {why}.*; name a folder"):
+        run(monkeypatch, "--data", write_small_dataset(tmp_path), "--out", out)
+
+
+@pytest.mark.parametrize(
+    ("out", "fix"),
+    [("x", "x"), ("x", "./x/"), ("x/y", "x"), ("x", "x/y"), (None, "runs"), (None, "runs/check/y")],
+)
+def test_the_page_and_the_corrected_copy_lie_apart(monkeypatch, tmp_path, no_check, out, fix):
+    monkeypatch.chdir(tmp_path)
+    data = write_small_dataset(tmp_path / "data")
+    words = [] if out is None else ["--out", out]
+    with pytest.raises(UserError, match="--fix .* and the page's folder .* lie in one another"):
+        run(monkeypatch, "--data", data, "--fix", fix, *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_page_and_a_corrected_copy_may_lie_in_one_folder(monkeypatch, tmp_path):
+    words = "--data", write_small_dataset(tmp_path), "--img", 64
+    assert run(monkeypatch, *words, "--out", tmp_path / "x/page", "--fix", tmp_path / "x/fix") == 0
+    assert [path.name for path in sorted((tmp_path / "x").iterdir())] == ["fix", "page"]
+    assert sorted(path.name for path in (tmp_path / "x/page").iterdir()) == [
+        "check.html",
+        "findings.csv",
+    ]
+
+
+def test_images_beyond_max_pixels_are_left_out_as_training_does(monkeypatch, tmp_path, capsys):
+    """Of train, one of 40x30 px is within the limit, and one of 41x30 is not."""
+    for split, size_wh in (("train", (40, 30)), ("val", (20, 20))):
+        (tmp_path / split).mkdir()
+        for seed in range(2):
+            pattern(seed, (size_wh[0] + seed, size_wh[1])).save(tmp_path / split / f"{seed}.png")
+    data = tmp_path / "d.yaml"
+    data.write_text("train: train\nval: val\nnames: [a]\n")
+    words = "--data", data, "--img", 64, "--max-pixels", 1200, "--fix", tmp_path / "fixed"
+    assert run(monkeypatch, *words, "--out", tmp_path / "out") == 1
+    found = (tmp_path / "out/findings.csv").read_text()
+    assert "41x30 px are 1,230, over the limit of 1,200" in found and found.count("image_size") == 1
+    said = capsys.readouterr().out
+    assert f"check --data {data} --max-pixels 1200 --fix FOLDER" in said
+    assert f"train with --data {tmp_path / 'fixed/d.yaml'} --max-pixels 1200\n" in said
+    links = sorted(path.name for path in (tmp_path / "fixed/images").rglob("*.png"))
+    assert links == ["0.png", "0.png", "1.png"]
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many"])
+def test_max_pixels_is_a_whole_number_from_1_up(monkeypatch, capsys, number):
+    assert run(monkeypatch, "--data", "shapes", f"--max-pixels={number}") == 2
+    assert "--max-pixels" in capsys.readouterr().err
 
 
 def test_every_finding_is_a_row_of_the_csv(reported):

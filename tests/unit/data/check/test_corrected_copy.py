@@ -11,6 +11,8 @@ from utils.data.check.checking import check_dataset
 from utils.data.check.corrected_copy import refuse_place, write_corrected
 from utils.data.records.command.packing import pack_samples
 from utils.data.sources.dataset import load_dataset
+from utils.data.sources.dataset_yaml import DatasetSpec
+from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError
 
@@ -111,11 +113,53 @@ def test_a_folder_that_exists_is_not_written_over(tmp_path):
         write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
 
 
-def test_a_folder_among_the_images_is_refused(tmp_path):
+@pytest.mark.parametrize("place", ["images", "labels", "labels/inner"])
+def test_a_folder_among_images_or_labels_is_refused(tmp_path, place):
     dataset = load_dataset(write_dataset(tmp_path / "old", {"x.jpg": GOOD}))
-    with pytest.raises(DatasetError, match="--fix .*images/new would lie in .*images, whose"):
-        refuse_place(dataset, tmp_path / "old/images/new")
+    inside = f"--fix .*{place}/new would lie in .*{place.split('/')[0]}, whose files are"
+    with pytest.raises(DatasetError, match=inside):
+        refuse_place(dataset, tmp_path / "old" / place / "new")
     refuse_place(dataset, tmp_path / "old/new")
+
+
+def test_a_folder_that_would_become_that_of_the_labels_is_refused(tmp_path):
+    dataset = load_dataset(write_dataset(tmp_path / "old", {"x.jpg": GOOD}))
+    shutil.rmtree(tmp_path / "old/labels")
+    with pytest.raises(DatasetError, match="--fix .*labels would lie in .*labels, whose files"):
+        refuse_place(dataset, tmp_path / "old/labels")
+
+
+def test_a_folder_among_annotations_is_refused(tmp_path):
+    part = AnnotatedFolder("Pascal VOC", tmp_path / "Annotations", tmp_path / "JPEGImages")
+    one_file = AnnotatedFolder("COCO JSON", tmp_path / "a.json", tmp_path / "pictures")
+    for folder in (part.annotations, part.images, one_file.images):
+        folder.mkdir()
+    dataset = DatasetSpec("d", tmp_path, (part,), (one_file,), (), ("a",))
+    for name in ("Annotations/new", "JPEGImages/new", "pictures/a/b"):
+        with pytest.raises(DatasetError, match=f"{name} would lie in .*, whose files"):
+            refuse_place(dataset, tmp_path / name)
+    refuse_place(dataset, tmp_path / "labels/new")
+
+
+def test_images_whose_names_clash_when_they_are_made_apart_are_all_in_the_copy(tmp_path):
+    names = ["a_png.png", "a.jpg", "a.png", "a_png_png.jpg"]
+    labels = {name: f"0 0.5 0.5 0.{number} 0.5\n" for number, name in enumerate(names, start=1)}
+    for folder in ("images", "labels"):
+        (tmp_path / "old" / folder).mkdir(parents=True)
+    data = tmp_path / "old/data.yaml"
+    for number, name in enumerate(names):
+        pattern(number).save(tmp_path / "old/images" / name)
+        (tmp_path / "old/labels" / f"{name[:-4]}.txt").write_text(labels[name])
+    listed = [*names, "a.png"]  # one of them twice
+    (tmp_path / "old/l.txt").write_text("".join(f"./images/{name}\n" for name in listed))
+    data.write_text("train: l.txt\nval: l.txt\nnames: [a]\n")
+    write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
+    samples = load_split(load_dataset(tmp_path / "new/data.yaml"), "train")
+    found = {os.path.basename(os.readlink(x.image_path)): x.boxes_cxcywh_norm for x in samples}
+    # a.jpg and a.png have one label file, which was written last for a.png.
+    widths = {"a_png.png": 0.1, "a.jpg": 0.3, "a.png": 0.3, "a_png_png.jpg": 0.4}
+    assert {name: boxes[0, 2] for name, boxes in found.items()} == pytest.approx(widths)
+    assert len(samples) == 4
 
 
 def test_nothing_is_left_behind_where_no_image_can_be_used(tmp_path):

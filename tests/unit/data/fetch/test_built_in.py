@@ -86,7 +86,6 @@ ARCHIVES = {
     ],
 )  # fmt: skip
 def test_a_fetched_dataset_is_read(tmp_path, monkeypatch, capsys, name, folder, splits):
-    monkeypatch.delenv("http_proxy", raising=False)
     document = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
     with loopback_site() as site:
         for file in document["files"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 import tarfile
 import zipfile
 
@@ -26,8 +27,6 @@ def sha256(content):
 @pytest.fixture
 def site(monkeypatch):
     monkeypatch.setattr(download, "WAITS_S", (0, 0))
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
     with loopback_site() as site:
         yield site
 
@@ -261,8 +260,6 @@ def test_an_encoded_answer_is_refused(site, tmp_path):
 
 def test_a_proxy_of_the_environment_is_asked(site, tmp_path, monkeypatch):
     monkeypatch.setenv("http_proxy", site.root)
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
     site.put("http://far.example/a", CONTENT)
     fetch(item_of("http://far.example/a"), tmp_path)
     assert site.asked == [("http://far.example/a", None)]
@@ -282,13 +279,26 @@ def test_all_files_of_a_list_must_fit(tmp_path, monkeypatch):
     monkeypatch.setattr(
         fetching, "require_space", lambda folder, number, what: asked.append(number)
     )
-    (tmp_path / "a.zip.part").write_bytes(bytes(400))
+    (tmp_path / ".a.zip.part").write_bytes(bytes(400))
     require_space_for(items, tmp_path)
-    (tmp_path / "a.zip.unpacked").write_bytes(b"")
+    (tmp_path / "a.zip").write_bytes(b"")
     (tmp_path / "c").write_bytes(b"")
     require_space_for(items, tmp_path)
     require_space_for(items[::2], tmp_path)
     assert asked == [3600, 2000, 0]
+
+
+def test_what_was_unpacked_takes_no_more_space(site, tmp_path, monkeypatch):
+    content = zipped(FILES)
+    item = item_of(site.put("/a", content), content, path="data.zip", unpack="y")
+    fetch(item, tmp_path)
+    asked = []
+    monkeypatch.setattr(
+        fetching, "require_space", lambda folder, number, what: asked.append(number)
+    )
+    require_space_for([item], tmp_path)
+    require_space_for([item._replace(unpack="z")], tmp_path)
+    assert asked == [0, 2 * len(content)]
 
 
 def test_a_part_that_is_no_file_is_refused(site, tmp_path):
@@ -349,6 +359,40 @@ def test_an_archive_is_unpacked_and_not_fetched_again(site, tmp_path, suffix, co
     assert len(site.asked) == 2
 
 
+@pytest.mark.parametrize("folder", ["y", "y/z", "x"])  # "x": the note lies in it too
+@pytest.mark.parametrize("files", [FILES, {"1.jpg": b"one"}])
+def test_an_archive_whose_files_are_gone_is_fetched_again(site, tmp_path, folder, files):
+    content = zipped(files)
+    item = item_of(site.put("/a", content), content, path="x/data.zip", unpack=folder)
+    fetch(item, tmp_path)
+    for path in (tmp_path / folder).rglob("*.jpg"):
+        path.unlink()
+    unpacked = f"data.zip: fetched, {len(files)} file{'s' * (len(files) > 1)} unpacked"
+    assert fetch(item, tmp_path) == unpacked
+    if folder != "x":
+        shutil.rmtree(tmp_path / folder)
+        assert fetch(item, tmp_path) == unpacked
+    assert {path.read_bytes() for path in tmp_path.rglob("*.jpg")} == set(files.values())
+    assert fetch(item, tmp_path) == "data.zip: unpacked already"
+
+
+def test_an_archive_that_lost_some_files_is_not_fetched_again(site, tmp_path):
+    """People remove images that they do not want."""
+    content = zipped({"a/1": b"1", "a/2": b"2"})
+    item = item_of(site.put("/a", content), content, path="data.zip", unpack="y")
+    fetch(item, tmp_path)
+    (tmp_path / "y/a/1").unlink()
+    assert fetch(item, tmp_path) == "data.zip: unpacked already"
+
+
+def test_an_archive_is_unpacked_again_where_the_list_says_now(site, tmp_path):
+    content = zipped(FILES)
+    item = item_of(site.put("/a", content), content, path="data.zip", unpack="y")
+    fetch(item, tmp_path)
+    fetch(item._replace(unpack="z"), tmp_path)
+    assert files_in(tmp_path / "z") == ["1.jpg", "2.jpg"]
+
+
 def test_two_archives_meet_in_one_folder(site, tmp_path):
     first, second = zipped({"V/a/1": b"1", "V/note": b"n"}), tarred({"V/a/2": b"2", "V/note": b"n"})
     for name, content in (("1.zip", first), ("2.tar", second)):
@@ -356,16 +400,39 @@ def test_two_archives_meet_in_one_folder(site, tmp_path):
     assert files_in(tmp_path / "y") == ["1", "2", "note"]
 
 
-def test_an_archive_that_was_fetched_but_not_unpacked_is_unpacked(site, tmp_path):
+@pytest.mark.parametrize("changes", [{}, {"sha256": None}])
+def test_an_archive_that_was_there_is_unpacked_and_stays(site, tmp_path, changes):
     content = zipped(FILES)
     (tmp_path / "data.zip").write_bytes(content)
     (tmp_path / "y/.data.zip.unpacking/half").mkdir(parents=True)  # left by one that was killed
     (tmp_path / "y/VOC/a").mkdir(parents=True)
     (tmp_path / "y/VOC/a/1.jpg").write_bytes(b"one")
+    item = item_of(site.put("/a", content), content, path="data.zip", unpack="y", **changes)
+    assert fetch(item, tmp_path).startswith("data.zip: there already, 2 files unpacked")
+    assert files_in(tmp_path) == ["1.jpg", "2.jpg", "data.zip", "data.zip.unpacked"]
+    assert (tmp_path / "data.zip").read_bytes() == content
+    assert site.asked == []
+
+
+@pytest.mark.parametrize("step", ["unpack", "atomic_text_file"])
+def test_a_fetched_archive_goes_though_the_first_command_was_ended(site, tmp_path, step):
+    content = zipped(FILES)
     item = item_of(site.put("/a", content), content, path="data.zip", unpack="y")
+
+    def ended(*arguments):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetching, step, ended)
+        with pytest.raises(KeyboardInterrupt):
+            fetch(item, tmp_path)
+    assert files_in(tmp_path)[0] == ".data.zip"
     assert fetch(item, tmp_path) == "data.zip: there already, 2 files unpacked"
     assert files_in(tmp_path) == ["1.jpg", "2.jpg", "data.zip.unpacked"]
-    assert site.asked == []
+    (tmp_path / ".data.zip").write_bytes(content)  # as if ended at the last moment
+    assert fetch(item, tmp_path) == "data.zip: unpacked already"
+    assert files_in(tmp_path) == ["1.jpg", "2.jpg", "data.zip.unpacked"]
+    assert site.asked == [("/a", None)]
 
 
 def test_one_process_fetches_into_a_folder(tmp_path):

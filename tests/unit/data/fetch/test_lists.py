@@ -46,9 +46,10 @@ def test_a_list_is_read(tmp_path):
         *(("size", x) for x in (0, -1, 1.5, True, "10", 1 << 41)),
         *(("path", x) for x in (
             None, "", "/a", "../a", "a/../b", "a//b", "a/", ".", "a\\b", "a\nb", "a.part",
-            "a.unpacked", ".a", "a" * 201,
+            "a.unpacked", ".a", "a" * 201, "a.part/b", "a.unpacked/b", ".a/b",
+            "a/" * 500 + "b",
         )),
-        *(("unpack", x) for x in (1, "", "/a", "..", "a/../..")),
+        *(("unpack", x) for x in (1, "", "/a", "..", "a/../..", "a/b.zip", "a/b.zip/c")),
         ("more", 1),
     ],
 )  # fmt: skip
@@ -92,6 +93,22 @@ def test_two_files_of_one_name_are_an_error(tmp_path, path):
         find_list(str(write(tmp_path, GOOD, {**GOOD, "path": path})))
 
 
+@pytest.mark.parametrize(
+    "other", [{"path": "a/b.zip/c"}, {"path": "c.zip", "unpack": "a/b.zip"},
+              {"path": "c.zip", "unpack": "a/b.zip/c"}],
+)  # fmt: skip
+def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path, other):
+    for files in ((GOOD, {**GOOD, **other}), ({**GOOD, **other}, GOOD)):
+        with pytest.raises(UserError, match="another place than that of the file a/b.zip is"):
+            find_list(str(write(tmp_path, *files)))
+
+
+@pytest.mark.parametrize("unpack", ["a", "a/b", "a/b.zips", "c", "b.zip"])
+def test_an_archive_may_lie_where_it_is_unpacked(tmp_path, unpack):
+    path = write(tmp_path, {**GOOD, "unpack": unpack})
+    assert find_list(str(path)).items[0].unpack == unpack
+
+
 def test_files_are_chosen_by_name(tmp_path):
     found = find_list(str(write(tmp_path, GOOD, {**GOOD, "path": "c.zip"})))
     assert [item.name for item in choose(found, ["c.zip"])] == ["c.zip"]
@@ -117,7 +134,6 @@ def test_an_unknown_list_names_the_known_ones():
 
 
 def test_the_command_shows_what_it_fetches_and_where_it_is(tmp_path, monkeypatch, capsys):
-    monkeypatch.delenv("http_proxy", raising=False)
     with loopback_site() as site:
         url = site.put("/a", b"content")
         file = {
@@ -140,7 +156,6 @@ def test_the_command_shows_what_it_fetches_and_where_it_is(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_a_command_that_is_ended_goes_on_later(tmp_path, monkeypatch, end):
-    monkeypatch.delenv("http_proxy", raising=False)
     content = bytes(range(256)) * 8000
     with loopback_site() as site:
         digest = hashlib.sha256(content).hexdigest()

@@ -91,6 +91,25 @@ def test_splits_that_are_not_asked_for_need_not_exist(dataset):
     assert "key 'test'" in error_of(path, splits=("test",))
 
 
+@pytest.mark.parametrize("absent", [{"images": "gone"}, {"annotations": "gone"}, {"list": "gone"}])
+def test_annotations_of_splits_that_are_not_asked_for_need_not_exist(dataset, absent):
+    (dataset / "labels.csv").write_text("ImageID,LabelName,XMin,YMin,XMax,YMax\nb,cell,0,0,1,1\n")
+    entry = {"images": "images/train", "annotations": "labels.csv"}
+    gone = {**entry, **absent}
+    keys = {"train": entry, "val": entry, "names": ["cell"], "test": [entry, gone]}
+    path = write_yaml(dataset / "cells.yaml", **keys)
+    assert load_dataset(path).class_names == ("cell",) and len(load_dataset(path).test) == 2
+    assert "key 'test' has the value 'gone'" in error_of(path, splits=("test",))
+    text = error_of(write_yaml(dataset / "cells.yaml", **{**keys, "names": None}))
+    assert "key 'test' has the value 'gone'" in text
+    assert text.endswith("class names are taken from all splits; with 'names' it may be absent")
+
+
+def test_a_yaml_without_names_and_images_is_an_error_for_each_split(dataset):
+    (dataset / "cells.yaml").write_text("path: .")
+    assert "key 'names'" in error_of(dataset / "cells.yaml", splits=())
+
+
 def test_a_fifo_is_named_as_what_it_is(dataset):
     os.mkfifo(dataset / "pipe.txt")
     train = error_of(write_yaml(dataset / "cells.yaml", train="pipe.txt"))

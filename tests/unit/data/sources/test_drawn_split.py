@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -13,9 +14,10 @@ import yaml
 
 from tests.rank_threads import RankFailures, run_rank_threads
 from tests.small import write_small_dataset
-from utils.data.image.fingerprint import Fingerprint
+from utils.data.image.fingerprint import NO_FINGERPRINT, Fingerprint
 from utils.data.records.command.packing import pack_samples
 from utils.data.sources import fingerprints as reading
+from utils.data.sources import label_cache
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.drawn_split import draw_training, group_copies
 from utils.data.sources.image_files import list_images
@@ -240,12 +242,41 @@ def test_fingerprints_are_kept_until_a_file_changes(kept):
     assert sorted(read) == [path.name for path in paths]
     read.clear()
     assert reading.read_fingerprints(paths) == first and not read
-    cv2.imwrite(str(paths[2]), np.zeros((16, 16, 3), np.uint8))
+    image = np.random.default_rng(1).integers(0, 256, (16, 16, 3))
+    cv2.imwrite(str(paths[2]), image)
     changed = reading.read_fingerprints(paths)
     assert read == [paths[2].name]
     assert [one == other for one, other in zip(first, changed, strict=True)].count(False) == 1
     read.clear()
     assert reading.read_fingerprints(paths[::-1]) == changed[::-1] and not read
+
+
+def test_what_shows_no_look_is_read_again(kept, monkeypatch):
+    """A disk's error may pass, and a package that decodes it may be installed."""
+    paths, read = kept
+    whole = reading.read_bytes
+
+    def failing(path, *limits):
+        if path == paths[4]:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return whole(path, *limits)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "read_bytes", failing)
+        assert reading.read_fingerprints(paths)[4] == NO_FINGERPRINT
+    read.clear()
+    assert reading.read_fingerprints(paths)[4].look and read == [paths[4].name]
+    read.clear()
+    assert reading.read_fingerprints(paths)[4].look and not read
+
+
+def test_another_package_that_decodes_images_reads_again(kept, monkeypatch):
+    paths, read = kept
+    reading.read_fingerprints(paths)
+    read.clear()
+    monkeypatch.setattr(label_cache, "_package_version", lambda name: "1000.0")
+    reading.read_fingerprints(paths)
+    assert len(read) == len(paths)
 
 
 def test_ranks_keep_and_use_one_file(kept):
@@ -262,7 +293,7 @@ def test_a_kept_file_that_makes_no_sense_is_as_good_as_absent(kept, rows, tmp_pa
     paths, read = kept
     first = reading.read_fingerprints(paths)
     (file,) = (tmp_path / "cache").rglob("*.safetensors")
-    version = array_cache.version_of("utils/data/image/*.py")
+    version = label_cache.version()
     array_cache.write_arrays("fingerprints", file.stem, version, {"rows": np.asarray(rows)})
     read.clear()
     assert reading.read_fingerprints(paths) == first and len(read) == len(paths)

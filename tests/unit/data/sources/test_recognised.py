@@ -263,3 +263,48 @@ def test_pipes_and_broken_links_are_passed_over(tmp_path):
         (tmp_path / name).symlink_to(tmp_path / "nowhere")
     (tmp_path / "valid").symlink_to(tmp_path)  # a folder in itself
     assert load_dataset(tmp_path).class_names == ("a",)
+
+
+def text_of_csv(tmp_path: Path, *rows: str) -> str:
+    write(tmp_path, **images("a.jpg"))
+    table = "\n".join(["ImageID,LabelName,XMin,YMin,XMax,YMax,IsGroupOf", *rows])
+    write(tmp_path, **{"train-annotations-bbox.csv": table, "b/validation-bbox.csv": table})
+    entry = {"images": ".", "annotations": "train-annotations-bbox.csv"}
+    write(tmp_path, **{"data.yaml": yaml.safe_dump({"train": entry, "val": entry})})
+    return error_of(tmp_path)
+
+
+def test_annotations_without_a_class_say_why(tmp_path):
+    text = text_of_csv(tmp_path, "a,cat,wide,0,.2,.3,0")
+    assert "its annotations name no class: a.jpg: line 2: no box in " in text
+    assert "correct that" in text and "'names'" in text
+    assert "left out: crowds (2)" in text_of_csv(tmp_path, *["a,cat,.1,0,.2,.3,1"] * 2)
+    assert "images without a row (1)" in text_of_csv(tmp_path, "other,cat,.1,0,.2,.3,0")
+    assert len(text_of_csv(tmp_path, f"a,cat,{'x' * 1000},0,.2,.3,0")) < 1000
+
+
+def test_annotations_of_other_images_without_a_class_say_so(tmp_path):
+    tasks = [{"annotations": [{"result": []}], "data": {"image": f"{n}.jpg"}} for n in range(9)]
+    write(tmp_path, **{"a.json": json.dumps(tasks), **images("images/a.jpg")})
+    with pytest.raises(DatasetError, match=f"none of its 9 images is in {tmp_path / 'images'}"):
+        load_dataset(tmp_path, splits=())
+    write(tmp_path, **images("images/3.jpg"))
+    with pytest.raises(DatasetError, match="name no class: no image has an object"):
+        load_dataset(tmp_path, splits=())
+
+
+def test_a_format_that_cannot_be_used_does_not_hide_one_before_it(tmp_path):
+    write(tmp_path, **images("images/a.jpg"), **{"annotations.xml": CVAT})
+    write(tmp_path, **{"a.json": TASKS, "b.json": TASKS})
+    (entry,) = load_dataset(tmp_path, splits=()).train
+    assert entry.format == "CVAT for images 1.1"
+
+
+def test_a_yaml_of_a_usual_name_must_be_that_of_a_dataset(tmp_path):
+    write(tmp_path, **images("images/a.jpg"), **{"annotations.xml": CVAT})
+    write(tmp_path, **{"dataset.yml": "licence: MIT", "data.yaml": "description: cats"})
+    assert load_dataset(tmp_path, splits=()).class_names == ("cat",)
+    write(tmp_path, **{"dataset.yml": "names: [cat]"})
+    assert "dataset.yml: key 'train' is missing" in error_of(tmp_path)
+    write(tmp_path, **{"data.yaml": "train: ["})  # whatever it was meant to be
+    assert "data.yaml: line 2: no valid YAML" in error_of(tmp_path)

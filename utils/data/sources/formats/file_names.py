@@ -6,8 +6,8 @@ Before: `file_per_image.py`. After: the parser of a format.
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Collection, Iterator
-from itertools import islice
 from pathlib import Path
 
 from utils.data.image.limits import IMAGE_SUFFIXES
@@ -26,11 +26,13 @@ class FileIndex:
         self.by_name: dict[str, Path] = {}  # by the path in the folder without suffix, sorted
         self._by_path: dict[str, Path] = {}  # likewise, with suffix
         self._by_base: dict[str, Path | None] = {}  # of those in inner folders; None: of several
+        self._folders: set[str] = set()  # that hold some
         for inner in sorted(_files(folder, suffixes), key=lambda name: name.split("/")):
             path = folder / inner
             self._by_path[inner] = path
             self.by_name.setdefault(os.path.splitext(inner)[0], path)
             if "/" in inner:
+                self._folders.add(_folder_in(inner))
                 for name in {path.name, path.stem}:
                     self._by_base[name] = None if name in self._by_base else path
 
@@ -48,10 +50,25 @@ class FileIndex:
         return self._by_path.get(name + suffix) or self._by_path.get(name) or self.by_name.get(name)
 
     def near(self, name: str, suffix: str = "") -> Path | None:
-        """Return the file of a name without its folders; None if several inner folders have one."""
+        """Return the only file with the last part of a name, if their folders may be the same.
+
+        That is where one of them lies in no folder, or in a folder at the end of the other's.
+        """
         base = base_name(name)
-        found = self._by_base.get(base + suffix) or self._by_base.get(base)
-        return self.at(base, suffix) or found
+        inner = self._by_base.get(base + suffix) or self._by_base.get(base)
+        found = self.at(base, suffix) or inner
+        return found if found and self._may_be(found, _folder_in(name)) else None
+
+    def _may_be(self, path: Path, named: str) -> bool:
+        own = _folder_in(path.relative_to(self.folder).as_posix())
+        if not own:
+            return named not in self._folders
+        return f"/{own}".endswith(f"/{named}" * bool(named)) or f"/{named}".endswith(f"/{own}")
+
+
+def _folder_in(name: str) -> str:
+    """Return the folder in a name, "" for none; of Windows too."""
+    return posixpath.normpath(posixpath.dirname(name.replace("\\", "/"))).lstrip("./")
 
 
 def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
@@ -68,11 +85,6 @@ def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
 def image_files(folder: Path) -> Iterator[Path]:
     """Yield the images in a folder and the folders in it; in no order."""
     return (folder / name for name in _files(folder, IMAGE_SUFFIXES))
-
-
-def first_files(folder: Path, suffix: str, number: int) -> list[Path]:
-    """Return so many files with a suffix in a folder and the folders in it; any of them."""
-    return [folder / name for name in islice(_files(folder, (suffix,)), number)]
 
 
 def base_name(name: str) -> str:

@@ -6,7 +6,7 @@ Before: `voc.py`, `labelme.py`. After: `annotations.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,7 +19,6 @@ from utils.data.sources.formats.annotations import UNKNOWN, Annotations, Annotat
 from utils.data.sources.formats.file_names import (
     FileIndex,
     base_name,
-    first_files,
     read_names,
     without_image_suffix,
 )
@@ -30,7 +29,7 @@ from utils.screen.progress import Progress
 # In lower case, the likeliest first.
 IMAGE_FOLDERS = ("jpegimages", "images", "imgs", "img")
 ANNOTATION_FOLDERS = ("annotations", "xmls", "xml", "jsons", "json", "labels", "ann")
-_LOOKED_INTO = 10  # files, to tell whether a folder is in a format
+_LOOKED_INTO = 100  # files, to tell whether a folder is in a format
 _THREADS = 4
 _NO_OUTLINE = np.zeros((0, 2))
 
@@ -76,10 +75,17 @@ class FilePerImage:
 
     def accepts(self, path: Path) -> bool:
         """Return whether a folder, or one in it, holds annotation files of the format."""
-        return path.is_dir() and self._is_any(first_files(path, self.suffix, _LOOKED_INTO))
+        return path.is_dir() and self._holds(path, path)
 
-    def _is_any(self, files: Iterable[Path]) -> bool:
-        return any(map(self.is_one, files))
+    def _holds(self, folder: Path, images: Path) -> bool:
+        return self._is_any(FileIndex(folder, (self.suffix,)).paths, images)
+
+    def _is_any(self, files: Collection[Path], images: Path) -> bool:
+        """Return whether one of the files is of the format; those with an image come first."""
+        if len(files) > _LOOKED_INTO:
+            named = {base_name(name) for name in FileIndex(images, IMAGE_SUFFIXES).by_name}
+            files = sorted(files, key=lambda path: path.stem not in named)
+        return any(map(self.is_one, islice(files, _LOOKED_INTO)))
 
     def find(self, path: Path) -> Splits:
         """Return the splits of a folder; "" where it is not divided, {} where it has none.
@@ -101,20 +107,22 @@ class FilePerImage:
     def _in_own_folder(self, root: Path) -> Splits:
         images = _child(root, IMAGE_FOLDERS) or root
         annotations = _child(root, ANNOTATION_FOLDERS)
-        if annotations is None or not self.accepts(annotations):
+        if annotations is None or not self._holds(annotations, images):
             return {}
         splits: dict[str, list[AnnotatedFolder]] = {}
-        for folder in filter(self.accepts, split_folders(annotations)):
-            of_split = images / folder.name
-            part = AnnotatedFolder(self.name, folder, of_split if of_split.is_dir() else images)
-            splits.setdefault(split_of(folder.name), []).append(part)
+        for folder in split_folders(annotations):
+            of_split = images / folder.name if (images / folder.name).is_dir() else images
+            if self._holds(folder, of_split):
+                part = AnnotatedFolder(self.name, folder, of_split)
+                splits.setdefault(split_of(folder.name), []).append(part)
         return splits or {"": [AnnotatedFolder(self.name, annotations, images)]}
 
     def _beside_images(self, root: Path) -> Splits:
-        here = (Path(entry.path) for entry in _entries(root) if entry.name.endswith(self.suffix))
-        if not self._is_any(islice(here, _LOOKED_INTO)):
+        images = _child(root, IMAGE_FOLDERS) or root
+        names = sorted(entry.name for entry in _entries(root) if entry.name.endswith(self.suffix))
+        if not self._is_any([root / name for name in names], images):
             return {}
-        return {"": [AnnotatedFolder(self.name, root, _child(root, IMAGE_FOLDERS) or root)]}
+        return {"": [AnnotatedFolder(self.name, root, images)]}
 
     def read(self, folder: AnnotatedFolder) -> Annotations:
         """Read the annotation files of a folder, or of the images in its list.
@@ -131,7 +139,7 @@ class FilePerImage:
         named: Mapping[str, Path | None] = files.by_name
         if folder.image_list is not None:
             names = read_names(folder.image_list, images)
-            named = {name: files.find(without_image_suffix(name)) for name in names}
+            named = {name: _file_of(name, files, images) for name in names}
         parsed = dict(zip(named, self._parse_all(list(named.values())), strict=True))
         # A package.json beside the images is none of ours.
         found = {name: one for name, one in parsed.items() if one or images.find(name)}
@@ -174,9 +182,24 @@ class FilePerImage:
 _BACKGROUND = ImageAnnotation()
 
 
+def _file_of(name: str, files: FileIndex, images: FileIndex) -> Path | None:
+    """Return the annotation file of an image; none that another image has more right to."""
+    stem = without_image_suffix(name)
+    near = None if (file := files.at(stem)) else files.near(stem)
+    if near is None:
+        return file
+    image, other = images.find(name), images.find(_stem(near.relative_to(files.folder).as_posix()))
+    return near if image and other and _stem(str(image)) == _stem(str(other)) else None
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(path)[0]
+
+
 def _is_shared(folder: AnnotatedFolder) -> bool:
     """Return whether images of other splits may lie in the same folder."""
-    return bool(split_in(folder.annotations.name)) and not split_in(folder.images.name)
+    is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
+    return folder.is_shared or bool(is_of_split)
 
 
 def _child(folder: Path, names: Sequence[str]) -> Path | None:

@@ -15,11 +15,12 @@ from utils.data.sources.formats.annotations import Annotations
 class AnnotatedFolder(NamedTuple):
     """Images, and the file or folder that says what is on them."""
 
-    format: str  # its name in `table.py`
+    format: str  # its name in `table.py`; "" for annotations that are absent and not needed
     annotations: Path  # a file, or a folder of one file an image
     images: Path  # the folder to which the names of images are relative
     image_list: Path | None = None  # a file that names those of a split; None for all
     subset: str | None = None  # the images that are meant, by the name of their part in the file
+    is_shared: bool = False  # images that the annotations leave out may belong to other ones
 
 
 def _nothing_else(folder: AnnotatedFolder) -> Iterable[Path]:

@@ -8,10 +8,11 @@ for the names of their classes, then for the objects.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from utils.polygons import Polygons
 KIND = "annotations"
 FEWEST_IMAGES = 500  # fewer are read as soon as a cache is
 _READERS = "utils/data/sources/formats/*.py", "utils/files/*.py", "utils/polygons.py"
+_SYSTEMS = tuple(f": {os.strerror(code)}" for code in errno.errorcode if code != errno.ENOENT)
 _MOST_NUMBERS = 1 << 31  # class names, or objects that are left out
 
 
@@ -39,10 +41,15 @@ def read_kept(folder: AnnotatedFolder, reader: Format) -> Annotations:
     if kept is not None and (annotations := _annotations_of(kept)):
         return annotations
     annotations = reader.read(folder)
-    if len(annotations) >= FEWEST_IMAGES:
+    if len(annotations) >= FEWEST_IMAGES and not _may_pass(annotations.broken.values()):
         arrays = _arrays_of(annotations)
         write_arrays(KIND, name.hexdigest(), version_of(*_READERS) + state, arrays)
     return annotations
+
+
+def _may_pass(reasons: Iterable[str]) -> bool:
+    """Return whether one is the system's and no change of a file: a disk's error."""
+    return any(reason.endswith(_SYSTEMS) for reason in reasons)
 
 
 def _absolute(folder: AnnotatedFolder) -> list[str]:

@@ -5,7 +5,7 @@ Before: `sources/recognised.py`, `sources/dataset_yaml.py`. After: the format's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from utils.data.sources.formats.annotations import Annotations
@@ -23,9 +23,15 @@ from utils.errors import DatasetError
 FORMATS: tuple[Format, ...] = (VOC, COCO, LABELME, CVAT, LABEL_STUDIO, OPENIMAGES)
 
 
-def find_formats(path: Path) -> Mapping[str, Mapping[str, list[AnnotatedFolder]]]:
-    """Return the splits of a dataset folder or annotation file, by each format in which it is."""
-    return {kind.name: found for kind in FORMATS if (found := kind.find(path))}
+def find_formats(path: Path) -> Iterator[tuple[str, Mapping[str, list[AnnotatedFolder]]]]:
+    """Yield each format in which a dataset folder or annotation file is, with its splits.
+
+    Raises:
+        DatasetError: it is in the next format, and cannot be used.
+    """
+    for kind in FORMATS:
+        if found := kind.find(path):
+            yield kind.name, found
 
 
 def format_of(annotations: Path) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from utils.data.sources.formats.annotations import UNKNOWN
 from utils.data.sources.formats.file_per_image import FilePerImage, ImageAnnotation, Splits
 from utils.data.sources.formats.folders import split_of
 from utils.data.sources.formats.format import AnnotatedFolder
-from utils.errors import brief
+from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular
 from utils.files.xml import Element, read_xml
 
@@ -64,17 +64,34 @@ def _splits(root: Path) -> Splits:
 
 
 def _lists(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the list of each split that has one; trainval.txt where it alone is not for testing."""
+    """Yield the list of each split that has one; trainval.txt where it alone is not for testing.
+
+    Raises:
+        DatasetError: several are for one split, and none has its name.
+    """
     lists = {
         path.stem: path
         for folder in ("ImageSets", "ImageSets/Main")
         for path in sorted((root / folder).glob("*.txt"))
         if path.is_file() and path.stat().st_size
     }
-    found = {split_of(name): path for name, path in lists.items()}
+    found: dict[str, list[Path]] = {}
+    for name, path in lists.items():
+        found.setdefault(split_of(name), []).append(path)
     if "trainval" in lists and not {"train", "val"} & set(found):
         yield "train", lists["trainval"]
-    yield from ((split, path) for split, path in found.items() if split)
+    yield from ((split, _list_of(split, paths)) for split, paths in found.items() if split)
+
+
+def _list_of(split: str, paths: Sequence[Path]) -> Path:
+    """Return the list of a split: the one of its name, or the only one."""
+    found = [path for path in paths if path.stem == split] or paths
+    if len(found) > 1:
+        raise DatasetError(
+            f"{found[0]} and {found[1]} are both for the split {split!r}; call one of them "
+            f"{split}.txt, or move one away"
+        )
+    return found[0]
 
 
 def is_voc(path: Path) -> bool:

@@ -1,13 +1,14 @@
 """Annotations are kept until a file changes that their reader sees."""
 
 import dataclasses
+import errno
 import os
 
 import numpy as np
 import pytest
 
 from tests.outlines import assert_same_polygons
-from utils.data.sources.formats import kept_annotations
+from utils.data.sources.formats import kept_annotations, voc
 from utils.data.sources.formats.annotations import Annotations, AnnotationsBuilder
 from utils.data.sources.formats.format import AnnotatedFolder, Format
 from utils.data.sources.formats.kept_annotations import read_kept
@@ -102,6 +103,30 @@ def test_each_file_that_a_reader_sees_counts(dataset, reader, changed, tmp_path)
     (tmp_path / "data" / changed).unlink()
     read_kept(dataset, kind)
     assert len(times) == 3
+
+
+@pytest.mark.parametrize(("code", "times_read"), [(errno.EIO, 2), (errno.ENOENT, 1)])
+def test_a_file_that_a_disk_could_not_give_once_is_read_again(
+    tmp_path, monkeypatch, code, times_read
+):
+    times, read_xml = [], voc.read_xml
+
+    def failing(path, *limits):
+        times.append(path)
+        if len(times) == 1:
+            raise OSError(code, os.strerror(code), str(path))
+        return read_xml(path, *limits)
+
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "a.jpg").touch()
+    (data / "a.xml").write_text("<annotation><filename>a.jpg</filename></annotation>")
+    monkeypatch.setattr(voc, "read_xml", failing)
+    folder = AnnotatedFolder("voc", data, data)
+    assert list(read_kept(folder, voc.VOC).broken.values()) == [f"a.xml: {os.strerror(code)}"]
+    for _ in range(2):
+        assert len(read_kept(folder, voc.VOC).broken) == 2 - times_read
+    assert len(times) == times_read
 
 
 def test_the_content_of_images_does_not_count(dataset, reader):

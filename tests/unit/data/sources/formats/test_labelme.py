@@ -282,6 +282,27 @@ def test_other_json_beside_the_images_is_ignored(tmp_path):
     assert read(tmp_path).broken == {0: "a.json is not in the format LabelMe"}
 
 
+@pytest.mark.parametrize(
+    ("images_in", "files_in"),
+    [(".", "."), ("images", "."), ("images", "json"), ("train", "train"),
+     ("train/images", "train/json"), ("train/images", "train"), ("images", "json/train")],
+)  # fmt: skip
+def test_files_named_as_images_are_looked_into_first(tmp_path, images_in, files_in):
+    images(tmp_path / images_in, "z.jpg")
+    write(tmp_path / files_in / "z.json", shape("rectangle", RECTANGLE))
+    for number in range(150):
+        (tmp_path / files_in / f"a{number}.json").write_text('{"a": 1}')
+    dataset = load_dataset(tmp_path, splits=("train",), train_part=0.5)
+    assert [names(LABELME.read(folder)) for folder in dataset.train] == [["z.jpg"]]
+
+
+def test_a_folder_is_looked_into_in_the_order_of_names(tmp_path):
+    write(tmp_path / "a50.json", shape("rectangle", RECTANGLE))
+    for number in range(10, 50):
+        (tmp_path / f"a{number}.json").write_text('{"a": 1}')
+    assert LABELME.accepts(tmp_path)
+
+
 @pytest.mark.parametrize("folders", [(".", "."), ("images", "annotations"), ("img", "ann")])
 def test_a_folder_is_one_set_to_be_divided(tmp_path, folders):
     images(tmp_path / folders[0], "a.jpg", "b.jpg")

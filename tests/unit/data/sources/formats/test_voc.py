@@ -251,6 +251,48 @@ def test_an_image_that_two_inner_folders_have_is_not_guessed(tmp_path):
     assert [*map(str, paths)] == ["a.png", "one/a.jpg", "one/b.jpg", "two/a.jpg"]
 
 
+def labelled(folder: Path, image_list: Path | None = None) -> dict[str, int]:
+    """Return the number of objects of each image of a folder with images and annotations."""
+    (parts,) = VOC.find(folder).values()
+    found = VOC.read(parts[0]._replace(image_list=image_list))
+    paths = [str(Path(path).relative_to(folder / "images")) for path in found.paths]
+    return dict(zip(paths, np.diff(found.starts).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("told", ["none.png", "0001.jpg"])
+def test_a_file_is_never_that_of_an_image_in_another_folder(tmp_path, told):
+    images(tmp_path / "images", "cam2/0001.jpg", "cam2/0002.jpg")
+    for name in ("cam1/0001", "cam2/0002"):
+        write(tmp_path / "annotations" / f"{name}.xml", thing(DOG), name=told)
+    found = labelled(tmp_path)
+    assert found.pop("cam2/0001.jpg") == 0 and found.pop("cam2/0002.jpg") == 1
+    assert not (tmp_path / "images" / found.popitem()[0]).exists() and not found
+    for line in ("cam2/0001.jpg", "cam2\\0001", "/data/cam2/0001.jpg"):
+        (tmp_path / "list.txt").write_text(f"{line}\n")
+        assert labelled(tmp_path, tmp_path / "list.txt") == {"cam2/0001.jpg": 0}
+
+
+def test_a_folder_that_only_images_or_only_files_have_does_not_matter(tmp_path):
+    images(tmp_path / "images", "a.jpg", "inner/b.jpg", "cam1/c.jpg")
+    for name in ("inner/a", "b", "export/cam1/c"):
+        write(tmp_path / "annotations" / f"{name}.xml", thing(DOG))
+    found = labelled(tmp_path)
+    assert found.pop("inner/b.jpg") == found.pop("cam1/c.jpg") == 1
+    # images/inner is there, and a.jpg does not lie in it.
+    assert found.pop("a.jpg") == 0 and len(found) == 1
+    (tmp_path / "annotations/inner").rename(tmp_path / "annotations/part")
+    assert labelled(tmp_path) == {"a.jpg": 1, "inner/b.jpg": 1, "cam1/c.jpg": 1}
+
+
+def test_a_file_that_two_listed_images_may_have_is_that_of_neither(tmp_path):
+    images(tmp_path / "images", "one/a.jpg", "two/a.jpg", "two/b.jpg")
+    for name in "ab":
+        write(tmp_path / "annotations" / f"{name}.xml", thing(DOG))
+    (tmp_path / "list.txt").write_text("one/a.jpg\ntwo/a.jpg\ntwo/b.jpg\n")
+    found = labelled(tmp_path, tmp_path / "list.txt")
+    assert found == {"one/a.jpg": 0, "two/a.jpg": 0, "two/b.jpg": 1}
+
+
 def test_the_lists_of_a_kit_are_its_splits(tmp_path):
     root = kit(tmp_path / "VOC2007", "a", "b", lists=("train", "val", "trainval", "test"))
     (root / "ImageSets/Main/dog_train.txt").write_text("a  1\nb -1\n")
@@ -262,6 +304,17 @@ def test_the_lists_of_a_kit_are_its_splits(tmp_path):
         ["b.jpg", "a.jpg"],
         ["b.jpg"],
     ]
+
+
+def test_of_two_lists_for_a_split_the_one_with_its_name_is_taken_else_none(tmp_path):
+    root = kit(tmp_path, "a", lists=("train", "train2", "training", "val2007"))
+    found = VOC.find(root)
+    assert {split: [part.image_list.name for part in parts] for split, parts in found.items()} == {
+        "train": ["train.txt"], "val": ["val2007.txt"],
+    }  # fmt: skip
+    (root / "ImageSets/Main/train.txt").unlink()
+    with pytest.raises(DatasetError, match=r"train2\.txt and .*training\.txt are both .*'train'"):
+        VOC.find(root)
 
 
 def test_all_years_of_a_kit_count(tmp_path):
@@ -348,6 +401,36 @@ def test_a_yaml_names_the_folders_and_the_list(tmp_path):
     assert dataset.class_names == ("dog",) and dataset.train[0].format == "Pascal VOC"
     assert names(VOC.read(dataset.train[0])) == ["c.jpg", "b.jpg", "a.jpg"]
     assert names(VOC.read(dataset.val[0])) == ["a.jpg", "b.jpg", "c.jpg"]
+
+
+def write_sets(tmp_path: Path, train: str, val: str) -> tuple[list[str], list[str]]:
+    """Return the images of each split; a is in the first set, b in the second, c in none."""
+    images(tmp_path / "imgs", "a.jpg", "b.jpg", "c.jpg")
+    write(tmp_path / "first/a.xml", thing(DOG))
+    write(tmp_path / "second/b.xml", thing(DOG))
+    (tmp_path / "list.txt").write_text("a\nc\n")
+    (tmp_path / "data.yaml").write_text(f"train: {{{train}}}\nval: {{{val}}}\n")
+    dataset = load_dataset(tmp_path / "data.yaml")
+    train_names, val_names = (
+        [name for folder in entries for name in names(VOC.read(folder))]
+        for entries in (dataset.train, dataset.val)
+    )
+    return train_names, val_names
+
+
+@pytest.mark.parametrize("others_images", ["imgs", "./imgs/../imgs", "."])
+def test_images_of_another_split_are_no_backgrounds_in_a_yaml(tmp_path, others_images):
+    second = f"images: {others_images}, annotations: second"
+    found = write_sets(tmp_path, "images: imgs, annotations: first", second)
+    assert found == (["a.jpg"], ["b.jpg"])
+
+
+def test_images_without_a_file_are_backgrounds_in_a_yaml_where_no_other_split_has_them(tmp_path):
+    first = "images: imgs, annotations: first"
+    everything = ["a.jpg", "b.jpg", "c.jpg"]
+    assert write_sets(tmp_path, first, first) == (everything, everything)
+    second = "images: imgs, annotations: second"
+    assert write_sets(tmp_path, f"{first}, list: list.txt", second)[0] == ["a.jpg", "c.jpg"]
 
 
 def test_names_in_a_list_may_end_like_its_column(tmp_path):
