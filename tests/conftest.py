@@ -10,19 +10,23 @@ import backend
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from utils.files.array_cache import VARIABLE as CACHE_VARIABLE
 
-COMPARISONS = [
-    "parity/test_backends_agree.py",
-    "parity/test_parity_command.py",
-    "parity/test_resume_crosses.py",
-    "train/test_compare_backends.py",
+# What runs in one of the two suites alone, so that both take about as long. All but the last start
+# both backends in processes of their own; what that one needs is in .venv/torch alone.
+IN_ONE_SUITE = {
+    "oneflow": ["parity/test_backends_agree.py"],
+    "torch": [
+        "parity/test_parity_command.py",
+        "parity/test_resume_crosses.py",
+        "train/test_compare_backends.py",
+        "unit/docs/test_example_schemas.py",
+    ],
+}
+collect_ignore = [
+    path
+    for name, paths in IN_ONE_SUITE.items()
+    for path in paths
+    if name != os.environ.get(ENVIRONMENT_VARIABLE)
 ]
-
-
-LINTED = ["unit/docs/test_example_schemas.py"]
-
-# The first run both backends in processes of their own, so one of the two suites is enough; what
-# the second need is in .venv/torch alone.
-collect_ignore = [] if os.environ.get(ENVIRONMENT_VARIABLE) == "torch" else [*COMPARISONS, *LINTED]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.fuzz.reader import Reader, as_text
 from tests.fuzz.text_readers import JSON_TOKENS
 from utils.data.sources.annotated_images import annotated_images
-from utils.data.sources.formats.folders import listed_in
+from utils.data.sources.formats.image_names import listed_in
 from utils.data.sources.formats.table import find_formats, read_annotations
 from utils.data.sources.label_file import BrokenLabelError
 from utils.data.sources.recognised import recognise
@@ -128,7 +128,9 @@ _READERS = {
         CSV_TOKENS,
     ),
     "annotated-list": Reader(
-        lambda path: listed_in(path)(Path("a.jpg")), lambda: [b"images/a.jpg\nb\n"], "list.txt"
+        lambda path: listed_in(path, path.parent)(Path("a.jpg")),
+        lambda: [b"images/a.jpg\nb\n"],
+        "list.txt",
     ),
     "class-names": Reader(read_yolo, lambda: [b"cat\ndog\n\n", b"cat"], "classes.txt"),
     "darknet": Reader(

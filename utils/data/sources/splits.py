@@ -25,7 +25,7 @@ from utils.data.sources.label_cache import LabelCache
 from utils.data.sources.labels import ImageSource, ScanReport, image_of
 from utils.data.sources.samples import SampleTable
 from utils.data.sources.scan_shards import scan_shared
-from utils.errors import UserError
+from utils.errors import DatasetError, UserError
 from utils.processes import watchdog
 from utils.processes.world import ALONE, World
 from utils.screen.progress import Progress
@@ -82,6 +82,8 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
     for entry in getattr(dataset, pool):
         if isinstance(entry, AnnotatedFolder):
             annotations = read_annotations(entry)
+            if not len(annotations):
+                raise DatasetError(_no_images_text(entry))
             if world.process.is_main:
                 _tell_left_out(pool, entry.annotations, annotations.left_out)
             names = annotations.class_names if dataset.single_class else dataset.class_names
@@ -91,6 +93,15 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
     if dataset.train_part is None or split == "test":
         return images
     return _drawn_part(images, dataset.train_part, split, world)
+
+
+def _no_images_text(folder: AnnotatedFolder) -> str:
+    if folder.image_list is None:
+        return f"{folder.annotations}: has no images, or none of those in {folder.images}"
+    return (
+        f"{folder.annotations}: none of its images is in {folder.image_list}; each line of it is "
+        f"the name of an image in {folder.images}, with its folders there"
+    )
 
 
 def _tell_left_out(split: str, file: Path, left_out: Mapping[str, int]) -> None:

@@ -5,8 +5,8 @@ Before: the reader of a format. After: `sources/annotated_images.py`.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -52,20 +52,30 @@ class AnnotationsBuilder:
     def __init__(self, class_names: tuple[str, ...] = ()):
         self._known = class_names
         self._paths: list[str] = []
+        self._called: list[str] = []
         self._sizes: list[tuple[int, int]] = []
         self._counts: list[int] = []
         self._names: list[str] = []
         self._boxes: list[tuple[float, float, float, float]] = []
         self._outlines: list[np.ndarray] = []
         self._broken: dict[int, str] = {}
+        self._unplaced: set[int] = set()
         self._left_out: Counter[str] = Counter()
 
-    def image(self, path: Path, size: tuple[int, int] = UNKNOWN) -> None:
+    def image(
+        self, path: Path, size: tuple[int, int] = UNKNOWN, called: str = "", trouble: str = ""
+    ) -> None:
         """Begin an image.
 
         Args:
             size: (height, width) of the image on which it was labelled.
+            called: how messages call it, where two are one file.
+            trouble: why it is not known which file it is; the path is one that it may be.
         """
+        if trouble:
+            self._unplaced.add(len(self._paths))
+            self._broken[len(self._paths)] = trouble
+        self._called.append(called or f"image {len(self._paths) + 1} of the annotations")
         self._paths.append(str(path))
         self._sizes.append(size)
         self._counts.append(0)
@@ -100,7 +110,10 @@ class AnnotationsBuilder:
         self._broken.setdefault(len(self._paths) - 1, reason)
 
     def build(self) -> Annotations:
-        """Return what was added."""
+        """Return what was added; images of one file cannot be used."""
+        of_files = {
+            index: path for index, path in enumerate(self._paths) if index not in self._unplaced
+        }
         added = sorted(set(self._names) - set(self._known))
         class_names = (*self._known, *added)
         index_of = {name: index for index, name in enumerate(class_names)}
@@ -116,6 +129,25 @@ class AnnotationsBuilder:
                 np.concatenate([_UNPLACED, *points]).astype(np.float64),
                 starts_of(np.array([len(outline) for outline in self._outlines], np.int64)),
             ),
-            self._broken,
+            repeated(of_files, self._called.__getitem__) | self._broken,
             dict(self._left_out),
         )
+
+
+def repeated(paths: Mapping[int, str], called: Callable[[int], str]) -> dict[int, str]:
+    """Return why images that are one file cannot be used: whose labels are right is not known.
+
+    Args:
+        paths: of the images, by their index.
+        called: returns how messages call an image.
+    """
+    images_of: defaultdict[str, list[int]] = defaultdict(list)
+    for index, path in paths.items():
+        images_of[path].append(index)
+    return {
+        index: f"{called(images[0])} and {called(images[1])} are both this file; remove one, or "
+        "put the files into folders as the labelling tool has them"
+        for images in images_of.values()
+        if len(images) > 1
+        for index in images
+    }

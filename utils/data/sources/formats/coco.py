@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from utils.data.sources.formats.annotations import Annotations
+from utils.data.sources.formats.annotations import Annotations, repeated
 from utils.data.sources.formats.coco_file import (
     SECTIONS,
     BrokenInstancesError,
@@ -23,8 +23,9 @@ from utils.data.sources.formats.coco_file import (
     read_file_names,
     read_instances,
 )
-from utils.data.sources.formats.folders import SPLIT_NAMES, listed_in, split_folders, split_of
+from utils.data.sources.formats.folders import SPLIT_NAMES, split_folders, split_of
 from utils.data.sources.formats.format import AnnotatedFolder, Format
+from utils.data.sources.formats.image_names import listed_in
 from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular
 from utils.polygons import Polygons, starts_of
@@ -142,7 +143,7 @@ def read(folder: AnnotatedFolder) -> Annotations:
     except (OSError, BrokenInstancesError) as error:
         raise _error(folder.annotations, error) from error
     class_names, class_of = _classes(instances, folder.annotations)
-    is_listed = listed_in(folder.image_list)
+    is_listed = listed_in(folder.image_list, folder.images)
     kept = np.array([is_listed(Path(path)) for path in paths], bool)
     # Of each object the place of its image among those that are kept; -1 for none.
     image = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[instances.image]
@@ -150,15 +151,18 @@ def read(folder: AnnotatedFolder) -> Annotations:
     rows = rows[np.argsort(image[rows], kind="stable")]
     boxes = instances.boxes_ltwh[rows]
     boxes[:, 2:] += boxes[:, :2]
+    kept_paths = tuple(compress(paths, kept))
+    names = [*compress(instances.file_names, kept)]
+    of_one_file = repeated(dict(enumerate(kept_paths)), lambda index: brief(names[index]))
     return Annotations(
         class_names,
-        tuple(compress(paths, kept)),
+        kept_paths,
         instances.sizes[kept],
         starts_of(np.bincount(image[rows], minlength=int(kept.sum()))),
         class_of[instances.category[rows]],
         boxes,
         _selected(instances.polygons, rows),
-        _broken_images(instances, image),
+        of_one_file | _broken_images(instances, image),
         _left_out(instances, image),
     )
 
@@ -196,19 +200,14 @@ def _error(file: Path, error: OSError | ValueError) -> DatasetError:
 
 
 def _paths_of(folder: Path, file_names: Sequence[str]) -> Iterator[str]:
-    """Yield the path of each image; raise BrokenInstancesError where two have one."""
+    """Yield the path of each image; raise BrokenInstancesError where one has no name."""
     names = [_parts_of(name) for name in file_names]
     step = max(1, len(names) // _MOST_PROBED)
     skip = _best_skip(folder, names[::step][:_MOST_PROBED])
-    seen: set[str] = set()
     for name, parts in zip(file_names, names, strict=True):
         if not parts:
             raise BrokenInstancesError(f"an image is called {brief(name)}; no file can be")
-        path = str(_place(folder, parts, skip))
-        if path in seen:
-            raise BrokenInstancesError(f"two images are called {brief(name)}; each must differ")
-        seen.add(path)
-        yield path
+        yield str(_place(folder, parts, skip))
 
 
 def _classes(instances: Instances, file: Path) -> tuple[tuple[str, ...], np.ndarray]:

@@ -17,15 +17,16 @@ import numpy as np
 
 from utils.data.sources.formats.annotations import UNKNOWN, Annotations, AnnotationsBuilder
 from utils.data.sources.formats.coco_masks import mask_outline
-from utils.data.sources.formats.folders import find_files, listed_in, split_of
+from utils.data.sources.formats.folders import find_files, split_of
 from utils.data.sources.formats.format import AnnotatedFolder, Format
-from utils.data.sources.formats.image_names import ImageNames
+from utils.data.sources.formats.image_names import ImageNames, listed_in
 from utils.data.sources.formats.outlines import box_outline, ellipse_outline, turned, within
 from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular
 from utils.files.xml import Element, stream_xml
 
 NAME = "CVAT for images 1.1"
+UNDIVIDED = "default"  # the subset of tasks that are in none
 _ROOT = re.compile(rb"<annotations[\s/>]")  # Pascal VOC's is <annotation>
 _HEAD_BYTES = 1 << 12
 _LEFT_OUT = {
@@ -76,7 +77,7 @@ def read(folder: AnnotatedFolder) -> Annotations:
     """
     builder = AnnotationsBuilder()
     images = ImageNames(folder.images)
-    is_listed = listed_in(folder.image_list)
+    is_listed = listed_in(folder.image_list, folder.images)
     num_images = 0
     for element in _elements(folder, "meta", "image", "track"):
         if element.tag == "track":
@@ -89,7 +90,7 @@ def read(folder: AnnotatedFolder) -> Annotations:
             continue
         num_images += 1
         if folder.subset in (None, element.get("subset", "")):
-            path, trouble = images.find(_names_of(element))
+            path, trouble = images.find(_names_of(element, folder.subset is None))
             if is_listed(path):
                 _add_image(builder, path, trouble, element)
     if not num_images:
@@ -117,21 +118,31 @@ def _class_names(meta: Element) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, labels)))
 
 
-def _names_of(image: Element) -> Iterator[PurePosixPath]:
-    """Yield what an image may be called in the folder of images: with its subset, or without."""
+def _names_of(image: Element, is_whole: bool) -> Iterator[PurePosixPath]:
+    """Yield what an image may be called in the folder of images: below its subset's, or not.
+
+    Args:
+        is_whole: the images of all subsets are read, so none can be one of another split.
+    """
     name = image.get("name", "").replace("\\", "/").replace("\0", "")
-    yield PurePosixPath(image.get("subset", ""), name)
-    yield PurePosixPath(name)
+    subset = image.get("subset", "")
+    yield PurePosixPath(subset, name)
+    if is_whole and subset == UNDIVIDED:
+        yield PurePosixPath(name)
 
 
 def _add_image(builder: AnnotationsBuilder, path: Path, trouble: str, image: Element) -> None:
+    called = f"image {brief(image.get('id'))}, {brief(image.get('name'))}"
     try:
         size = _size_of(image)
     except ValueError as error:
-        size, trouble = UNKNOWN, trouble or str(error)
-    builder.image(path, size)
-    if trouble:
-        builder.refuse(trouble)
+        size, broken = UNKNOWN, str(error)
+    else:
+        broken = ""
+    builder.image(path, size, called, trouble)
+    if broken:
+        builder.refuse(broken)
+    if trouble or broken:
         return
     for shape in image:
         try:

@@ -83,6 +83,11 @@ def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
                 yield prefix + name
 
 
+def image_files(folder: Path) -> Iterator[Path]:
+    """Yield the images in a folder and the folders in it; in no order."""
+    return (folder / name for name in _files(folder, IMAGE_SUFFIXES))
+
+
 def base_name(name: str) -> str:
     """Return a name without its folders, of Windows too."""
     return name.replace("\\", "/").rpartition("/")[2]

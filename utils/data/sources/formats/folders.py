@@ -5,23 +5,20 @@ Before: a format's `find`. After: its `read`.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from utils.data.image.limits import IMAGE_SUFFIXES
+from utils.data.sources.formats.file_names import image_files
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.errors import DatasetError
-from utils.files.regular import read_text
 
 SPLIT_NAMES = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation"),
     "test": ("test", "testing"),
 }
-MAX_LIST_BYTES = 1 << 28  # millions of images
 MAX_FILES = 100  # of a suffix in a folder; where there are more, they are of one image each
 _SPLIT_OF = {name: split for split, names in SPLIT_NAMES.items() for name in names}
 
@@ -50,6 +47,9 @@ def find_files(
 ) -> Mapping[str, list[AnnotatedFolder]]:
     """Find annotation files that each hold all images of a split.
 
+    One that is named alone is for no split; the images of my-test.json may lie in test/ all the
+    same.
+
     Args:
         path: one such file; or a folder that holds them, or holds folders named for splits.
         suffix: of the files: ".json".
@@ -67,13 +67,14 @@ def find_files(
         files = []
     found: dict[str, list[AnnotatedFolder]] = {}
     for file in files:
-        split = _split_of_file(file, path)
+        name = _split_of_file(file, path)
+        split = "" if file == path else name
         if split in found:
             raise DatasetError(
                 f"{found[split][0].annotations} and {file} are both in the format {format_name}"
                 f"{f', for {split!r}' * bool(split)}; name one of them, or move one away"
             )
-        found[split] = [AnnotatedFolder(format_name, file, images_near(file, split, nearby))]
+        found[split] = [AnnotatedFolder(format_name, file, images_near(file, name, nearby))]
     return found
 
 
@@ -106,29 +107,3 @@ def images_near(file: Path, split: str, nearby: Collection[str] = ()) -> Path:
     ]
     places = [*own, *(root / "images" for root in roots), *roots]
     return next((place for place in places if next(image_files(place), None)), roots[-1])
-
-
-def image_files(folder: Path) -> Iterator[Path]:
-    """Yield the images in a folder and the folders in it; in no order."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
-                yield Path(place, name)
-
-
-def listed_in(image_list: Path | None) -> Callable[[Path], bool]:
-    """Return what says whether an image is in a list; all are where there is none.
-
-    A line of the list is a path, a name, or a name without its suffix.
-
-    Raises:
-        DatasetError: the list cannot be read.
-    """
-    if image_list is None:
-        return lambda path: True
-    try:
-        lines = read_text(image_list, MAX_LIST_BYTES).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{image_list}: a list of images is needed: {error!s:.300}") from error
-    names = {line.strip().replace("\\", "/").rpartition("/")[2] for line in lines}
-    return lambda path: path.name in names or path.stem in names

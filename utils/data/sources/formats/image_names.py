@@ -1,4 +1,4 @@
-"""Image files by the names that an annotation file has for them.
+"""Image files by the names that an annotation file, or the list of a split, has for them.
 
 Before: `folders.py` finds the folder. After: the reader of a format.
 """
@@ -6,11 +6,13 @@ Before: `folders.py` finds the folder. After: the reader of a format.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from backend.words import count
-from utils.data.sources.formats.folders import image_files
+from utils.data.image.limits import IMAGE_SUFFIXES
+from utils.data.sources.formats.file_names import FileIndex, image_files, read_names
+from utils.errors import DatasetError, brief
 
 
 class ImageNames:
@@ -28,7 +30,10 @@ class ImageNames:
                 self._files[name].append(path)
 
     def find(self, names: Iterable[PurePosixPath]) -> tuple[Path, str]:
-        """Return the file of an image, and "", or what is the trouble with it.
+        """Return the file of an image, and "", or a file of its name and what the trouble is.
+
+        The folders of a file and of a name are the same, as far as both have some: the labels of
+        an image that is absent are never those of another one.
 
         Args:
             names: what it may be called, the likeliest first, with folders or without; the last
@@ -36,28 +41,62 @@ class ImageNames:
         """
         trouble: tuple[Path, str] | None = None
         for name in names:
-            if files := self._files.get(name.name):
-                alike = self._of_same_folders(files, name)
-                if len(alike) == 1:
-                    return alike[0], ""
-                trouble = trouble or (files[0], _ambiguous(files))
-        parts = [part for part in name.parts if part not in ("/", "..")]
-        return trouble or (self._folder.joinpath(*parts), "")
+            folders = _folders_of(name)
+            if files := self._fitting(self._files.get(name.name, ()), folders):
+                if len(files) == 1:
+                    return files[0], ""
+                trouble = trouble or (files[0], ambiguous(files))
+        return trouble or (self._folder.joinpath(*folders, name.name), "")
 
-    def _of_same_folders(self, files: list[Path], name: PurePosixPath) -> list[Path]:
-        """Return the only file of that name, or those in folders that are called alike."""
-        if (exact := self._folder / name) in files:
-            return [exact]
-        for depth in range(2, len(name.parts) + 1):
-            if len(files) == 1:
-                break
-            part = slice(-depth, 1 - depth)
-            files = [file for file in files if file.parts[part] == name.parts[part]]
-        return files
+    def _fitting(self, files: Sequence[Path], folders: Sequence[str]) -> Sequence[Path]:
+        """Return the files whose folders fit; of several those that have most in common."""
+        exact = self._folder.joinpath(*folders)
+        if here := [file for file in files if file.parent == exact]:
+            return here
+        shared = ((file, self._shared(file, folders)) for file in files)
+        fitting = {file: number for file, number in shared if number >= 0}
+        most = max(fitting.values(), default=0)
+        if most == 0 and folders and len(files) > 1:  # folders tell them apart: it is another one
+            return []
+        return [file for file, number in fitting.items() if number == most]
+
+    def _shared(self, file: Path, folders: Sequence[str]) -> int:
+        """Return how many folders a file and a name share, counted from the end; -1: they differ.
+
+        They differ where both have a folder, and another one.
+        """
+        own = file.relative_to(self._folder).parts[-2::-1]
+        pairs = list(zip(own, reversed(folders), strict=False))
+        return len(pairs) if all(one == other for one, other in pairs) else -1
 
 
-def _ambiguous(files: list[Path]) -> str:
+def _folders_of(name: PurePosixPath) -> Sequence[str]:
+    return [part for part in name.parts[:-1] if part not in ("/", "//", "..")]
+
+
+def ambiguous(files: Sequence[Path]) -> str:
+    """Return why it is not known which of several files an image is."""
     return (
         f"{count(len(files), 'file')} have its name, {files[0]} and {files[1]} among them; "
         "rename one, or put them into folders as the labelling tool has them"
     )
+
+
+def listed_in(image_list: Path | None, folder: Path) -> Callable[[Path], bool]:
+    """Return what says whether an image in a folder is in a list; all are where there is none.
+
+    A line of the list is a name with or without folders, and with or without its suffix.
+
+    Raises:
+        DatasetError: the list cannot be read, or a line may be several images.
+    """
+    if image_list is None:
+        return lambda path: True
+    images = ImageNames(folder, lambda name: PurePosixPath(name).stem)
+    listed: set[Path] = set()
+    for name in read_names(image_list, FileIndex(folder, IMAGE_SUFFIXES)):
+        path, trouble = images.find([PurePosixPath(name.replace("\\", "/"))])
+        if trouble:
+            raise DatasetError(f"{image_list}: {brief(name)}: {trouble}")
+        listed.add(path)
+    return lambda path: path in listed or path.parent / path.stem in listed

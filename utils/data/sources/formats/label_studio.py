@@ -18,9 +18,9 @@ import numpy as np
 from backend.words import count
 from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.annotations import NORMALISED, Annotations, AnnotationsBuilder
-from utils.data.sources.formats.folders import find_files, listed_in
+from utils.data.sources.formats.folders import find_files
 from utils.data.sources.formats.format import AnnotatedFolder, Format
-from utils.data.sources.formats.image_names import ImageNames
+from utils.data.sources.formats.image_names import ImageNames, listed_in
 from utils.data.sources.formats.outlines import box_outline, ellipse_outline, turned, within
 from utils.data.sources.formats.uploads import as_uploaded, names_of
 from utils.errors import DatasetError, brief
@@ -100,30 +100,36 @@ def read(folder: AnnotatedFolder) -> Annotations:
         raise DatasetError(f"{folder.annotations}: a list of Label Studio's tasks is needed")
     builder = AnnotationsBuilder()
     images = ImageNames(folder.images, as_uploaded)
-    is_listed = listed_in(folder.image_list)
-    for task in _labelled(document, builder):
-        path, trouble = _file_of(task.image, folder.images, images)
-        if is_listed(path):
-            _add_task(builder, path, trouble, task)
+    is_listed = listed_in(folder.image_list, folder.images)
+    best: dict[tuple[Path, str], tuple[_Task, str]] = {}  # by the file and the name in the task
+    for position, task in enumerate(_labelled(document, builder)):
+        path, name, trouble = _file_of(task.image, folder.images, images)
+        if not is_listed(path):
+            continue
+        key = path, f"\0{position}" if trouble else name
+        other, _ = best.get(key, (task, ""))
+        if other is not task:
+            builder.leave_out("other annotations of an image")
+        if other.rank <= task.rank:
+            best[key] = task, trouble
+    for (path, _), (task, trouble) in best.items():
+        _add_task(builder, path, trouble, task)
     return builder.build()
 
 
 def _labelled(document: list[dict[str, Any]], builder: AnnotationsBuilder) -> Iterator[_Task]:
-    """Yield each task once, as its best annotation has it; those without one are left out."""
-    small: dict[Any, _Task] = {}  # JSON-MIN has an item for each annotation of a task
+    """Yield each task, as its best annotation has it; those without one are left out.
+
+    JSON-MIN has an item for each annotation of a task.
+    """
     for position, item in enumerate(document):
         number = item.get("id", position)
-        if isinstance(item.get("data"), dict):
-            if task := _of_task(item, number):
-                yield task
-            else:
-                builder.leave_out("tasks that nobody has labelled")
-            continue
-        task = _Task(number, _image_of(item), _small_regions(item), (False, _when(item)))
-        key = brief(number)
-        if key not in small or small[key].rank <= task.rank:
-            small[key] = task
-    yield from small.values()
+        if not isinstance(item.get("data"), dict):
+            yield _Task(number, _image_of(item), _small_regions(item), (False, _when(item)))
+        elif task := _of_task(item, number):
+            yield task
+        else:
+            builder.leave_out("tasks that nobody has labelled")
 
 
 def _of_task(item: dict[str, Any], number: Any) -> _Task | None:
@@ -173,30 +179,33 @@ def _small_regions(item: dict[str, Any]) -> list[Any]:
     return [{**part, "value": part} for part in parts]
 
 
-def _file_of(source: str, folder: Path, images: ImageNames) -> tuple[Path, str]:
-    """Return the file of an image, and "", or what is the trouble with it."""
+def _file_of(source: str, folder: Path, images: ImageNames) -> tuple[Path, str, str]:
+    """Return the file of an image, its name in the task, and "", or what is the trouble with it."""
     if 0 < len(source) <= MAX_SOURCE_LENGTH and not source.startswith("data:"):
-        return images.find(names_of(source))
+        names = [*names_of(source)]
+        path, trouble = images.find(names)
+        return path, str(names[-1]), trouble
     text = brief(source) if source else "not there"
-    return folder / "?", f"its image is {text}; the name of a file is needed"
+    return folder / "?", "", f"its image is {text}; the name of a file is needed"
 
 
 def _add_task(builder: AnnotationsBuilder, path: Path, trouble: str, task: _Task) -> None:
+    called = f"task {brief(task.number)}"
     size, regions = NORMALISED, [region for region in task.regions if isinstance(region, dict)]
     try:
         size = next(filter(None, map(_size_of, regions)), size)
-        if trouble:
-            raise _UnreadableError(trouble)
-        builder.image(path, size)
     except _UnreadableError as error:
-        builder.image(path)
-        builder.refuse(f"task {brief(task.number)}: {error}")
+        builder.image(path, called=called, trouble=trouble and f"{called}: {trouble}")
+        builder.refuse(f"{called}: {error}")
+        return
+    builder.image(path, size, called, trouble and f"{called}: {trouble}")
+    if trouble:
         return
     for region in _named(builder, regions):
         try:
             _add_region(builder, region, size)
         except _UnreadableError as error:
-            builder.refuse(f"task {brief(task.number)}: {error}")
+            builder.refuse(f"{called}: {error}")
 
 
 def _named(builder: AnnotationsBuilder, regions: list[dict[str, Any]]) -> list[_Region]:

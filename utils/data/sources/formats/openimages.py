@@ -11,7 +11,7 @@ import csv
 import logging
 import os
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.data.sources.formats.annotations import NORMALISED, Annotations
-from utils.data.sources.formats.folders import find_files, image_files, listed_in
+from utils.data.sources.formats.file_names import image_files
+from utils.data.sources.formats.folders import find_files
 from utils.data.sources.formats.format import AnnotatedFolder, Format
+from utils.data.sources.formats.image_names import ambiguous, listed_in
 from utils.errors import DatasetError, brief
 from utils.files.regular import open_regular, read_text
 from utils.polygons import Polygons, starts_of
@@ -62,14 +64,16 @@ def read(folder: AnnotatedFolder) -> Annotations:
     Raises:
         DatasetError: a file that cannot be read.
     """
-    is_listed = listed_in(folder.image_list)
-    paths = sorted(filter(is_listed, image_files(folder.images)))
-    rows = _Rows({os.fsencode(path.stem): index for index, path in enumerate(paths)})
+    is_listed = listed_in(folder.image_list, folder.images)
+    files: defaultdict[str, list[Path]] = defaultdict(list)
+    for path in sorted(filter(is_listed, image_files(folder.images))):
+        files[path.stem].append(path)
+    rows = _Rows({os.fsencode(stem): index for index, stem in enumerate(files)})
     try:
         rows.read(folder.annotations)
     except OSError as error:
         raise DatasetError(f"{folder.annotations}: {error.strerror}") from error
-    return rows.annotations(paths, _names(folder.annotations))
+    return rows.annotations([*files.values()], _names(folder.annotations))
 
 
 class _Rows:
@@ -115,24 +119,30 @@ class _Rows:
         self._label.append(self._labels.setdefault(label, len(self._labels)))
         self._boxes.extend(box)
 
-    def annotations(self, paths: list[Path], names: Mapping[str, str]) -> Annotations:
-        """Return the rows image by image, their order in the file kept."""
+    def annotations(self, files: list[list[Path]], names: Mapping[str, str]) -> Annotations:
+        """Return the rows image by image, their order in the file kept.
+
+        Args:
+            files: those that each image may be.
+        """
         known = np.array(sorted(self._known), np.int64)
-        if len(paths) > len(known):
-            self._left_out["images without a row"] = len(paths) - len(known)
+        if len(files) > len(known):
+            self._left_out["images without a row"] = len(files) - len(known)
+        of_several = {i: ambiguous(files[i]) for i in self._known if len(files[i]) > 1}
+        broken = self._broken | of_several
         image = np.searchsorted(known, np.array(self._image, np.int64))
         order = np.argsort(image, kind="stable")
         class_names, class_of = _classes([*self._labels], names)
         starts = starts_of(np.bincount(image, minlength=len(known)))
         return Annotations(
             class_names,
-            tuple(str(paths[index]) for index in known),
+            tuple(str(files[index][0]) for index in known),
             np.full((len(known), 2), NORMALISED, np.int64),
             starts,
             class_of[np.array(self._label, np.int64)[order]],
             np.array(self._boxes, np.float64).reshape(-1, 4)[order],
             Polygons(np.zeros((0, 2)), np.zeros(len(order) + 1, np.int64)),
-            {int(np.searchsorted(known, index)): why for index, why in self._broken.items()},
+            {int(np.searchsorted(known, index)): why for index, why in broken.items()},
             dict(self._left_out),
         )
 

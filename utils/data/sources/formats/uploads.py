@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 _UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")  # put before the name of a file that is uploaded
+_UPLOADS = re.compile(r"^(.*/)?data/upload/(\d+/)?", re.DOTALL)  # Label Studio's own folders
 _NOT_KEPT = re.compile(r"[^-\w.]")  # characters that are removed then
 
 
@@ -24,11 +25,10 @@ def names_of(source: str) -> Iterator[PurePosixPath]:
     text = (source.partition("?d=")[2] or source).replace("\\", "/").replace("\0", "")
     cut = text.partition("?")[0]
     for form in dict.fromkeys((text, unquote(text), cut, unquote(cut))):
-        name = PurePosixPath(form)
+        name = PurePosixPath(_UPLOADS.sub("", form))
         yield name
         if (plain := _UPLOADED.sub("", name.name)) != name.name:
             yield PurePosixPath(*name.parts[:-1], plain)
-    yield PurePosixPath(plain)
 
 
 def as_uploaded(name: str) -> str:

@@ -51,6 +51,19 @@ def test_what_cannot_be_used_is_said_of_its_image_once():
     assert found.left_out == {"crowds": 2}
 
 
+def test_images_of_one_file_are_all_refused_and_named():
+    builder = AnnotationsBuilder()
+    for path, called in (("a.jpg", "task 1"), ("b.jpg", "task 2"), ("a.jpg", "task 3")):
+        builder.image(Path(path), called=called)
+    builder.image(Path("b.jpg"), trouble="it may be b.jpg")
+    builder.image(Path("a.jpg"))
+    builder.refuse("no size")
+    found = builder.build()
+    assert set(found.broken) == {0, 2, 3, 4}
+    assert "task 1 and task 3 are both" in found.broken[0] == found.broken[2]
+    assert (found.broken[3], found.broken[4]) == ("it may be b.jpg", "no size")
+
+
 def test_nothing_is_annotations_of_no_image():
     found = AnnotationsBuilder().build()
     assert len(found) == 0 and found.class_names == ()

@@ -186,8 +186,6 @@ def test_a_broken_object_costs_its_image_alone(tmp_path, change, text):
         ({"images": [{"id": 1, "file_name": "a.png", "width": -1}]}, "width -1"),
         ({"images": [{"id": 1, "file_name": "a.png", "width": "9"}]}, "width '9'"),
         ({"images": [{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}]}, "image id 1"),
-        ({"images": [{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "a"}]}, "called 'a'"),
-        ({"images": [{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "./a"}]}, "two images"),
         ({"images": [7]}, "entry 0 of 'images' has no 'id'"),
         ({"categories": [{"id": 1, "name": None}]}, "name None"),
         ({"categories": [*CATEGORIES, CATEGORIES[0]]}, "category id 9"),
@@ -201,6 +199,14 @@ def test_a_broken_file_is_refused_by_name(tmp_path, change, text):
     with pytest.raises(DatasetError) as caught:
         read(tmp_path, content)
     assert text in str(caught.value) and str(tmp_path / "a.json") in str(caught.value)
+
+
+def test_images_of_one_file_are_all_refused_and_the_others_are_not(tmp_path):
+    content = document(["a.png", "b.png"], [annotation(7, 5, [1, 1, 9, 9])])
+    content["images"].append({"id": 90, "file_name": "./a.png"})
+    found = read(tmp_path, content)
+    assert list(found.broken) == [0, 2]
+    assert "'a.png' and './a.png' are both" in found.broken[0] == found.broken[2]
 
 
 def test_ids_written_as_decimals_and_sides_that_are_absent_are_taken(tmp_path):
@@ -274,12 +280,32 @@ def test_a_list_names_some_of_the_images(tmp_path):
     ]  # fmt: skip
     names = ["a.png", "b.png", "c.png", "d.png"]
     file = write(tmp_path / "a.json", document(names, objects))
+    add_images(tmp_path, *names)
     (tmp_path / "some.txt").write_text("images/b.png\nc\nd.png\n")
     found = COCO.read(AnnotatedFolder(COCO.name, file, tmp_path, tmp_path / "some.txt"))
     assert [Path(path).name for path in found.paths] == ["b.png", "c.png", "d.png"]
     assert found.sizes.shape == (3, 2) and found.starts.tolist() == [0, 1, 3, 3]
     assert found.class_index.tolist() == [1, 2, 0]
     assert (list(found.broken), found.left_out) == ([2], {"crowds": 1})
+
+
+def test_lists_of_two_folders_divide_their_images(tmp_path):
+    names = ["cam1/1.png", "cam2/1.png"]
+    add_images(tmp_path, *names)
+    write(tmp_path / "a.json", document(names))
+    yaml = ""
+    for split, text in (("train", "cam1/1.png"), ("val", "cam2/1.png"), ("test", "cam3/1.png")):
+        (tmp_path / f"{split}.txt").write_text(text)
+        yaml += f"{split}: {{images: ., annotations: a.json, list: {split}.txt}}\n"
+    (tmp_path / "data.yaml").write_text(yaml)
+    dataset = load_dataset(tmp_path / "data.yaml", splits=("train", "val", "test"))
+    assert names_of(dataset, "train") == [str(tmp_path / "cam1/1.png")]
+    assert names_of(dataset, "val") == [str(tmp_path / "cam2/1.png")]
+    with pytest.raises(DatasetError, match=r"a\.json: none of its images is in .*test\.txt"):
+        load_split(dataset, "test")
+    (tmp_path / "a.json").write_text(json.dumps(document([], [])))
+    with pytest.raises(DatasetError, match=r"a\.json: has no images"):
+        load_split(load_dataset(tmp_path / "a.json", splits=("train",)), "train")
 
 
 def test_a_roboflow_export_is_a_dataset(tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from utils.data.sources.dataset import load_dataset
 from utils.data.sources.formats.cvat import accepts, find, read
 from utils.errors import DatasetError
 
@@ -178,10 +179,42 @@ def test_subsets_are_splits(tmp_path):
     paths = {split: read(*folders).paths for split, folders in found.items()}
     images = tmp_path / "images"
     assert paths == {
-        "train": (str(images / "Train/a.jpg"), str(images / "d.jpg")),
+        "train": (str(images / "Train/a.jpg"), str(images / "Train/d.jpg")),
         "val": (str(images / "Validation/deep/b.jpg"), str(images / "Validation/a.jpg")),
-        "test": (str(images / "c.jpg"),),
+        "test": (str(images / "Test/c.jpg"),),
     }
+
+
+def test_labels_of_an_absent_image_go_to_no_image_of_other_folders_or_subsets(tmp_path):
+    def of(name, subset):
+        return image(box(), name=name, more=f'subset="{subset}" width="200" height="100"')
+
+    one = write(
+        tmp_path / "one",
+        image(box("plate"), name="cam1/1.jpg"),
+        image(box(), name="cam2/1.jpg"),
+        images=("images/cam2/1.jpg",),
+    ).parent
+    assert read_only(one).paths == (str(one / "images/cam1/1.jpg"), str(one / "images/cam2/1.jpg"))
+    two = write(
+        tmp_path / "two", of("1.jpg", "Train"), of("1.jpg", "default"),
+        images=("images/Train/1.jpg",),
+    ).parent  # fmt: skip
+    paths = {split: read(*folders).paths for split, folders in find(two).items()}
+    assert paths["train"] == (str(two / "images/Train/1.jpg"),)
+    assert paths[""] == (str(two / "images/default/1.jpg"),)
+
+
+def test_two_images_on_one_file_are_both_refused(tmp_path):
+    write(tmp_path, image(box(), name="t1/a.jpg"), image(box(), name="t2/a.jpg"))
+    found = read_only(tmp_path)
+    assert list(found.broken) == [0, 1]
+    assert "'t1/a.jpg' and image '0', 't2/a.jpg' are both" in found.broken[0] == found.broken[1]
+
+
+def test_the_default_subset_is_no_folder_that_must_be_there(tmp_path):
+    write(tmp_path, image(more='subset="default"'), images=("imgs/a.jpg",))
+    assert read_only(tmp_path).paths == (str(tmp_path / "imgs/a.jpg"),)
 
 
 def test_a_task_in_one_subset_of_another_name_is_not_divided(tmp_path):
@@ -205,7 +238,13 @@ def test_tasks_in_folders_of_splits_or_in_files_named_for_them_are_splits(tmp_pa
         assert set(find(tmp_path / folder)) == {"train", "val"}
     (valid,) = find(tmp_path / "one")["val"]
     assert read(valid).paths == (str(tmp_path / "one/valid/images/a.jpg"),)
-    assert set(find(tmp_path / "two/train.xml")) == {"train"}
+
+
+def test_a_file_that_a_user_names_is_undivided_whatever_it_is_called(tmp_path):
+    file = write(tmp_path, image(box()), name="my-test.xml", images=("test/a.jpg",))
+    assert list(find(file)) == [""]
+    assert read(*find(file)[""]).paths == (str(tmp_path / "test/a.jpg"),)
+    assert load_dataset(file, splits=("train",)).train == tuple(find(file)[""])
 
 
 def test_an_image_name_never_leads_out_of_the_folder(tmp_path):

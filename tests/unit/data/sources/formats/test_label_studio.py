@@ -164,6 +164,29 @@ def test_a_labelled_image_without_regions_is_a_background_and_an_unlabelled_one_
     assert found.left_out == {"tasks that nobody has labelled": 2}
 
 
+def test_of_several_tasks_of_an_image_the_best_annotation_counts(folder):
+    def labelled(label, number, day, **more):
+        image = f"/data/upload/{number}/{number:08x}-a.jpg"
+        when = f"2024-05-{day}T10:00:00Z"
+        return task(box(label), image=image, number=number, updated_at=when, **more)
+
+    old, new = labelled("old", 1, "01"), labelled("new", 2, "02")
+    for tasks in ((old, new), (new, old)):
+        found = read_tasks(folder, *tasks)
+        assert (found.class_names, len(found), dict(found.broken)) == (("new",), 1, {})
+        assert found.left_out == {"other annotations of an image": 1}
+    found = read_tasks(folder, labelled("true", 3, "01", ground_truth=True), new)
+    assert found.class_names == ("true",)
+
+
+def test_tasks_of_two_images_are_not_both_one_file(folder):
+    images = ("s3://bucket/cam1/a.jpg", "s3://bucket/cam2/a.jpg")
+    tasks = (task(box(), image=image, number=n) for n, image in enumerate(images))
+    found = read_tasks(folder, *tasks)
+    assert list(found.broken) == [0, 1]
+    assert "task 0 and task 1 are both" in found.broken[0]
+
+
 def test_json_min_is_read_and_the_newest_annotation_of_a_task_counts(folder):
     def item(label, when, number=1, image="/data/upload/1/0a1b2c3d-a.jpg"):
         value = {"x": 10, "y": 20, "width": 30, "height": 40, "rotation": 0}
@@ -222,11 +245,33 @@ def test_of_files_of_one_name_the_folder_decides_or_the_image_is_refused(folder)
     found = read_tasks(
         folder,
         task(box(), image="s3://bucket/cam2/b.jpg"),
-        task(box(), image="s3://bucket/other/b.jpg"),
+        task(box(), image="b.jpg"),
     )
     assert found.paths[0] == str(folder / "images/cam2/b.jpg")
     assert list(found.broken) == [1]
     assert "2 files have its name" in found.broken[1]
+
+
+def test_an_image_that_is_absent_is_no_file_of_another_folder(folder):
+    (folder / "images/cam2").mkdir()
+    (folder / "images/cam2/b.jpg").touch()
+    found = read_tasks(
+        folder,
+        task(box(), image="s3://bucket/cam1/b.jpg"),
+        task(box(), image="s3://bucket/cam2/b.jpg"),
+        task(box(), image="/data/local-files/?d=cam3/b.jpg"),
+    )
+    names = [Path(path).relative_to(folder / "images") for path in found.paths]
+    assert list(map(str, names)) == ["s3:/bucket/cam1/b.jpg", "cam2/b.jpg", "cam3/b.jpg"]
+    assert not found.broken
+
+
+def test_an_upload_is_found_in_any_folder(folder):
+    (folder / "images/cam2").mkdir()
+    (folder / "images/cam2/b.jpg").touch()
+    for image in ("/data/upload/1/0a1b2c3d-b.jpg", "https://host/data/upload/0a1b2c3d-b.jpg"):
+        found = read_tasks(folder, task(box(), image=image))
+        assert found.paths == (str(folder / "images/cam2/b.jpg"),) and not found.broken
 
 
 def test_the_image_may_have_another_name_in_the_task(folder):
@@ -252,7 +297,7 @@ def test_the_image_may_have_another_name_in_the_task(folder):
     ],
 )
 def test_a_region_that_cannot_be_read_refuses_its_image_alone(folder, change, part):
-    found = read_tasks(folder, task(box(**change), number=41), task(box()))
+    found = read_tasks(folder, task(box(**change), number=41), task(box(), image="b.jpg"))
     assert list(found.broken) == [0]
     assert "task 41: " in found.broken[0] and part in found.broken[0]
     assert found.boxes_xyxy.tolist() == [[20, 20, 80, 60]]

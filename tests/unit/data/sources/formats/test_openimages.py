@@ -62,6 +62,22 @@ def test_an_image_without_a_row_is_left_out_and_counted(tmp_path):
     assert found.left_out == {"images without a row": 1}
 
 
+def test_a_row_that_may_be_of_two_files_refuses_its_image(tmp_path):
+    write(tmp_path)
+    again = tmp_path / "train/again/0001eeaf4aed83f9.png"
+    again.parent.mkdir()
+    again.touch()
+    (tmp_path / "train/again/ffffffffffffffff.png").touch()
+    (tmp_path / "train/ffffffffffffffff.png").touch()
+    found = read_split(tmp_path)
+    stems = [Path(path).stem for path in found.paths]
+    assert stems == ["0001eeaf4aed83f9", "000595fe6fee6369"]
+    assert list(found.broken) == [0]
+    first = tmp_path / "train/0001eeaf4aed83f9.jpg"
+    assert found.broken[0].startswith(f"2 files have its name, {first} and {again} among them")
+    assert found.left_out["images without a row"] == 1
+
+
 NAMED = "class-descriptions-boxable.csv"
 
 
