@@ -2,7 +2,8 @@
 
 Before: `batches.py` or `val_batches.py`. After: `workers.py`.
 
-A copy of a million samples in each worker would take 200 MB and more a worker.
+A copy of a million samples in each worker would take 200 MB and more a worker. What is pickled goes
+from this process to its own workers, as all that `multiprocessing` sends: never to or from a file.
 """
 
 from __future__ import annotations
