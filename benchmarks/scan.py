@@ -15,7 +15,6 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import os
-import pickle
 import tempfile
 import time
 from pathlib import Path
@@ -27,8 +26,7 @@ from backend.words import count
 from benchmarks.metric import print_row
 from benchmarks.side_by_side import Timing, bare_parser, host, write_json
 from utils.cli.flags import from_one
-from utils.data.augment.strengths import AugmentConfig
-from utils.data.loading.batches import TrainBatches
+from utils.data.loading.shared_source import arrays_of
 from utils.data.sources import label_cache
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import DatasetSpec
@@ -114,13 +112,10 @@ def make_samples(num_images: int) -> SampleTable:
 
 
 def print_bytes(num_images: int) -> None:
-    """Print the bytes of a sample here, shared by all workers, and sent to each."""
-    source = TrainBatches(make_samples(num_images), 640, 16, AugmentConfig(), seed=0)
-    buffers: list[pickle.PickleBuffer] = []
-    sent = pickle.dumps(source, protocol=5, buffer_callback=buffers.append)
-    in_arrays = sum(buffer.raw().nbytes for buffer in buffers)
+    """Print the bytes of a sample here, and shared by all workers."""
+    in_arrays = sum(array.nbytes for array in arrays_of(make_samples(num_images)))
     print(f"{count(num_images, 'image')} of 7 objects: {in_arrays / num_images:.0f} bytes each,")
-    print(f"again as many shared by all workers; sent to each worker: {len(sent):,} bytes in all")
+    print("again as many shared by all workers")
 
 
 def main() -> None:

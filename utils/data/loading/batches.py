@@ -39,7 +39,11 @@ from utils.errors import DatasetError, UserError
 
 
 class BatchSource(Protocol):
-    """A recipe for batches that can be sent to another process."""
+    """A recipe for batches that can be sent to another process; a dataclass."""
+
+    @property
+    def samples(self) -> SampleTable:
+        """Those that batches are made of."""
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""

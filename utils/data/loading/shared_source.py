@@ -1,30 +1,37 @@
-"""A batch source sent to workers with its large arrays in memory that all of them share.
+"""A batch source sent to workers with the arrays of its samples in memory that all of them share.
 
 Before: `batches.py` or `val_batches.py`. After: `workers.py`.
 
-A copy of a million samples in each worker would take 200 MB and more a worker. What is pickled goes
-from this process to its own workers, as all that `multiprocessing` sends: never to or from a file.
+A copy of a million samples in each worker would take 200 MB and more a worker.
 """
 
 from __future__ import annotations
 
-import io
+import dataclasses
 import mmap
 import os
-import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from utils.data.loading.batches import BatchSource
 
 _ALIGNMENT = 64  # bytes
 
-Places = list[tuple[int, int]]
+
+class _Place(NamedTuple):
+    """Where an array lies in the memory."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
 
 
 class SharedSource:
-    """A source for spawned processes; what they get is equal to it, and its arrays are read-only.
+    """A source for spawned processes; what they get is equal to it, its samples read-only.
 
     The memory has no name in any file system: it cannot outlive its processes.
     """
@@ -34,46 +41,61 @@ class SharedSource:
         self._memory: _Memory | None = None  # from the first worker on
 
     def __reduce__(self) -> tuple[Any, ...]:
-        content, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
-        pickle.Pickler(content, 5, buffer_callback=buffers.append).dump(self._source)
-        arrays = [buffer.raw() for buffer in buffers]
-        places = _places([array.nbytes for array in arrays])
-        # A source may have made more arrays since the last worker started; those it had stay.
-        if self._memory is None or self._memory.places != places:
-            self._memory = _Memory(arrays, places)
-        return _attach, (content.getvalue(), places, reduction.DupFd(self._memory.descriptor))
+        samples = self._source.samples
+        if self._memory is None:
+            self._memory = _Memory(arrays_of(samples))
+        nothing = with_arrays(samples, repeat(np.zeros(0)))
+        empty = dataclasses.replace(self._source, samples=nothing)  # type: ignore[type-var]
+        return _attach, (empty, self._memory.places, reduction.DupFd(self._memory.descriptor))
+
+
+def arrays_of(value: Any) -> list[np.ndarray]:
+    """Return the arrays in a dataclass and in those inside it, in the order of their fields."""
+    if isinstance(value, np.ndarray):
+        return [value]
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    return [array for field in fields for array in arrays_of(getattr(value, field.name))]
+
+
+def with_arrays(value: Any, arrays: Iterator[np.ndarray]) -> Any:
+    """Return a dataclass with other arrays, taken in the order of `arrays_of`."""
+    if isinstance(value, np.ndarray):
+        return next(arrays)
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    names = [field.name for field in dataclasses.fields(value)]
+    return dataclasses.replace(
+        value, **{name: with_arrays(getattr(value, name), arrays) for name in names}
+    )
 
 
 class _Memory:
-    """Arrays in a file without a name."""
+    """Copies of arrays in a file without a name."""
 
-    def __init__(self, arrays: Sequence[memoryview], places: Places):
-        self.descriptor, self.places = os.memfd_create("loader-samples"), places
-        size = max([1, *(end for _, end in places)])
-        os.ftruncate(self.descriptor, size)
-        with mmap.mmap(self.descriptor, size) as memory:
-            for array, (first, end) in zip(arrays, places, strict=True):
-                memory[first:end] = array
+    def __init__(self, arrays: Sequence[np.ndarray]):
+        self.descriptor, self.places = os.memfd_create("loader-samples"), []
+        end = 0
+        for array in arrays:
+            self.places.append(_Place(array.dtype.str, array.shape, end))
+            end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+        os.ftruncate(self.descriptor, max(end, 1))
+        with mmap.mmap(self.descriptor, 0) as memory:
+            for array, place in zip(arrays, self.places, strict=True):
+                np.ndarray(place.shape, array.dtype, memory, place.offset)[...] = array
 
     def __del__(self) -> None:
         os.close(self.descriptor)
 
 
-def _places(sizes: Sequence[int]) -> Places:
-    """Return where arrays of these bytes begin and end."""
-    places: Places = []
-    for size in sizes:
-        before = places[-1][1] if places else 0
-        start = -(-before // _ALIGNMENT) * _ALIGNMENT
-        places.append((start, start + size))
-    return places
-
-
-def _attach(content: bytes, places: Places, duplicate: Any) -> BatchSource:
+def _attach(empty: BatchSource, places: Sequence[_Place], duplicate: Any) -> BatchSource:
     descriptor = duplicate.detach()
     try:
-        memory = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        memory = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     finally:
         os.close(descriptor)
-    source: BatchSource = pickle.loads(content, buffers=[memory[a:b] for a, b in places])
+    arrays: Iterator[np.ndarray] = (
+        np.ndarray(place.shape, np.dtype(place.dtype), memory, place.offset) for place in places
+    )
+    samples = with_arrays(empty.samples, arrays)
+    source: BatchSource = dataclasses.replace(empty, samples=samples)  # type: ignore[type-var]
     return source
