@@ -68,8 +68,7 @@ def evaluate(
         model: in evaluation mode; with a loss, one model alone, without augmentation.
         samples: those that the loader was made from.
         suppression: which predictions count as found.
-        loss: adds the mean losses of the batches, as in training; the sum of what it returns on
-            all ranks is a batch's.
+        loss: adds the batches' mean losses, as in training; those of all ranks add up to a batch's.
         sinks: receive what the evaluator receives, each image under its place in samples, on the
             first rank alone.
         objects: of each sample, in pixels of its image, in place of its labels.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -11,6 +12,7 @@ from tests.tiny_weights import noise
 from utils.data.audit.findings import KINDS, NOTHING, Findings
 from utils.data.audit.page import Audit
 from utils.data.sources.samples import Sample
+from utils.detections import Detections, GroundTruth
 
 HOSTILE = '<b>dog\x1b[2J, "x"'
 CLASS_NAMES = ("cat", HOSTILE)
@@ -18,6 +20,23 @@ HEIGHT, WIDTH = 80, 120
 LABELS_CXCYWH = np.array([[0.25, 0.5, 0.25, 0.5], [0.75, 0.25, 0.5, 0.25]], np.float32)
 LABELS_XYXY = [[15, 20, 45, 60], [60, 10, 120, 30]]
 SEEN_XYXY = [[10, 20, 30, 50], [15, 20, 45, 60], [64, 10, 120, 60]]
+
+
+def detections(*rows: tuple[float, int, Sequence[float]]) -> Detections:
+    """Return detections of (score, class, xyxy) each."""
+    return Detections(
+        np.array([box for *_, box in rows], np.float32).reshape(-1, 4),
+        np.array([score for score, *_ in rows], np.float32),
+        np.array([kind for _, kind, _ in rows], np.int64),
+    )
+
+
+def labels(*rows: tuple[int, Sequence[float]]) -> GroundTruth:
+    """Return labels of (class, xyxy) each."""
+    return GroundTruth(
+        np.array([kind for kind, _ in rows], np.int64),
+        np.array([box for _, box in rows], np.float64).reshape(-1, 4),
+    )
 
 
 def write_samples(folder: Path) -> list[Sample]:

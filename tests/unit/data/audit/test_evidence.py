@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.unit.data.audit.small_audit import detections, labels
 from utils.data.audit import evidence
 from utils.data.audit.evidence import examine
-from utils.detections import Detections, GroundTruth
 
 CAT, DOG = 0, 1
 BOX = (0, 0, 100, 100)
@@ -17,19 +17,7 @@ HARDLY_TOUCHING = (95, 0, 195, 100)  # 5 of 195
 
 
 def found(*rows):
-    rows = sorted(rows, key=lambda row: -row[0])
-    return Detections(
-        np.array([box for *_, box in rows], np.float32).reshape(-1, 4),
-        np.array([score for score, *_ in rows], np.float32),
-        np.array([kind for _, kind, _ in rows], np.int64),
-    )
-
-
-def labels(*rows):
-    return GroundTruth(
-        np.array([kind for kind, _ in rows], np.int64),
-        np.array([box for _, box in rows], np.float64).reshape(-1, 4),
-    )
+    return detections(*sorted(rows, key=lambda row: -row[0]))
 
 
 def of_one_label(*detections):

@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from tests.unit.data.audit.small_audit import detections as found
+from tests.unit.data.audit.small_audit import labels
 from utils.data.audit.findings import (
     KINDS,
     LEAST_SCORE,
@@ -16,28 +18,12 @@ from utils.data.audit.findings import (
     Auditor,
     unseen_scores,
 )
-from utils.detections import Detections, GroundTruth
 
 CAT, DOG = 0, 1
 SIZE = (400, 400)
 BOX, BESIDE = (0, 0, 100, 100), (200, 200, 300, 300)
 SHIFTED = (0, 0, 100, 40)  # IoU 0.4 with BOX
 FLOAT32 = 1e-6
-
-
-def found(*rows):
-    return Detections(
-        np.array([box for *_, box in rows], np.float32).reshape(-1, 4),
-        np.array([score for score, *_ in rows], np.float32),
-        np.array([kind for _, kind, _ in rows], np.int64),
-    )
-
-
-def labels(*rows):
-    return GroundTruth(
-        np.array([kind for kind, _ in rows], np.int64),
-        np.array([box for _, box in rows], np.float64).reshape(-1, 4),
-    )
 
 
 def audit(*images, lowest=0.05, known=(True, True)):

@@ -1,6 +1,5 @@
 """What a scan found is kept: only changed images are read again, and results never differ."""
 
-import dataclasses
 import errno
 import logging
 import os
@@ -11,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.outlines import assert_same_polygons
+from tests.equal_samples import assert_same_samples
 from tests.rank_threads import run_rank_threads
 from utils.data.image import header
 from utils.data.sources import label_cache, label_file, labels
@@ -19,12 +18,10 @@ from utils.data.sources.dataset import load_dataset
 from utils.data.sources.label_cache import LabelCache
 from utils.data.sources.label_file import label_path
 from utils.data.sources.labels import unwatched
-from utils.data.sources.samples import Sample
 from utils.data.sources.scan_shards import scan_shared
 from utils.data.sources.splits import load_split
 from utils.errors import DatasetError
 from utils.files import array_cache, file_state
-from utils.polygons import Polygons
 from utils.processes.world import ALONE
 
 BOX, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
@@ -72,20 +69,6 @@ def read(monkeypatch):
 
 def scan(data, split="train", **settings):
     return load_split(load_dataset(data), split, **settings)
-
-
-def assert_same_samples(found, expected):
-    assert len(found) == len(expected)
-    for mine, theirs in zip(found, expected, strict=True):
-        for field in dataclasses.fields(Sample):
-            value, wanted = getattr(mine, field.name), getattr(theirs, field.name)
-            assert type(value) is type(wanted), field.name
-            if isinstance(wanted, Polygons):
-                assert_same_polygons(value, wanted)
-                continue
-            np.testing.assert_array_equal(value, wanted, err_msg=field.name)
-            if isinstance(wanted, np.ndarray):
-                assert (value.dtype, value.shape) == (wanted.dtype, wanted.shape)
 
 
 def test_nothing_is_read_again_and_the_problems_are_told_again(data, read, caplog):

@@ -1,21 +1,18 @@
 """Labels scanned by several ranks: each ends with what a single process finds."""
 
-import dataclasses
 import os
 
 import cv2
 import numpy as np
 import pytest
 
-from tests.outlines import assert_same_polygons
+from tests.equal_samples import assert_same_samples
 from tests.rank_threads import RankFailures, run_rank_threads
 from utils.data.sources import labels
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples, unwatched
-from utils.data.sources.samples import Sample
 from utils.data.sources.scan_shards import scan_shared
 from utils.errors import DatasetError
-from utils.polygons import Polygons
 from utils.processes.world import World, gather_alone
 
 GOOD, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
@@ -45,17 +42,7 @@ def write_images(tmp_path, texts):
 
 def assert_same_report(found, expected):
     assert found.problems == expected.problems
-    assert len(found.samples) == len(expected.samples)
-    for mine, theirs in zip(found.samples, expected.samples, strict=True):
-        for field in dataclasses.fields(Sample):
-            value, wanted = getattr(mine, field.name), getattr(theirs, field.name)
-            assert type(value) is type(wanted), field.name
-            if isinstance(wanted, Polygons):
-                assert_same_polygons(value, wanted)
-                continue
-            np.testing.assert_array_equal(value, wanted, err_msg=field.name)
-            if isinstance(wanted, np.ndarray):
-                assert (value.dtype, value.shape) == (wanted.dtype, wanted.shape)
+    assert_same_samples(found.samples, expected.samples)
 
 
 @pytest.mark.parametrize("world_size", [2, 5])
