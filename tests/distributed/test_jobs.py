@@ -112,12 +112,13 @@ def test_what_all_ranks_find_wrong_is_said_once(ended):
     assert "rank 1: error" not in text
 
 
-@of(command=Case("stand still", 1, "validation", details={"timeout": 2}))
+@of(command=Case("stand still", 1, "validation", details={"timeout": 3}))
 def test_a_rank_that_stands_still_is_named_and_shown(ended):
     code, text = ended.code, ended.text
     assert code == 1, text
-    # The rank that is behind may have stood still for less than the timeout: the others wait.
-    still = r"rank 1 \(.*no progress for [12] s in validation, step 3 \(--timeout 2\)"
+    # The rank that is behind may have stood still for less than the timeout: the others wait. On a
+    # busy machine its last report may be that of the phase's begin, before its steps.
+    still = r"rank 1 \(.*no progress for [23] s in validation(, step [123])? \(--timeout 3\)"
     assert re.search(still, text), text
     assert "in go_wrong" in text  # the stack
 
