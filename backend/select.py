@@ -42,6 +42,7 @@ FRAMEWORKS: dict[str, Framework] = {
         required_version="0.9.0",
         startup_noise=("libibverbs not available", "CUDA driver version is insufficient"),
     ),
+    "onnx": Framework(package="onnx", trains=False),
 }
 
 _bound: str | None = None

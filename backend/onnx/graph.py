@@ -1,0 +1,365 @@
+"""Tensors that remember how they are computed, and ONNX models made of them.
+
+Before: `ops.py` and `nn.py` make tensors. After: a file, or ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from backend import checks
+
+OPSET = 17
+IR_VERSION = 8  # the oldest that has this opset: runtimes refuse newer ones than their own
+TYPES = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "float16": TensorProto.FLOAT16,
+    "int64": TensorProto.INT64,
+    "uint8": TensorProto.UINT8,
+    "bool": TensorProto.BOOL,
+}
+
+
+class Size(int):
+    """A side of a tensor that is known only when the graph runs; its value is that of the example.
+
+    Sums, products and quotients of such sizes are sizes again.
+    """
+
+    source: Tensor  # (1,) int64
+
+    @staticmethod
+    def of(value: int, source: Tensor) -> Size:
+        size = Size(value)
+        size.source = source
+        return size
+
+    def _with(self, operation: str, value: int, other: Any) -> Size:
+        return Size.of(value, apply(operation, (self.source, size_tensor(other)), (1,), "int64"))
+
+    def __add__(self, other: int) -> Size:
+        return self._with("Add", int(self) + int(other), other)
+
+    def __sub__(self, other: int) -> Size:
+        return self._with("Sub", int(self) - int(other), other)
+
+    def __mul__(self, other: int) -> Size:
+        return self._with("Mul", int(self) * int(other), other)
+
+    def __floordiv__(self, other: int) -> Size:
+        return self._with("Div", int(self) // int(other), other)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+class Node:
+    """An operation of ONNX with its inputs; without one, an input of the graph."""
+
+    def __init__(
+        self, operation: str, inputs: Sequence[Tensor | None], attributes: Mapping[str, Any]
+    ):
+        self.operation, self.inputs, self.attributes = operation, tuple(inputs), dict(attributes)
+
+
+class Tensor:
+    """A value of a graph; `contract.Tensor` says what its methods promise."""
+
+    requires_grad = False
+    grad = None
+
+    def __init__(self, shape: Iterable[int], dtype: str, node: Node | None = None):
+        self.shape, self.dtype, self.node = tuple(shape), dtype, node
+        self.array: np.ndarray | None = None  # of a constant, and of what was computed already
+        self.name = ""  # of a parameter or an input
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __add__(self, other: Any) -> Tensor:
+        return elementwise("Add", self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Tensor:
+        return elementwise("Sub", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return elementwise("Sub", constant_like(other, self), self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return elementwise("Mul", self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return elementwise("Div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return elementwise("Div", constant_like(other, self), self)
+
+    def __pow__(self, exponent: float) -> Tensor:
+        if exponent == 2:  # squares are exact, and quicker than powers
+            return elementwise("Mul", self, self)
+        return elementwise("Pow", self, exponent)
+
+    def __neg__(self) -> Tensor:
+        return apply("Neg", (self,), self.shape, self.dtype)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return elementwise("Less", self, other, "bool")
+
+    def __le__(self, other: Any) -> Tensor:
+        return elementwise("LessOrEqual", self, other, "bool")
+
+    def __gt__(self, other: Any) -> Tensor:
+        return elementwise("Greater", self, other, "bool")
+
+    def __ge__(self, other: Any) -> Tensor:
+        return elementwise("GreaterOrEqual", self, other, "bool")
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return take(self, index if isinstance(index, tuple) else (index,))
+
+    def reshape(self, *shape: int) -> Tensor:
+        sizes = _complete(shape, self.shape)
+        # In a size of 0 ONNX sees the size of the input, unless allowzero says otherwise.
+        attributes = {"allowzero": 1} if 0 in sizes else {}
+        return apply("Reshape", (self, sizes_tensor(sizes)), sizes, self.dtype, **attributes)
+
+    def permute(self, *dims: int) -> Tensor:
+        if sorted(dim % self.ndim for dim in dims) != list(range(self.ndim)):
+            raise ValueError(f"permute{dims}: the {self.ndim} dimensions are needed, each once")
+        order = [dim % self.ndim for dim in dims]
+        shape = [self.shape[dim] for dim in order]
+        return apply("Transpose", (self,), shape, self.dtype, perm=order)
+
+    def detach(self) -> Tensor:
+        return self
+
+
+def constant(array: np.ndarray) -> Tensor:
+    """Return a tensor of a copy of an array."""
+    tensor = Tensor(array.shape, array.dtype.name)
+    tensor.array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    return tensor
+
+
+def constant_like(value: Any, like: Tensor) -> Tensor:
+    """Return a number as a tensor of the dtype of another; a tensor as it is."""
+    return value if isinstance(value, Tensor) else constant(np.array(value, like.dtype))
+
+
+def graph_input(name: str, shape: Sequence[int], dtype: str, free: Sequence[int] = ()) -> Tensor:
+    """Return an input of the graph.
+
+    Args:
+        shape: of an example.
+        free: the dimensions that may have other sizes when the graph runs.
+    """
+    tensor = Tensor(shape, dtype, Node("", (), {}))
+    tensor.name = name
+    tensor.shape = tuple(
+        _size_of(tensor, dim, size) if dim in free else size for dim, size in enumerate(shape)
+    )
+    return tensor
+
+
+def apply(
+    operation: str,
+    inputs: Sequence[Tensor | None],
+    shape: Iterable[int],
+    dtype: str,
+    **attributes: Any,
+) -> Tensor:
+    """Return the result of an operation, whose sizes are free where those of `shape` are."""
+    tensor = Tensor(shape, dtype, Node(operation, inputs, attributes))
+    if any(isinstance(size, Size) for size in tensor.shape):
+        tensor.shape = tuple(
+            _size_of(tensor, dim, size) if isinstance(size, Size) else size
+            for dim, size in enumerate(tensor.shape)
+        )
+    return tensor
+
+
+def _size_of(tensor: Tensor, dim: int, example: int) -> Size:
+    """Return a side of a tensor, asked of it when the graph runs."""
+    node = Node("Shape", (tensor,), {"start": dim, "end": dim + 1})
+    return Size.of(int(example), Tensor((1,), "int64", node))
+
+
+def size_tensor(size: int) -> Tensor:
+    """Return a size as a tensor, (1,) int64."""
+    return size.source if isinstance(size, Size) else constant(np.array([size], np.int64))
+
+
+def sizes_tensor(sizes: Sequence[int]) -> Tensor:
+    """Return sizes as a tensor, (N,) int64."""
+    if not any(isinstance(size, Size) for size in sizes):
+        return constant(np.array([int(size) for size in sizes], np.int64))
+    return apply("Concat", [size_tensor(size) for size in sizes], (len(sizes),), "int64", axis=0)
+
+
+def elementwise(operation: str, x: Tensor, other: Any, dtype: str | None = None) -> Tensor:
+    """Return the result of an operation on two tensors, or a tensor and a number."""
+    y = constant_like(other, x)
+    checks.one_dtype((x.dtype, y.dtype))
+    return apply(operation, (x, y), _broadcast(x.shape, y.shape), dtype or x.dtype)
+
+
+def _broadcast(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    np.broadcast_shapes(tuple(map(int, one)), tuple(map(int, other)))  # or ValueError
+    length = max(len(one), len(other))
+    pairs = zip(
+        (1,) * (length - len(one)) + tuple(one),
+        (1,) * (length - len(other)) + tuple(other),
+        strict=True,
+    )
+    # A free size is not 1, though its example may be.
+    return [y if x == 1 and not isinstance(x, Size) else x for x, y in pairs]
+
+
+def _complete(shape: Sequence[int], old: Sequence[int]) -> list[int]:
+    """Return the sizes of a reshape, with that for which -1 stands."""
+    if not shape or sum(size == -1 for size in shape) > 1 or min(shape) < -1:
+        raise ValueError(f"reshape{tuple(shape)}: sizes from 0 up are needed, and at most one -1")
+    numbers, known = math.prod(map(int, old)), math.prod(int(x) for x in shape if x != -1)
+    rest = numbers // known if known else 0
+    if -1 in shape and known * rest != numbers or -1 not in shape and known != numbers:
+        raise ValueError(f"reshape{tuple(shape)}: it does not hold the numbers of {tuple(old)}")
+    if -1 not in shape:
+        return list(shape)
+    free = [size for size in old if isinstance(size, Size)]
+    total: int = math.prod(size for size in old if not isinstance(size, Size))
+    for size in free:
+        total = size * total
+    for size in shape:
+        total = total if size == -1 or not size else total // size
+    return [total if size == -1 else size for size in shape]
+
+
+def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
+    """Return x[index], for integers, slices and one `...`."""
+    index = _without_ellipsis(index, x.ndim)
+    whole = slice(None)
+    cut = [dim for dim, part in enumerate(index) if part != whole]
+    spans = {dim: _span(index[dim], x.shape[dim]) for dim in cut}
+    if cut:
+        columns = zip(*(spans[dim] for dim in cut), strict=True)
+        starts, ends, steps = (constant(np.array(column, np.int64)) for column in columns)
+        lengths = {dim: len(range(int(x.shape[dim]))[slice(*_plain(spans[dim]))]) for dim in cut}
+        shape = [lengths.get(dim, size) for dim, size in enumerate(x.shape)]
+        axes = constant(np.array(cut, np.int64))
+        x = apply("Slice", (x, starts, ends, axes, steps), shape, x.dtype)
+    dropped = [dim for dim, part in enumerate(index) if isinstance(part, int)]
+    if dropped:
+        shape = [size for dim, size in enumerate(x.shape) if dim not in dropped]
+        x = apply("Squeeze", (x, constant(np.array(dropped, np.int64))), shape, x.dtype)
+    return x
+
+
+def _without_ellipsis(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    """Return an index of as many parts as there are dimensions."""
+    missing = ndim - sum(part is not ... for part in index)
+    if missing < 0 or sum(part is ... for part in index) > 1:
+        raise IndexError(f"{len(index)} indices of a tensor of {ndim} dimensions")
+    at = next((i for i, part in enumerate(index) if part is ...), len(index))
+    return (*index[:at], *[slice(None)] * missing, *index[at + 1 :])
+
+
+_FAR = 2**62  # beyond any side; ONNX takes it for the end
+
+
+def _span(part: Any, size: int) -> tuple[int, int, int]:
+    """Return start, end and step of ONNX's Slice."""
+    if isinstance(part, int):
+        if not -size <= part < size:
+            raise IndexError(f"index {part} of a side of {size}")
+        return part, part + 1 if part != -1 else _FAR, 1
+    if not isinstance(part, slice):
+        raise TypeError(f"an index of {type(part).__name__}; integers, slices and ... are accepted")
+    step = 1 if part.step is None else part.step
+    if step < 1:
+        raise ValueError(f"a step of {step}; accepted: from 1 up")
+    return part.start or 0, _FAR if part.stop is None else part.stop, step
+
+
+def _plain(span: tuple[int, int, int]) -> tuple[int, int | None, int]:
+    start, end, step = span
+    return start, None if end == _FAR else end, step
+
+
+def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:
+    """Compute tensors that depend on no input of the graph; they keep the result."""
+    wanted = [tensor for tensor in tensors if tensor.array is None]
+    if wanted:
+        content = build_model(wanted, []).SerializeToString()
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+        for tensor, array in zip(wanted, session.run(None, {}), strict=True):
+            tensor.array = array
+    return [np.array(tensor.array) for tensor in tensors]
+
+
+def build_model(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> onnx.ModelProto:
+    """Return the model that computes tensors from inputs of the graph."""
+    names: dict[int, str] = {id(tensor): tensor.name for tensor in inputs}
+    nodes, initializers = [], []
+    for tensor in _in_order(outputs):
+        if id(tensor) in names:
+            continue
+        if tensor.array is not None:
+            names[id(tensor)] = tensor.name or f"constant_{len(initializers)}"
+            initializers.append(numpy_helper.from_array(tensor.array, names[id(tensor)]))
+            continue
+        assert tensor.node is not None and tensor.node.operation, "it needs an input of the graph"
+        name = names[id(tensor)] = tensor.name or f"{tensor.node.operation.lower()}_{len(nodes)}"
+        used = [names[id(x)] if x is not None else "" for x in tensor.node.inputs]
+        nodes.append(
+            helper.make_node(
+                tensor.node.operation, used, [name], name=name, **tensor.node.attributes
+            )
+        )
+    graph = helper.make_graph(
+        nodes,
+        "model",
+        [_declared(tensor, names) for tensor in inputs],
+        [_declared(tensor, names) for tensor in outputs],
+        initializers,
+    )
+    opset = helper.make_opsetid("", OPSET)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)
+
+
+def _declared(tensor: Tensor, names: Mapping[int, str]) -> onnx.ValueInfoProto:
+    name = names[id(tensor)]
+    sizes = [
+        f"{name}_{dim}" if isinstance(size, Size) else size for dim, size in enumerate(tensor.shape)
+    ]
+    return helper.make_tensor_value_info(name, TYPES[tensor.dtype], sizes)
+
+
+def _in_order(outputs: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yield the tensors on which outputs depend, each once, after those it is made of."""
+    seen: set[int] = set()
+    waiting: list[tuple[Tensor, bool]] = [(tensor, False) for tensor in reversed(outputs)]
+    while waiting:
+        tensor, is_ready = waiting.pop()
+        if is_ready:
+            yield tensor
+        elif id(tensor) not in seen:
+            seen.add(id(tensor))
+            waiting.append((tensor, True))
+            if tensor.array is None and tensor.node is not None:
+                inputs = [x for x in tensor.node.inputs if x is not None]
+                waiting += [(x, False) for x in reversed(inputs)]

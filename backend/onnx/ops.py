@@ -1,0 +1,152 @@
+"""Functions of tensors that become nodes of a graph; `contract.Ops` says what each promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from backend import checks
+from backend.onnx.device import resolve
+from backend.onnx.graph import TYPES, Tensor, apply, constant, values
+
+
+def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
+    checks.known_dtype(array.dtype.name)
+    resolve(device)
+    return constant(array)
+
+
+def to_numpy(x: Tensor) -> np.ndarray:
+    return values([x])[0]
+
+
+def dtype_of(x: Tensor) -> str:
+    return x.dtype
+
+
+def device_of(x: Tensor) -> str:
+    return checks.CPU
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    return apply("Cast", (x,), x.shape, dtype, to=TYPES[dtype])
+
+
+def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
+    checks.image_batch(images.shape, dtype_of(images))
+    checks.known_dtype(dtype, checks.FLOAT_DTYPES)
+    if channels_last:
+        _refuse_channels_last()
+    return cast(images, dtype) / 255
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    return apply("Sigmoid", (x,), x.shape, x.dtype)
+
+
+def silu(x: Tensor) -> Tensor:
+    return x * sigmoid(x)
+
+
+def leaky_relu(x: Tensor, slope: float) -> Tensor:
+    return apply("LeakyRelu", (x,), x.shape, x.dtype, alpha=checks.as_float32(slope))
+
+
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    checks.matrices(x.shape, y.shape)
+    checks.one_dtype((x.dtype, y.dtype))
+    return apply("MatMul", (x, y), (*x.shape[:-1], y.shape[-1]), x.dtype)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    checks.linear_shapes(x.shape, weight.shape, None if bias is None else bias.shape)
+    checks.one_dtype(t.dtype for t in (x, weight, bias) if t is not None)
+    shape = (*x.shape[:-1], weight.shape[0])
+    y = apply("MatMul", (x, weight.permute(1, 0)), shape, x.dtype)
+    return y if bias is None else y + bias
+
+
+def softmax(x: Tensor) -> Tensor:
+    return apply("Softmax", (x,), x.shape, x.dtype, axis=-1)
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    checks.one_dtype(t.dtype for t in tensors)
+    first = tensors[0]
+    dim = range(first.ndim)[dim]
+    shapes = [t.shape for t in tensors]
+    if any(_without(shape, dim) != _without(first.shape, dim) for shape in shapes):
+        raise ValueError(f"shapes {shapes} cannot be joined along dimension {dim}")
+    total = shapes[0][dim]
+    for shape in shapes[1:]:
+        total = total + shape[dim]
+    shape = [total if i == dim else size for i, size in enumerate(first.shape)]
+    return apply("Concat", tuple(tensors), shape, first.dtype, axis=dim)
+
+
+def _without(shape: Sequence[int], dim: int) -> tuple[int, ...]:
+    return (*shape[:dim], *shape[dim + 1 :])
+
+
+def take_rows(x: Tensor, index: Tensor) -> Tensor:
+    checks.row_index(index.shape, index.dtype)
+    if index.shape[0]:
+        rows = to_numpy(index)
+        checks.rows_in_range(int(rows.min()), int(rows.max()), x.shape[0])
+    return apply("Gather", (x, index), (*index.shape, *x.shape[1:]), x.dtype, axis=0)
+
+
+def take_where(x: Tensor, condition: Tensor) -> Tensor:
+    checks.row_condition(condition.shape, condition.dtype, x.shape)
+    index = np.flatnonzero(to_numpy(condition))
+    rows = x.reshape(int(np.prod(condition.shape)), *x.shape[condition.ndim :])
+    return take_rows(rows, constant(index))
+
+
+def upsample_nearest_2x(x: Tensor) -> Tensor:
+    batch, channels, height, width = x.shape
+    scales = constant(np.array([1, 1, 2, 2], np.float32))
+    shape = batch, channels, height * 2, width * 2
+    return apply(
+        "Resize",
+        (x, None, scales),
+        shape,
+        x.dtype,
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+
+
+def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:
+    checks.resized_sides(x.shape, height, width)
+    sizes = constant(np.array([*x.shape[:2], height, width], np.int64))
+    return apply(
+        "Resize",
+        (x, None, None, sizes),
+        (*x.shape[:2], height, width),
+        x.dtype,
+        mode="linear",
+        coordinate_transformation_mode="half_pixel",
+    )
+
+
+def flip_columns(x: Tensor) -> Tensor:
+    bounds = [constant(np.array([value], np.int64)) for value in (-1, -(2**62), 3, -1)]
+    return apply("Slice", (x, *bounds), x.shape, x.dtype)
+
+
+def pad_to(x: Tensor, height: int, width: int, value: float) -> Tensor:
+    checks.padded_sides(x.shape, height, width)
+    pads = np.array([0, 0, 0, 0, 0, 0, height - x.shape[2], width - x.shape[3]], np.int64)
+    fill = constant(np.array(value, x.dtype))
+    return apply("Pad", (x, constant(pads), fill), (*x.shape[:2], height, width), x.dtype)
+
+
+def channels_last(x: Tensor) -> Tensor:
+    return _refuse_channels_last()
+
+
+def _refuse_channels_last() -> Tensor:
+    raise ValueError("a graph has one layout, (B, C, H, W); accepted: tensors as they are")
