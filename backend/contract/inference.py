@@ -136,6 +136,12 @@ class Ops(Protocol):
     def upsample_nearest_2x(self, x: Tensor) -> Tensor:
         """Enlarge (B, C, H, W) to (B, C, 2H, 2W), each value four times."""
 
+    def cells(self, height: int, width: int, like: Tensor) -> Tensor:
+        """Return column and row of each cell of a map, (1, 1, H, W, 2), dtype and device of like.
+
+        Height and width come from the shape of a tensor: a graph may learn them when it runs.
+        """
+
     # Images (B, C, H, W), float in, same dtype and memory layout out
     def resize_bilinear(self, x: Tensor, height: int, width: int) -> Tensor:
         """Resize to height and width: between the centres of pixels, without antialiasing.

@@ -7,8 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from backend import checks
+from backend.map_cells import cells_of_map
 from backend.onnx.device import resolve
-from backend.onnx.graph import TYPES, Tensor, apply, constant, values
+from backend.onnx.graph import (
+    TYPES,
+    Size,
+    Tensor,
+    apply,
+    constant,
+    size_tensor,
+    sizes_tensor,
+    values,
+)
 
 
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
@@ -117,6 +127,23 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
     )
+
+
+def cells(height: int, width: int, like: Tensor) -> Tensor:
+    if not isinstance(height, Size) and not isinstance(width, Size):
+        return constant(cells_of_map(height, width, like.dtype))
+    shape = (1, 1, height, width, 1)
+    columns = cast(_numbers_to(width).reshape(1, 1, 1, width, 1), like.dtype)
+    rows = cast(_numbers_to(height).reshape(1, 1, height, 1, 1), like.dtype)
+    both = [apply("Expand", (x, sizes_tensor(shape)), shape, like.dtype) for x in (columns, rows)]
+    return cat(both, dim=4)
+
+
+def _numbers_to(end: int) -> Tensor:
+    """Return 0 up to end, (end,) int64."""
+    last = apply("Squeeze", (size_tensor(end),), (), "int64")
+    first, step = (constant(np.array(value, np.int64)) for value in (0, 1))
+    return apply("Range", (first, last, step), (end,), "int64")
 
 
 def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from backend import checks
+from backend.map_cells import cells_of_map
 
 
 class Tensor(np.ndarray):
@@ -90,6 +91,10 @@ def take_where(x: Tensor, condition: Tensor) -> Any:
 
 def upsample_nearest_2x(x: Tensor) -> Any:
     return x.repeat(2, axis=2).repeat(2, axis=3)
+
+
+def cells(height: int, width: int, like: Tensor) -> Any:
+    return tensor(cells_of_map(height, width, dtype_of(like)))
 
 
 def resize_bilinear(x: Tensor, height: int, width: int) -> Any:
