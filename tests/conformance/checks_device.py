@@ -187,7 +187,7 @@ def counts_what_a_call_takes_and_gives_back(b: Backend) -> None:
     size, kept = 64 * 2**20, []
 
     def take() -> None:
-        kept.append(b.ops.to_numpy(b.ops.zeros((size // 4,)) + 1.0))
+        kept.append(b.ops.to_numpy(b.zeros((size // 4,)) + 1.0))
         kept.clear()
 
     before = b.device.peak_memory(lambda: None, "cpu")

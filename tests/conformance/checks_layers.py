@@ -36,7 +36,7 @@ def assert_layer_gradient(
     b: Backend, layer: Any, reference: Callable[..., np.ndarray], *arrays: np.ndarray
 ) -> None:
     """Check gradients of the input and of the parameters; reference takes them in that order."""
-    x = b.autograd.variable(arrays[0])
+    x = b.variable(arrays[0])
     inputs = [x, *(parameter for _, parameter in b.nn.named_parameters(layer))]
     weights = uniform(reference(*arrays).shape, seed=99)
     found = b.autograd.gradients(b.ops.sum(layer(x) * b.ops.tensor(weights)), inputs)
@@ -121,7 +121,7 @@ def convolution_and_its_gradients(b: Backend) -> None:
 def an_empty_batch_is_convolved_to_an_empty_batch(b: Backend) -> None:
     for kernel_size in (1, 3):
         layer = b.nn.Conv2d(3, 4, kernel_size, padding=kernel_size // 2)
-        found = layer(b.ops.zeros((0, 3, 5, 5)))
+        found = layer(b.zeros((0, 3, 5, 5)))
         assert_equal(b.ops.to_numpy(found), np.zeros((0, 4, 5, 5), "float32"))
 
 
@@ -130,7 +130,7 @@ def refuses_what_does_not_fit(b: Backend) -> None:
     for kernel_size in (1, 3):
         layer = b.nn.Conv2d(3, 4, kernel_size)
         for shape, dtype in (((1, 2, 5, 5), "float32"), ((1, 3, 5, 5), "float64")):
-            x = b.ops.zeros(shape, dtype)
+            x = b.zeros(shape, dtype)
             assert_raises(CLEAR_ERROR, lambda layer=layer, x=x: layer(x))
 
 

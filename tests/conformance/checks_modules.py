@@ -72,7 +72,7 @@ def assert_state(b: Backend, module: Any, wanted: dict[str, np.ndarray]) -> None
 @judges("nn.Module")
 def calls_forward_and_passes_the_mode_on(b: Backend) -> None:
     network = build(b)
-    (output,) = network(b.ops.zeros((1, 2, 4, 4)))
+    (output,) = network(b.zeros((1, 2, 4, 4)))
     assert tuple(output.shape) == (1, 1, 4, 4)
     assert network.training and network.stem.bn.training
     network.eval()
@@ -109,10 +109,8 @@ def calls_modules_in_order(b: Backend) -> None:
 
     increase = Increase()
     chain = b.nn.Sequential(Halve(), increase)
-    assert_equal(b.ops.to_numpy(chain(b.ops.full((2,), 4.0))), np.full(2, 3.0, "float32"))
-    assert_equal(
-        b.ops.to_numpy(b.nn.Sequential()(b.ops.full((2,), 4.0))), np.full(2, 4.0, "float32")
-    )
+    assert_equal(b.ops.to_numpy(chain(b.full((2,), 4.0))), np.full(2, 3.0, "float32"))
+    assert_equal(b.ops.to_numpy(b.nn.Sequential()(b.full((2,), 4.0))), np.full(2, 4.0, "float32"))
     assert chain[1] is increase and list(chain)[1] is increase
     names = [
         name for name, _ in b.nn.named_parameters(b.nn.Sequential(Halve(), b.nn.BatchNorm2d(1)))
@@ -255,7 +253,7 @@ def casts_floating_tensors_only(b: Backend) -> None:
             assert b.nn.place(module, "cpu", dtype) is module
             cast = {n: a if a.dtype.kind == "i" else a.astype(dtype) for n, a in state.items()}
             assert_state(b, module, cast)
-            (output,) = module(b.ops.zeros((2, 2, 4, 4), dtype))
+            (output,) = module(b.zeros((2, 2, 4, 4), dtype))
             assert b.ops.dtype_of(output) == dtype
             b.nn.load_state_arrays(module, state)
         assert all(p.requires_grad is wanted for _, p in b.nn.named_parameters(module))
@@ -285,7 +283,7 @@ def gradients_reach_trainable_parameters_only(b: Backend) -> None:
         if not trainable:
             assert all(parameters[name].grad is None for name in frozen)
         (output,) = network(x)
-        targets = b.ops.full(output.shape, 1.0)
+        targets = b.full(output.shape, 1.0)
         b.autograd.value_and_backward(
             lambda _, output=output: output,
             lambda predictions, targets: SimpleNamespace(total=b.ops.sum(predictions * targets)),
@@ -372,7 +370,7 @@ def independent_and_without_gradient(b: Backend) -> None:
     assert all(parameter.requires_grad for _, parameter in b.nn.named_parameters(network))
     b.nn.load_state_arrays(network, {name: array + 1 for name, array in state.items()})
     assert_state(b, frozen, state)
-    (output,) = frozen(b.ops.zeros((1, 2, 4, 4)))
+    (output,) = frozen(b.zeros((1, 2, 4, 4)))
     assert not output.requires_grad
     again = b.nn.frozen_copy(frozen)
     assert not any(parameter.requires_grad for _, parameter in b.nn.named_parameters(again))
@@ -388,7 +386,7 @@ def layers_normalize_and_keep_the_last_batch_alone(b: Backend) -> None:
     with b.nn.last_batch_statistics(network), b.autograd.no_grad():
         assert not network.training and not network.heads[0].training
         outputs = [b.ops.to_numpy(network(b.ops.tensor(x))[0]) for x in batches]
-        network(b.ops.zeros((0, 2, 3, 3)))
+        network(b.zeros((0, 2, 3, 3)))
     assert all(part.training == mode for part, mode in modes)
     assert network.stem.bn.momentum == momentum
     state = b.nn.state_arrays(network)
