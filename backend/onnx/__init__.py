@@ -1,5 +1,5 @@
 """A backend for inference only: running a model on it writes an ONNX graph.
 
-A tensor remembers how it is computed (`graph.py`). What a program asks for as NumPy arrays is
+A tensor remembers how it is computed (`recording.py`). What a program asks for as NumPy arrays is
 computed by ONNX Runtime.
 """

@@ -10,7 +10,7 @@ import numpy as np
 
 from backend import checks
 from backend.onnx import ops
-from backend.onnx.graph import Tensor, apply, constant
+from backend.onnx.recording import Tensor, apply, constant
 
 
 class Module:

@@ -9,16 +9,8 @@ import numpy as np
 from backend import checks
 from backend.map_cells import cells_of_map
 from backend.onnx.device import resolve
-from backend.onnx.graph import (
-    TYPES,
-    Size,
-    Tensor,
-    apply,
-    constant,
-    size_tensor,
-    sizes_tensor,
-    values,
-)
+from backend.onnx.model_proto import TYPES, values
+from backend.onnx.recording import Size, Tensor, apply, constant, size_tensor, sizes_tensor
 
 
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
@@ -91,8 +83,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     total = shapes[0][dim]
     for shape in shapes[1:]:
         total = total + shape[dim]
-    shape = [total if i == dim else size for i, size in enumerate(first.shape)]
-    return apply("Concat", tuple(tensors), shape, first.dtype, axis=dim)
+    joined = [total if i == dim else size for i, size in enumerate(first.shape)]
+    return apply("Concat", tuple(tensors), joined, first.dtype, axis=dim)
 
 
 def _without(shape: Sequence[int], dim: int) -> tuple[int, ...]:

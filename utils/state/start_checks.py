@@ -13,10 +13,12 @@ from backend import select
 from backend.checks import CPU
 from utils.cli.audit_config import AuditConfig
 from utils.cli.detect_config import DetectConfig
+from utils.cli.export_config import ExportConfig
 from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.errors import UserError
+from utils.export.formats import format_named
 from utils.files.models import find_model, read_model
 from utils.files.project import PROJECT
 from utils.optional import import_optional
@@ -55,6 +57,16 @@ def check_detection(config: DetectConfig) -> None:
     if config.track:
         import_optional("trackers", "--track")
     _check_command(config, *config.weights)
+
+
+def check_export(config: ExportConfig) -> None:
+    """Raise UserError for a flag of export.py that cannot be honoured."""
+    check_file("--weights", config.weights)
+    check_device(config.device)
+    for name in ("onnx", *config.include):
+        for package in format_named(name).packages:
+            import_optional(package, f"--include {name}")
+    select.choose(config.backend)
 
 
 def _check_command(config: CommandConfig, *weights: str) -> None:

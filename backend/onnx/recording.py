@@ -1,31 +1,17 @@
-"""Tensors that remember how they are computed, and ONNX models made of them.
+"""Tensors that remember how they are computed.
 
-Before: `ops.py` and `nn.py` make tensors. After: a file, or ONNX Runtime.
+Before: `ops.py` and `nn.py` make tensors. After: `model_proto.py` makes a graph of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
 
 from backend import checks
-
-OPSET = 17
-IR_VERSION = 8  # the oldest that has this opset: runtimes refuse newer ones than their own
-TYPES = {
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "float16": TensorProto.FLOAT16,
-    "int64": TensorProto.INT64,
-    "uint8": TensorProto.UINT8,
-    "bool": TensorProto.BOOL,
-}
 
 
 class Size(int):
@@ -239,8 +225,8 @@ def _complete(shape: Sequence[int], old: Sequence[int]) -> list[int]:
         return list(shape)
     free = [size for size in old if isinstance(size, Size)]
     total: int = math.prod(size for size in old if not isinstance(size, Size))
-    for size in free:
-        total = size * total
+    for side in free:
+        total = side * total
     for size in shape:
         total = total if size == -1 or not size else total // size
     return [total if size == -1 else size for size in shape]
@@ -295,71 +281,3 @@ def _span(part: Any, size: int) -> tuple[int, int, int]:
 def _plain(span: tuple[int, int, int]) -> tuple[int, int | None, int]:
     start, end, step = span
     return start, None if end == _FAR else end, step
-
-
-def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:
-    """Compute tensors that depend on no input of the graph; they keep the result."""
-    wanted = [tensor for tensor in tensors if tensor.array is None]
-    if wanted:
-        content = build_model(wanted, []).SerializeToString()
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
-        for tensor, array in zip(wanted, session.run(None, {}), strict=True):
-            tensor.array = array
-    return [np.array(tensor.array) for tensor in tensors]
-
-
-def build_model(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> onnx.ModelProto:
-    """Return the model that computes tensors from inputs of the graph."""
-    names: dict[int, str] = {id(tensor): tensor.name for tensor in inputs}
-    nodes, initializers = [], []
-    for tensor in _in_order(outputs):
-        if id(tensor) in names:
-            continue
-        if tensor.array is not None:
-            names[id(tensor)] = tensor.name or f"constant_{len(initializers)}"
-            initializers.append(numpy_helper.from_array(tensor.array, names[id(tensor)]))
-            continue
-        assert tensor.node is not None and tensor.node.operation, "it needs an input of the graph"
-        name = names[id(tensor)] = tensor.name or f"{tensor.node.operation.lower()}_{len(nodes)}"
-        used = [names[id(x)] if x is not None else "" for x in tensor.node.inputs]
-        nodes.append(
-            helper.make_node(
-                tensor.node.operation, used, [name], name=name, **tensor.node.attributes
-            )
-        )
-    graph = helper.make_graph(
-        nodes,
-        "model",
-        [_declared(tensor, names) for tensor in inputs],
-        [_declared(tensor, names) for tensor in outputs],
-        initializers,
-    )
-    opset = helper.make_opsetid("", OPSET)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)
-
-
-def _declared(tensor: Tensor, names: Mapping[int, str]) -> onnx.ValueInfoProto:
-    name = names[id(tensor)]
-    sizes = [
-        f"{name}_{dim}" if isinstance(size, Size) else size for dim, size in enumerate(tensor.shape)
-    ]
-    return helper.make_tensor_value_info(name, TYPES[tensor.dtype], sizes)
-
-
-def _in_order(outputs: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield the tensors on which outputs depend, each once, after those it is made of."""
-    seen: set[int] = set()
-    waiting: list[tuple[Tensor, bool]] = [(tensor, False) for tensor in reversed(outputs)]
-    while waiting:
-        tensor, is_ready = waiting.pop()
-        if is_ready:
-            yield tensor
-        elif id(tensor) not in seen:
-            seen.add(id(tensor))
-            waiting.append((tensor, True))
-            if tensor.array is None and tensor.node is not None:
-                inputs = [x for x in tensor.node.inputs if x is not None]
-                waiting += [(x, False) for x in reversed(inputs)]

@@ -1,0 +1,69 @@
+"""What an exported file says of itself, as JSON values; read, never evaluated.
+
+Before: `models/export/` writes it into each file. After: whoever runs the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from utils.errors import UserError, brief
+from utils.files.json import parse_json
+
+ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, objectness, classes
+DETECTIONS = "detections"  # (B, K, 6) float32: x1, y1, x2, y2, score, class; unused rows are 0
+FLOATS = "floats"  # (B, 3, H, W) float32, RGB in [0, 1], letterboxed
+PIXELS = "pixels"  # (H, W, 3) uint8, RGB, any size: the graph letterboxes; boxes in its pixels
+PRODUCER = "Duet"
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What must be known to run a file.
+
+    Attributes:
+        image_size: (height, width) of the network's input; with `dynamic` that of the example.
+        batch_size: images that a call takes; with `dynamic` those of the example.
+        dynamic: batch, height and width are free, the sides in multiples of `stride`.
+        image: FLOATS or PIXELS.
+        output: ROWS or DETECTIONS.
+        precision: "float32", "float16" or "int8".
+        head: what finishes the rows, as model YAMLs name it.
+        suppression: the thresholds of NMS in the graph, by the names of `SuppressionSettings`.
+    """
+
+    class_names: tuple[str, ...]
+    stride: int
+    image_size: tuple[int, int]
+    batch_size: int = 1
+    dynamic: bool = False
+    image: str = FLOATS
+    output: str = ROWS
+    precision: str = "float32"
+    head: str = "Detect"
+    suppression: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def texts(self) -> dict[str, str]:
+        """Return the fields as texts, each of them JSON, with `producer` beside them."""
+        fields = {**dataclasses.asdict(self), "producer": PRODUCER}
+        return {name: json.dumps(value, ensure_ascii=False) for name, value in fields.items()}
+
+
+def metadata_of(texts: Mapping[str, str]) -> Metadata:
+    """Return what `Metadata.texts` wrote; UserError names a field that is absent or wrong."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(Metadata):
+        if field.name not in texts:
+            raise UserError(f"its metadata lacks {field.name}; export it with export.py")
+        try:
+            values[field.name] = parse_json(texts[field.name])
+        except ValueError as error:
+            text = brief(texts[field.name])
+            raise UserError(f"its metadata has {field.name} {text}: {error}") from error
+    values["class_names"] = tuple(values["class_names"])
+    values["image_size"] = tuple(values["image_size"])
+    return Metadata(**values)
