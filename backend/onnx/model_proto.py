@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from backend import checks
 from backend.onnx.recording import Size, Tensor
 
 OPSET = 17
@@ -23,6 +24,7 @@ TYPES = {
     "uint8": TensorProto.UINT8,
     "bool": TensorProto.BOOL,
 }
+FLOAT_DTYPES = ("float16", *checks.FLOAT_DTYPES)  # float16: of files that are to compute in it
 
 
 def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:

@@ -10,6 +10,8 @@ import numpy as np
 
 from backend import checks
 from backend.onnx import ops
+from backend.onnx.device import resolve
+from backend.onnx.model_proto import FLOAT_DTYPES
 from backend.onnx.recording import Tensor, apply, constant
 
 
@@ -156,7 +158,8 @@ def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
 
 
 def place(module: Module, device: str, dtype: str) -> Module:
-    checks.known_dtype(dtype, checks.FLOAT_DTYPES)
+    resolve(device)
+    checks.known_dtype(dtype, FLOAT_DTYPES)
     for owner, key in state(module).values():
         array = vars(owner)[key].array
         if array.dtype.kind == "f":

@@ -32,6 +32,7 @@ def device_of(x: Tensor) -> str:
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
+    checks.known_dtype(dtype, tuple(TYPES))
     return apply("Cast", (x,), x.shape, dtype, to=TYPES[dtype])
 
 
