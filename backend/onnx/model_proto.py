@@ -23,6 +23,7 @@ TYPES = {
     "float32": TensorProto.FLOAT,
     "float64": TensorProto.DOUBLE,
     "float16": TensorProto.FLOAT16,
+    "int32": TensorProto.INT32,
     "int64": TensorProto.INT64,
     "uint8": TensorProto.UINT8,
     "bool": TensorProto.BOOL,
@@ -86,11 +87,10 @@ def build_model(
     graph = _Graph(inputs, opset)
     for tensor in _in_order(outputs):
         graph.add(tensor)
-    return helper.make_model(
-        graph.written(outputs, inputs),
-        opset_imports=[helper.make_opsetid("", opset)],
-        ir_version=ir_version(opset),
-    )
+    foreign = sorted({node.domain for node in graph.nodes} - {""})
+    versions = [helper.make_opsetid("", opset), *(helper.make_opsetid(x, 1) for x in foreign)]
+    written = graph.written(outputs, inputs)
+    return helper.make_model(written, opset_imports=versions, ir_version=ir_version(opset))
 
 
 class _Graph:
@@ -112,15 +112,8 @@ class _Graph:
             self._names[id(tensor)] = tensor.name or self._stored_once(tensor)
             if tensor.name:
                 self._store(tensor.array, tensor.name)
-            return
-        name = tensor.name or self._numbered(operation_of(tensor).lower())
-        self._names[id(tensor)] = name
-        if operation_of(tensor) == "Shape" and self.opset < SHAPE_OF_PART:
-            self._add_old_shape(tensor, name)
         else:
-            assert tensor.node is not None
-            used = ["" if x is None else self._names[id(x)] for x in tensor.node.inputs]
-            self._add_node(operation_of(tensor), used, name, **tensor.node.attributes)
+            self._add_node(tensor)
 
     def written(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> onnx.GraphProto:
         given, returned = ([self._declared(x) for x in some] for some in (inputs, outputs))
@@ -134,16 +127,28 @@ class _Graph:
         ]
         return helper.make_tensor_value_info(name, TYPES[tensor.dtype], sizes)
 
-    def _add_node(self, operation: str, used: Sequence[str], name: str, **attributes: Any) -> None:
-        self.nodes.append(helper.make_node(operation, used, [name], name, **attributes))
+    def _add_node(self, tensor: Tensor) -> None:
+        node, operation = tensor.node, operation_of(tensor)
+        assert node is not None
+        for result in node.results or (tensor,):
+            self._names[id(result)] = result.name or self._numbered(operation.lower())
+        used = ["" if x is None else self._names[id(x)] for x in node.inputs]
+        made = [self._names[id(result)] for result in node.results or (tensor,)]
+        if operation == "Shape" and self.opset < SHAPE_OF_PART:
+            self._write_old_shape(used[0], made[0], node.attributes["start"])
+        else:
+            self._write(operation, used, made, **node.attributes)
 
-    def _add_old_shape(self, tensor: Tensor, name: str) -> None:
-        """Add one side of a tensor as an opset has it whose Shape gives all sides."""
-        assert tensor.node is not None
-        (asked,) = (self._names[id(x)] for x in inputs_of(tensor))
-        side = constant(np.array([tensor.node.attributes["start"]], np.int64))
-        self._add_node("Shape", [asked], f"{name}_of_all")
-        self._add_node("Gather", [f"{name}_of_all", self._stored_once(side)], name, axis=0)
+    def _write(
+        self, operation: str, used: Sequence[str], made: Sequence[str], **attributes: Any
+    ) -> None:
+        self.nodes.append(helper.make_node(operation, used, made, made[0], **attributes))
+
+    def _write_old_shape(self, used: str, made: str, dim: int) -> None:
+        """Write one side of a tensor in an opset whose Shape gives all sides."""
+        place = self._stored_once(constant(np.array([dim], np.int64)))
+        self._write("Shape", [used], [f"{made}_of_all"])
+        self._write("Gather", [f"{made}_of_all", place], [made], axis=0)
 
     def _stored_once(self, tensor: Tensor) -> str:
         """Return the name of the constant with the value of a tensor, after its parameter if it has
