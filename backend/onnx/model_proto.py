@@ -12,37 +12,46 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 
-from backend import checks
-from backend.onnx.recording import Size, Tensor, constant
+from backend.onnx.device import host_threads
+from backend.onnx.recording import TYPES, Size, Tensor, constant
 
 OPSET = 17
 SHAPE_OF_PART = 15  # the first opset whose Shape can give some of the sides
-TYPES = {
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "float16": TensorProto.FLOAT16,
-    "int32": TensorProto.INT32,
-    "int64": TensorProto.INT64,
-    "uint8": TensorProto.UINT8,
-    "bool": TensorProto.BOOL,
-}
-FLOAT_DTYPES = ("float16", *checks.FLOAT_DTYPES)  # float16: of files that are to compute in it
+FATAL = 4  # of the messages that ONNX Runtime may write: an error is raised as well
 
 
 def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:
-    """Compute tensors that depend on no input of the graph; they keep the result."""
-    wanted = [tensor for tensor in tensors if tensor.array is None]
-    if wanted:
-        content = build_model(wanted, []).SerializeToString()
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
-        for tensor, array in zip(wanted, session.run(None, {}), strict=True):
+    """Compute tensors that depend on no input of the graph; they keep the result.
+
+    So do those that a module returned together with one of them: else the first map that is asked
+    for, and then each other one, would take the whole network again.
+    """
+    wanted = {id(tensor): tensor for tensor in tensors}
+    for tensor in _in_order(tensors):
+        wanted |= {id(other): other for other in tensor.returned_with}
+    unknown = [tensor for tensor in wanted.values() if tensor.array is None]
+    if unknown:
+        for tensor, array in zip(unknown, _run(build_model(unknown, [])), strict=True):
             tensor.array = array
     return [np.array(tensor.array) for tensor in tensors]
+
+
+def _run(model: onnx.ModelProto) -> list[np.ndarray]:
+    """Return the outputs of a model without inputs."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = FATAL
+    options.intra_op_num_threads = host_threads()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    content = model.SerializeToString()
+    try:
+        session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+    except NotImplemented:  # it has no Conv of float64
+        return list(ReferenceEvaluator(model).run(None, {}))
+    return list(session.run(None, {}))
 
 
 def name_part(outputs: Sequence[Tensor], part: str) -> None:

@@ -12,8 +12,20 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from backend import checks
+
+TYPES = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "float16": TensorProto.FLOAT16,
+    "int32": TensorProto.INT32,
+    "int64": TensorProto.INT64,
+    "uint8": TensorProto.UINT8,
+    "bool": TensorProto.BOOL,
+}
+FLOAT_DTYPES = ("float16", *checks.FLOAT_DTYPES)  # float16: of files that are to compute in it
 
 
 class Size(int):
@@ -79,6 +91,11 @@ class Tensor:
         self.shape, self.dtype, self.node = tuple(shape), dtype, node
         self.array: np.ndarray | None = None  # of a constant, and of what was computed already
         self.name = ""  # of a parameter or an input
+        self.returned_with: tuple[Tensor, ...] = ()  # by a module, this one included
+
+    def __deepcopy__(self, memo: Mapping[int, Any]) -> Tensor:
+        """Return this tensor: its value never changes. A copy would take all it is computed of."""
+        return self
 
     @property
     def ndim(self) -> int:
@@ -115,16 +132,16 @@ class Tensor:
         return apply("Neg", (self,), self.shape, self.dtype)
 
     def __lt__(self, other: Any) -> Tensor:
-        return elementwise("Less", self, other, "bool")
+        return compared("Less", self, other)
 
     def __le__(self, other: Any) -> Tensor:
-        return elementwise("LessOrEqual", self, other, "bool")
+        return compared("LessOrEqual", self, other)
 
     def __gt__(self, other: Any) -> Tensor:
-        return elementwise("Greater", self, other, "bool")
+        return compared("Greater", self, other)
 
     def __ge__(self, other: Any) -> Tensor:
-        return elementwise("GreaterOrEqual", self, other, "bool")
+        return compared("GreaterOrEqual", self, other)
 
     def __getitem__(self, index: Any) -> Tensor:
         return take(self, index if isinstance(index, tuple) else (index,))
@@ -156,6 +173,8 @@ def constant(array: np.ndarray) -> Tensor:
 
 def constant_like(value: Any, like: Tensor) -> Tensor:
     """Return a number as a tensor of the dtype of another; a tensor as it is."""
+    if isinstance(value, float) and like.dtype not in FLOAT_DTYPES:
+        raise ValueError(f"a tensor of {like.dtype} and {value}; a whole number is needed")
     return value if isinstance(value, Tensor) else constant(np.array(value, like.dtype))
 
 
@@ -241,6 +260,17 @@ def elementwise(operation: str, x: Tensor, other: Any, dtype: str | None = None)
     y = constant_like(other, x)
     checks.one_dtype((x.dtype, y.dtype))
     return apply(operation, (x, y), _broadcast(x.shape, y.shape), dtype or x.dtype)
+
+
+def compared(operation: str, x: Tensor, other: Any) -> Tensor:
+    """Return where a comparison holds; integers are compared with a number as float64."""
+    if not isinstance(other, Tensor) and x.dtype not in FLOAT_DTYPES:
+        x = cast(x, "float64")
+    return elementwise(operation, x, other, "bool")
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    return apply("Cast", (x,), x.shape, dtype, to=TYPES[dtype])
 
 
 def _broadcast(one: Sequence[int], other: Sequence[int]) -> list[int]:
