@@ -13,7 +13,7 @@ import numpy as np
 class Tolerance(NamedTuple):
     """How far a file may be from the model."""
 
-    row_scores: float  # objectness and class scores of any row
+    row_scores: float  # scores of any row
     row_pixels: float  # centre and size of any box
     scores: float  # of what is found
     iou: float  # above it, two boxes are one
