@@ -20,6 +20,7 @@ TYPES = {
     "float32": TensorProto.FLOAT,
     "float64": TensorProto.DOUBLE,
     "float16": TensorProto.FLOAT16,
+    "int32": TensorProto.INT32,
     "int64": TensorProto.INT64,
     "uint8": TensorProto.UINT8,
     "bool": TensorProto.BOOL,
@@ -56,13 +57,18 @@ def build_model(
             initializers.append(numpy_helper.from_array(tensor.array, names[id(tensor)]))
             continue
         assert tensor.node is not None and tensor.node.operation, "it needs an input of the graph"
-        name = names[id(tensor)] = tensor.name or f"{tensor.node.operation.lower()}_{len(nodes)}"
+        stem = f"{tensor.node.operation.lower()}_{len(nodes)}"
+        made = tensor.node.results or (tensor,)
+        for place, each in enumerate(made):
+            names[id(each)] = each.name or (f"{stem}_{place}" if place else stem)
         used = [names[id(x)] if x is not None else "" for x in tensor.node.inputs]
+        made_names = [names[id(each)] for each in made]
         nodes.append(
             helper.make_node(
-                tensor.node.operation, used, [name], name=name, **tensor.node.attributes
+                tensor.node.operation, used, made_names, name=made_names[0],
+                **tensor.node.attributes,
             )
-        )
+        )  # fmt: skip
     graph = helper.make_graph(
         nodes,
         "model",
@@ -70,7 +76,8 @@ def build_model(
         [_declared(tensor, names) for tensor in outputs],
         initializers,
     )
-    versions = [helper.make_opsetid("", opset)]
+    foreign = sorted({node.domain for node in nodes} - {""})
+    versions = [helper.make_opsetid("", opset), *(helper.make_opsetid(x, 1) for x in foreign)]
     return helper.make_model(graph, opset_imports=versions, ir_version=ir_version(opset))
 
 

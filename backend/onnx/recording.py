@@ -53,6 +53,7 @@ class Node:
         self, operation: str, inputs: Sequence[Tensor | None], attributes: Mapping[str, Any]
     ):
         self.operation, self.inputs, self.attributes = operation, tuple(inputs), dict(attributes)
+        self.results: tuple[Tensor, ...] = ()  # in their order, where there are several
 
 
 class Tensor:
@@ -167,7 +168,23 @@ def apply(
     **attributes: Any,
 ) -> Tensor:
     """Return the result of an operation, whose sizes are free where those of `shape` are."""
-    tensor = Tensor(shape, dtype, Node(operation, inputs, attributes))
+    return _result(Node(operation, inputs, attributes), shape, dtype)
+
+
+def apply_for_several(
+    operation: str,
+    inputs: Sequence[Tensor | None],
+    results: Iterable[tuple[Iterable[int], str]],
+    **attributes: Any,
+) -> tuple[Tensor, ...]:
+    """Return the results of an operation that has several, each of a shape and a dtype."""
+    node = Node(operation, inputs, attributes)
+    node.results = tuple(_result(node, shape, dtype) for shape, dtype in results)
+    return node.results
+
+
+def _result(node: Node, shape: Iterable[int], dtype: str) -> Tensor:
+    tensor = Tensor(shape, dtype, node)
     if any(isinstance(size, Size) for size in tensor.shape):
         tensor.shape = tuple(
             _size_of(tensor, dim, size) if isinstance(size, Size) else size

@@ -31,7 +31,14 @@ from utils.errors import UserError
 from utils.export.formats import Format, format_named
 from utils.files.project import PROJECT
 from utils.processes.start import EXIT_USER_ERROR
-from utils.runtimes.metadata import Metadata
+from utils.runtimes.metadata import (
+    DETECTIONS,
+    EFFICIENT,
+    FLOATS,
+    PIXELS,
+    ROWS,
+    Metadata,
+)
 from utils.screen.text import as_message, say
 from utils.state.checkpoint import Checkpoint
 
@@ -147,9 +154,19 @@ def metadata_of_weights(config: ExportConfig, checkpoint: Checkpoint) -> Metadat
         image_size=config.image_size,
         batch_size=config.batch_size,
         dynamic=config.dynamic,
+        image=PIXELS if config.letterbox else FLOATS,
+        output=output_kind(config),
         precision=config.precision,
         head=spec.layers[-1].block,
+        suppression=vars(config.suppression) if config.nms else {},
     )
+
+
+def output_kind(config: ExportConfig) -> str:
+    """Return which kind of output the flags ask for, as metadata names it."""
+    if config.efficient_nms:
+        return EFFICIENT
+    return DETECTIONS if config.nms else ROWS
 
 
 def write_graph(config: ExportConfig, path: Path) -> None:

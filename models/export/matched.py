@@ -5,7 +5,7 @@ Before: `verify.py` ran both on the same images. After: the line of a file, or w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,32 +16,27 @@ from utils.detections import Detections
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What NMS keeps: the flags of these names."""
+class Limits(NamedTuple):
+    """What NMS keeps, in the graph or behind it."""
 
-    confidence_threshold: float
-    iou_threshold: float
-    class_agnostic: bool
-    top_per_class: int
-    top_all: int
+    settings: SuppressionSettings
+    top_per_class: int  # with `class_agnostic` there is no such limit
 
     @classmethod
     def of(cls, config: ExportConfig) -> Limits:
-        return cls(**{name: getattr(config, name) for name in cls.__dataclass_fields__})
+        settings = config.suppression
+        return cls(
+            settings, settings.max_detections if settings.class_agnostic else config.top_per_class
+        )
 
 
 def find(rows: np.ndarray, limits: Limits) -> Detections:
     """Return what NMS finds in the rows (N, 5 + C) of one image."""
-    settings = SuppressionSettings(
-        confidence_threshold=limits.confidence_threshold,
-        iou_threshold=limits.iou_threshold,
-        class_agnostic=limits.class_agnostic,
-        max_detections=len(rows) * (rows.shape[1] - 5),
-    )
-    found = non_max_suppression(rows, **vars(settings))
+    settings = limits.settings
+    # As many as there are, so that those of one class do not keep another's away.
+    found = non_max_suppression(rows, **{**vars(settings), "max_detections": max(len(rows), 1)})
     kept = np.flatnonzero(_rank_in_class(found.class_index) < limits.top_per_class)
-    return found.take(kept[: limits.top_all])
+    return found.take(kept[: settings.max_detections])
 
 
 def _rank_in_class(class_index: np.ndarray) -> np.ndarray:
@@ -88,16 +83,16 @@ def is_close_call(
     scores as much.
     """
     score, near = one.scores[place], tolerance.scores
-    if score - limits.confidence_threshold <= near:
+    if score - limits.settings.confidence_threshold <= near:
         return True
-    is_full = len(others.scores) == limits.top_all
+    is_full = len(others.scores) == limits.settings.max_detections
     if is_full and score - others.scores.min() <= near:
         return True
     same = others.class_index == one.class_index[place]
     if same.sum() == limits.top_per_class and score - others.scores[same].min() <= near:
         return True
-    rivals = np.full_like(same, True) if limits.class_agnostic else same
-    overlaps = overlap(one, place, others) > limits.iou_threshold - (1 - tolerance.iou)
+    rivals = np.full_like(same, True) if limits.settings.class_agnostic else same
+    overlaps = overlap(one, place, others) > limits.settings.iou_threshold - (1 - tolerance.iou)
     return bool((rivals & overlaps & (others.scores >= score - near)).any())
 
 
