@@ -5,7 +5,6 @@ It is written on any system. coremltools 9.0 names PyTorch 2.7 as the newest it 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,7 +22,6 @@ def write_coreml(
     calibration: Callable[[], Iterator[np.ndarray]] | None,
 ) -> None:
     """Make an ML program, a folder, for iOS 15 and macOS 12 up."""
-    logging.getLogger("coremltools").setLevel(logging.ERROR)  # else: newer PyTorch, no macOS
     tools = import_optional("coremltools", "--include coreml")
     half = metadata.precision == "float16"
     model = tools.convert(

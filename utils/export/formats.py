@@ -42,7 +42,7 @@ class Format:
         name: as --include has it.
         title: as people call it.
         ending: of the file, or folder, that replaces the ending of the weights.
-        packages: what converting and running need, each a key of `utils/optional.py::INSTALL`.
+        packages: what converting and running import, each a key of `utils/optional.py::INSTALL`.
         convert: takes the model's file, where to write, what the new file is to say of itself, and
             for int8 the images.
         open: loads one to run it, with a number of threads.
@@ -77,7 +77,7 @@ FORMATS = (
         source=TRACE, is_program=True),
     Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime,
         source=TRACE, half=True),
-    Format("tflite", "LiteRT", ".tflite", ("onnx2tf", "ai_edge_litert"), write_litert,
+    Format("tflite", "LiteRT", ".tflite", ("ai_edge_litert",), write_litert,
         LiteRtRuntime),
     Format("coreml", "CoreML", ".mlpackage", ("coremltools",), write_coreml, CoreMlRuntime,
         source=TRACE, half=True),
