@@ -94,9 +94,18 @@ def format_named(name: str) -> Format:
 
 
 def find_format(path: Path) -> Format:
-    """Return the format of an exported file, by its ending; UserError for another file."""
+    """Return the format of an exported file, by its ending.
+
+    Raises:
+        UserError: another file, or a program, which runs only if its runtime is asked for.
+    """
     for row in FORMATS:
         if path.name.endswith(row.ending):
+            if row.is_program:
+                raise UserError(
+                    f"--weights {path}: a {row.title} file is a program, which can read and write "
+                    f"files; if you trust its author, give --runtime {row.name}, else an ONNX file"
+                )
             return row
     endings = ", ".join(f"*{row.ending}" for row in FORMATS)
     raise UserError(f"--weights {path}: no exported file; those end in {endings}")
