@@ -6,18 +6,16 @@ beside the weights.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from models.export.graph_process import write_graph
 from models.graph import coarsest_stride, plan_layers
 from models.stored import spec_of_weights
 from utils.cli.export_config import ExportConfig
-from utils.cli.flags import as_words
 from utils.errors import UserError
 from utils.export.formats import Format, format_named
-from utils.files.project import PROJECT
+from utils.export.onnx_file import require_below_limit
 from utils.runtimes.metadata import DETECTIONS, EFFICIENT, FLOATS, PIXELS, ROWS, Metadata
 from utils.screen.text import say
 from utils.state.checkpoint import Checkpoint
@@ -29,6 +27,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint) -> None:
     Raises:
         UserError: the model cannot be built or takes no such size, or a file differs from it.
     """
+    require_below_limit(checkpoint.ema, config.half)
     metadata = metadata_of_weights(config, checkpoint)
     with tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
         graph = Path(folder, "graph.onnx")
@@ -72,15 +71,6 @@ def output_kind(config: ExportConfig) -> str:
     if config.efficient_nms:
         return EFFICIENT
     return DETECTIONS if config.nms else ROWS
-
-
-def write_graph(config: ExportConfig, path: Path) -> None:
-    """Write the ONNX graph in a process of its own, which is bound to the backend that records."""
-    words = as_words(config, leave_out=("backend",))
-    command = [sys.executable, "-m", "models.export.graph_file", str(path), *words]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(done.stderr.strip().removeprefix("error: "))
 
 
 def exported_path(weights: str, row: Format) -> Path:

@@ -82,8 +82,6 @@ class ExportConfig:
     opset: int = flag("output", "--opset", default=OPSET, metavar="N",
         check=whole_between(OLDEST_OPSET, NEWEST_OPSET),
         help="version of ONNX's operators")  # fmt: skip
-    simplify: bool = flag("output", "--simplify", default=False,
-        help="let onnxslim shorten the graph")  # fmt: skip
     backend: str | None = flag("backend and device", "--backend", default=None,
         choices=tuple(FRAMEWORKS),
         help="what runs the model that the files are held against; else found")  # fmt: skip
