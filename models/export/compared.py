@@ -24,6 +24,7 @@ class Tolerance(NamedTuple):
 TOLERANCES = {
     "float32": Tolerance(row_scores=1e-3, row_pixels=0.1, scores=1e-3, iou=0.99),
     "float16": Tolerance(row_scores=0.1, row_pixels=64, scores=0.02, iou=0.9),
+    "int8": Tolerance(row_scores=1, row_pixels=np.inf, scores=1, iou=0.5),
 }
 
 

@@ -41,11 +41,13 @@ class Verified:
     num_matched: int = 0
     fault: str = ""
 
-    def line(self) -> str:
-        return (
-            f"{self.num_matched:,} of {count(self.num_found, 'detection')} matched, scores within "
-            f"{self.scores:.2g}, boxes within {self.pixels:.2g} px"
-        )
+    @property
+    def differences(self) -> str:
+        return f"scores {self.scores:.2g}, boxes {self.pixels:.2g} px"
+
+    @property
+    def matches(self) -> str:
+        return f"{self.num_matched:,} of {count(self.num_found, 'detection')}"
 
 
 def verify(
