@@ -7,6 +7,7 @@ files, beside the weights.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,8 @@ from utils.runtimes.metadata import (
 from utils.screen.text import as_message, say
 from utils.state.checkpoint import Checkpoint
 
+log = logging.getLogger("export")
+
 
 @dataclass
 class Export:
@@ -87,12 +90,19 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     model = load_detector(checkpoint, CPU)
     if dataset is not None:
         require_same_classes(dataset, model.head)
+    model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
+    if config.device not in ("", CPU):
+        log.warning("--device %s: only an engine uses it, all else the CPU", config.device)
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
     source = f"--data {dataset.name}" if dataset else "the built-in dataset"
     with tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
         graph = Path(folder, "graph.onnx")
         write_graph(config, graph)
+        if config.device != CPU:
+            log.warning(
+                "--device %s: only an engine uses it; all else runs on the CPU", config.device
+            )
         say(f"files are held against the model on {count(len(images), 'image')} of {source}")
         settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
         export = Export(config, metadata, graph, model, trials, dataset, settings, [])
