@@ -17,6 +17,7 @@ from backend.checks import CPU
 from backend.words import count
 from models.detector import Detector
 from models.export.by_layer import where_they_part
+from models.export.calibration import calibration_images
 from models.export.compared import TOLERANCES
 from models.export.matched import Limits
 from models.export.trials import Trial, chosen_images, make_trials
@@ -28,7 +29,7 @@ from utils.cli.export_config import ExportConfig
 from utils.cli.flags import as_words
 from utils.data.sources.samples import SampleTable
 from utils.errors import UserError
-from utils.export.formats import Format, format_named
+from utils.export.formats import Calibration, Format, format_named
 from utils.files.project import PROJECT
 from utils.processes.start import EXIT_USER_ERROR
 from utils.runtimes.metadata import (
@@ -58,6 +59,7 @@ class Export(NamedTuple):
     graph: Path
     model: Detector
     trials: list[Trial]
+    calibration: Calibration | None
 
 
 def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> int:
@@ -73,13 +75,25 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     model = load_detector(checkpoint, CPU)
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
+    calibration = calibration_of(config, dataset, metadata)
     with tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
         graph = Path(folder, "graph.onnx")
         write_graph(config, graph)
         source = f"--data {config.data}" if config.data else "the built-in dataset"
         say(f"each file is held against the model on {count(len(images), 'image')} of {source}")
-        export = Export(config, metadata, graph, model, trials)
+        export = Export(config, metadata, graph, model, trials, calibration)
         return sum(not exported(export, format_named(name)) for name in config.include)
+
+
+def calibration_of(
+    config: ExportConfig, dataset: Dataset | None, metadata: Metadata
+) -> Calibration | None:
+    """Return the images for --int8; UserError when there is none. None without the flag."""
+    if not config.int8:
+        return None
+    if dataset is None or not len(dataset.samples):
+        raise UserError(f"--int8: --data {config.data} has no usable image for validation")
+    return calibration_images(dataset.samples, metadata)
 
 
 def exported(export: Export, row: Format) -> bool:
@@ -109,7 +123,7 @@ def exported(export: Export, row: Format) -> bool:
 def _make_and_verify(export: Export, row: Format, made: Path) -> tuple[str, str]:
     """Write a file; return what is wrong with it, and what to say of it."""
     assert row.convert is not None
-    row.convert(export.graph, made, export.metadata, None)
+    row.convert(export.graph, made, export.metadata, export.calibration)
     config = export.config
     tolerance = TOLERANCES[config.precision]
     result = verify(

@@ -18,7 +18,7 @@ from utils.runtimes.metadata import Metadata
 from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.runtimes.runtime import Runtime
 
-Calibration = Callable[[], Iterator[np.ndarray]]  # (1, 3, H, W) float32, as the file takes them
+Calibration = Callable[[], Iterator[np.ndarray]]  # images, as the file takes them
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from utils.export.quantization import quantize
 from utils.files.atomic import atomic_file
 from utils.optional import import_optional
 from utils.runtimes.metadata import Metadata
@@ -18,9 +19,14 @@ def write_onnx(
     metadata: Metadata,
     calibration: Callable[[], Iterator[np.ndarray]] | None,
 ) -> None:
-    """Write an ONNX file with metadata; OSError when it cannot be written."""
+    """Write an ONNX file with metadata, in 8 bits where there are images to calibrate it on.
+
+    Raises:
+        OSError: it cannot be written.
+        UserError: it cannot be quantized.
+    """
     onnx = import_optional("onnx", "--include onnx")
-    model = onnx.load_model(graph)
+    model = onnx.load_model(graph) if calibration is None else quantize(graph, calibration)
     onnx.helper.set_model_props(model, metadata.texts())
     with atomic_file(path) as file:
         file.write(model.SerializeToString(deterministic=True))
