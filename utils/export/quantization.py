@@ -6,13 +6,11 @@ Before: `backend/onnx` wrote the graph. After: the ONNX file, and what converter
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from utils.export.ranges import find_ranges
+from utils.export.ranges import Calibration, find_ranges
 from utils.optional import import_optional
 
 CONVOLUTION = "Conv"
@@ -37,9 +35,7 @@ ONNX_RUNTIME = Layout((CONVOLUTION, "Sigmoid", "Mul", "Add", "Concat", "MaxPool"
 OPENVINO = Layout((CONVOLUTION,), not_after=(CONVOLUTION,))
 
 
-def quantize(
-    graph: Path, images: Callable[[], Iterator[np.ndarray]], layout: Layout = ONNX_RUNTIME
-) -> Any:
+def quantize(graph: Path, images: Calibration, layout: Layout = ONNX_RUNTIME) -> Any:
     """Return a graph in 8 bits, an onnx.ModelProto with QuantizeLinear and DequantizeLinear.
 
     Weights are int8, a scale for each channel; maps are uint8, with one range each. What leads from
@@ -70,6 +66,7 @@ def quantize(
         extra_options={"OpTypesToExcludeOutputQuantization": layout.not_after},
     )
     quantizer.quantize_model()
+    quantizer.model.topological_sort()
     return quantizer.model.model
 
 

@@ -18,12 +18,11 @@ MOST_VALUES = 2**16  # that count of each map of an image: evenly chosen, enough
 OUTSIDE = 1e-5  # of the values, at either end; measured, see docs/export.md
 LEAST_SPAN = 1e-6  # of a map that is the same everywhere
 
+Calibration = Callable[[], Iterator[np.ndarray]]  # images, as a graph takes them
 Ranges = Mapping[str, tuple[np.float32, np.float32]]
 
 
-def find_ranges(
-    model: Any, names: Sequence[str], images: Callable[[], Iterator[np.ndarray]]
-) -> Ranges:
+def find_ranges(model: Any, names: Sequence[str], images: Calibration) -> Ranges:
     """Run a graph twice on images: for the extremes of its maps, and for what lies between.
 
     Args:
