@@ -36,6 +36,9 @@ def _require_sizes(name: str, value: tuple[int, ...]) -> None:
 
 def _require_formats(name: str, value: tuple[Any, ...]) -> None:
     for each in value:
+        if "," in each:
+            words = " ".join(each.replace(",", " ").split())
+            raise UserError(f"{name} {each}: formats stand apart, without commas: {name} {words}")
         format_named(each)
 
 
@@ -88,7 +91,7 @@ class ExportConfig:
         choices=tuple(FRAMEWORKS),
         help="what runs the model that the files are held against; else found")  # fmt: skip
     device: str = flag("backend and device", "--device", default="cpu",
-        help="cpu, or 0 for the first GPU, which an engine needs")  # fmt: skip
+        help="cpu, or 0 for the first GPU; only an engine uses it")  # fmt: skip
 
     def __post_init__(self) -> None:
         check_flags(self)

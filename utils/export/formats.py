@@ -20,6 +20,11 @@ from utils.runtimes.runtime import Runtime
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
 
 
+def anywhere() -> str:
+    """Say nothing: the runtime of most formats runs on any machine that has its package."""
+    return ""
+
+
 @dataclass(frozen=True)
 class Format:
     """A kind of exported file.
@@ -32,6 +37,7 @@ class Format:
         convert: takes the ONNX file, where to write, what the new file is to say of itself, and
             for int8 the images; None: the model's own backend makes it.
         open: loads one to run it, with a number of threads.
+        why_not_run: says why this machine cannot run one; "" where it can.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
             with it.
     """
@@ -48,6 +54,7 @@ class Format:
     letterbox: bool = False
     nms: bool = False
     efficient_nms: bool = False
+    why_not_run: Callable[[], str] = anywhere
 
 
 FORMATS = (
