@@ -17,6 +17,7 @@ from backend.words import count
 from models.detector import Detector
 from models.evaluation import DEFAULT_SUPPRESSION
 from models.export.by_layer import where_they_part
+from models.export.calibration import calibration_images
 from models.export.compared import TOLERANCES
 from models.export.graph_process import write_graph
 from models.export.matched import Limits
@@ -37,7 +38,7 @@ from models.stored import spec_of_weights
 from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
-from utils.export.formats import Format, format_named
+from utils.export.formats import Calibration, Format, format_named
 from utils.export.onnx_file import require_below_limit
 from utils.export.opening import open_runtime
 from utils.processes.termination import ending_at_termination
@@ -130,10 +131,18 @@ def exported(export: Export, row: Format) -> bool:
     return True
 
 
+def calibration_of(export: Export) -> Calibration | None:
+    """Return the images that choose the ranges of --int8; None without the flag."""
+    if not export.config.int8:
+        return None
+    assert export.dataset is not None, "the flags ask for --data"
+    return calibration_images(export.dataset.samples, export.metadata)
+
+
 def make_and_verify(export: Export, row: Format, made: Path) -> str:
     """Write a file; return what to say of it, or raise UserError with what is wrong with it."""
     assert row.convert is not None
-    row.convert(export.graph, made, export.metadata, None)
+    row.convert(export.graph, made, export.metadata, calibration_of(export))
     if why := why_not_run(row, export.metadata):
         return f"not verified: {why}"
     runtime = open_runtime(made)

@@ -6,19 +6,17 @@ Before: `--include` or a file names one. After: `models/export/job.py` writes it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from utils.errors import UserError
 from utils.export.onnx_file import write_onnx
+from utils.export.ranges import Calibration
 from utils.runtimes.metadata import Metadata
 from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.runtimes.runtime import Runtime
 
-Calibration = Callable[[], Iterator[np.ndarray]]  # (1, 3, H, W) float32, as the file takes them
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
 
 
