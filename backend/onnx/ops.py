@@ -181,7 +181,9 @@ def flip_columns(x: Tensor) -> Tensor:
 def pad_to(x: Tensor, height: int, width: int, value: float) -> Tensor:
     checks.padded_sides(x.shape, height, width)
     pads = np.array([0, 0, 0, 0, 0, 0, height - x.shape[2], width - x.shape[3]], np.int64)
-    fill = constant(np.array(value, x.dtype))
+    # ONNX Runtime 1.23 has a MaxPool pad in place of a Pad by 0, as if that were minus infinity. It
+    # leaves -0.0 alone, which is as good.
+    fill = constant(np.array(value or -0.0, x.dtype))
     return apply("Pad", (x, constant(pads), fill), (*x.shape[:2], height, width), x.dtype)
 
 

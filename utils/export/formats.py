@@ -34,7 +34,8 @@ class Format:
         convert: takes the ONNX file, where to write, what the new file is to say of itself, and
             for int8 the images; None: the model's own backend makes it.
         open: loads one to run it, with a number of threads.
-        half, int8, dynamic, nms: whether the flags of these names work with it.
+        half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
+            with it.
     """
 
     name: str
@@ -46,12 +47,14 @@ class Format:
     half: bool = False
     int8: bool = False
     dynamic: bool = False
+    letterbox: bool = False
     nms: bool = False
+    efficient_nms: bool = False
 
 
 FORMATS = (
     Format("onnx", "ONNX", ".onnx", ("onnx", "onnxruntime"), write_onnx, OnnxRuntime,
-        half=True, int8=True, dynamic=True, nms=True),
+        half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True),
 )  # fmt: skip
 
 
