@@ -100,7 +100,7 @@ def use(name: str | None = None) -> str:
     """Bind this process to a backend and import its framework.
 
     Args:
-        name: "torch", "oneflow", "onnx"; None for the one in use, else by the order of choice above.
+        name: of `FRAMEWORKS`; None for the one in use, else by the order of choice above.
 
     Returns:
         The name of the backend in use.

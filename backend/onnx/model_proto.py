@@ -29,9 +29,14 @@ def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:
 
     So do those that a module returned together with one of them: else the first map that is asked
     for, and then each other one, would take the whole network again.
+
+    Raises:
+        ValueError: one depends on an input of the graph.
     """
     wanted = {id(tensor): tensor for tensor in tensors}
     for tensor in _in_order(tensors):
+        if tensor.node is not None and not tensor.node.operation:
+            raise ValueError(f"{tensor.name!r} is an input of the graph: it has no values here")
         wanted |= {id(other): other for other in tensor.returned_with}
     unknown = [tensor for tensor in wanted.values() if tensor.array is None]
     if unknown:

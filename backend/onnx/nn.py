@@ -154,7 +154,14 @@ def load_state_arrays(module: Module, arrays: Mapping[str, np.ndarray]) -> None:
     own = {name: vars(owner)[key] for name, (owner, key) in places.items()}
     checks.module_state({name: x.shape for name, x in own.items()}, arrays)
     for name, (owner, key) in places.items():
-        register_buffer(owner, key, arrays[name].astype(own[name].dtype))
+        _replace(owner, key, arrays[name].astype(own[name].dtype))
+
+
+def _replace(module: Module, key: str, array: np.ndarray) -> None:
+    """Give a tensor of the state another value; its name stays."""
+    name = vars(module)[key].name
+    register_buffer(module, key, array)
+    vars(module)[key].name = name
 
 
 def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
@@ -171,7 +178,7 @@ def place(module: Module, device: str, dtype: str) -> Module:
     for owner, key in state(module).values():
         array = vars(owner)[key].array
         if array.dtype.kind == "f":
-            register_buffer(owner, key, array.astype(dtype))
+            _replace(owner, key, array.astype(dtype))
     return module
 
 
