@@ -37,7 +37,8 @@ def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     for tensor in _in_order(tensors):
         if tensor.node is not None and not tensor.node.operation:
             raise ValueError(f"{tensor.name!r} is an input of the graph: it has no values here")
-        wanted |= {id(other): other for other in tensor.returned_with}
+        alive = [other for ref in tensor.returned_with if (other := ref()) is not None]
+        wanted |= {id(other): other for other in alive}
     unknown = [tensor for tensor in wanted.values() if tensor.array is None]
     if unknown:
         for tensor, array in zip(unknown, _run(build_model(unknown, [])), strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 from backend import checks
 from backend.onnx import ops
 from backend.onnx.device import resolve
-from backend.onnx.recording import FLOAT_DTYPES, Tensor, apply, constant
+from backend.onnx.recording import FLOAT_DTYPES, Tensor, apply, compute_together, constant
 
 
 class Module:
@@ -22,8 +22,7 @@ class Module:
     def __call__(self, *inputs: Any) -> Any:
         output = self.forward(*inputs)
         if isinstance(output, tuple):
-            for tensor in output:
-                tensor.returned_with = output
+            compute_together([x for x in output if isinstance(x, Tensor)])
         return output
 
     def __getattr__(self, name: str) -> Any:

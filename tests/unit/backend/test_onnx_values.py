@@ -1,7 +1,9 @@
 """When the values of recorded tensors are computed, and how often."""
 
 import copy
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -51,6 +53,37 @@ def test_what_a_module_returns_together_is_computed_together(graphs):
     np.testing.assert_array_equal(ops.to_numpy(one[..., 0]), [[[16]]])
     np.testing.assert_array_equal(ops.to_numpy(other > 29.0), [[[[True, True]]]])
     assert [graph.count("Conv") for graph in graphs] == [1, 0]
+
+
+def test_maps_that_are_not_needed_any_more_are_freed_without_a_search_for_cycles():
+    gc.disable()
+    try:
+        one, other = Twice().eval()(constant(np.full((1, 1, 1, 2), 5, np.float32)))
+        ops.to_numpy(one)
+        watched = weakref.ref(one), weakref.ref(other), weakref.ref(other.node)
+        del one, other
+        assert [ref() for ref in watched] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_a_module_may_return_other_things_beside_tensors():
+    class Counted(nn.Module):
+        def forward(self, x):
+            return x + 1.0, 3, "three", None
+
+    x, *others = Counted()(constant(np.ones(2, np.float32)))
+    np.testing.assert_array_equal(ops.to_numpy(x), [2, 2])
+    assert others == [3, "three", None]
+
+
+def test_numbers_of_numpy_are_numbers():
+    x = constant(np.full(2, 3, np.float32))
+    for found in (np.float64(2) * x, x * np.float32(2), np.int64(2) * x):
+        assert ops.dtype_of(found) == "float32"
+        np.testing.assert_array_equal(ops.to_numpy(found), [6, 6])
+    with pytest.raises(ValueError, match="a whole number"):
+        constant(np.ones(2, np.int64)) + np.float32(0.5)
 
 
 def test_the_caller_may_write_into_what_it_gets():
