@@ -20,7 +20,7 @@ def small_graph(
     opset: int = 17,
 ) -> onnx.ModelProto:
     """Return the checked graph of what a function makes of one input, called `given`."""
-    given = graph_input("given", shape, dtype, free)
+    given = graph_input("given", shape, dtype, {side: f"side{side}" for side in free})
     outputs = part(given)
     for index, output in enumerate(outputs):
         output.name = f"output{index}"
