@@ -57,6 +57,16 @@ def test_images_are_within_one_grey_level(run, size, shape):
     np.testing.assert_array_equal(limits, [*shape[::-1]] * 2)
 
 
+def test_an_image_that_is_halved_is_the_same():
+    """Means of four pixels that end in a half go up."""
+    image = np.random.default_rng(2).integers(0, 256, (128, 96, 3), np.uint8)
+    model = small_graph(lambda given: letterboxed(given, (64, 64))[:1], (48, 64, 3), "uint8", SIDES)
+    (images,) = run_graph(model)(image)
+    blocks = image.reshape(64, 2, 48, 2, 3).sum(axis=(1, 3), dtype=np.int64)
+    levels = images[0, :, :, 8:56].transpose(1, 2, 0) * 255
+    np.testing.assert_allclose(levels, (blocks + 2) // 4, atol=1e-4)
+
+
 def test_an_image_of_one_colour_keeps_it_and_is_padded_with_grey(run, size):
     for shape in [(10, 30), (90, 270), (300, 900)]:
         images = run(np.full((*shape, 3), (0, 255, 7), np.uint8))[0]

@@ -180,7 +180,7 @@ def check_image(found: np.ndarray, rows: np.ndarray, settings: dict[str, float])
 
 
 def efficient_graph(class_agnostic: bool) -> onnx.ModelProto:
-    values = SuppressionSettings(0.3, 0.6, class_agnostic, max_detections=8, multi_label=False)
+    values = SuppressionSettings(0.25, 0.6, class_agnostic, max_detections=8, multi_label=False)
     return small_graph(lambda rows: efficient_detections(rows, values), (2, 30, 9))
 
 
@@ -191,7 +191,7 @@ def test_efficient_nms_is_the_node_that_tensorrt_documents(class_agnostic):
     attributes = {x.name: onnx.helper.get_attribute_value(x) for x in node.attribute}
     assert attributes == {
         "plugin_version": b"1",
-        "score_threshold": pytest.approx(0.3),
+        "score_threshold": 0.25,
         "iou_threshold": pytest.approx(0.6),
         "max_output_boxes": 8,
         "background_class": -1,
@@ -216,7 +216,7 @@ def test_efficient_nms_takes_corners_and_the_score_of_the_best_class_alone():
         model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
     rows = np.zeros((2, 30, 9), np.float32)
     rows[1, 4] = row((10, 20, 50, 40), 0.5, 0.25, 1.0, 0.75, 1.0)
-    rows[1, 5] = row((10, 20, 50, 40), 0.5, 0.25, 0.5, 0.5, 0.5)  # 0.25 is below 0.3
+    rows[1, 5] = row((10, 20, 50, 40), 0.5, 0.25, 0.5, 0.5, 0.5)  # 0.25 is not above 0.25
     boxes, scores = run_graph(model)(rows)
     assert boxes.shape == (2, 30, 4)
     assert scores.shape == (2, 30, 4)
