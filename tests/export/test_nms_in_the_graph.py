@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 
 from models.export.suppressed import detections, efficient_detections
-from tests.export.small_graphs import run_graph, shapes, small_graph
+from tests.export.small_graphs import onnx, run_graph, shapes, small_graph
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
 FREE = (0, 1)  # number of images and of rows, as with --dynamic
@@ -21,7 +21,7 @@ def nms_graph(
     top_per_class: int = 100,
     opset: int = 17,
     **settings: float,
-) -> onnx.ModelProto:
+) -> Any:
     wanted = {"confidence_threshold": 0.25, "iou_threshold": 0.5, "max_detections": 5, **settings}
     values = SuppressionSettings(multi_label=False, **wanted)
     return small_graph(
@@ -179,7 +179,7 @@ def check_image(found: np.ndarray, rows: np.ndarray, settings: dict[str, float])
     assert not found[number:].any()
 
 
-def efficient_graph(class_agnostic: bool) -> onnx.ModelProto:
+def efficient_graph(class_agnostic: bool) -> Any:
     values = SuppressionSettings(0.25, 0.6, class_agnostic, max_detections=8, multi_label=False)
     return small_graph(lambda rows: efficient_detections(rows, values), (2, 30, 9))
 

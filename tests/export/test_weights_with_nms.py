@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-import onnx
 import pytest
 
 from backend import autograd, ops
@@ -14,7 +13,7 @@ from models.detector import images_to_tensor
 from models.export.job import metadata_of_weights
 from models.inference.predictor import load_detector
 from tests.export.recorded_files import write_graphs
-from tests.export.small_graphs import run_graph, shapes
+from tests.export.small_graphs import checked, run_graph, shapes
 from tests.shared_files import shared_path
 from tests.tiny_weights import noise, tiny_checkpoint, write_tiny_weights
 from utils.cli.export_config import parse_export_flags
@@ -146,7 +145,7 @@ def test_letterbox_alone_gives_rows_in_pixels_of_the_image(tiny):
 
 
 def test_half_precision_has_the_same_input_and_output(tiny):
-    assert shapes(onnx.load_from_string(tiny.files["half"])) == {"output0": (1, TOP, 6)}
+    assert shapes(checked(tiny.files["half"])) == {"output0": (1, TOP, 6)}
     (output,) = run_graph(tiny.files["half"])(noise(100, 70))
     assert output.dtype == np.float32
     assert np.isfinite(output).all()
@@ -154,20 +153,18 @@ def test_half_precision_has_the_same_input_and_output(tiny):
 
 
 def test_efficient_nms_has_the_outputs_of_the_plugin(tiny):
-    model = onnx.load_from_string(tiny.files["efficient"])
-    onnx.checker.check_model(model, full_check=True)
     wanted = {
         "num_dets": (1, 1),
         "det_boxes": (1, TOP, 4),
         "det_scores": (1, TOP),
         "det_classes": (1, TOP),
     }
-    assert shapes(model) == wanted
+    assert shapes(checked(tiny.files["efficient"])) == wanted
 
 
 @pytest.mark.parametrize("name", [name for name in FLAGS if name != "efficient"])
 def test_a_graph_is_whole_and_loads_without_a_warning(tiny, name, capfd):
-    onnx.checker.check_model(onnx.load_from_string(tiny.files[name]), full_check=True)
+    checked(tiny.files[name])
     run_graph(tiny.files[name])
     captured = capfd.readouterr()
     assert captured.out + captured.err == ""

@@ -20,8 +20,8 @@ from utils.cli.flags import (
     whole_from,
 )
 from utils.cli.run_config import MAX_IMAGE_SIZE
+from utils.detections import SuppressionSettings
 from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings
 from utils.export.formats import FORMATS, format_named
 
 OLDEST_OPSET, OPSET, NEWEST_OPSET = 13, 17, 21
