@@ -25,7 +25,6 @@ INSTALL = {
     "onnx": "pip install onnx==1.17.0",
     "onnx2tf": "pipx install --python 3.12 onnx2tf==2.6.9",  # it asks for another onnx than ours
     "onnxruntime": "pip install onnxruntime==1.23.2",
-    "onnxslim": "pip install onnxslim==0.1.98",
     "openvino": "pip install openvino==2026.4.1",
     "optuna": "pip install optuna==5.0.0 sqlalchemy==2.0.58",
     "pandas": "pip install pandas==2.3.3",

@@ -6,11 +6,9 @@ Before: `--include` or a file names one. After: `models/export/job.py` writes it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from utils.errors import UserError
 from utils.export.coreml import write_coreml
@@ -18,6 +16,7 @@ from utils.export.litert import write_litert
 from utils.export.ncnn import write_ncnn
 from utils.export.onnx_file import write_onnx
 from utils.export.openvino import write_openvino
+from utils.export.ranges import Calibration
 from utils.export.trace import keep_trace
 from utils.runtimes.coreml_runtime import CoreMlRuntime
 from utils.runtimes.litert_runtime import LiteRtRuntime
@@ -28,10 +27,14 @@ from utils.runtimes.openvino_runtime import OpenVinoRuntime
 from utils.runtimes.runtime import Runtime
 from utils.runtimes.torchscript_runtime import TorchScriptRuntime
 
-Calibration = Callable[[], Iterator[np.ndarray]]  # (1, 3, H, W) float32, as the file takes them
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
 
 GRAPH, TRACE = "ONNX graph", "TorchScript trace"  # what files of other formats are made of
+
+
+def anywhere() -> str:
+    """Say nothing: the runtime of most formats runs on any machine that has its package."""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Format:
         open: loads one to run it, with a number of threads.
         source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
         is_program: running one can do more than compute; so --weights takes none unasked.
+        why_not_run: says why this machine cannot run one; "" where it can.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
             with it.
     """
@@ -66,6 +70,7 @@ class Format:
     letterbox: bool = False
     nms: bool = False
     efficient_nms: bool = False
+    why_not_run: Callable[[], str] = anywhere
 
 
 FORMATS = (

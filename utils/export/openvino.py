@@ -5,11 +5,9 @@ The metadata is in model.xml, where OpenVINO puts that of an ONNX file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
-
+from utils.export.ranges import Calibration
 from utils.optional import import_optional
 from utils.runtimes.metadata import Metadata
 from utils.runtimes.openvino_runtime import MODEL, SECTION
@@ -19,7 +17,7 @@ def write_openvino(
     graph: Path,
     path: Path,
     metadata: Metadata,
-    calibration: Callable[[], Iterator[np.ndarray]] | None,
+    calibration: Calibration | None,
 ) -> None:
     """Make a folder of a model and its weights, in float16 if the metadata says so."""
     openvino = import_optional("openvino", "--include openvino")
