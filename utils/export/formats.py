@@ -34,6 +34,7 @@ class Format:
         convert: takes the ONNX file, where to write, what the new file is to say of itself, and
             for int8 the images; None: the model's own backend makes it.
         open: loads one to run it, with a number of threads.
+        also_reads: endings of other files that its runtime opens, where --runtime names it.
         half, int8, dynamic, nms: whether the flags of these names work with it.
     """
 
@@ -43,6 +44,7 @@ class Format:
     packages: tuple[str, ...]
     convert: Convert | None
     open: Callable[[Path, int | None], Runtime]
+    also_reads: tuple[str, ...] = ()
     half: bool = False
     int8: bool = False
     dynamic: bool = False
