@@ -20,6 +20,7 @@ from utils.cli.flags import (
 )
 from utils.cli.run_config import MAX_IMAGE_SIZE
 from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings
 from utils.export.formats import FORMATS, format_named
 
 OLDEST_OPSET, OPSET, NEWEST_OPSET = 13, 17, 21
@@ -108,15 +109,24 @@ class ExportConfig:
     def _check_formats(self) -> None:
         for name in self.include:
             row = format_named(name)
-            for ability in ("half", "int8", "dynamic", "nms"):
+            for ability in ("half", "int8", "dynamic", "letterbox", "nms", "efficient_nms"):
                 if getattr(self, ability) and not getattr(row, ability):
                     fit = ", ".join(other.name for other in FORMATS if getattr(other, ability))
-                    raise UserError(f"--include {name} has no --{ability}; formats with it: {fit}")
+                    word = ability.replace("_", "-")
+                    raise UserError(f"--include {name} has no --{word}; formats with it: {fit}")
 
     @property
     def image_size(self) -> tuple[int, int]:
         """(height, width) of the network's input."""
         return self.sizes[0], self.sizes[-1]
+
+    @property
+    def suppression(self) -> SuppressionSettings:
+        """What NMS in the graph keeps; --topk-per-class comes to it where classes are apart."""
+        return SuppressionSettings(
+            self.confidence_threshold, self.iou_threshold, self.class_agnostic,
+            max_detections=self.top_all, multi_label=False,
+        )  # fmt: skip
 
     @property
     def precision(self) -> str:

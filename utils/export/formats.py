@@ -35,7 +35,8 @@ class Format:
             for int8 the images; None: the model's own backend makes it.
         open: loads one to run it, with a number of threads.
         also_reads: endings of other files that its runtime opens, where --runtime names it.
-        half, int8, dynamic, nms: whether the flags of these names work with it.
+        half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
+            with it.
     """
 
     name: str
@@ -48,12 +49,14 @@ class Format:
     half: bool = False
     int8: bool = False
     dynamic: bool = False
+    letterbox: bool = False
     nms: bool = False
+    efficient_nms: bool = False
 
 
 FORMATS = (
     Format("onnx", "ONNX", ".onnx", ("onnx", "onnxruntime"), write_onnx, OnnxRuntime,
-        half=True, int8=True, dynamic=True, nms=True),
+        half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True),
 )  # fmt: skip
 
 

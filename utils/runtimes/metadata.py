@@ -16,6 +16,7 @@ from utils.files.json import parse_json
 
 ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, objectness, classes
 DETECTIONS = "detections"  # (B, K, 6) float32: x1, y1, x2, y2, score, class; unused rows are 0
+EFFICIENT = "efficient"  # num_dets, det_boxes, det_scores, det_classes of TensorRT's EfficientNMS
 FLOATS = "floats"  # (B, 3, H, W) float32, RGB in [0, 1], letterboxed
 PIXELS = "pixels"  # (H, W, 3) uint8, RGB, any size: the graph letterboxes; boxes in its pixels
 PRODUCER = "Duet"
@@ -30,7 +31,7 @@ class Metadata:
         batch_size: images that a call takes; with `dynamic` those of the example.
         dynamic: batch, height and width are free, the sides in multiples of `stride`.
         image: FLOATS or PIXELS.
-        output: ROWS or DETECTIONS.
+        output: ROWS, DETECTIONS or EFFICIENT.
         precision: "float32", "float16" or "int8".
         head: what finishes the rows, as model YAMLs name it.
         suppression: the thresholds of NMS in the graph, by the names of `SuppressionSettings`.
@@ -51,6 +52,11 @@ class Metadata:
         """Return the fields as texts, each of them JSON, with `producer` beside them."""
         fields = {**dataclasses.asdict(self), "producer": PRODUCER}
         return {name: json.dumps(value, ensure_ascii=False) for name, value in fields.items()}
+
+
+def only_tensorrt_runs(metadata: Metadata) -> bool:
+    """Return whether a file has an operator that no other runtime knows."""
+    return metadata.output == EFFICIENT
 
 
 def metadata_of(texts: Mapping[str, str]) -> Metadata:
