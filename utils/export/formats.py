@@ -38,6 +38,7 @@ class Format:
             for int8 the images; None: the model's own backend makes it.
         open: loads one to run it, with a number of threads.
         why_not_run: says why this machine cannot run one; "" where it can.
+        also_reads: endings of other files that its runtime opens, where --runtime names it.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
             with it.
     """
@@ -48,6 +49,7 @@ class Format:
     packages: tuple[str, ...]
     convert: Convert | None
     open: Callable[[Path, int | None], Runtime]
+    also_reads: tuple[str, ...] = ()
     half: bool = False
     int8: bool = False
     dynamic: bool = False
