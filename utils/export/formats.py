@@ -18,7 +18,7 @@ from utils.export.onnx_file import write_onnx
 from utils.export.openvino import write_openvino
 from utils.export.ranges import Calibration
 from utils.export.trace import keep_trace
-from utils.runtimes.coreml_runtime import CoreMlRuntime
+from utils.runtimes.coreml_runtime import CoreMlRuntime, why_no_coreml
 from utils.runtimes.litert_runtime import LiteRtRuntime
 from utils.runtimes.metadata import Metadata
 from utils.runtimes.ncnn_runtime import NcnnRuntime
@@ -52,6 +52,7 @@ class Format:
         source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
         is_program: running one can do more than compute; so --weights takes none unasked.
         why_not_run: says why this machine cannot run one; "" where it can.
+        also_reads: endings of other files that its runtime opens, where --runtime names it.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
             with it.
     """
@@ -64,6 +65,7 @@ class Format:
     open: Callable[[Path, int | None], Runtime]
     source: str = GRAPH
     is_program: bool = False
+    also_reads: tuple[str, ...] = ()
     half: bool = False
     int8: bool = False
     dynamic: bool = False
@@ -77,7 +79,7 @@ FORMATS = (
     Format("onnx", "ONNX", ".onnx", ("onnx", "onnxruntime"), write_onnx, OnnxRuntime,
         half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True),
     Format("openvino", "OpenVINO", "_openvino_model", ("openvino",), write_openvino,
-        OpenVinoRuntime, half=True, dynamic=True, letterbox=True, nms=True),
+        OpenVinoRuntime, also_reads=(".onnx",), half=True, dynamic=True, letterbox=True, nms=True),
     Format("torchscript", "TorchScript", ".torchscript", (), keep_trace, TorchScriptRuntime,
         source=TRACE, is_program=True),
     Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime,
@@ -85,7 +87,7 @@ FORMATS = (
     Format("tflite", "LiteRT", ".tflite", ("ai_edge_litert",), write_litert,
         LiteRtRuntime),
     Format("coreml", "CoreML", ".mlpackage", ("coremltools",), write_coreml, CoreMlRuntime,
-        source=TRACE, half=True),
+        source=TRACE, half=True, why_not_run=why_no_coreml),
 )  # fmt: skip
 
 

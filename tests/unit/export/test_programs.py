@@ -212,9 +212,7 @@ def test_a_damaged_litert_file_is_a_clear_error(tmp_path, litert, trace):
         LiteRtRuntime(copy)
     other = dataclasses.replace(METADATA, image_size=(64, 32))
     write_litert(trace, copy, other, None)
-    with pytest.raises(
-        UserError, match="takes .1, 3, 32, 32., and its metadata says .1, 3, 64, 32"
-    ):
+    with pytest.raises(UserError, match="takes .1, 3, 32, 32., and its .* says .1, 3, 64, 32"):
         LiteRtRuntime(copy)
 
 
