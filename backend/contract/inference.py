@@ -6,6 +6,7 @@ The smallest example is in the tests, `tests/conformance/inference_only/arrays`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -70,6 +71,9 @@ class Ops(Protocol):
 
     def device_of(self, x: Tensor) -> str:
         """Return the name of the device, "cpu" or "cuda:0"."""
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        """Convert to another dtype, truncated towards zero from float to int (gradient)."""
 
     def normalize_images(self, images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
         """Convert (B, C, H, W) uint8 to a float dtype, divided by 255; same shape and order.
@@ -226,7 +230,8 @@ class NN(Protocol):
         tensors.
 
         Raises:
-            ValueError: when called in training with one value a channel, which has no variance.
+            ValueError: when called in training with one value a channel, which has no variance, or
+                under a backend that does not train.
         """
 
     @staticmethod
@@ -260,6 +265,13 @@ class NN(Protocol):
     @staticmethod
     def frozen_copy(module: Any) -> Any:
         """Return an independent copy in evaluation mode; nothing in it requires a gradient."""
+
+
+class Autograd(Protocol):
+    """What a model in evaluation asks of gradients: that there are none."""
+
+    def no_grad(self) -> AbstractContextManager[Any]:
+        """Return a context in which nothing is recorded for a backward pass."""
 
 
 class Device(Protocol):
@@ -302,4 +314,4 @@ CAPABILITIES: dict[str, str] = {
     "channels_last": "feature maps with the channels of a pixel side by side in memory",
 }
 
-MODULES: dict[str, type] = {"ops": Ops, "nn": NN, "device": Device}
+MODULES: dict[str, type] = {"ops": Ops, "nn": NN, "autograd": Autograd, "device": Device}

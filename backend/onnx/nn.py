@@ -10,7 +10,8 @@ import numpy as np
 
 from backend import checks
 from backend.onnx import ops
-from backend.onnx.recording import Tensor, apply, constant
+from backend.onnx.device import resolve
+from backend.onnx.recording import FLOAT_DTYPES, Tensor, apply, compute_together, constant
 
 
 class Module:
@@ -19,7 +20,10 @@ class Module:
     training = True
 
     def __call__(self, *inputs: Any) -> Any:
-        return self.forward(*inputs)
+        output = self.forward(*inputs)
+        if isinstance(output, tuple):
+            compute_together([x for x in output if isinstance(x, Tensor)])
+        return output
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{type(self).__name__} has no {name}")
@@ -80,9 +84,11 @@ class Conv2d(Module):
         register_parameter(self, "weight", np.zeros(shape, np.float32))
         if bias:
             register_parameter(self, "bias", np.zeros(out_channels, np.float32))
-        self.window, self.groups = (kernel_size, stride, padding), groups
+        self.window = (kernel_size, stride, padding)
+        self.in_channels, self.groups = in_channels, groups
 
     def forward(self, x: Tensor) -> Tensor:
+        checks.feature_map(x.shape, x.dtype, self.in_channels, self.weight.dtype)
         bias = vars(self).get("bias")
         inputs = (x, self.weight) if bias is None else (x, self.weight, bias)
         shape = x.shape[0], self.weight.shape[0], *windows(x, *self.window)
@@ -97,6 +103,8 @@ class BatchNorm2d(Module):
         self.eps = checks.as_float32(eps)
 
     def forward(self, x: Tensor) -> Tensor:
+        checks.evaluates(self.training)
+        checks.feature_map(x.shape, x.dtype, self.weight.shape[0], self.weight.dtype)
         own = self.weight, self.bias, self.running_mean, self.running_var
         return apply("BatchNormalization", (x, *own), x.shape, x.dtype, epsilon=self.eps)
 
@@ -112,6 +120,7 @@ class MaxPool2d(Module):
 
 def windows(x: Tensor, size: int, stride: int, padding: int) -> tuple[int, int]:
     """Return how many rows and columns of windows there are."""
+    checks.window_fits(x.shape, size, padding)
     height, width = ((side + (2 * padding - size)) // stride + 1 for side in x.shape[2:])
     return height, width
 
@@ -144,7 +153,14 @@ def load_state_arrays(module: Module, arrays: Mapping[str, np.ndarray]) -> None:
     own = {name: vars(owner)[key] for name, (owner, key) in places.items()}
     checks.module_state({name: x.shape for name, x in own.items()}, arrays)
     for name, (owner, key) in places.items():
-        register_buffer(owner, key, arrays[name].astype(own[name].dtype))
+        _replace(owner, key, arrays[name].astype(own[name].dtype))
+
+
+def _replace(module: Module, key: str, array: np.ndarray) -> None:
+    """Give a tensor of the state another value; its name stays."""
+    name = vars(module)[key].name
+    register_buffer(module, key, array)
+    vars(module)[key].name = name
 
 
 def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
@@ -156,11 +172,12 @@ def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
 
 
 def place(module: Module, device: str, dtype: str) -> Module:
-    checks.known_dtype(dtype, checks.FLOAT_DTYPES)
+    resolve(device)
+    checks.known_dtype(dtype, FLOAT_DTYPES)
     for owner, key in state(module).values():
         array = vars(owner)[key].array
         if array.dtype.kind == "f":
-            register_buffer(owner, key, array.astype(dtype))
+            _replace(owner, key, array.astype(dtype))
     return module
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from backend import checks
 from backend.map_cells import cells_of_map
+from backend.onnx import recording
 from backend.onnx.device import resolve
-from backend.onnx.model_proto import TYPES, values
-from backend.onnx.recording import Size, Tensor, apply, constant, size_tensor, sizes_tensor
+from backend.onnx.model_proto import values
+from backend.onnx.recording import TYPES, Size, Tensor, apply, constant, size_tensor, sizes_tensor
 
 
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
@@ -32,7 +33,8 @@ def device_of(x: Tensor) -> str:
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
-    return apply("Cast", (x,), x.shape, dtype, to=TYPES[dtype])
+    checks.known_dtype(dtype, tuple(TYPES))
+    return recording.cast(x, dtype)
 
 
 def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
@@ -108,6 +110,10 @@ def take_where(x: Tensor, condition: Tensor) -> Tensor:
 
 def upsample_nearest_2x(x: Tensor) -> Tensor:
     batch, channels, height, width = x.shape
+    if x.dtype == "float64":  # of which ONNX Runtime has no Resize
+        twice = cat([x.reshape(batch, channels, height, width, 1)] * 2, dim=4)
+        rows = twice.reshape(batch, channels, height, 1, 2 * width)
+        return cat([rows] * 2, dim=3).reshape(batch, channels, 2 * height, 2 * width)
     scales = constant(np.array([1, 1, 2, 2], np.float32))
     shape = batch, channels, height * 2, width * 2
     return apply(
@@ -127,7 +133,8 @@ def cells(height: int, width: int, like: Tensor) -> Tensor:
     shape = (1, 1, height, width, 1)
     columns = cast(_numbers_to(width).reshape(1, 1, 1, width, 1), like.dtype)
     rows = cast(_numbers_to(height).reshape(1, 1, height, 1, 1), like.dtype)
-    both = [apply("Expand", (x, sizes_tensor(shape)), shape, like.dtype) for x in (columns, rows)]
+    sizes = sizes_tensor(shape)
+    both = [apply("Expand", (x, sizes), shape, like.dtype) for x in (columns, rows)]
     return cat(both, dim=4)
 
 
@@ -140,6 +147,8 @@ def _numbers_to(end: int) -> Tensor:
 
 def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:
     checks.resized_sides(x.shape, height, width)
+    if x.dtype == "float64":
+        return _resize_by_products(x, height, width)
     sizes = constant(np.array([*x.shape[:2], height, width], np.int64))
     return apply(
         "Resize",
@@ -151,6 +160,20 @@ def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:
     )
 
 
+def _resize_by_products(x: Tensor, height: int, width: int) -> Tensor:
+    """Resize float64, of which ONNX Runtime has no Resize: rows, then columns."""
+    for size in (width, height):
+        parts = constant(_parts_of(x.shape[3], size).T)
+        x = apply("MatMul", (x, parts), (*x.shape[:3], size), x.dtype).permute(0, 1, 3, 2)
+    return x
+
+
+def _parts_of(old: int, new: int) -> np.ndarray:
+    """Return (new, old): how much of each old pixel of a line is in each new one."""
+    centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    return np.maximum(1 - np.abs(centres[:, None] - np.arange(old)), 0)
+
+
 def flip_columns(x: Tensor) -> Tensor:
     bounds = [constant(np.array([value], np.int64)) for value in (-1, -(2**62), 3, -1)]
     return apply("Slice", (x, *bounds), x.shape, x.dtype)
@@ -159,7 +182,9 @@ def flip_columns(x: Tensor) -> Tensor:
 def pad_to(x: Tensor, height: int, width: int, value: float) -> Tensor:
     checks.padded_sides(x.shape, height, width)
     pads = np.array([0, 0, 0, 0, 0, 0, height - x.shape[2], width - x.shape[3]], np.int64)
-    fill = constant(np.array(value, x.dtype))
+    # ONNX Runtime 1.23 has a MaxPool pad in place of a Pad by 0, as if that were minus infinity. It
+    # leaves -0.0 alone, which is as good.
+    fill = constant(np.array(value or -0.0, x.dtype))
     return apply("Pad", (x, constant(pads), fill), (*x.shape[:2], height, width), x.dtype)
 
 
@@ -168,4 +193,4 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def _refuse_channels_last() -> Tensor:
-    raise ValueError("a graph has one layout, (B, C, H, W); accepted: tensors as they are")
+    raise ValueError("a graph has no channels_last; accepted: tensors as they are, (B, C, H, W)")

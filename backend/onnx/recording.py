@@ -5,28 +5,54 @@ Before: `ops.py` and `nn.py` make tensors. After: `model_proto.py` makes a graph
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
+from weakref import ref
 
 import numpy as np
+from onnx import TensorProto
 
 from backend import checks
+
+TYPES = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "float16": TensorProto.FLOAT16,
+    "int32": TensorProto.INT32,
+    "int64": TensorProto.INT64,
+    "uint8": TensorProto.UINT8,
+    "bool": TensorProto.BOOL,
+}
+FLOAT_DTYPES = ("float16", *checks.FLOAT_DTYPES)  # float16: of files that are to compute in it
 
 
 class Size(int):
     """A side of a tensor that is known only when the graph runs; its value is that of the example.
 
     Sums, products and quotients of such sizes are sizes again.
+
+    Attributes:
+        source: what computes it, (1,) int64; one without is to be asked of the result that has it.
+        name: of the dimension, where it is one of an input of the graph.
     """
 
-    source: Tensor  # (1,) int64
+    source: Tensor
+    name: str = ""
 
     @staticmethod
     def of(value: int, source: Tensor) -> Size:
         size = Size(value)
         size.source = source
         return size
+
+    @property
+    def is_side(self) -> bool:
+        """Whether it is asked of a tensor, not computed."""
+        node = self.source.node if "source" in vars(self) else None
+        return node is not None and node.operation == "Shape"
 
     def _with(self, operation: str, value: int, other: Any) -> Size:
         return Size.of(value, apply(operation, (self.source, size_tensor(other)), (1,), "int64"))
@@ -53,6 +79,7 @@ class Node:
         self, operation: str, inputs: Sequence[Tensor | None], attributes: Mapping[str, Any]
     ):
         self.operation, self.inputs, self.attributes = operation, tuple(inputs), dict(attributes)
+        self.results: tuple[Tensor, ...] = ()  # in their order, where there are several
 
 
 class Tensor:
@@ -60,11 +87,18 @@ class Tensor:
 
     requires_grad = False
     grad = None
+    __array_ufunc__ = None  # a number of NumPy leaves operators to the tensor
 
     def __init__(self, shape: Iterable[int], dtype: str, node: Node | None = None):
         self.shape, self.dtype, self.node = tuple(shape), dtype, node
         self.array: np.ndarray | None = None  # of a constant, and of what was computed already
         self.name = ""  # of a parameter or an input
+        # By a module, this one included; weak, or they would hold each other in memory.
+        self.returned_with: tuple[ref[Tensor], ...] = ()
+
+    def __deepcopy__(self, memo: Mapping[int, Any]) -> Tensor:
+        """Return this tensor: its value never changes. A copy would take all it is computed of."""
+        return self
 
     @property
     def ndim(self) -> int:
@@ -101,16 +135,16 @@ class Tensor:
         return apply("Neg", (self,), self.shape, self.dtype)
 
     def __lt__(self, other: Any) -> Tensor:
-        return elementwise("Less", self, other, "bool")
+        return compared("Less", self, other)
 
     def __le__(self, other: Any) -> Tensor:
-        return elementwise("LessOrEqual", self, other, "bool")
+        return compared("LessOrEqual", self, other)
 
     def __gt__(self, other: Any) -> Tensor:
-        return elementwise("Greater", self, other, "bool")
+        return compared("Greater", self, other)
 
     def __ge__(self, other: Any) -> Tensor:
-        return elementwise("GreaterOrEqual", self, other, "bool")
+        return compared("GreaterOrEqual", self, other)
 
     def __getitem__(self, index: Any) -> Tensor:
         return take(self, index if isinstance(index, tuple) else (index,))
@@ -119,7 +153,8 @@ class Tensor:
         sizes = _complete(shape, self.shape)
         # In a size of 0 ONNX sees the size of the input, unless allowzero says otherwise.
         attributes = {"allowzero": 1} if 0 in sizes else {}
-        return apply("Reshape", (self, sizes_tensor(sizes)), sizes, self.dtype, **attributes)
+        target = sizes if 0 in sizes else _completed_by_onnx(sizes, self.shape)
+        return apply("Reshape", (self, sizes_tensor(target)), sizes, self.dtype, **attributes)
 
     def permute(self, *dims: int) -> Tensor:
         if sorted(dim % self.ndim for dim in dims) != list(range(self.ndim)):
@@ -141,20 +176,34 @@ def constant(array: np.ndarray) -> Tensor:
 
 def constant_like(value: Any, like: Tensor) -> Tensor:
     """Return a number as a tensor of the dtype of another; a tensor as it is."""
-    return value if isinstance(value, Tensor) else constant(np.array(value, like.dtype))
+    if isinstance(value, Tensor):
+        return value
+    if like.dtype not in FLOAT_DTYPES and np.asarray(value).dtype.kind == "f":
+        raise ValueError(f"a tensor of {like.dtype} and {value}; a whole number is needed")
+    return constant(np.array(value, like.dtype))
 
 
-def graph_input(name: str, shape: Sequence[int], dtype: str, free: Sequence[int] = ()) -> Tensor:
+def compute_together(tensors: Sequence[Tensor]) -> None:
+    """Have all of them computed when the values of one are asked for."""
+    references = tuple(map(ref, tensors))
+    for tensor in tensors:
+        tensor.returned_with = references
+
+
+def graph_input(
+    name: str, shape: Sequence[int], dtype: str, free: Mapping[int, str] = MappingProxyType({})
+) -> Tensor:
     """Return an input of the graph.
 
     Args:
         shape: of an example.
-        free: the dimensions that may have other sizes when the graph runs.
+        free: the names of the dimensions that may have other sizes when the graph runs.
     """
     tensor = Tensor(shape, dtype, Node("", (), {}))
     tensor.name = name
     tensor.shape = tuple(
-        _size_of(tensor, dim, size) if dim in free else size for dim, size in enumerate(shape)
+        _side_of(tensor, dim, size, free[dim]) if dim in free else size
+        for dim, size in enumerate(shape)
     )
     return tensor
 
@@ -166,20 +215,40 @@ def apply(
     dtype: str,
     **attributes: Any,
 ) -> Tensor:
-    """Return the result of an operation, whose sizes are free where those of `shape` are."""
-    tensor = Tensor(shape, dtype, Node(operation, inputs, attributes))
-    if any(isinstance(size, Size) for size in tensor.shape):
-        tensor.shape = tuple(
-            _size_of(tensor, dim, size) if isinstance(size, Size) else size
-            for dim, size in enumerate(tensor.shape)
-        )
+    """Return the result of an operation, whose sizes are free where those of `shape` are.
+
+    A free side that an input has too is asked of that one; one that was computed, of the result.
+    """
+    return _result(Node(operation, inputs, attributes), shape, dtype)
+
+
+def apply_for_several(
+    operation: str,
+    inputs: Sequence[Tensor | None],
+    results: Iterable[tuple[Iterable[int], str]],
+    **attributes: Any,
+) -> tuple[Tensor, ...]:
+    """Return the results of an operation that has several, each of a shape and a dtype."""
+    node = Node(operation, inputs, attributes)
+    node.results = tuple(_result(node, shape, dtype) for shape, dtype in results)
+    return node.results
+
+
+def _result(node: Node, shape: Iterable[int], dtype: str) -> Tensor:
+    tensor = Tensor(shape, dtype, node)
+    tensor.shape = tuple(
+        _side_of(tensor, dim, size) if isinstance(size, Size) and not size.is_side else size
+        for dim, size in enumerate(tensor.shape)
+    )
     return tensor
 
 
-def _size_of(tensor: Tensor, dim: int, example: int) -> Size:
+def _side_of(tensor: Tensor, dim: int, example: int, name: str = "") -> Size:
     """Return a side of a tensor, asked of it when the graph runs."""
     node = Node("Shape", (tensor,), {"start": dim, "end": dim + 1})
-    return Size.of(int(example), Tensor((1,), "int64", node))
+    side = Size.of(int(example), Tensor((1,), "int64", node))
+    side.name = name
+    return side
 
 
 def size_tensor(size: int) -> Tensor:
@@ -191,7 +260,11 @@ def sizes_tensor(sizes: Sequence[int]) -> Tensor:
     """Return sizes as a tensor, (N,) int64."""
     if not any(isinstance(size, Size) for size in sizes):
         return constant(np.array([int(size) for size in sizes], np.int64))
-    return apply("Concat", [size_tensor(size) for size in sizes], (len(sizes),), "int64", axis=0)
+    parts: list[Tensor] = []
+    for is_free, group in itertools.groupby(sizes, lambda size: isinstance(size, Size)):
+        known = list(group)
+        parts += map(size_tensor, known) if is_free else [sizes_tensor(known)]
+    return apply("Concat", parts, (len(sizes),), "int64", axis=0) if len(parts) > 1 else parts[0]
 
 
 def elementwise(operation: str, x: Tensor, other: Any, dtype: str | None = None) -> Tensor:
@@ -199,6 +272,17 @@ def elementwise(operation: str, x: Tensor, other: Any, dtype: str | None = None)
     y = constant_like(other, x)
     checks.one_dtype((x.dtype, y.dtype))
     return apply(operation, (x, y), _broadcast(x.shape, y.shape), dtype or x.dtype)
+
+
+def compared(operation: str, x: Tensor, other: Any) -> Tensor:
+    """Return where a comparison holds; integers are compared with a number as float64."""
+    if not isinstance(other, Tensor) and x.dtype not in FLOAT_DTYPES:
+        x = cast(x, "float64")
+    return elementwise(operation, x, other, "bool")
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    return apply("Cast", (x,), x.shape, dtype, to=TYPES[dtype])
 
 
 def _broadcast(one: Sequence[int], other: Sequence[int]) -> list[int]:
@@ -232,6 +316,21 @@ def _complete(shape: Sequence[int], old: Sequence[int]) -> list[int]:
     return [total if size == -1 else size for size in shape]
 
 
+def _completed_by_onnx(sizes: Sequence[int], old: Sequence[int]) -> list[int]:
+    """Return the sizes of a reshape with as few free ones as can be.
+
+    For ONNX 0 stands for the input's side at the same place, and -1 for what is left, once.
+    """
+    target = [
+        0 if isinstance(size, Size) and at < len(old) and size is old[at] else size
+        for at, size in enumerate(sizes)
+    ]
+    free = [at for at, size in enumerate(target) if isinstance(size, Size)]
+    if len(free) == 1:
+        target[free[0]] = -1
+    return target
+
+
 def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     """Return x[index], for integers, slices and one `...`."""
     index = _without_ellipsis(index, x.ndim)
@@ -241,7 +340,7 @@ def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     if cut:
         columns = zip(*(spans[dim] for dim in cut), strict=True)
         starts, ends, steps = (constant(np.array(column, np.int64)) for column in columns)
-        lengths = {dim: len(range(int(x.shape[dim]))[slice(*_plain(spans[dim]))]) for dim in cut}
+        lengths = {dim: _length(x.shape[dim], index[dim], spans[dim]) for dim in cut}
         shape = [lengths.get(dim, size) for dim, size in enumerate(x.shape)]
         axes = constant(np.array(cut, np.int64))
         x = apply("Slice", (x, starts, ends, axes, steps), shape, x.dtype)
@@ -278,6 +377,8 @@ def _span(part: Any, size: int) -> tuple[int, int, int]:
     return part.start or 0, _FAR if part.stop is None else part.stop, step
 
 
-def _plain(span: tuple[int, int, int]) -> tuple[int, int | None, int]:
+def _length(size: int, part: Any, span: tuple[int, int, int]) -> int:
+    """Return how many places of a side a slice takes, which is free where the side is."""
     start, end, step = span
-    return start, None if end == _FAR else end, step
+    length = len(range(int(size))[start : None if end == _FAR else end : step])
+    return Size(length) if isinstance(size, Size) and isinstance(part, slice) else length

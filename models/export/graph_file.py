@@ -3,7 +3,7 @@
 A process has one backend, and this one records: `job.py` starts it, bound to the backend of the
 model that it holds the graph against. After: `utils/export/formats.py` converts the graph.
 
-    python -m models.export.graph_file OUT.onnx FLAGS-OF-export.py
+    python -m models.export.graph_file OUT.onnx FLAGS
 """
 
 from __future__ import annotations

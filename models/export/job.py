@@ -1,44 +1,187 @@
 """The work of export.py: weights -> an ONNX graph -> a file of each format, verified.
 
-Before: `export.py` read flags and weights and chose the backend of the model. After: the files,
-beside the weights.
+Before: `export.py` read flags, weights and images, and chose the backend of the model. After: the
+files, beside the weights.
 """
 
 from __future__ import annotations
 
-import subprocess
+import logging
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
+from backend.checks import CPU
+from backend.words import count
+from models.detector import Detector
+from models.evaluation import DEFAULT_SUPPRESSION
+from models.export.by_layer import where_they_part
+from models.export.calibration import calibration_images
+from models.export.compared import TOLERANCES
+from models.export.graph_process import write_graph
+from models.export.matched import Limits
+from models.export.scoring import (
+    Dataset,
+    Score,
+    fault_of_score,
+    require_same_classes,
+    score,
+    table,
+)
+from models.export.trials import Trial, chosen_images, make_trials
+from models.export.verify import verify
 from models.graph import coarsest_stride, plan_layers
+from models.inference.exported import ExportedPredictor
+from models.inference.predictor import load_detector
 from models.stored import spec_of_weights
 from utils.cli.export_config import ExportConfig
-from utils.cli.flags import as_words
 from utils.errors import UserError
-from utils.export.formats import Format, format_named
-from utils.files.project import PROJECT
-from utils.runtimes.metadata import Metadata
-from utils.screen.text import say
+from utils.evaluation.nms import SuppressionSettings
+from utils.export.formats import Calibration, Format, format_named
+from utils.export.onnx_file import require_below_limit
+from utils.export.opening import open_runtime
+from utils.processes.termination import ending_at_termination
+from utils.runtimes.metadata import (
+    DETECTIONS,
+    EFFICIENT,
+    FLOATS,
+    PIXELS,
+    ROWS,
+    Metadata,
+    only_tensorrt_runs,
+)
+from utils.screen.text import as_message, say
 from utils.state.checkpoint import Checkpoint
 
+log = logging.getLogger("export")
 
-def run_export(config: ExportConfig, checkpoint: Checkpoint) -> None:
+
+@dataclass
+class Export:
+    """What the files of all formats are made from, and held against.
+
+    Attributes:
+        settings: of NMS, for the figures on --data.
+        scores: those figures, the model's first; [] without --data.
+    """
+
+    config: ExportConfig
+    metadata: Metadata
+    graph: Path
+    model: Detector
+    trials: list[Trial]
+    dataset: Dataset | None
+    settings: SuppressionSettings
+    scores: list[Score]
+
+
+def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> int:
     """Write and verify a file of each format that --include names.
 
+    Returns:
+        How many formats failed: they leave no file, and say why.
+
     Raises:
-        UserError: the model cannot be built or takes no such size, or a file differs from it.
+        UserError: the model cannot be built, takes no such size or has other classes than --data.
     """
+    require_below_limit(checkpoint.ema, config.half)
     metadata = metadata_of_weights(config, checkpoint)
-    with tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
+    model = load_detector(checkpoint, CPU)
+    if dataset is not None:
+        require_same_classes(dataset, model.head)
+    model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
+    if config.device not in ("", CPU):
+        log.warning("--device %s: only an engine uses it, all else the CPU", config.device)
+    images = chosen_images(dataset and dataset.samples)
+    trials = make_trials(model, images, metadata)
+    source = f"--data {dataset.name}" if dataset else "the built-in dataset"
+    with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
         graph = Path(folder, "graph.onnx")
         write_graph(config, graph)
-        for name in config.include:
-            row = format_named(name)
-            path = exported_path(config.weights, row)
-            assert row.convert is not None
-            row.convert(graph, path, metadata, None)
-            say(f"{row.title}: {path}")
+        say(f"files are held against the model on {count(len(images), 'image')} of {source}")
+        settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
+        export = Export(config, metadata, graph, model, trials, dataset, settings, [])
+        if dataset is not None:
+            export.scores.append(score("model", model, dataset, metadata, settings))
+        formats = [format_named(name) for name in dict.fromkeys(config.include)]
+        failed = sum(not exported(export, row) for row in formats)
+    if export.scores:
+        say(*table(export.scores, model.head))
+    return failed
+
+
+def exported(export: Export, row: Format) -> bool:
+    """Make and verify the file of a format; return whether it is there now.
+
+    It is made in a folder beside its place: under its own name there is never a wrong one.
+    """
+    path = exported_path(export.config.weights, row)
+    with tempfile.TemporaryDirectory(prefix=".duet-export-", dir=path.parent) as folder:
+        made = Path(folder, path.name)
+        try:
+            shown = make_and_verify(export, row, made)
+        except UserError as error:
+            lines = as_message(f"error: {row.title}: {error}\n{path} is not written").split("\n")
+            say(*lines, file=sys.stderr)
+            return False
+        size = megabytes(made)
+        move(made, path)
+    say(f"{row.title}: {path}, {size} MB; {shown}")
+    return True
+
+
+def calibration_of(export: Export) -> Calibration | None:
+    """Return the images that choose the ranges of --int8; None without the flag."""
+    if not export.config.int8:
+        return None
+    assert export.dataset is not None, "the flags ask for --data"
+    return calibration_images(export.dataset.samples, export.metadata)
+
+
+def make_and_verify(export: Export, row: Format, made: Path) -> str:
+    """Write a file; return what to say of it, or raise UserError with what is wrong with it."""
+    assert row.convert is not None
+    row.convert(export.graph, made, export.metadata, calibration_of(export))
+    if why := why_not_run(row, export.metadata):
+        return f"not verified: {why}"
+    runtime = open_runtime(made)
+    limits, tolerance = Limits.of(export.config), TOLERANCES[export.config.precision]
+    result = verify(runtime, export.metadata, export.trials, limits, tolerance)
+    if result.fault:
+        graph = made if row.name == "onnx" else export.graph
+        part = where_they_part(graph, export.model, export.trials[0].images, export.metadata)
+        raise UserError(f"it differs from the model: {result.fault}\n{part}")
+    if export.dataset is not None:
+        found = score(
+            made.name, ExportedPredictor(runtime), export.dataset, export.metadata, export.settings
+        )
+        if fault := fault_of_score(found, export.scores[0], export.config.precision):
+            raise UserError(fault)
+        difference = result.differences
+        export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
+    return f"{result.matches} matched; largest difference: {result.differences}"
+
+
+def why_not_run(row: Format, metadata: Metadata) -> str:
+    """Return why a file cannot be run on this machine; "" where it can."""
+    if only_tensorrt_runs(metadata):
+        return "only TensorRT has its operator EfficientNMS_TRT"
+    return row.why_not_run()
+
+
+def move(made: Path, path: Path) -> None:
+    """Put a file or folder in its place; an older one goes, in one step where it is a file."""
+    if path.is_dir() and not path.is_symlink():
+        older = made.with_name("older")
+        path.rename(older)
+    made.replace(path)
+
+
+def megabytes(path: Path) -> str:
+    """Return the size of a file, or of all files of a folder."""
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return f"{sum(file.stat().st_size for file in files) / 1e6:.1f}"
 
 
 def metadata_of_weights(config: ExportConfig, checkpoint: Checkpoint) -> Metadata:
@@ -59,18 +202,19 @@ def metadata_of_weights(config: ExportConfig, checkpoint: Checkpoint) -> Metadat
         image_size=config.image_size,
         batch_size=config.batch_size,
         dynamic=config.dynamic,
+        image=PIXELS if config.letterbox else FLOATS,
+        output=output_kind(config),
         precision=config.precision,
         head=spec.layers[-1].block,
+        suppression=vars(config.suppression) if config.nms else {},
     )
 
 
-def write_graph(config: ExportConfig, path: Path) -> None:
-    """Write the ONNX graph in a process of its own, which is bound to the backend that records."""
-    words = as_words(config, leave_out=("backend",))
-    command = [sys.executable, "-m", "models.export.graph_file", str(path), *words]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(done.stderr.strip().removeprefix("error: "))
+def output_kind(config: ExportConfig) -> str:
+    """Return which kind of output the flags ask for, as metadata names it."""
+    if config.efficient_nms:
+        return EFFICIENT
+    return DETECTIONS if config.nms else ROWS
 
 
 def exported_path(weights: str, row: Format) -> Path:

@@ -57,7 +57,7 @@ def rounds_its_slope_to_float32(b: Backend) -> None:
     assert_equal(found, -np.array([0.1], "float32").astype("float64"))
 
 
-@judges("ops.leaky_relu")
+@judges("ops.leaky_relu", trains=True)
 def its_gradient_at_zero_is_the_slope(b: Backend) -> None:
     for slope in map(float, np.array([0.1, 0.0], "float32")):
         x = b.variable(np.array([-1.0, 0.0, 1.0]))

@@ -87,7 +87,7 @@ def reads_any_view_of_a_tensor(b: Backend) -> None:
             assert_equal(b.ops.to_numpy(x[part]), np.asarray(array[part]))
 
 
-@judges("ops.to_numpy")
+@judges("ops.to_numpy", trains=True)
 def is_not_reached_by_later_updates(b: Backend) -> None:
     # Several times over: with aliasing and a queue of ops it is a race.
     for size in (1, 1000, 100_000):
@@ -124,7 +124,7 @@ def converts_as_numpy_does(b: Backend) -> None:
     assert_equal(b.ops.to_numpy(negative), np.array([-1, 0]))
 
 
-@judges("ops.cast")
+@judges("ops.cast", trains=True)
 def gradient_flows_through_a_cast(b: Backend) -> None:
     x = b.variable(np.array([1.0, 2.0], "float32"))
     total = b.ops.sum(b.ops.cast(x, "float64") * b.ops.tensor(np.array([3.0, 4.0])))

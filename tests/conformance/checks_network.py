@@ -36,6 +36,8 @@ def repeats_large_maps_and_maps_kept_channels_last(b: Backend) -> None:
             x = b.variable(array)
             found = b.ops.upsample_nearest_2x(x.permute(*turn))
             assert_equal(b.ops.to_numpy(found), upsample(array.transpose(turn)))
+            if not b.trains:
+                continue
             batch, channels, height, width = array.transpose(turn).shape
             weights = uniform(found.shape, seed=1)
             (gradient,) = b.autograd.gradients(b.ops.sum(found * b.ops.tensor(weights)), [x])

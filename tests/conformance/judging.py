@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import backend
+from backend import completeness, contract
+from backend.contract import inference, training
 from backend.select import FRAMEWORKS
 
 # Where the contract promises no ValueError, any early exception is accepted: the process goes on.
@@ -105,19 +107,39 @@ class Check(NamedTuple):
     name: str
     label: str
     run: Callable[[Backend], None]
+    trains: bool = False  # whether it is for backends that train alone
 
 
 CHECKS: list[Check] = []
 
 
-def judges(name: str, label: str = "") -> Callable[[Any], Any]:
-    """Register a function of a backend as a check of a name such as "ops.where"."""
+def judges(name: str, label: str = "", trains: bool = False) -> Callable[[Any], Any]:
+    """Register a function of a backend as a check of a name such as "ops.where".
+
+    trains: it is about gradients or learning, though a backend for inference has the name too.
+    """
 
     def register(function: Callable[[Backend], None]) -> Callable[[Backend], None]:
-        CHECKS.append(Check(name, label or function.__name__, function))
+        CHECKS.append(Check(name, label or function.__name__, function, trains))
         return function
 
     return register
+
+
+def promised_names(trains: bool = True) -> set[str]:
+    """List the names of the contract: "ops.where", "Tensor.__add__", "Optimizer.step", ..."""
+    owners = {**inference.MODULES, "Tensor": contract.Tensor}
+    if trains:
+        owners |= {**training.MODULES, "Optimizer": contract.Optimizer}
+    return {
+        f"{path}.{name}" for path, owner in owners.items() for name in completeness.members(owner)
+    }
+
+
+def checks_of(trains: bool) -> list[Check]:
+    """Return the checks that a backend which trains, or one which does not, must pass."""
+    promised = promised_names(trains)
+    return [check for check in CHECKS if check.name in promised and (trains or not check.trains)]
 
 
 def uniform(

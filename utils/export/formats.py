@@ -6,20 +6,23 @@ Before: `--include` or a file names one. After: `models/export/job.py` writes it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from utils.errors import UserError
 from utils.export.onnx_file import write_onnx
+from utils.export.ranges import Calibration
 from utils.runtimes.metadata import Metadata
 from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.runtimes.runtime import Runtime
 
-Calibration = Callable[[], Iterator[np.ndarray]]  # (1, 3, H, W) float32, as the file takes them
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
+
+
+def anywhere() -> str:
+    """Say nothing: the runtime of most formats runs on any machine that has its package."""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,10 @@ class Format:
         convert: takes the ONNX file, where to write, what the new file is to say of itself, and
             for int8 the images; None: the model's own backend makes it.
         open: loads one to run it, with a number of threads.
-        half, int8, dynamic, nms: whether the flags of these names work with it.
+        why_not_run: says why this machine cannot run one; "" where it can.
+        also_reads: endings of other files that its runtime opens, where --runtime names it.
+        half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
+            with it.
     """
 
     name: str
@@ -43,15 +49,19 @@ class Format:
     packages: tuple[str, ...]
     convert: Convert | None
     open: Callable[[Path, int | None], Runtime]
+    also_reads: tuple[str, ...] = ()
     half: bool = False
     int8: bool = False
     dynamic: bool = False
+    letterbox: bool = False
     nms: bool = False
+    efficient_nms: bool = False
+    why_not_run: Callable[[], str] = anywhere
 
 
 FORMATS = (
     Format("onnx", "ONNX", ".onnx", ("onnx", "onnxruntime"), write_onnx, OnnxRuntime,
-        half=True, int8=True, dynamic=True, nms=True),
+        half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True),
 )  # fmt: skip
 
 

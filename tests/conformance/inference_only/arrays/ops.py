@@ -41,6 +41,11 @@ def device_of(x: Tensor) -> str:
     return checks.CPU
 
 
+def cast(x: Tensor, dtype: str) -> Any:
+    checks.known_dtype(dtype)
+    return x.astype(dtype)
+
+
 def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) -> Any:
     checks.image_batch(images.shape, dtype_of(images))
     return images.astype(dtype) / np.dtype(dtype).type(255)

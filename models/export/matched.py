@@ -1,0 +1,112 @@
+"""What a file finds, and what the model finds: pairs of the same thing, and what lacks a partner.
+
+Before: `verify.py` ran both on the same images. After: the line of a file, or why it is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from models.export.compared import Tolerance
+from utils.boxes import pairwise_iou
+from utils.cli.export_config import ExportConfig
+from utils.detections import Detections
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+
+SAME_PIXELS = 0.1  # between two boxes: so close they are one, whatever their size
+
+
+class Limits(NamedTuple):
+    """What NMS keeps, in the graph or behind it."""
+
+    settings: SuppressionSettings
+    top_per_class: int  # with `class_agnostic` there is no such limit
+
+    @classmethod
+    def of(cls, config: ExportConfig) -> Limits:
+        settings = config.suppression
+        return cls(
+            settings, settings.max_detections if settings.class_agnostic else config.top_per_class
+        )
+
+
+def find(rows: np.ndarray, limits: Limits) -> Detections:
+    """Return what NMS finds in the rows (N, 5 + C) of one image."""
+    settings = limits.settings
+    # As many as there are, so that those of one class do not keep another's away.
+    found = non_max_suppression(rows, **{**vars(settings), "max_detections": max(len(rows), 1)})
+    kept = np.flatnonzero(_rank_in_class(found.class_index) < limits.top_per_class)
+    return found.take(kept[: settings.max_detections])
+
+
+def _rank_in_class(class_index: np.ndarray) -> np.ndarray:
+    """Return for each number how many equal ones stand before it."""
+    order = np.argsort(class_index, kind="stable")
+    ranked = class_index[order]
+    starts = np.searchsorted(ranked, ranked)
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order)) - starts
+    return ranks
+
+
+def match(found: Detections, expected: Detections, tolerance: Tolerance) -> np.ndarray:
+    """Return (K, 2) places of the same thing in `found` and `expected`, each place once."""
+    free = np.ones(len(found.scores), bool)
+    pairs = []
+    for place in range(len(expected.scores)):
+        alike = np.abs(found.scores - expected.scores[place]) <= tolerance.scores
+        same = free & alike & (found.class_index == expected.class_index[place])
+        distance = np.abs(found.boxes_xyxy - expected.boxes_xyxy[place]).max(axis=1)
+        # Boxes without area overlap nothing, and a small one is moved far by little.
+        same &= (distance <= SAME_PIXELS) | (overlap(expected, place, found) > tolerance.iou)
+        if same.any():
+            best = int(np.where(same, distance, np.inf).argmin())
+            free[best] = False
+            pairs.append((best, place))
+    return np.array(pairs, np.int64).reshape(-1, 2)
+
+
+def overlap(one: Detections, place: int, others: Detections) -> np.ndarray:
+    """Return the IoU of one thing with each of the others."""
+    iou: np.ndarray = pairwise_iou(one.boxes_xyxy[place : place + 1], others.boxes_xyxy)[0]
+    return iou
+
+
+def is_close_call(
+    one: Detections, place: int, others: Detections, limits: Limits, tolerance: Tolerance
+) -> bool:
+    """Return whether differences within the tolerance explain that others have no such thing.
+
+    Its score is near the threshold or the last one that is kept, or what they have in its place
+    scores as much.
+    """
+    score, near = one.scores[place], tolerance.scores
+    if score - limits.settings.confidence_threshold <= near:
+        return True
+    is_full = len(others.scores) == limits.settings.max_detections
+    if is_full and score - others.scores.min() <= near:
+        return True
+    same = others.class_index == one.class_index[place]
+    if same.sum() == limits.top_per_class and score - others.scores[same].min() <= near:
+        return True
+    rivals = np.full_like(same, True) if limits.settings.class_agnostic else same
+    overlaps = overlap(one, place, others) > limits.settings.iou_threshold - (1 - tolerance.iou)
+    return bool((rivals & overlaps & (others.scores >= score - near)).any())
+
+
+def fault_of(
+    found: Detections, expected: Detections, pairs: np.ndarray, limits: Limits, tolerance: Tolerance
+) -> str:
+    """Return what one of both has, without a partner and with no close call; "" if nothing."""
+    sides = ("the file", found, expected, pairs[:, 0]), ("the model", expected, found, pairs[:, 1])
+    for name, own, others, paired in sides:
+        for place in np.setdiff1d(np.arange(len(own.scores)), paired).tolist():
+            if not is_close_call(own, place, others, limits, tolerance):
+                box = ", ".join(f"{side:.1f}" for side in own.boxes_xyxy[place])
+                return (
+                    f"{name} alone finds class {own.class_index[place]}, score "
+                    f"{own.scores[place]:.4f}, at {box}"
+                )
+    return ""

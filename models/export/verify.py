@@ -1,0 +1,142 @@
+"""An exported file, run in its runtime, against the model: the same images, the same predictions.
+
+Before: `trials.py` ran the model. After: `job.py` keeps the file or refuses it, and `by_layer.py`
+says where the two part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from backend.checks import CPU
+from backend.words import count
+from models.detector import images_to_tensor
+from models.export.compared import (
+    BOX,
+    RESIZED,
+    SCORES,
+    Tolerance,
+    fault_of_rows,
+    largest_difference,
+)
+from models.export.matched import Limits, fault_of, find, match
+from models.export.trials import Trial
+from models.inference.exported import ExportedPredictor
+from utils.boxes import clip_boxes
+from utils.detections import Detections
+from utils.runtimes.metadata import PIXELS, ROWS, Metadata
+from utils.runtimes.runtime import Runtime
+
+
+@dataclass
+class Verified:
+    """How far a file is from the model, over all images.
+
+    Attributes:
+        scores, pixels: the largest differences of a score and of a number of a box; of rows where
+            the file gives them, else of what both find.
+        num_found: detections of the model.
+        num_matched: how many of them the file has too.
+        fault: what is beyond the tolerance; "" if nothing is.
+    """
+
+    scores: float = 0.0
+    pixels: float = 0.0
+    num_found: int = 0
+    num_matched: int = 0
+    fault: str = ""
+
+    @property
+    def differences(self) -> str:
+        return f"scores {self.scores:.2g}, boxes {self.pixels:.2g} px"
+
+    @property
+    def matches(self) -> str:
+        return f"{self.num_matched:,} of {count(self.num_found, 'detection')}"
+
+
+def verify(
+    runtime: Runtime,
+    expected: Metadata,
+    trials: Sequence[Trial],
+    limits: Limits,
+    tolerance: Tolerance,
+) -> Verified:
+    """Run a file on the images of the trials and compare with the model; stop at a fault.
+
+    Args:
+        expected: what the file is to say of itself.
+    """
+    result = Verified()
+    if runtime.metadata != expected:
+        result.fault = f"it says of itself {runtime.metadata}, not {expected}"
+    for trial in trials:
+        if not result.fault:
+            allowed = max(tolerance, RESIZED) if trial.is_resized else tolerance
+            fault = _compare(result, runtime, trial, limits, allowed)
+            images, (height, width) = count(len(trial.images), "image"), trial.images.shape[2:]
+            result.fault = fault and f"in {images} of {width} x {height} px, {fault}"
+    return result
+
+
+def predict(runtime: Runtime, images: np.ndarray) -> list[np.ndarray]:
+    """Return what a file predicts in each of the images (B, 3, H, W) uint8."""
+    if runtime.metadata.image == PIXELS:
+        pixels = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+        return [output.reshape(output.shape[-2:]) for output in map(runtime, pixels)]
+    return list(ExportedPredictor(runtime)(images_to_tensor(images, CPU)))
+
+
+def _compare(
+    result: Verified, runtime: Runtime, trial: Trial, limits: Limits, tolerance: Tolerance
+) -> str:
+    """Compare what a file predicts in a batch with the rows of the model.
+
+    Returns:
+        What is beyond the tolerance; "" if nothing is.
+    """
+    outputs, gives_rows = predict(runtime, trial.images), runtime.metadata.output == ROWS
+    if gives_rows and (fault := _compare_rows(result, np.stack(outputs), trial.rows, tolerance)):
+        return fault
+    for index, (output, rows) in enumerate(zip(outputs, trial.rows, strict=True)):
+        found, expected = detections_of(output), find(rows, limits)
+        if gives_rows:
+            found = find(output, limits)
+        elif runtime.metadata.image == PIXELS:
+            boxes_xyxy = clip_boxes(expected.boxes_xyxy, trial.images.shape[2:])
+            expected = expected._replace(boxes_xyxy=boxes_xyxy)
+        pairs = match(found, expected, tolerance)
+        result.num_found += len(expected.scores)
+        result.num_matched += len(pairs)
+        if not gives_rows:
+            _note_pairs(result, found.take(pairs[:, 0]), expected.take(pairs[:, 1]))
+        if fault := fault_of(found, expected, pairs, limits, tolerance):
+            return f"image {index}: {fault}"
+    return ""
+
+
+def _compare_rows(
+    result: Verified, rows: np.ndarray, expected: np.ndarray, tolerance: Tolerance
+) -> str:
+    if rows.shape != expected.shape:
+        return f"it predicts rows of shape {rows.shape}, the model {expected.shape}"
+    result.scores = max(result.scores, largest_difference(rows, expected, SCORES))
+    result.pixels = max(result.pixels, largest_difference(rows, expected, BOX))
+    return fault_of_rows(rows, expected, SCORES, tolerance.row_scores) or fault_of_rows(
+        rows, expected, BOX, tolerance.row_pixels
+    )
+
+
+def _note_pairs(result: Verified, found: Detections, expected: Detections) -> None:
+    scores, pixels = np.abs(found.scores - expected.scores), found.boxes_xyxy - expected.boxes_xyxy
+    result.scores = max(result.scores, float(scores.max(initial=0)))
+    result.pixels = max(result.pixels, float(np.abs(pixels).max(initial=0)))
+
+
+def detections_of(output: np.ndarray) -> Detections:
+    """Return what a file with NMS found in an image: of (K, 6) the rows that are used."""
+    used = output[output[:, 4] != 0]
+    return Detections(used[:, :4], used[:, 4], used[:, 5].astype(np.int64))
