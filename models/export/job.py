@@ -39,8 +39,10 @@ from models.stored import spec_of_weights
 from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
-from utils.export.formats import GRAPH, Calibration, Format, format_named
+from utils.export.formats import GRAPH, Format, format_named
 from utils.export.onnx_file import require_below_limit
+from utils.export.opening import open_runtime
+from utils.export.ranges import Calibration
 from utils.processes.termination import ending_at_termination
 from utils.runtimes.metadata import (
     DETECTIONS,
@@ -144,7 +146,7 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     row.convert(source_of(export, row), made, export.metadata, calibration_of(export))
     if why := why_not_run(row, export.metadata):
         return f"not verified: {why}"
-    runtime = row.open(made, None)
+    runtime = open_runtime(made, runtime=row.name)
     limits, tolerance = Limits.of(export.config), TOLERANCES[export.config.precision]
     result = verify(runtime, export.metadata, export.trials, limits, tolerance)
     if result.fault:

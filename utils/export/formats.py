@@ -49,10 +49,10 @@ class Format:
         convert: takes the model's file, where to write, what the new file is to say of itself, and
             for int8 the images.
         open: loads one to run it, with a number of threads.
-        source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
-        is_program: running one can do more than compute; so --weights takes none unasked.
         why_not_run: says why this machine cannot run one; "" where it can.
         also_reads: endings of other files that its runtime opens, where --runtime names it.
+        source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
+        is_program: running one can do more than compute; so --weights takes none unasked.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
             with it.
     """
@@ -63,9 +63,9 @@ class Format:
     packages: tuple[str, ...]
     convert: Convert
     open: Callable[[Path, int | None], Runtime]
+    also_reads: tuple[str, ...] = ()
     source: str = GRAPH
     is_program: bool = False
-    also_reads: tuple[str, ...] = ()
     half: bool = False
     int8: bool = False
     dynamic: bool = False
@@ -79,7 +79,8 @@ FORMATS = (
     Format("onnx", "ONNX", ".onnx", ("onnx", "onnxruntime"), write_onnx, OnnxRuntime,
         half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True),
     Format("openvino", "OpenVINO", "_openvino_model", ("openvino",), write_openvino,
-        OpenVinoRuntime, also_reads=(".onnx",), half=True, dynamic=True, letterbox=True, nms=True),
+        OpenVinoRuntime, also_reads=(".onnx",), half=True, int8=True, dynamic=True,
+        letterbox=True, nms=True),
     Format("torchscript", "TorchScript", ".torchscript", (), keep_trace, TorchScriptRuntime,
         source=TRACE, is_program=True),
     Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime,

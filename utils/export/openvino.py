@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from utils.export.quantization import OPENVINO, quantize
 from utils.export.ranges import Calibration
+from utils.files.regular import UNLIMITED, read_bytes
 from utils.optional import import_optional
 from utils.runtimes.metadata import Metadata
 from utils.runtimes.openvino_runtime import MODEL, SECTION
@@ -19,9 +21,14 @@ def write_openvino(
     metadata: Metadata,
     calibration: Calibration | None,
 ) -> None:
-    """Make a folder of a model and its weights, in float16 if the metadata says so."""
+    """Make a folder of a model and its weights, in the precision that the metadata says."""
     openvino = import_optional("openvino", "--include openvino")
-    model = openvino.Core().read_model(graph)
+    if metadata.precision == "int8":
+        assert calibration is not None, "the flags ask for images"
+        content = quantize(graph, calibration, OPENVINO).SerializeToString()
+    else:
+        content = read_bytes(graph, UNLIMITED)
+    model = openvino.Core().read_model(content)
     for name, text in metadata.texts().items():
         model.set_rt_info(text, [SECTION, name])
     path.mkdir()

@@ -205,7 +205,7 @@ def test_a_damaged_litert_file_is_a_clear_error(tmp_path, litert, trace):
     content = made.read_bytes()
     for damaged in (b"", content[:40], content[:-30]):
         copy.write_bytes(damaged)
-        with pytest.raises(UserError, match="holds no metadata of ours"):
+        with pytest.raises(UserError, match="damaged, or it holds no metadata"):
             LiteRtRuntime(copy)
     copy.write_bytes(b"damaged " + content)
     with pytest.raises(UserError, match="LiteRT cannot read it: .*TFL3"):
