@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError, brief
-from utils.files.regular import read_bytes
+from utils.files.regular import read_bytes, read_text
 from utils.optional import import_optional
 from utils.runtimes.metadata import Metadata, metadata_of
 from utils.runtimes.onnx_reading import read_onnx
@@ -35,7 +35,7 @@ class OpenVinoRuntime:
         try:
             model, self.metadata = read_folder(core, path) if path.is_dir() else of_onnx(core, path)
             self._compiled = core.compile_model(model, "CPU", settings)
-        except RuntimeError as error:
+        except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message
             raise UserError(f"OpenVINO cannot read it: {reason(error)}") from error
         require_shapes(self.metadata, shape_of(model.input()), shape_of(model.output()))
         self.name = f"OpenVINO {openvino.__version__.partition('-')[0]}, CPU"
@@ -59,7 +59,11 @@ def read_folder(core: Any, folder: Path) -> tuple[Any, Metadata]:
         if not (folder / name).exists():
             raise UserError(f"the folder lacks {name}; export it with export.py")
     weights = read_bytes(folder / WEIGHTS, MAX_WEIGHT_BYTES)
-    model = core.read_model(read_bytes(folder / MODEL), weights)
+    try:
+        text = read_text(folder / MODEL)  # OpenVINO's errors and metadata quote it
+    except UnicodeDecodeError as error:
+        raise UserError(f"its {MODEL} is not UTF-8") from error
+    model = core.read_model(text.encode(), weights)
     return model, metadata_of(texts_of(model))
 
 
@@ -80,7 +84,8 @@ def texts_of(model: Any) -> dict[str, str]:
     if not model.has_rt_info([SECTION]):
         return {}
     section = model.get_rt_info([SECTION]).astype(dict)
-    return {name: str(value.value) for name, value in section.items()}
+    values = {name: getattr(value, "value", None) for name, value in section.items()}
+    return {name: value for name, value in values.items() if isinstance(value, str)}
 
 
 def shape_of(port: Any) -> Shape:
