@@ -24,6 +24,8 @@ from utils.evaluation.nms import SuppressionSettings
 EFFICIENT_NMS = "EfficientNMS_TRT"
 TENSORRT = "TRT"  # the domain of its plugins; TensorRT's parser finds one by the operator's name
 EFFICIENT_OUTPUTS = ("num_dets", "det_boxes", "det_scores", "det_classes")
+# OpenVINO removes a box whose IoU is the threshold: at 0 all but one.
+LEAST_IOU = float(np.finfo(np.float32).tiny)
 CORNERS, NO_BACKGROUND = 0, -1  # of EfficientNMS: box_coding, background_class
 
 
@@ -105,7 +107,7 @@ def kept_scores(found: Candidates, settings: SuppressionSettings, top_per_class:
         scores, limit = found.scores.reshape(batch, 1, number), settings.max_detections
     else:
         scores, limit = of_each_class(found, axis=1), top_per_class
-    thresholds = (settings.iou_threshold, settings.confidence_threshold)
+    thresholds = (max(settings.iou_threshold, LEAST_IOU), settings.confidence_threshold)
     selected = apply(
         "NonMaxSuppression",
         (
