@@ -37,6 +37,9 @@ def _require_sizes(name: str, value: tuple[int, ...]) -> None:
 
 def _require_formats(name: str, value: tuple[Any, ...]) -> None:
     for each in value:
+        if "," in each:
+            words = " ".join(each.replace(",", " ").split())
+            raise UserError(f"{name} {each}: formats stand apart, without commas: {name} {words}")
         format_named(each)
 
 
@@ -83,13 +86,11 @@ class ExportConfig:
     opset: int = flag("output", "--opset", default=OPSET, metavar="N",
         check=whole_between(OLDEST_OPSET, NEWEST_OPSET),
         help="version of ONNX's operators")  # fmt: skip
-    simplify: bool = flag("output", "--simplify", default=False,
-        help="let onnxslim shorten the graph")  # fmt: skip
     backend: str | None = flag("backend and device", "--backend", default=None,
         choices=tuple(FRAMEWORKS),
         help="what runs the model that the files are held against; else found")  # fmt: skip
     device: str = flag("backend and device", "--device", default="cpu",
-        help="cpu, or 0 for the first GPU, which an engine needs")  # fmt: skip
+        help="cpu, or 0 for the first GPU; only an engine uses it")  # fmt: skip
 
     def __post_init__(self) -> None:
         check_flags(self)
