@@ -16,8 +16,8 @@ from tests.structure.source_files import PYTHON_FILES, parse
 from utils.files.project import PROJECT
 
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
-# Where each package may be imported. ONNX is a file format too: tests write and read such files, and
-# the examples, which use nothing of this project, run them. All else asks `utils/optional.py`.
+# Where each package may be imported. ONNX is a file format too: tests write and read such files,
+# and the examples, which use nothing of this project, run them. All else asks `utils/optional.py`.
 FOLDERS: dict[str, tuple[str, ...]] = {package: (f"backend/{package}/",) for package in PACKAGES}
 FOLDERS["onnx"] = ("backend/onnx/", "tests/")
 FOLDERS["onnxruntime"] = ("backend/onnx/", "tests/", "docs/examples/")
