@@ -16,11 +16,11 @@ from tests.structure.source_files import PYTHON_FILES, parse
 from utils.files.project import PROJECT
 
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
-# Where each package may be imported. ONNX is a file format too: tests write and read such files,
-# and the examples, which use nothing of this project, run them. All else asks `utils/optional.py`.
+# Where each package may be imported. What else runs ONNX files asks `utils/optional.py` for it, but
+# for tests, which judge files by it, and the examples, which use nothing of this project.
 FOLDERS: dict[str, tuple[str, ...]] = {package: (f"backend/{package}/",) for package in PACKAGES}
 FOLDERS["onnx"] = ("backend/onnx/", "tests/")
-FOLDERS["onnxruntime"] = ("backend/onnx/", "tests/", "docs/examples/")
+FOLDERS["onnxruntime"] = ("backend/onnx/", "docs/examples/", "tests/")
 # The tensors of other backends come with their framework. These remember how they are computed, and
 # a graph is made of them.
 OWN_FILES = {"onnx": {"recording.py", "model_proto.py"}}
