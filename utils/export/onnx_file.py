@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError
+from utils.export.quantization import quantize
 from utils.files.atomic import atomic_file
 from utils.optional import import_optional
 from utils.runtimes.metadata import (
@@ -66,9 +67,14 @@ def write_onnx(
     metadata: Metadata,
     calibration: Callable[[], Iterator[np.ndarray]] | None,
 ) -> None:
-    """Write an ONNX file with metadata; OSError when it cannot be written."""
+    """Write an ONNX file with metadata, in 8 bits where there are images to calibrate it on.
+
+    Raises:
+        OSError: it cannot be written.
+        UserError: it cannot be quantized.
+    """
     onnx = import_optional("onnx", "--include onnx")
-    model = onnx.load_model(graph)
+    model = onnx.load_model(graph) if calibration is None else quantize(graph, calibration)
     describe(model, metadata)
     with atomic_file(path) as file:
         file.write(model.SerializeToString(deterministic=True))
