@@ -23,7 +23,7 @@ from utils.runtimes.metadata import (
 )
 
 VERSION = "0"  # of this program, which has had no release
-# A file is one message of protobuf, which ends at 2 GiB. The cells of the largest images take 180 MB.
+# A file is one message of protobuf, which ends at 2 GiB; cells of the largest images take 180 MB.
 MAX_WEIGHT_BYTES = 2**31 - 2**28
 
 MEANINGS = {
