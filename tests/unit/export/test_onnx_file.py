@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
+from tests.export.small_graphs import onnx
 from utils.errors import UserError
 from utils.export.onnx_file import require_below_limit, write_onnx
 from utils.runtimes.metadata import DETECTIONS, PIXELS, Metadata
@@ -23,9 +22,15 @@ def arrays_of(numbers: int) -> dict[str, np.ndarray]:
 
 
 def write_graph(path: Path) -> Path:
-    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", value[:1], value[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    value = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y")
+    ]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Neg", ["x"], ["y"])], "g", value[:1], value[1:]
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+    )
     model.metadata_props.add(key="author", value="another")
     onnx.save(model, path)
     return path
