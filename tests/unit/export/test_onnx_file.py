@@ -11,7 +11,7 @@ import pytest
 from tests.export.small_graphs import onnx
 from utils.errors import UserError
 from utils.export.onnx_file import require_below_limit, write_onnx
-from utils.runtimes.metadata import DETECTIONS, PIXELS, Metadata
+from utils.runtimes.metadata import DETECTIONS, PIXELS, Metadata, metadata_of
 
 
 def arrays_of(numbers: int) -> dict[str, np.ndarray]:
@@ -75,6 +75,13 @@ def test_a_file_says_what_it_is(tmp_path: Path) -> None:
     }
     assert "any size" in model.graph.input[0].doc_string
     assert "x1, y1, x2, y2" in model.graph.output[0].doc_string
+
+
+def test_a_name_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
+    path, names = tmp_path / "file.onnx", ("\ud800", "\0\x1b[31m")
+    write_onnx(write_graph(tmp_path / "graph.onnx"), path, Metadata(names, 32, (64, 64)), None)
+    texts = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
+    assert metadata_of(texts).class_names == names
 
 
 def test_equal_graphs_and_metadata_give_equal_files(tmp_path: Path) -> None:
