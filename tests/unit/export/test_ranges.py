@@ -65,6 +65,12 @@ def test_value_that_is_no_number_is_an_error(value: float) -> None:
         ranges_of(np.array([0, value, 1]))
 
 
+def test_every_column_of_a_large_map_counts() -> None:
+    columns = np.tile(np.arange(10, dtype=np.float32), MOST_VALUES * 5 // 10)  # 5 values a step
+    counts = histogram(columns, 0, 10)
+    assert np.count_nonzero(counts) == 10
+
+
 def test_large_map_is_counted_in_parts() -> None:
     counts = histogram(np.linspace(0, 1, 20 * MOST_VALUES, dtype=np.float32), 0, 1)
     assert 0.9 * MOST_VALUES < counts.sum() <= 1.1 * MOST_VALUES
