@@ -26,13 +26,14 @@ def main() -> None:
     config = parse_export_flags()
     check_export(config)
     weights = load_weights(config.weights)
-    dataset = load_dataset(config.data, splits=("val",)) if config.data else None
-    samples = load_split(dataset, "val") if dataset else None
+    data = load_dataset(config.data, splits=("val",)) if config.data else None
+    samples = load_split(data, "val") if data else None
     backend.use(config.backend)
-    from models.export.job import Dataset, run_export
+    from models.export.job import run_export
+    from models.export.scoring import Dataset
 
-    images = Dataset(dataset.class_names, samples) if dataset and samples else None
-    if run_export(config, weights, images):
+    found = Dataset(config.data, data.class_names, samples) if data and samples else None
+    if run_export(config, weights, found):
         sys.exit(EXIT_FAILED)
 
 

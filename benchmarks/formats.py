@@ -43,6 +43,7 @@ from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.export.formats import FORMATS, Format
+from utils.export.opening import open_runtime
 from utils.files.atomic import atomic_text_file
 from utils.optional import import_optional
 from utils.processes.command import run_command
@@ -111,7 +112,6 @@ class Measured:
     def predictor(self, candidate: Candidate, threads: int | None = None) -> Any:
         """Return what predicts for a candidate, with a number of threads."""
         from models.inference.exported import ExportedPredictor
-        from utils.export.opening import open_runtime
 
         if candidate.path is None:
             return self.model
@@ -177,17 +177,21 @@ def is_installed(row: Format) -> bool:
 
 def export_one(flags: argparse.Namespace, row: Format, precision: str, folder: Path) -> Path:
     """Export the weights into a folder; return the file, or folder, that was written."""
-    from models.export.job import exported_path, run_export
+    from models.export.job import Dataset, exported_path, run_export
 
     folder.mkdir()
     weights = folder / Path(flags.weights).name
     shutil.copy(flags.weights, weights)
-    data = flags.data if precision == "int8" else ""
+    data, images = "", None
+    if precision == "int8":
+        dataset = load_dataset(flags.data, splits=("val",))
+        data, images = flags.data, Dataset(dataset.class_names, load_split(dataset, "val"))
     config = ExportConfig(
         weights=str(weights), include=(row.name,), sizes=(flags.img,), data=data,
         backend=flags.backend, **PRECISIONS[precision],
     )  # fmt: skip
-    run_export(config, load_weights(config.weights))
+    if run_export(config, load_weights(config.weights), images):
+        raise UserError(f"{row.name} {precision} differs from the model, as said above")
     return exported_path(config.weights, row)
 
 

@@ -6,31 +6,44 @@ files, beside the weights.
 
 from __future__ import annotations
 
-import dataclasses
-import subprocess
+import logging
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from backend.checks import CPU
 from backend.words import count
 from models.detector import Detector
+from models.evaluation import DEFAULT_SUPPRESSION
 from models.export.by_layer import where_they_part
+from models.export.calibration import calibration_images
 from models.export.compared import TOLERANCES
+from models.export.graph_process import write_graph
 from models.export.matched import Limits
+from models.export.scoring import (
+    Dataset,
+    Score,
+    fault_of_score,
+    require_same_classes,
+    score,
+    table,
+)
+from models.export.traced import write_trace
 from models.export.trials import Trial, chosen_images, make_trials
 from models.export.verify import verify
 from models.graph import coarsest_stride, plan_layers
+from models.inference.exported import ExportedPredictor
 from models.inference.predictor import load_detector
 from models.stored import spec_of_weights
 from utils.cli.export_config import ExportConfig
-from utils.cli.flags import as_words
-from utils.data.sources.samples import SampleTable
 from utils.errors import UserError
-from utils.export.formats import Format, format_named
-from utils.files.project import PROJECT
-from utils.processes.start import EXIT_USER_ERROR
+from utils.evaluation.nms import SuppressionSettings
+from utils.export.formats import GRAPH, Format, format_named
+from utils.export.onnx_file import require_below_limit
+from utils.export.opening import open_runtime
+from utils.export.ranges import Calibration
+from utils.processes.termination import ending_at_termination
 from utils.runtimes.metadata import (
     DETECTIONS,
     EFFICIENT,
@@ -38,26 +51,31 @@ from utils.runtimes.metadata import (
     PIXELS,
     ROWS,
     Metadata,
+    only_tensorrt_runs,
 )
 from utils.screen.text import as_message, say
 from utils.state.checkpoint import Checkpoint
 
-
-class Dataset(NamedTuple):
-    """The images of --data."""
-
-    class_names: tuple[str, ...]
-    samples: SampleTable
+log = logging.getLogger("export")
 
 
-class Export(NamedTuple):
-    """What the files of all formats are made from, and held against."""
+@dataclass
+class Export:
+    """What the files of all formats are made from, and held against.
+
+    Attributes:
+        settings: of NMS, for the figures on --data.
+        scores: those figures, the model's first; [] without --data.
+    """
 
     config: ExportConfig
     metadata: Metadata
     graph: Path
     model: Detector
     trials: list[Trial]
+    dataset: Dataset | None
+    settings: SuppressionSettings
+    scores: list[Score]
 
 
 def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> int:
@@ -67,19 +85,32 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         How many formats failed: they leave no file, and say why.
 
     Raises:
-        UserError: the model cannot be built, or takes no such size.
+        UserError: the model cannot be built, takes no such size or has other classes than --data.
     """
+    require_below_limit(checkpoint.ema, config.half)
     metadata = metadata_of_weights(config, checkpoint)
     model = load_detector(checkpoint, CPU)
+    if dataset is not None:
+        require_same_classes(dataset, model.head)
+    model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
+    if config.device not in ("", CPU):
+        log.warning("--device %s: only an engine uses it, all else the CPU", config.device)
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
-    with tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
+    source = f"--data {dataset.name}" if dataset else "the built-in dataset"
+    with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
         graph = Path(folder, "graph.onnx")
         write_graph(config, graph)
-        source = f"--data {config.data}" if config.data else "the built-in dataset"
-        say(f"each file is held against the model on {count(len(images), 'image')} of {source}")
-        export = Export(config, metadata, graph, model, trials)
-        return sum(not exported(export, format_named(name)) for name in config.include)
+        say(f"files are held against the model on {count(len(images), 'image')} of {source}")
+        settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
+        export = Export(config, metadata, graph, model, trials, dataset, settings, [])
+        if dataset is not None:
+            export.scores.append(score("model", model, dataset, metadata, settings))
+        formats = [format_named(name) for name in dict.fromkeys(config.include)]
+        failed = sum(not exported(export, row) for row in formats)
+    if export.scores:
+        say(*table(export.scores, model.head))
+    return failed
 
 
 def exported(export: Export, row: Format) -> bool:
@@ -91,35 +122,63 @@ def exported(export: Export, row: Format) -> bool:
     with tempfile.TemporaryDirectory(prefix=".duet-export-", dir=path.parent) as folder:
         made = Path(folder, path.name)
         try:
-            fault, shown = _make_and_verify(export, row, made)
+            shown = make_and_verify(export, row, made)
         except UserError as error:
-            fault, shown = str(error), ""
-        if fault:
-            say(
-                *as_message(f"error: {row.title}: {fault}; no file is left").splitlines(),
-                file=sys.stderr,
-            )
+            lines = as_message(f"error: {row.title}: {error}\n{path} is not written").split("\n")
+            say(*lines, file=sys.stderr)
             return False
-        size = size_of(made) / 1e6
+        size = megabytes(made)
         move(made, path)
-    say(f"{row.title}: {path}, {size:.1f} MB; {shown}")
+    say(f"{row.title}: {path}, {size} MB; {shown}")
     return True
 
 
-def _make_and_verify(export: Export, row: Format, made: Path) -> tuple[str, str]:
-    """Write a file; return what is wrong with it, and what to say of it."""
-    assert row.convert is not None
-    row.convert(export.graph, made, export.metadata, None)
-    config = export.config
-    tolerance = TOLERANCES[config.precision]
-    result = verify(
-        row.open(made, None), export.metadata, export.trials, Limits.of(config), tolerance
-    )
-    if not result.fault:
-        return "", result.line()
-    graph = made if row.name == "onnx" else export.graph
-    part = where_they_part(graph, export.model, export.trials[0].images, export.metadata)
-    return f"it differs from the model: {result.fault}; {part}", ""
+def calibration_of(export: Export) -> Calibration | None:
+    """Return the images that choose the ranges of --int8; None without the flag."""
+    if not export.config.int8:
+        return None
+    assert export.dataset is not None, "the flags ask for --data"
+    return calibration_images(export.dataset.samples, export.metadata)
+
+
+def make_and_verify(export: Export, row: Format, made: Path) -> str:
+    """Write a file; return what to say of it, or raise UserError with what is wrong with it."""
+    row.convert(source_of(export, row), made, export.metadata, calibration_of(export))
+    if why := why_not_run(row, export.metadata):
+        return f"not verified: {why}"
+    runtime = open_runtime(made, runtime=row.name)
+    limits, tolerance = Limits.of(export.config), TOLERANCES[export.config.precision]
+    result = verify(runtime, export.metadata, export.trials, limits, tolerance)
+    if result.fault:
+        graph = made if row.name == "onnx" else export.graph
+        part = where_they_part(graph, export.model, export.trials[0].images, export.metadata)
+        raise UserError(f"it differs from the model: {result.fault}\n{part}")
+    if export.dataset is not None:
+        found = score(
+            made.name, ExportedPredictor(runtime), export.dataset, export.metadata, export.settings
+        )
+        if fault := fault_of_score(found, export.scores[0], export.config.precision):
+            raise UserError(fault)
+        difference = result.differences
+        export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
+    return f"{result.matches} matched; largest difference: {result.differences}"
+
+
+def why_not_run(row: Format, metadata: Metadata) -> str:
+    """Return why a file cannot be run on this machine; "" where it can."""
+    if only_tensorrt_runs(metadata):
+        return "only TensorRT has its operator EfficientNMS_TRT"
+    return row.why_not_run()
+
+
+def source_of(export: Export, row: Format) -> Path:
+    """Return the file of which that of a format is made; a trace is written when first needed."""
+    if row.source == GRAPH:
+        return export.graph
+    trace = export.graph.with_name("trace.pt")
+    if not trace.exists():
+        write_trace(export.model, export.metadata, trace)
+    return trace
 
 
 def move(made: Path, path: Path) -> None:
@@ -130,10 +189,10 @@ def move(made: Path, path: Path) -> None:
     made.replace(path)
 
 
-def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files of a folder."""
+def megabytes(path: Path) -> str:
+    """Return the size of a file, or of all files of a folder."""
     files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    return sum(file.stat().st_size for file in files)
+    return f"{sum(file.stat().st_size for file in files) / 1e6:.1f}"
 
 
 def metadata_of_weights(config: ExportConfig, checkpoint: Checkpoint) -> Metadata:
@@ -167,18 +226,6 @@ def output_kind(config: ExportConfig) -> str:
     if config.efficient_nms:
         return EFFICIENT
     return DETECTIONS if config.nms else ROWS
-
-
-def write_graph(config: ExportConfig, path: Path) -> None:
-    """Write the ONNX graph in a process of its own, which is bound to the backend that records."""
-    config = dataclasses.replace(config, weights=str(Path(config.weights).absolute()))
-    words = as_words(config, leave_out=("backend",))
-    command = [sys.executable, "-m", "models.export.graph_file", str(path), *words]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-    if done.returncode == EXIT_USER_ERROR:
-        raise UserError(done.stderr.strip().removeprefix("error: "))
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
 
 
 def exported_path(weights: str, row: Format) -> Path:

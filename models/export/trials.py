@@ -13,14 +13,14 @@ import numpy as np
 from backend import autograd, ops
 from backend.checks import CPU
 from models.detector import Detector, images_to_tensor
-from utils.data.image.letterbox import fit_letterbox
+from utils.data.image.letterbox import Letterbox, fit_letterbox
 from utils.data.image.resizing import letterbox, resize_to_detect
 from utils.data.loading.reading import read_ahead
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import draw_scene
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
-from utils.runtimes.metadata import Metadata
+from utils.runtimes.metadata import PIXELS, Metadata
 
 NUM_IMAGES = 8
 DRAWN_SIDES = (320, 240), (240, 320)  # of images of the built-in dataset
@@ -30,7 +30,8 @@ class Trial(NamedTuple):
     """A batch of images of one size, and what the model predicts in them."""
 
     images: np.ndarray  # (B, 3, H, W) uint8 RGB
-    rows: np.ndarray  # (B, N, 5 + C) float32
+    rows: np.ndarray  # (B, N, 5 + C) float32, boxes in pixels of the images
+    is_resized: bool = False  # by the file itself, which rounds grey levels in its own way
 
 
 def chosen_images(samples: Sequence[Sample] | None) -> list[np.ndarray]:
@@ -51,20 +52,40 @@ def chosen_images(samples: Sequence[Sample] | None) -> list[np.ndarray]:
 def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadata) -> list[Trial]:
     """Return batches of the images, of each size that a file is tried with.
 
+    A file that resizes images gets them in the size of its network, which it leaves as they are,
+    and then as they were.
+
     Raises:
         UserError: what the model predicts is no number, so that nothing can be held against it.
     """
-    trials = []
-    for batch in batches(images, metadata):
-        with autograd.no_grad():
-            rows = ops.to_numpy(model.decode(model(images_to_tensor(batch, CPU))))
-        if not np.isfinite(rows).all():
-            raise UserError(
-                "what the model predicts is no number (NaN or infinite); its weights are damaged, "
-                "or its training diverged: export an earlier checkpoint"
-            )
-        trials.append(Trial(batch, rows))
+    trials = [Trial(batch, rows_of(model, batch)) for batch in batches(images, metadata)]
+    if metadata.image == PIXELS:
+        size, ready = metadata.image_size, list(trials)
+        for image, trial in zip(images, ready, strict=True):
+            rows = rows_in_image(trial.rows, fit_letterbox(image.shape[:2], size))
+            trials.append(Trial(image.transpose(2, 0, 1)[None], rows, is_resized=True))
     return trials
+
+
+def rows_of(model: Detector, images: np.ndarray) -> np.ndarray:
+    """Return what the model predicts in images (B, 3, H, W) uint8; errors as above."""
+    with autograd.no_grad():
+        rows = ops.to_numpy(model.decode(model(images_to_tensor(images, CPU))))
+    if not np.isfinite(rows).all():
+        raise UserError(
+            "what the model predicts is no number (NaN or infinite); its weights are damaged, or "
+            "its training diverged: export an earlier checkpoint"
+        )
+    return rows
+
+
+def rows_in_image(rows: np.ndarray, placement: Letterbox) -> np.ndarray:
+    """Map the boxes of rows (..., 5 + C) from the network's input to pixels of the image."""
+    (top, left), (vertical, horizontal) = placement.padding, placement.scale
+    mapped = rows.copy()
+    mapped[..., :2] -= np.array([left, top], np.float32)
+    mapped[..., :4] /= np.array([horizontal, vertical, horizontal, vertical], np.float32)
+    return mapped
 
 
 def batches(images: Sequence[np.ndarray], metadata: Metadata) -> Iterator[np.ndarray]:

@@ -14,10 +14,18 @@ import numpy as np
 from backend.checks import CPU
 from backend.words import count
 from models.detector import images_to_tensor
-from models.export.compared import BOX, SCORES, Tolerance, fault_of_rows, largest_difference
+from models.export.compared import (
+    BOX,
+    RESIZED,
+    SCORES,
+    Tolerance,
+    fault_of_rows,
+    largest_difference,
+)
 from models.export.matched import Limits, fault_of, find, match
 from models.export.trials import Trial
 from models.inference.exported import ExportedPredictor
+from utils.boxes import clip_boxes
 from utils.detections import Detections
 from utils.runtimes.metadata import PIXELS, ROWS, Metadata
 from utils.runtimes.runtime import Runtime
@@ -41,11 +49,13 @@ class Verified:
     num_matched: int = 0
     fault: str = ""
 
-    def line(self) -> str:
-        return (
-            f"{self.num_matched:,} of {count(self.num_found, 'detection')} matched, scores within "
-            f"{self.scores:.2g}, boxes within {self.pixels:.2g} px"
-        )
+    @property
+    def differences(self) -> str:
+        return f"scores {self.scores:.2g}, boxes {self.pixels:.2g} px"
+
+    @property
+    def matches(self) -> str:
+        return f"{self.num_matched:,} of {count(self.num_found, 'detection')}"
 
 
 def verify(
@@ -65,8 +75,8 @@ def verify(
         result.fault = f"it says of itself {runtime.metadata}, not {expected}"
     for trial in trials:
         if not result.fault:
-            outputs = predict(runtime, trial.images)
-            fault = _compare(result, outputs, trial, limits, tolerance, runtime.metadata.output)
+            allowed = max(tolerance, RESIZED) if trial.is_resized else tolerance
+            fault = _compare(result, runtime, trial, limits, allowed)
             images, (height, width) = count(len(trial.images), "image"), trial.images.shape[2:]
             result.fault = fault and f"in {images} of {width} x {height} px, {fault}"
     return result
@@ -81,32 +91,29 @@ def predict(runtime: Runtime, images: np.ndarray) -> list[np.ndarray]:
 
 
 def _compare(
-    result: Verified,
-    outputs: Sequence[np.ndarray],
-    trial: Trial,
-    limits: Limits,
-    tolerance: Tolerance,
-    output: str,
+    result: Verified, runtime: Runtime, trial: Trial, limits: Limits, tolerance: Tolerance
 ) -> str:
-    """Compare what a file predicts, image by image, with the rows of the model.
+    """Compare what a file predicts in a batch with the rows of the model.
 
     Returns:
         What is beyond the tolerance; "" if nothing is.
     """
-    if output == ROWS:
-        fault = _compare_rows(result, np.stack(outputs), trial.rows, tolerance)
-        if fault:
-            return fault
-    for index, (predicted, rows) in enumerate(zip(outputs, trial.rows, strict=True)):
-        found = find(predicted, limits) if output == ROWS else detections_of(predicted)
-        expected = find(rows, limits)
+    outputs, gives_rows = predict(runtime, trial.images), runtime.metadata.output == ROWS
+    if gives_rows and (fault := _compare_rows(result, np.stack(outputs), trial.rows, tolerance)):
+        return fault
+    for index, (output, rows) in enumerate(zip(outputs, trial.rows, strict=True)):
+        found, expected = detections_of(output), find(rows, limits)
+        if gives_rows:
+            found = find(output, limits)
+        elif runtime.metadata.image == PIXELS:
+            boxes_xyxy = clip_boxes(expected.boxes_xyxy, trial.images.shape[2:])
+            expected = expected._replace(boxes_xyxy=boxes_xyxy)
         pairs = match(found, expected, tolerance)
         result.num_found += len(expected.scores)
         result.num_matched += len(pairs)
-        if output != ROWS:
+        if not gives_rows:
             _note_pairs(result, found.take(pairs[:, 0]), expected.take(pairs[:, 1]))
-        fault = fault_of(found, expected, pairs, limits, tolerance)
-        if fault:
+        if fault := fault_of(found, expected, pairs, limits, tolerance):
             return f"image {index}: {fault}"
     return ""
 

@@ -18,7 +18,7 @@ from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.errors import UserError
-from utils.export.formats import format_named
+from utils.export.formats import format_named, is_exported
 from utils.files.models import find_model, read_model
 from utils.files.project import PROJECT
 from utils.optional import import_optional
@@ -62,11 +62,42 @@ def check_detection(config: DetectConfig) -> None:
 def check_export(config: ExportConfig) -> None:
     """Raise UserError for a flag of export.py that cannot be honoured."""
     check_file("--weights", config.weights)
+    if is_exported(config.weights):
+        raise UserError(
+            f"--weights {config.weights} is an exported file, which keeps too little of its model; "
+            "give the weights that it was made from"
+        )
+    _check_place(Path(config.weights).parent)
     check_device(config.device)
-    for name in ("onnx", *config.include):
-        for package in format_named(name).packages:
-            import_optional(package, f"--include {name}")
+    _require_packages(config)
     select.choose(config.backend)
+
+
+def _check_place(folder: Path) -> None:
+    """Raise UserError where no file can be written beside the weights; leave nothing behind."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".duet-", dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"the files go beside --weights, into {folder.absolute()}: {error.strerror}; copy the "
+            "weights into a folder that can be written to"
+        ) from error
+
+
+def _require_packages(config: ExportConfig) -> None:
+    """Raise UserError that names all packages which the formats lack."""
+    needed = [("--include onnx", "onnx"), ("--include onnx", "onnxruntime")]
+    for name in config.include:
+        needed += [(f"--include {name}", package) for package in format_named(name).packages]
+    missing: dict[str, str] = {}
+    for what_for, package in needed:
+        try:
+            import_optional(package, what_for)
+        except UserError as error:
+            missing.setdefault(package, str(error))
+    if missing:
+        raise UserError("\n".join(missing.values()))
 
 
 def _check_command(config: CommandConfig, *weights: str) -> None:
