@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from backend.words import count
 from utils.errors import UserError, brief
 from utils.files.yaml import parse_yaml
 from utils.runtimes.metadata import Metadata, checked
@@ -47,8 +48,8 @@ def foreign_metadata(
     columns = output[2]
     if columns not in (None, 5 + len(names)):
         raise UserError(
-            f"it returns rows of {columns} numbers, where {len(names)} classes need "
-            f"{5 + len(names)}: it is no detector of the public YOLOv5"
+            f"it returns rows of {columns}, where {count(len(names), 'class', 'classes')} "
+            f"should give {5 + len(names)}: it is no detector of the public YOLOv5"
         )
     batch, channels, height, width = shape
     free = height is None and width is None
@@ -62,7 +63,7 @@ def foreign_metadata(
             "image_size": [height or side, width or side],
             "batch_size": batch or 1,
             "dynamic": free,
-            "precision": kind,
+            "precision": kind or "float32",
         }
     )
 

@@ -18,6 +18,7 @@ from utils.runtimes.onnx_tensors import MAX_BYTES, check_tensors
 from utils.runtimes.shapes import require_shapes
 
 MOST_TEXTS = 1000  # of metadata
+INPUTS = {"FLOAT": "float32", "FLOAT16": "float16", "UINT8": "uint8"}  # NumPy's names
 
 
 class OnnxModel(NamedTuple):
@@ -46,7 +47,8 @@ def read_onnx(path: Path) -> OnnxModel:
     (given,) = model.graph.input
     shape = _free_shape(given)
     outputs = [_free_shape(output) for output in model.graph.output]
-    kind = onnx.helper.tensor_dtype_to_np_dtype(given.type.tensor_type.elem_type).name
+    names = {number: name for name, number in onnx.TensorProto.DataType.items()}
+    kind = INPUTS.get(names.get(given.type.tensor_type.elem_type, ""), "")
     if len(outputs) != 1:
         raise UserError(f"it returns {len(outputs)} outputs; a detector has one")
     if is_foreign(texts):
@@ -54,6 +56,8 @@ def read_onnx(path: Path) -> OnnxModel:
     else:
         metadata = metadata_of(texts)
     require_shapes(metadata, shape, outputs[0])
+    if kind not in (("uint8",) if metadata.image == PIXELS else ("float32", "float16")):
+        raise UserError(f"it takes numbers of a type that is not its metadata's {metadata.image}")
     batch, (height, width) = metadata.batch_size, metadata.image_size
     images = (height, width, 3) if metadata.image == PIXELS else (batch, 3, height, width)
     sizes.check(images)

@@ -263,6 +263,15 @@ def test_metadata_of_another_size_are_refused(tmp_path):
     refused(path, r"takes \(1, 3, 32, 32\), and its metadata says \(1, 3, 64, 64\)")
 
 
+@pytest.mark.parametrize("kind", [TensorProto.DOUBLE, TensorProto.UINT8, TensorProto.UNDEFINED])
+def test_images_of_another_type_are_refused(tmp_path, kind):
+    path = write_detector(tmp_path / "a.onnx")
+    model = onnx.load_model_from_string(path.read_bytes())
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    path.write_bytes(model.SerializeToString())
+    refused(path, "it takes numbers of a type that is not its metadata's floats")
+
+
 # Files of the public exporter tell names and stride alone.
 
 
@@ -289,7 +298,7 @@ def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
 @pytest.mark.parametrize(
     "texts, text",
     [
-        ({"names": "{0: 'a'}"}, "rows of 7 numbers, where 1 classes need 6"),
+        ({"names": "{0: 'a'}"}, "rows of 7, where 1 class should give 6"),
         ({"names": "{0: 'a', 2: 'b'}"}, "a name for each class is needed"),
         ({"names": "{0: 'a', 1: [b]}"}, "its metadata has class_names"),
         ({"names": "__import__('os').system('true')"}, "a name for each class is needed"),
@@ -297,7 +306,7 @@ def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
         ({"names": "{0: 'a', 0: 'b'}"}, "appears twice"),
         ({"names": "[" * 100_000}, "its metadata has names"),
         ({"names": "x" * 2_000_000}, "its metadata has names of 2,000,000 characters"),
-        ({"names": "&a [x, x, x, x]"}, "rows of 7 numbers"),
+        ({"names": "&a [x, x, x, x]"}, "rows of 7"),
         ({"stride": "-32"}, "its metadata has stride -32"),
         ({"stride": "os.system('true')"}, "its metadata has stride"),
         ({"stride": "5"}, "no multiples of its stride 5"),
