@@ -48,8 +48,9 @@ def foreign_metadata(
     columns = output[2]
     if columns not in (None, 5 + len(names)):
         raise UserError(
-            f"it returns rows of {columns}, where {count(len(names), 'class', 'classes')} "
-            f"should give {5 + len(names)}: it is no detector of the public YOLOv5"
+            f"it returns rows of {columns} numbers, of which "
+            f"{count(len(names), 'class', 'classes')} need {5 + len(names)}: it is no detector of "
+            "the public YOLOv5"
         )
     batch, channels, height, width = shape
     free = height is None and width is None

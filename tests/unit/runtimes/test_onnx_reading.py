@@ -298,7 +298,7 @@ def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
 @pytest.mark.parametrize(
     "texts, text",
     [
-        ({"names": "{0: 'a'}"}, "rows of 7, where 1 class should give 6"),
+        ({"names": "{0: 'a'}"}, "rows of 7 numbers, of which 1 class need 6"),
         ({"names": "{0: 'a', 2: 'b'}"}, "a name for each class is needed"),
         ({"names": "{0: 'a', 1: [b]}"}, "its metadata has class_names"),
         ({"names": "__import__('os').system('true')"}, "a name for each class is needed"),
