@@ -40,7 +40,6 @@ ALLOWED = {
     ("utils/processes/private_network.py", "open"): "/proc",
     ("utils/processes/suspend.py", "read_text"): "what its own launcher has written",
     ("utils/processes/exit_status.py", "open"): "to write, of a file that is open",
-    ("utils/export/opening.py", "open"): "what a format says; its runtime reads the file",
     ("utils/files/atomic.py", "open"): "to write, and what it has written",
     ("utils/runtimes/litert_runtime.py", "ZipFile"): "of bytes",
     ("utils/runtimes/litert_runtime.py", "open"): "a member of a zip in bytes",
