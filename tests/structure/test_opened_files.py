@@ -43,6 +43,7 @@ ALLOWED = {
     ("utils/files/atomic.py", "open"): "to write, and what it has written",
     ("utils/runtimes/metadata_file.py", "ZipFile"): "of bytes",
     ("utils/runtimes/metadata_file.py", "open"): "a member of a zip in bytes",
+    ("utils/export/opening.py", "open"): "a format's own, of which each opens as it must",
     ("utils/state/lock.py", "open"): "to lock",
     ("utils/state/lock.py", "read_text"): "/proc",
     ("utils/setup/environments.py", "open"): "a log that it has written",
