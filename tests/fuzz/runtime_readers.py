@@ -11,9 +11,10 @@ from pathlib import Path
 from tests.doubling import METADATA, random_images, write_doubling
 from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS
+from utils.export.opening import open_runtime
 from utils.export.openvino import write_openvino
 from utils.runtimes.metadata_file import metadata_as_json, metadata_in_zip, metadata_of_json
-from utils.runtimes.openvino_runtime import MODEL, WEIGHTS, OpenVinoRuntime
+from utils.runtimes.openvino_runtime import MODEL, WEIGHTS
 
 XML_TOKENS = (
     b'type="Const"', b'type="Loop"', b'type="Result"', b'version="opset15"', b'offset="',
@@ -36,10 +37,10 @@ def folder_contents() -> dict[str, bytes]:
 
 def read_openvino(path: Path) -> object:
     """Run a folder whose model is a file."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(suffix="_openvino_model") as folder:
         Path(folder, MODEL).write_bytes(path.read_bytes())
         Path(folder, WEIGHTS).write_bytes(folder_contents()[WEIGHTS])
-        return OpenVinoRuntime(Path(folder), threads=1)(random_images())
+        return open_runtime(folder, threads=1)(random_images())
 
 
 def zip_seeds() -> list[bytes]:

@@ -17,6 +17,7 @@ from utils.export.ncnn import write_ncnn
 from utils.export.onnx_file import write_onnx
 from utils.export.openvino import write_openvino
 from utils.export.ranges import Calibration
+from utils.export.tensorrt import write_engine
 from utils.export.trace import keep_trace
 from utils.runtimes.coreml_runtime import CoreMlRuntime, why_no_coreml
 from utils.runtimes.litert_runtime import LiteRtRuntime
@@ -25,6 +26,7 @@ from utils.runtimes.ncnn_runtime import NcnnRuntime
 from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.runtimes.openvino_runtime import OpenVinoRuntime
 from utils.runtimes.runtime import Runtime
+from utils.runtimes.tensorrt_runtime import TensorRtRuntime
 from utils.runtimes.torchscript_runtime import TorchScriptRuntime
 
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
@@ -92,6 +94,8 @@ FORMATS = (
         LiteRtRuntime),
     Format("coreml", "CoreML", ".mlpackage", ("coremltools",), write_coreml, CoreMlRuntime,
         source=TRACE, half=True, why_not_run=why_no_coreml),
+    Format("engine", "TensorRT", "_tensorrt_model", ("tensorrt", "cuda"), write_engine,
+        TensorRtRuntime, is_program=True, half=True, nms=True, efficient_nms=True),
 )  # fmt: skip
 
 
