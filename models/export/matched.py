@@ -74,39 +74,53 @@ def overlap(one: Detections, place: int, others: Detections) -> np.ndarray:
     return iou
 
 
-def is_close_call(
-    one: Detections, place: int, others: Detections, limits: Limits, tolerance: Tolerance
-) -> bool:
-    """Return whether differences within the tolerance explain that others have no such thing.
-
-    Its score is near the threshold or the last one that is kept, or what they have in its place
-    scores as much.
-    """
-    score, near = one.scores[place], tolerance.scores
-    if score - limits.settings.confidence_threshold <= near:
-        return True
-    is_full = len(others.scores) == limits.settings.max_detections
-    if is_full and score - others.scores.min() <= near:
-        return True
-    same = others.class_index == one.class_index[place]
-    if same.sum() == limits.top_per_class and score - others.scores[same].min() <= near:
-        return True
-    rivals = np.full_like(same, True) if limits.settings.class_agnostic else same
-    overlaps = overlap(one, place, others) > limits.settings.iou_threshold - (1 - tolerance.iou)
-    return bool((rivals & overlaps & (others.scores >= score - near)).any())
-
-
 def fault_of(
     found: Detections, expected: Detections, pairs: np.ndarray, limits: Limits, tolerance: Tolerance
 ) -> str:
     """Return what one of both has, without a partner and with no close call; "" if nothing."""
-    sides = ("the file", found, expected, pairs[:, 0]), ("the model", expected, found, pairs[:, 1])
-    for name, own, others, paired in sides:
-        for place in np.setdiff1d(np.arange(len(own.scores)), paired).tolist():
-            if not is_close_call(own, place, others, limits, tolerance):
+    alone_found = np.setdiff1d(np.arange(len(found.scores)), pairs[:, 0])
+    alone_expected = np.setdiff1d(np.arange(len(expected.scores)), pairs[:, 1])
+    for name, own, alone, others, others_alone in (
+        ("the model", expected, alone_expected, found, alone_found),
+        ("the file", found, alone_found, expected, alone_expected),
+    ):
+        is_alone = np.isin(np.arange(len(others.scores)), others_alone)
+        for place in alone.tolist():
+            if not is_close_call(own, place, others, is_alone, limits, tolerance):
                 box = ", ".join(f"{side:.1f}" for side in own.boxes_xyxy[place])
                 return (
                     f"{name} alone finds class {own.class_index[place]}, score "
                     f"{own.scores[place]:.4f}, at {box}"
                 )
     return ""
+
+
+def is_close_call(
+    one: Detections,
+    place: int,
+    others: Detections,
+    is_alone: np.ndarray,
+    limits: Limits,
+    tolerance: Tolerance,
+) -> bool:
+    """Return whether differences within the tolerance explain that others have no such thing.
+
+    Its score is at a limit; or what they have in its place removes it: something without a partner
+    (which is explained by itself), or with an overlap at the threshold.
+
+    Args:
+        is_alone: (K,) bool, which of the others have no partner.
+    """
+    settings, near = limits.settings, tolerance.scores
+    score, same = one.scores[place], others.class_index == one.class_index[place]
+    ends = [settings.confidence_threshold]
+    if len(others.scores) == settings.max_detections:
+        ends.append(others.scores.min())
+    if same.sum() == limits.top_per_class:
+        ends.append(others.scores[same].min())
+    if min(abs(score - end) for end in ends) <= near:
+        return True
+    rivals = (others.scores >= score - near) & (same | settings.class_agnostic)
+    beyond = overlap(one, place, others) - settings.iou_threshold
+    close = 1 - tolerance.iou
+    return bool((rivals & (beyond >= -close) & (is_alone | (beyond <= close))).any())

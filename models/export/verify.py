@@ -75,6 +75,7 @@ def verify(
         result.fault = f"it says of itself {runtime.metadata}, not {expected}"
     for trial in trials:
         if not result.fault:
+            # Of the two the wider one; the first number decides.
             allowed = max(tolerance, RESIZED) if trial.is_resized else tolerance
             fault = _compare(result, runtime, trial, limits, allowed)
             images, (height, width) = count(len(trial.images), "image"), trial.images.shape[2:]
