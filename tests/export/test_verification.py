@@ -150,9 +150,9 @@ def test_the_layer_is_found_in_every_kind_of_graph(make, name):
         values[5] *= 1.5
 
     exported = make(name)
-    exported.change(lambda graph: change_initializer(graph, "model.3.conv.weight", damage))
+    exported.change(lambda graph: change_initializer(graph, "model.1.conv.weight", damage))
     assert exported.verify().fault
-    assert exported.part().startswith("they part in layer 3, Conv")
+    assert exported.part().startswith("they part in layer 1, Conv")
 
 
 def test_a_wrong_anchor_is_found_in_the_head(make):
