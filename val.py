@@ -17,13 +17,14 @@ from utils.cli.val_config import ValConfig, parse_val_flags
 from utils.data.sources.coco_annotations import own_annotations
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split, only_classes
+from utils.pipeline.runtime_threads import runtime_threads
 from utils.processes.command import run_command
 from utils.processes.launch import launch
 from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import joined
 from utils.processes.world import World
 from utils.state.start_checks import check_validation
-from utils.weights.load import load_weights
+from utils.weights.detecting import load_to_detect
 
 log = logging.getLogger("val")
 
@@ -48,7 +49,8 @@ def run(config: ValConfig, world: World) -> None:
     )
     samples = load_split(dataset, config.split, world, config.max_pixels)
     samples = only_classes(samples, config.classes, len(dataset.class_names))
-    weights = [load_weights(path) for path in config.weights]
+    threads = runtime_threads(side_by_side=False)
+    weights = [load_to_detect(path, config.runtime, threads) for path in config.weights]
     backend.use(config.backend)
     from models.validation import run_validation
 

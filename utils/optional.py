@@ -17,7 +17,6 @@ INSTALL = {
     "mss": "pip install mss==10.2.0",
     "onnx": "pip install onnx==1.17.0",
     "onnxruntime": "pip install onnxruntime==1.23.2",
-    "onnxslim": "pip install onnxslim==0.1.98",
     "openvino": "pip install openvino==2026.4.1",
     "optuna": "pip install optuna==5.0.0 sqlalchemy==2.0.58",
     "pandas": "pip install pandas==2.3.3",

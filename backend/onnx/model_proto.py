@@ -29,10 +29,16 @@ def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:
 
     So do those that a module returned together with one of them: else the first map that is asked
     for, and then each other one, would take the whole network again.
+
+    Raises:
+        ValueError: one depends on an input of the graph.
     """
     wanted = {id(tensor): tensor for tensor in tensors}
     for tensor in _in_order(tensors):
-        wanted |= {id(other): other for other in tensor.returned_with}
+        if tensor.node is not None and not tensor.node.operation:
+            raise ValueError(f"{tensor.name!r} is an input of the graph: it has no values here")
+        alive = [other for ref in tensor.returned_with if (other := ref()) is not None]
+        wanted |= {id(other): other for other in alive}
     unknown = [tensor for tensor in wanted.values() if tensor.array is None]
     if unknown:
         for tensor, array in zip(unknown, _run(build_model(unknown, [])), strict=True):

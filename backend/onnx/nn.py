@@ -11,7 +11,7 @@ import numpy as np
 from backend import checks
 from backend.onnx import ops
 from backend.onnx.device import resolve
-from backend.onnx.recording import FLOAT_DTYPES, Tensor, apply, constant
+from backend.onnx.recording import FLOAT_DTYPES, Tensor, apply, compute_together, constant
 
 
 class Module:
@@ -22,8 +22,7 @@ class Module:
     def __call__(self, *inputs: Any) -> Any:
         output = self.forward(*inputs)
         if isinstance(output, tuple):
-            for tensor in output:
-                tensor.returned_with = output
+            compute_together([x for x in output if isinstance(x, Tensor)])
         return output
 
     def __getattr__(self, name: str) -> Any:
@@ -154,7 +153,14 @@ def load_state_arrays(module: Module, arrays: Mapping[str, np.ndarray]) -> None:
     own = {name: vars(owner)[key] for name, (owner, key) in places.items()}
     checks.module_state({name: x.shape for name, x in own.items()}, arrays)
     for name, (owner, key) in places.items():
-        register_buffer(owner, key, arrays[name].astype(own[name].dtype))
+        _replace(owner, key, arrays[name].astype(own[name].dtype))
+
+
+def _replace(module: Module, key: str, array: np.ndarray) -> None:
+    """Give a tensor of the state another value; its name stays."""
+    name = vars(module)[key].name
+    register_buffer(module, key, array)
+    vars(module)[key].name = name
 
 
 def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
@@ -171,7 +177,7 @@ def place(module: Module, device: str, dtype: str) -> Module:
     for owner, key in state(module).values():
         array = vars(owner)[key].array
         if array.dtype.kind == "f":
-            register_buffer(owner, key, array.astype(dtype))
+            _replace(owner, key, array.astype(dtype))
     return module
 
 

@@ -133,7 +133,8 @@ def cells(height: int, width: int, like: Tensor) -> Tensor:
     shape = (1, 1, height, width, 1)
     columns = cast(_numbers_to(width).reshape(1, 1, 1, width, 1), like.dtype)
     rows = cast(_numbers_to(height).reshape(1, 1, height, 1, 1), like.dtype)
-    both = [apply("Expand", (x, sizes_tensor(shape)), shape, like.dtype) for x in (columns, rows)]
+    sizes = sizes_tensor(shape)
+    both = [apply("Expand", (x, sizes), shape, like.dtype) for x in (columns, rows)]
     return cat(both, dim=4)
 
 

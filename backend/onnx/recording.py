@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+from weakref import ref
 
 import numpy as np
 from onnx import TensorProto
@@ -86,12 +87,14 @@ class Tensor:
 
     requires_grad = False
     grad = None
+    __array_ufunc__ = None  # a number of NumPy leaves operators to the tensor
 
     def __init__(self, shape: Iterable[int], dtype: str, node: Node | None = None):
         self.shape, self.dtype, self.node = tuple(shape), dtype, node
         self.array: np.ndarray | None = None  # of a constant, and of what was computed already
         self.name = ""  # of a parameter or an input
-        self.returned_with: tuple[Tensor, ...] = ()  # by a module, this one included
+        # By a module, this one included; weak, or they would hold each other in memory.
+        self.returned_with: tuple[ref[Tensor], ...] = ()
 
     def __deepcopy__(self, memo: Mapping[int, Any]) -> Tensor:
         """Return this tensor: its value never changes. A copy would take all it is computed of."""
@@ -173,9 +176,18 @@ def constant(array: np.ndarray) -> Tensor:
 
 def constant_like(value: Any, like: Tensor) -> Tensor:
     """Return a number as a tensor of the dtype of another; a tensor as it is."""
-    if isinstance(value, float) and like.dtype not in FLOAT_DTYPES:
+    if isinstance(value, Tensor):
+        return value
+    if like.dtype not in FLOAT_DTYPES and np.asarray(value).dtype.kind == "f":
         raise ValueError(f"a tensor of {like.dtype} and {value}; a whole number is needed")
-    return value if isinstance(value, Tensor) else constant(np.array(value, like.dtype))
+    return constant(np.array(value, like.dtype))
+
+
+def compute_together(tensors: Sequence[Tensor]) -> None:
+    """Have all of them computed when the values of one are asked for."""
+    references = tuple(map(ref, tensors))
+    for tensor in tensors:
+        tensor.returned_with = references
 
 
 def graph_input(

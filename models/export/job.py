@@ -6,9 +6,7 @@ files, beside the weights.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -19,7 +17,9 @@ from backend.words import count
 from models.detector import Detector
 from models.evaluation import DEFAULT_SUPPRESSION
 from models.export.by_layer import where_they_part
+from models.export.calibration import calibration_images
 from models.export.compared import TOLERANCES
+from models.export.graph_process import write_graph
 from models.export.matched import Limits
 from models.export.scoring import (
     Dataset,
@@ -36,13 +36,12 @@ from models.inference.exported import ExportedPredictor
 from models.inference.predictor import load_detector
 from models.stored import spec_of_weights
 from utils.cli.export_config import ExportConfig
-from utils.cli.flags import as_words
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
-from utils.export.formats import Format, format_named
+from utils.export.formats import Calibration, Format, format_named
+from utils.export.onnx_file import require_below_limit
 from utils.export.opening import open_runtime
-from utils.files.project import PROJECT
-from utils.processes.start import EXIT_USER_ERROR
+from utils.processes.termination import ending_at_termination
 from utils.runtimes.metadata import (
     DETECTIONS,
     EFFICIENT,
@@ -86,6 +85,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     Raises:
         UserError: the model cannot be built, takes no such size or has other classes than --data.
     """
+    require_below_limit(checkpoint.ema, config.half)
     metadata = metadata_of_weights(config, checkpoint)
     model = load_detector(checkpoint, CPU)
     if dataset is not None:
@@ -96,13 +96,9 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
     source = f"--data {dataset.name}" if dataset else "the built-in dataset"
-    with tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
+    with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
         graph = Path(folder, "graph.onnx")
         write_graph(config, graph)
-        if config.device != CPU:
-            log.warning(
-                "--device %s: only an engine uses it; all else runs on the CPU", config.device
-            )
         say(f"files are held against the model on {count(len(images), 'image')} of {source}")
         settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
         export = Export(config, metadata, graph, model, trials, dataset, settings, [])
@@ -135,10 +131,18 @@ def exported(export: Export, row: Format) -> bool:
     return True
 
 
+def calibration_of(export: Export) -> Calibration | None:
+    """Return the images that choose the ranges of --int8; None without the flag."""
+    if not export.config.int8:
+        return None
+    assert export.dataset is not None, "the flags ask for --data"
+    return calibration_images(export.dataset.samples, export.metadata)
+
+
 def make_and_verify(export: Export, row: Format, made: Path) -> str:
     """Write a file; return what to say of it, or raise UserError with what is wrong with it."""
     assert row.convert is not None
-    row.convert(export.graph, made, export.metadata, None)
+    row.convert(export.graph, made, export.metadata, calibration_of(export))
     if why := why_not_run(row, export.metadata):
         return f"not verified: {why}"
     runtime = open_runtime(made)
@@ -211,18 +215,6 @@ def output_kind(config: ExportConfig) -> str:
     if config.efficient_nms:
         return EFFICIENT
     return DETECTIONS if config.nms else ROWS
-
-
-def write_graph(config: ExportConfig, path: Path) -> None:
-    """Write the ONNX graph in a process of its own, which is bound to the backend that records."""
-    config = dataclasses.replace(config, weights=str(Path(config.weights).absolute()))
-    words = as_words(config, leave_out=("backend",))
-    command = [sys.executable, "-m", "models.export.graph_file", str(path), *words]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-    if done.returncode == EXIT_USER_ERROR:
-        raise UserError(done.stderr.strip().removeprefix("error: "))
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
 
 
 def exported_path(weights: str, row: Format) -> Path:

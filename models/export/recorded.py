@@ -5,8 +5,10 @@ Before: `graph_file.py` chose the backend that records. After: a file, which con
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from backend import nn, ops
 from backend.contract import Tensor
@@ -25,18 +27,20 @@ from models.export.suppressed import EFFICIENT_OUTPUTS, detections, efficient_de
 from models.inference.folding import fold_batch_norm
 from models.stored import detector_of_weights
 from utils.cli.export_config import ExportConfig
+from utils.errors import UserError
 from utils.state.checkpoint import Checkpoint
 
 IMAGES, OUTPUT = "images", "output0"  # of the graph, as the public YOLOv5 names them
 FREE = {0: "batch", 2: "height", 3: "width"}  # dimensions of the images with --dynamic
 FREE_SIDES = {0: "height", 1: "width"}  # of the image with --letterbox
 ROWS = "rows"  # the name of their number with --dynamic
+BEYOND_HALF = 65_520  # what rounds to infinity in float16
 LETTERBOX, LAYER, DECODING, FINISH = "letterbox", "layer_{}", "decode", "finish"  # parts of a graph
 
 
 def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     """Return the ONNX graph of the EMA of weights, BatchNorm folded; equal weights, equal bytes."""
-    model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
+    model: Any = detector_of_weights(checkpoint).eval()  # its classes are of this backend
     fold_batch_norm(model)
     given, images, placement = given_images(config)
     rows = decoded_rows(model, images, config.half)
@@ -91,14 +95,25 @@ def decoded_rows(model: Any, images: Tensor, half: bool) -> Any:
 
 def raw_maps(model: Any, images: Tensor, half: bool) -> tuple[Tensor, ...]:
     """Return the raw maps, in float32."""
+    name_tensors(model)
     if not half:
-        name_tensors(model)
         return run_named(model, images)
+    require_half(nn.state_arrays(model))
     layers = nn.place(nn.frozen_copy(model), "cpu", "float16")
     name_tensors(layers)
     raw = run_named(layers, ops.cast(images, "float16"))
-    name_tensors(model)
     return tuple(ops.cast(level, "float32") for level in raw)
+
+
+def require_half(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise UserError if a weight is beyond half precision, in which it would be infinite."""
+    for name, array in arrays.items():
+        largest = np.abs(array).max(initial=0.0, where=np.isfinite(array))
+        if largest >= BEYOND_HALF:
+            raise UserError(
+                f"--half: {name}, BatchNorm folded, has {largest:,.6g}, and half precision ends at "
+                "65,504; export it without --half"
+            )
 
 
 def run_named(model: Detector, images: Tensor) -> tuple[Tensor, ...]:

@@ -42,7 +42,7 @@ def detections(rows: Tensor, settings: SuppressionSettings, top_per_class: int) 
     x1, y1, x2, y2, score, class; best first, of equal scores the earlier row; unused rows are 0.
 
     Args:
-        rows: (B, N, 5 + C) float32: cx, cy, w, h, objectness and class scores.
+        rows: (B, N, 5 + C) float32, each image as `non_max_suppression` takes it.
         top_per_class: detections a class, at most; with `class_agnostic` there is no such limit.
     """
     found = candidates(rows, settings.confidence_threshold)

@@ -16,12 +16,18 @@ from typing import Any, TypeVar
 import backend
 from backend.checks import CPU
 from utils.pipeline.background import MOST_THREADS
+from utils.pipeline.runtime_threads import runtime_lanes
 
 Made = TypeVar("Made")
 
 
-def num_lanes(device: str) -> int:
-    """Return how many batches to have in the network at once."""
+def num_lanes(device: str, in_runtime: bool = False) -> int:
+    """Return how many batches to have in the network at once.
+
+    in_runtime: the network is an exported file, which computes on the CPU.
+    """
+    if in_runtime:
+        return runtime_lanes()
     return min(backend.device.host_threads(), MOST_THREADS) if device == CPU else 1
 
 

@@ -16,11 +16,10 @@ from tests.structure.source_files import PYTHON_FILES, parse
 from utils.files.project import PROJECT
 
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
-# The folder of each package that only one backend may import; what else runs ONNX files asks
-# `utils/optional.py` for it.
-FOLDERS = {package: f"backend/{package}/" for package in PACKAGES} | {
-    "onnxruntime": "backend/onnx/"
-}
+# Where each package may be imported. What else runs ONNX files asks `utils/optional.py` for it, but
+# for the examples, which use nothing of this project.
+FOLDERS: dict[str, tuple[str, ...]] = {package: (f"backend/{package}/",) for package in PACKAGES}
+FOLDERS["onnxruntime"] = ("backend/onnx/", "docs/examples/")
 # The tensors of other backends come with their framework. These remember how they are computed, and
 # a graph is made of them.
 OWN_FILES = {"onnx": {"recording.py", "model_proto.py"}}

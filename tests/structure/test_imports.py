@@ -27,7 +27,8 @@ LOAD = "models"
 LOADED = {
     "backend.use",
     "utils.state.start_checks.check_device",
-    "utils.weights.load.load_weights",
+    "utils.pipeline.runtime_threads.runtime_threads",
+    "utils.weights.detecting.load_to_detect",
     "models.inference.api.TrainedDetector",
 }
 

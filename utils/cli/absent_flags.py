@@ -39,6 +39,7 @@ EXPORT = {
     "--keras": "leave it out; --include tflite comes from the ONNX graph",
     "--optimize": "leave it out; for phones there are --include tflite, ncnn and coreml",
     "--per-tensor": "leave it out; --int8 has a scale for each channel",
+    "--simplify": "leave it out; each graph is written simple, with no node to remove",
     "--train": "leave it out; a file is for inference, training goes on from the weights",
     "--workspace": "leave it out; TensorRT takes what memory it finds",
     "--verbose": "leave it out; what differs is always shown",

@@ -12,6 +12,7 @@ from utils.cli.flags import (
     add_flags,
     check_flags,
     flag,
+    flags_of,
     new_parser,
     read_flags,
     require_fraction,
@@ -19,8 +20,8 @@ from utils.cli.flags import (
     whole_from,
 )
 from utils.cli.run_config import MAX_IMAGE_SIZE
+from utils.detections import SuppressionSettings
 from utils.errors import UserError
-from utils.evaluation.nms import SuppressionSettings
 from utils.export.formats import FORMATS, format_named
 
 OLDEST_OPSET, OPSET, NEWEST_OPSET = 13, 17, 21
@@ -85,8 +86,6 @@ class ExportConfig:
     opset: int = flag("output", "--opset", default=OPSET, metavar="N",
         check=whole_between(OLDEST_OPSET, NEWEST_OPSET),
         help="version of ONNX's operators")  # fmt: skip
-    simplify: bool = flag("output", "--simplify", default=False,
-        help="let onnxslim shorten the graph")  # fmt: skip
     backend: str | None = flag("backend and device", "--backend", default=None,
         choices=tuple(FRAMEWORKS),
         help="what runs the model that the files are held against; else found")  # fmt: skip
@@ -102,12 +101,23 @@ class ExportConfig:
             raise UserError("--half and --int8: a file has one precision; give one of them")
         if self.int8 and not self.data:
             raise UserError("--int8 is calibrated on images; name their dataset with --data")
-        if self.efficient_nms and not self.nms:
-            raise UserError("--efficient-nms is a form of NMS; give --nms too")
+        self._check_suppression()
         if self.letterbox and (self.dynamic or self.batch_size > 1):
             raise UserError(
                 "--letterbox takes one image of any size; leave out --dynamic and --batch-size"
             )
+
+    def _check_suppression(self) -> None:
+        names = ("efficient_nms", "class_agnostic", "top_per_class", "top_all")
+        given = [name for name in names if getattr(self, name) != getattr(ExportConfig, name)]
+        if given and not self.nms:
+            word = flags_of(self)[given[0]].names[0]
+            raise UserError(f"{word} is of NMS in the graph; give --nms too")
+        if "top_per_class" in given and (self.efficient_nms or self.class_agnostic):
+            reason = "--efficient-nms has no such limit"
+            if self.class_agnostic:
+                reason = "--agnostic-nms takes all classes for one"
+            raise UserError(f"--topk-per-class: {reason}; give --topk-all alone")
 
     def _check_formats(self) -> None:
         for name in self.include:

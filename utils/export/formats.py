@@ -6,19 +6,17 @@ Before: `--include` or a file names one. After: `models/export/job.py` writes it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from utils.errors import UserError
 from utils.export.onnx_file import write_onnx
+from utils.export.ranges import Calibration
 from utils.runtimes.metadata import Metadata
 from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.runtimes.runtime import Runtime
 
-Calibration = Callable[[], Iterator[np.ndarray]]  # (1, 3, H, W) float32, as the file takes them
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
 
 
@@ -40,6 +38,7 @@ class Format:
             for int8 the images; None: the model's own backend makes it.
         open: loads one to run it, with a number of threads.
         why_not_run: says why this machine cannot run one; "" where it can.
+        also_reads: endings of other files that its runtime opens, where --runtime names it.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
             with it.
     """
@@ -50,6 +49,7 @@ class Format:
     packages: tuple[str, ...]
     convert: Convert | None
     open: Callable[[Path, int | None], Runtime]
+    also_reads: tuple[str, ...] = ()
     half: bool = False
     int8: bool = False
     dynamic: bool = False

@@ -90,8 +90,6 @@ def _require_packages(config: ExportConfig) -> None:
     needed = [("--include onnx", "onnx"), ("--include onnx", "onnxruntime")]
     for name in config.include:
         needed += [(f"--include {name}", package) for package in format_named(name).packages]
-    if config.simplify:
-        needed.append(("--simplify", "onnxslim"))
     missing: dict[str, str] = {}
     for what_for, package in needed:
         try:

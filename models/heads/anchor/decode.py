@@ -18,8 +18,8 @@ def decode_logits(logits: Tensor, cells: Tensor, anchors: Tensor, stride: int) -
     """(..., 5 + C) of one level, with their cells and anchors (..., 2), to pixels and scores."""
     scores = ops.sigmoid(logits)
     centres = decode_centres(scores[..., 0:2]) + cells
-    sizes = decode_sizes(scores[..., 2:4], anchors)
-    return ops.cat([centres * stride, sizes * stride, scores[..., 4:]], dim=logits.ndim - 1)
+    sizes = decode_sizes(scores[..., 2:4], anchors * stride)
+    return ops.cat([centres * stride, sizes, scores[..., 4:]], dim=logits.ndim - 1)
 
 
 def decode_centres(scores: Tensor) -> Tensor:

@@ -1,0 +1,118 @@
+"""An ONNX file -> a model that can be run: nothing in it runs away with time or memory.
+
+Before: --weights names the file. After: `onnx_runtime.py`, or another runtime that reads ONNX.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from utils.errors import UserError, brief
+from utils.files.regular import read_bytes
+from utils.optional import import_optional
+from utils.runtimes.foreign_metadata import foreign_metadata, is_foreign
+from utils.runtimes.metadata import EFFICIENT, PIXELS, Metadata, metadata_of
+from utils.runtimes.onnx_sizes import GraphSizes
+from utils.runtimes.onnx_tensors import MAX_BYTES, check_tensors
+
+MOST_TEXTS = 1000  # of metadata
+
+
+class OnnxModel(NamedTuple):
+    """A checked ONNX file."""
+
+    content: bytes  # of one message, without external data
+    metadata: Metadata
+    input_type: str  # NumPy's name
+    sizes: GraphSizes
+    shape: tuple[int, ...]  # of the images that the sizes were checked for
+
+
+def read_onnx(path: Path) -> OnnxModel:
+    """Read and check an ONNX file.
+
+    Raises:
+        UserError: damaged, of another task, or with what is not run; `onnx_operators.py`,
+            `onnx_tensors.py` and `onnx_sizes.py` say what.
+        OSError: it cannot be read.
+    """
+    onnx = import_optional("onnx", f"--weights {path}")
+    model = _parsed(onnx, read_bytes(path, MAX_BYTES))
+    check_tensors(model, path.parent)
+    sizes = GraphSizes(model)
+    texts = _texts_of(model)
+    (given,) = model.graph.input
+    shape = _free_shape(given)
+    outputs = [_free_shape(output) for output in model.graph.output]
+    kind = onnx.helper.tensor_dtype_to_np_dtype(given.type.tensor_type.elem_type).name
+    if is_foreign(texts):
+        metadata = foreign_metadata(texts, shape, kind, outputs)
+    else:
+        metadata = metadata_of(texts)
+    _check_signature(metadata, shape, outputs)
+    batch, (height, width) = metadata.batch_size, metadata.image_size
+    images = (height, width, 3) if metadata.image == PIXELS else (batch, 3, height, width)
+    sizes.check(images)
+    return OnnxModel(model.SerializeToString(), metadata, kind, sizes, images)
+
+
+def _parsed(onnx: Any, content: bytes) -> Any:
+    """Return the message; UserError for what is none, or has what no detector has."""
+    try:
+        model = onnx.load_model_from_string(content)
+    except Exception as error:  # of protobuf, whose error class depends on its build
+        raise UserError("damaged, or no ONNX file") from error
+    graph = model.graph
+    initial = {tensor.name for tensor in graph.initializer}
+    if len(initial) != len(graph.initializer):
+        raise UserError("two of its initializers have one name")
+    # Up to version 3 of the format, initializers are inputs too.
+    inputs = [given for given in graph.input if given.name not in initial]
+    del graph.input[:]
+    graph.input.extend(inputs)
+    if not graph.node:
+        raise UserError("damaged, or no ONNX file: it has no graph")
+    if model.functions or graph.sparse_initializer or model.training_info:
+        raise UserError("it has functions, sparse tensors or training; a detector has none of them")
+    if len(inputs) != 1:
+        raise UserError(f"it takes {len(inputs)} inputs; a detector takes images alone")
+    return model
+
+
+def _texts_of(model: Any) -> dict[str, str]:
+    if len(model.metadata_props) > MOST_TEXTS:
+        raise UserError(f"its metadata has {len(model.metadata_props):,} texts")
+    texts: dict[str, str] = {}
+    for entry in model.metadata_props:
+        if entry.key in texts:
+            raise UserError(f"its metadata has {brief(entry.key)} twice")
+        texts[entry.key] = entry.value
+    return texts
+
+
+def _free_shape(value: Any) -> list[int | None]:
+    """Return the shape that a graph tells of an input or output; None for a free size."""
+    sizes = value.type.tensor_type.shape.dim
+    return [size.dim_value if size.HasField("dim_value") else None for size in sizes]
+
+
+def _check_signature(
+    metadata: Metadata, shape: list[int | None], outputs: list[list[int | None]]
+) -> None:
+    """Raise UserError where the graph takes or returns something else than the metadata say."""
+    batch, (height, width) = metadata.batch_size, metadata.image_size
+    expected: list[int | None] = [batch, 3, height, width]
+    if metadata.image == PIXELS:
+        expected = [None, None, 3]
+    elif metadata.dynamic:
+        expected = [None, 3, None, None]
+    if len(shape) != len(expected) or any(
+        size not in (None, wanted) for size, wanted in zip(shape, expected, strict=True)
+    ):
+        raise UserError(f"it takes {shape}, and its metadata says {expected}; export it again")
+    if metadata.output != EFFICIENT and (len(outputs) != 1 or len(outputs[0]) != 3):
+        raise UserError(
+            f"it returns {brief(outputs)}; a detector has one output (B, N, 5 + classes), or "
+            "(B, K, 6) with NMS in it"
+        )

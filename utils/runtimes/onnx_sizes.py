@@ -1,0 +1,206 @@
+"""How large what an ONNX graph computes becomes, told before anything is run.
+
+ONNX Runtime runs nodes that need no image when it loads a file, and allocates whatever a node asks
+for: a file of a hundred bytes can ask for terabytes. Here the shapes of all outputs are inferred,
+node by node, for images of one shape. What shapes are computed from, a few numbers, is computed.
+
+Before: `onnx_tensors.py`. After: `onnx_runtime.py` makes a session.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from utils.errors import UserError, brief
+from utils.optional import import_optional
+from utils.runtimes.onnx_operators import ACCEPTED, DOMAINS, TENSORRT
+
+MAX_NODES = 20_000  # a yolov5x6 has about 1,000
+SMALL = 4096  # numbers of a tensor whose values are known
+# Numbers of all outputs together for each number of the images: 48 of yolov5n at 640 px, 720 of
+# yolov5x. What has fewer images than ROOM numbers may make as much as if it had these.
+MOST_NUMBERS = 8192
+ROOM = 1 << 16
+# Multiplications of all nodes for each number of the images and of the file. A convolution has one
+# for each weight and cell.
+MOST_PRODUCTS = 2
+WEIGHED = {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"}
+MULTIPLIED = {"MatMul", "MatMulInteger", "Gemm", "QLinearMatMul"}
+
+Shape = tuple[int, ...]
+
+
+class GraphSizes:
+    """The nodes of a checked model; `check` follows images of a shape through them."""
+
+    def __init__(self, model: Any) -> None:
+        """Keep the nodes; raise UserError for one that is not accepted."""
+        self._onnx = import_optional("onnx", "an ONNX file")
+        self._reference = import_optional("onnx.reference", "an ONNX file")
+        self._inference = import_optional("onnx.shape_inference", "an ONNX file")
+        self._opsets = list(model.opset_import)
+        self._version = _version_of(model)
+        self._ir_version = model.ir_version
+        if len(model.graph.node) > MAX_NODES:
+            raise UserError(
+                f"it has {len(model.graph.node):,} nodes; at most {MAX_NODES:,} are run"
+            )
+        self._nodes = list(map(copy.deepcopy, model.graph.node))  # the rest of the file may go
+        for node in self._nodes:
+            self._check_node(node)
+        self._input = copy.deepcopy(model.graph.input[0])
+        self._numbers = 0  # of the file
+        self._types: dict[str, Any] = {}
+        self._values: dict[str, np.ndarray] = {}
+        for tensor in model.graph.initializer:
+            self._keep_initializer(tensor)
+
+    def _check_node(self, node: Any) -> None:
+        if node.domain not in DOMAINS or node.op_type not in ACCEPTED:
+            name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+            if node.op_type == TENSORRT:
+                raise UserError(f"its operator {TENSORRT} runs in TensorRT alone")
+            raise UserError(
+                f"its operator {brief(name)} is not run here; a detector has those of "
+                "utils/runtimes/onnx_operators.py"
+            )
+        if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+            raise UserError(f"its operator {node.op_type} has a graph of its own, which is not run")
+
+    def _keep_initializer(self, tensor: Any) -> None:
+        numbers = math.prod(tensor.dims)
+        self._numbers += numbers
+        self._types[tensor.name] = self._type_of(tensor.data_type, tuple(tensor.dims))
+        if numbers <= SMALL:
+            self._values[tensor.name] = self._onnx.numpy_helper.to_array(tensor)
+
+    def _type_of(self, kind: int, shape: Shape) -> Any:
+        return self._onnx.helper.make_tensor_type_proto(kind, shape)
+
+    def check(self, shape: Sequence[int]) -> None:
+        """Follow images of a shape; UserError names the node whose output is too large."""
+        types, values = dict(self._types), dict(self._values)
+        kind = self._input.type.tensor_type.elem_type
+        types[self._input.name] = self._type_of(kind, tuple(shape))
+        room = max(math.prod(shape), ROOM)
+        left, products = MOST_NUMBERS * room, MOST_PRODUCTS * room * max(self._numbers, SMALL)
+        for node in self._nodes:
+            for name, found in self._outputs(node, types, values).items():
+                if name in types:
+                    raise UserError(f"two nodes of it make {brief(name)}")
+                types[name] = found
+                left -= math.prod(shape_of(found) or ())
+            products -= _products(node, types)
+            if left < 0 or products < 0:
+                raise UserError(
+                    f"its node {node.op_type} {brief(node.name)} takes more memory or time than "
+                    f"any detector for images of {brief(tuple(shape))}"
+                )
+            values.update(self._known(node, types, values))
+
+    def _outputs(
+        self, node: Any, types: Mapping[str, Any], values: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """Return the type of each output, with a known shape."""
+        names = [name for name in node.input if name]
+        data = {x: self._onnx.numpy_helper.from_array(values[x]) for x in names if x in values}
+        try:
+            found: dict[str, Any] = self._inference.infer_node_outputs(
+                self._onnx.defs.get_schema(node.op_type, self._version, ""),
+                node,
+                {name: types[name] for name in names},
+                data,
+                opset_imports=self._opsets,
+                ir_version=self._ir_version,
+            )
+            if node.op_type in DEPENDENT:
+                shape = DEPENDENT[node.op_type](node, types, values)
+                found = {node.output[0]: self._type_of(self._onnx.TensorProto.INT64, shape)}
+        except Exception as error:  # of classes that onnx does not export
+            why = str(error).partition("\n")[0]
+            raise UserError(f"its node {node.op_type} {brief(node.name)}: {brief(why)}") from error
+        for name in filter(None, node.output):
+            if name not in found or shape_of(found[name]) is None:
+                raise UserError(
+                    f"how large its node {node.op_type} {brief(node.name)} makes {brief(name)} "
+                    "cannot be told before it is run"
+                )
+        return {name: found[name] for name in node.output if name}
+
+    def _known(
+        self, node: Any, types: Mapping[str, Any], values: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Return the outputs of a node that are few numbers and depend on no image."""
+        inputs, outputs = [x for x in node.input if x], [x for x in node.output if x]
+        if node.op_type in ("Shape", "Size"):  # what has the shape, and no memory
+            given = {x: np.broadcast_to(np.False_, shape_of(types[x]) or ()) for x in inputs}
+        elif node.op_type not in WEIGHED and all(name in values for name in inputs):
+            given = {name: values[name] for name in inputs}
+        else:
+            return {}
+        if any(math.prod(shape_of(types[name]) or ()) > SMALL for name in outputs):
+            return {}
+        function = self._onnx.helper.make_function(
+            "known", "node", inputs, outputs, [node], self._opsets
+        )
+        try:
+            with np.errstate(all="ignore"):
+                run = self._reference.ReferenceEvaluator(function).run
+                found = run(None, given, attributes={})
+        except Exception:  # what it cannot compute is not known
+            return {}
+        return {name: np.asarray(value) for name, value in zip(outputs, found, strict=True)}
+
+
+def _version_of(model: Any) -> int:
+    """Return the version of ONNX's own operators; UserError if a model has none."""
+    versions = [opset.version for opset in model.opset_import if opset.domain in DOMAINS]
+    if len(versions) != 1:
+        raise UserError("it does not say of which version of ONNX its operators are")
+    return int(versions[0])
+
+
+def shape_of(kind: Any) -> Shape | None:
+    """Return the shape of a tensor's type; None where a size is not known."""
+    if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+        return None
+    sizes = [x.dim_value if x.HasField("dim_value") else -1 for x in kind.tensor_type.shape.dim]
+    return tuple(sizes) if all(size >= 0 for size in sizes) else None
+
+
+def _products(node: Any, types: Mapping[str, Any]) -> int:
+    """Return the multiplications of a node that weighs or multiplies maps; else 0.
+
+    Its inputs are as many as its outputs could be inferred from.
+    """
+    if node.op_type in MULTIPLIED:
+        first = shape_of(types[node.input[0]]) or (1,)
+        return math.prod(shape_of(types[node.output[0]]) or ()) * max(first or (1,))
+    if node.op_type in WEIGHED:
+        weights = node.input[3 if node.op_type == "QLinearConv" else 1]
+        on = node.input[0] if node.op_type == "ConvTranspose" else node.output[0]
+        batch, _, *sides = shape_of(types[on]) or (0, 0)
+        return math.prod(shape_of(types[weights]) or ()) * batch * math.prod(sides)
+    return 0
+
+
+def _largest_nonzero(node: Any, types: Mapping[str, Any], values: Any) -> Shape:
+    shape = shape_of(types[node.input[0]]) or ()
+    return len(shape), math.prod(shape)
+
+
+def _largest_suppressed(node: Any, types: Mapping[str, Any], values: Any) -> Shape:
+    """Return the shape of NonMaxSuppression's output when every box stays."""
+    batch, classes, boxes = shape_of(types[node.input[1]]) or (0, 0, 0)
+    most = values.get(node.input[2]) if len(node.input) > 2 else None
+    kept = boxes if most is None or not most.size else min(max(int(most.flat[0]), 0), boxes)
+    return batch * classes * kept, 3
+
+
+# Outputs whose size depends on the image, by what makes them: the largest they can be.
+DEPENDENT = {"NonZero": _largest_nonzero, "NonMaxSuppression": _largest_suppressed}
