@@ -72,14 +72,21 @@ function* fieldsOf(bytes) {
 // Where the picture lies in the input. multiple: of its sides, in a file that takes any size.
 function placeOf(picture, inputHeight, inputWidth, multiple) {
   const scale = Math.min(inputHeight / picture.height, inputWidth / picture.width);
-  const height = Math.max(1, Math.round(picture.height * scale));
-  const width = Math.max(1, Math.round(picture.width * scale));
+  const height = Math.max(1, roundToEven(picture.height * scale));
+  const width = Math.max(1, roundToEven(picture.width * scale));
   if (multiple) {
     inputHeight = Math.ceil(height / multiple) * multiple;
     inputWidth = Math.ceil(width / multiple) * multiple;
   }
   const top = Math.floor((inputHeight - height) / 2), left = Math.floor((inputWidth - width) / 2);
   return { inputHeight, inputWidth, height, width, top, left };
+}
+
+// A half goes to the even number, as in Python: else half the pictures of an odd side, made half as
+// large, would differ by a row.
+function roundToEven(value) {
+  const low = Math.floor(value);
+  return value - low === 0.5 ? low + low % 2 : Math.round(value);
 }
 
 // (3, H, W) in [0, 1]. A canvas resizes in another way in each browser; this is as the model's

@@ -126,7 +126,7 @@ ov::Tensor letterbox(const Picture& picture, const Placement& place) {
                         sum += rows[y].weights[i] * columns[x].weights[j]
                                * picture.pixels[(row + columns[x].first + j) * 3 + channel];
                 }
-                values[y * width + x] = float(std::nearbyint(sum) / 255);
+                values[y * width + x] = float(std::floor(sum + 0.5) / 255);
             }
     return input;
 }

@@ -1,7 +1,6 @@
 """Detect with an ONNX file of `export.py --nms --letterbox`: a picture goes in, boxes come out.
 
 python onnx_detect_nms.py best.onnx picture.jpg
-
 Prints a line a box, the best first: label score x1 y1 x2 y2, in pixels of the picture.
 """
 
@@ -13,8 +12,8 @@ import onnxruntime
 from PIL import Image, ImageOps
 
 session = onnxruntime.InferenceSession(sys.argv[1])
-about = {name: json.loads(text) for name, text in
-         session.get_modelmeta().custom_metadata_map.items()}  # fmt: skip
+texts = session.get_modelmeta().custom_metadata_map
+about = {name: json.loads(text) for name, text in texts.items()}
 if (about["image"], about["output"]) != ("pixels", "detections"):
     sys.exit("this file was exported without --nms and --letterbox; see onnx_detect.py")
 image = np.asarray(ImageOps.exif_transpose(Image.open(sys.argv[2])).convert("RGB"))
