@@ -164,7 +164,7 @@ def test_a_wrong_anchor_is_found_in_the_head(make):
     exported.change(lambda graph: change_initializer(graph, with_anchor, damage))
     fault = exported.verify().fault
     assert "a box of" in fault and " px, the model's is " in fault
-    assert exported.part() == "layers 0 to 3 agree; they part in layer 4, Detect, or behind it"
+    assert exported.part() == "layers 0 to 3 agree; what may differ is layer 4, Detect, and its end"
 
 
 def test_swapped_classes_are_found_in_the_head(make):

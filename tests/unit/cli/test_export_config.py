@@ -16,11 +16,11 @@ def parse(flags):
 
 def test_the_public_export_flags_parse():
     config = parse(
-        "--include onnx --imgsz 640 480 --batch-size 2 --nms --agnostic-nms --topk-per-class 5 "
+        "--include onnx --imgsz 640 480 --batch-size 2 --nms --topk-per-class 5 "
         "--topk-all 50 --iou-thres 0.5 --conf-thres 0.3 --opset 14 --half"
     )
     assert (config.include, config.image_size, config.batch_size) == (("onnx",), (640, 480), 2)
-    assert (config.nms, config.class_agnostic, config.half) == 3 * (True,)
+    assert (config.nms, config.half) == 2 * (True,)
     assert (config.top_per_class, config.top_all, config.opset) == (5, 50, 14)
     assert (config.iou_threshold, config.confidence_threshold) == (0.5, 0.3)
     assert config.precision == "float16"
