@@ -130,7 +130,7 @@ def test_a_wrong_file_is_not_written_and_the_others_are(run, tmp_path, monkeypat
     assert first.startswith(
         "error: WRONG: it differs from the model: in 1 image of 64 x 64 px, row"
     )
-    assert part.startswith("  the graph that it was made from agrees with the model")
+    assert part.startswith("  of the ONNX graph that it is made from: layers 0 to 3 agree; ")
     assert last == f"  {tmp_path}/my model.wrong.onnx is not written"
     assert (tmp_path / "my model.wrong.onnx").read_bytes() == b"older"
     names = ["my model.onnx", "my model.safetensors", "my model.wrong.onnx"]
