@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from backend.words import count
 from utils.errors import UserError, brief
 from utils.files.yaml import parse_yaml
 from utils.runtimes.metadata import Metadata, checked
@@ -47,8 +48,9 @@ def foreign_metadata(
     columns = outputs[0][2]
     if columns not in (None, 5 + len(names)):
         raise UserError(
-            f"it returns rows of {columns} numbers, where {len(names)} classes need "
-            f"{5 + len(names)}: it is no detector of the public YOLOv5"
+            f"it returns rows of {columns} numbers, of which "
+            f"{count(len(names), 'class', 'classes')} need {5 + len(names)}: it is no detector of "
+            "the public YOLOv5"
         )
     batch, channels, height, width = shape
     free = height is None and width is None
