@@ -15,8 +15,6 @@ from utils.cli.export_config import ExportConfig
 from utils.detections import Detections
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
-SAME_PIXELS = 0.1  # between two boxes: so close they are one, whatever their size
-
 
 class Limits(NamedTuple):
     """What NMS keeps, in the graph or behind it."""
@@ -59,8 +57,7 @@ def match(found: Detections, expected: Detections, tolerance: Tolerance) -> np.n
         alike = np.abs(found.scores - expected.scores[place]) <= tolerance.scores
         same = free & alike & (found.class_index == expected.class_index[place])
         distance = np.abs(found.boxes_xyxy - expected.boxes_xyxy[place]).max(axis=1)
-        # Boxes without area overlap nothing, and a small one is moved far by little.
-        same &= (distance <= SAME_PIXELS) | (overlap(expected, place, found) > tolerance.iou)
+        same &= (distance <= tolerance.pixels) | (overlap(expected, place, found) > tolerance.iou)
         if same.any():
             best = int(np.where(same, distance, np.inf).argmin())
             free[best] = False
