@@ -52,6 +52,7 @@ class Format:
         why_not_run: says why this machine cannot run one; "" where it can.
         also_reads: endings of other files that its runtime opens, where --runtime names it.
         source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
+        side_by_side: threads may call it at the same time, each with as many as `open` is told.
         is_program: running one can do more than compute; so --weights takes none unasked.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
             with it.
@@ -65,6 +66,7 @@ class Format:
     open: Callable[[Path, int | None], Runtime]
     also_reads: tuple[str, ...] = ()
     source: str = GRAPH
+    side_by_side: bool = False
     is_program: bool = False
     half: bool = False
     int8: bool = False
@@ -77,9 +79,11 @@ class Format:
 
 FORMATS = (
     Format("onnx", "ONNX", ".onnx", ("onnx", "onnxruntime"), write_onnx, OnnxRuntime,
-        half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True),
+        half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True,
+        side_by_side=True),
     Format("openvino", "OpenVINO", "_openvino_model", ("openvino",), write_openvino,
-        OpenVinoRuntime, also_reads=(".onnx",), half=True, dynamic=True, letterbox=True, nms=True),
+        OpenVinoRuntime, also_reads=(".onnx",), half=True, int8=True, dynamic=True, letterbox=True,
+        nms=True),
     Format("torchscript", "TorchScript", ".torchscript", (), keep_trace, TorchScriptRuntime,
         source=TRACE, is_program=True),
     Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime,

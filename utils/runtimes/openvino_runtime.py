@@ -12,6 +12,7 @@ from utils.errors import UserError, brief
 from utils.files.regular import read_bytes
 from utils.optional import import_optional
 from utils.runtimes.metadata import metadata_of
+from utils.runtimes.onnx_reading import read_onnx
 from utils.runtimes.shapes import Shape, require_shapes
 
 MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
@@ -28,10 +29,12 @@ class OpenVinoRuntime:
     def __init__(self, path: Path, threads: int | None = None) -> None:
         openvino = import_optional("openvino", f"--weights {path}")
         core = openvino.Core()
-        contents = contents_of(path)
+        checked = read_onnx(path) if path.suffix == ".onnx" else None
+        contents = (checked.content,) if checked else contents_of(path)
+        self._input_type = checked.input_type if checked else "float32"
         try:
             model = core.read_model(*contents)
-            self.metadata = metadata_of(texts_of(model))
+            self.metadata = checked.metadata if checked else metadata_of(texts_of(model))
             require_shapes(self.metadata, *map(shape_of, (model.input(), model.output())))
             settings = {**PRECISION, "PERFORMANCE_HINT": "LATENCY"}
             if threads:
@@ -46,12 +49,13 @@ class OpenVinoRuntime:
     def __call__(self, images: np.ndarray) -> np.ndarray:
         if not hasattr(self._own, "request"):
             self._own.request = self._compiled.create_infer_request()
-        found = self._own.request.infer([images], share_inputs=True)
+        given = images if images.dtype == np.uint8 else images.astype(self._input_type, copy=False)
+        found = self._own.request.infer([given], share_inputs=True)
         return np.asarray(found[0], np.float32)
 
 
 def contents_of(path: Path) -> tuple[bytes, ...]:
-    """Return the bytes of an ONNX file, or of model and weights in a folder."""
+    """Return the bytes of model and weights in a folder."""
     if not path.is_dir():
         return (read_bytes(path, MAX_WEIGHT_BYTES),)
     for name in (MODEL, WEIGHTS):
