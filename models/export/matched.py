@@ -71,12 +71,38 @@ def overlap(one: Detections, place: int, others: Detections) -> np.ndarray:
     return iou
 
 
+class Candidates(NamedTuple):
+    """All that the model predicts in an image, before NMS."""
+
+    boxes_xyxy: np.ndarray  # (N, 4)
+    rows: np.ndarray  # (N, 5 + C)
+
+    def hold(self, one: Detections, place: int, tolerance: Tolerance) -> bool:
+        """Return whether one of them is this thing."""
+        column = 5 + int(one.class_index[place])
+        if not 5 <= column < self.rows.shape[1]:
+            return False
+        scores = self.rows[:, 4] * self.rows[:, column]
+        alike = np.flatnonzero(np.abs(scores - one.scores[place]) <= tolerance.scores)
+        boxes_xyxy, own = self.boxes_xyxy[alike], one.boxes_xyxy[place : place + 1]
+        same = np.abs(boxes_xyxy - own).max(axis=1) <= tolerance.pixels
+        return bool((same | (pairwise_iou(own, boxes_xyxy)[0] > tolerance.iou)).any())
+
+
 def fault_of(
-    found: Detections, expected: Detections, pairs: np.ndarray, limits: Limits, tolerance: Tolerance
+    found: Detections,
+    expected: Detections,
+    candidates: Candidates,
+    pairs: np.ndarray,
+    limits: Limits,
+    tolerance: Tolerance,
 ) -> str:
     """Return what one of both has, without a partner and with no close call; "" if nothing."""
     alone_found = np.setdiff1d(np.arange(len(found.scores)), pairs[:, 0])
     alone_expected = np.setdiff1d(np.arange(len(expected.scores)), pairs[:, 1])
+    for place in alone_found.tolist():
+        if not candidates.hold(found, place, tolerance):
+            return f"the file finds {_in_words(found, place)}, which the model does not predict"
     for name, own, alone, others, others_alone in (
         ("the model", expected, alone_expected, found, alone_found),
         ("the file", found, alone_found, expected, alone_expected),
@@ -84,12 +110,13 @@ def fault_of(
         is_alone = np.isin(np.arange(len(others.scores)), others_alone)
         for place in alone.tolist():
             if not is_close_call(own, place, others, is_alone, limits, tolerance):
-                box = ", ".join(f"{side:.1f}" for side in own.boxes_xyxy[place])
-                return (
-                    f"{name} alone finds class {own.class_index[place]}, score "
-                    f"{own.scores[place]:.4f}, at {box}"
-                )
+                return f"{name} alone finds {_in_words(own, place)}"
     return ""
+
+
+def _in_words(one: Detections, place: int) -> str:
+    box = ", ".join(f"{side:.1f}" for side in one.boxes_xyxy[place])
+    return f"class {one.class_index[place]}, score {one.scores[place]:.4f}, at {box}"
 
 
 def is_close_call(

@@ -21,11 +21,11 @@ from models.export.compared import (
     fault_of_rows,
     largest_difference,
 )
-from models.export.matched import Limits, fault_of, find, match
+from models.export.matched import Candidates, Limits, fault_of, find, match
 from models.export.trials import Trial
 from models.inference.exported import ExportedPredictor
 from models.inference.protocol import network_input
-from utils.boxes import clip_boxes
+from utils.boxes import clip_boxes, cxcywh_to_xyxy
 from utils.detections import Detections
 from utils.runtimes.metadata import PIXELS, ROWS, Metadata
 from utils.runtimes.runtime import Runtime
@@ -102,18 +102,23 @@ def _compare(
     if gives_rows and (fault := _compare_rows(figures, np.stack(outputs), trial.rows, tolerance)):
         return fault
     for index, (output, rows) in enumerate(zip(outputs, trial.rows, strict=True)):
-        found, expected = detections_of(output), find(rows, limits)
-        if gives_rows:
-            found = find(output, limits)
-        elif runtime.metadata.image == PIXELS:
-            boxes_xyxy = clip_boxes(expected.boxes_xyxy, trial.images.shape[2:])
-            expected = expected._replace(boxes_xyxy=boxes_xyxy)
+        if not np.isfinite(output).all():
+            return f"image {index}: what it finds is no number (NaN or infinite)"
+        found = find(output, limits) if gives_rows else detections_of(output)
+        expected, boxes_xyxy = find(rows, limits), cxcywh_to_xyxy(rows[:, :4])
+        if (
+            not gives_rows and runtime.metadata.image == PIXELS
+        ):  # its boxes end at the image's edges
+            size = trial.images.shape[2:]
+            boxes_xyxy = clip_boxes(boxes_xyxy, size)
+            expected = expected._replace(boxes_xyxy=clip_boxes(expected.boxes_xyxy, size))
         pairs = match(found, expected, tolerance)
         result.num_found += len(expected.scores)
         result.num_matched += len(pairs)
         if not gives_rows:
             _note_pairs(figures, found.take(pairs[:, 0]), expected.take(pairs[:, 1]))
-        if fault := fault_of(found, expected, pairs, limits, tolerance):
+        candidates = Candidates(boxes_xyxy, rows)
+        if fault := fault_of(found, expected, candidates, pairs, limits, tolerance):
             return f"image {index}: {fault}"
     return ""
 

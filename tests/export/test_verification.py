@@ -208,6 +208,16 @@ def test_a_file_with_a_wrong_limit_of_nms_is_found(make):
     assert "alone finds class" in exported.verify().fault
 
 
+def test_boxes_of_a_file_with_nms_that_lie_a_little_aside_are_found(make):
+    def damage(values):
+        values *= 1.01
+
+    exported = make("agnostic")
+    name = exported.anchors()
+    exported.change(lambda graph: change_initializer(graph, name, damage))
+    assert "which the model does not predict" in exported.verify().fault
+
+
 def test_a_model_without_numbers_cannot_be_exported(make):
     exported = make("plain")
     arrays = nn.state_arrays(exported.model)
