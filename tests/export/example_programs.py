@@ -82,6 +82,7 @@ class ExamplePage:
 
     def __init__(self, page: Page, address: str) -> None:
         self.page, self.address = page, address
+        self.site = address.split("/")[2]
         self.chosen: dict[str, Path] = {}
 
     def open(self, width: int = 1100, dark: bool = False) -> None:
