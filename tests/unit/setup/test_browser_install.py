@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.browser import chromium, install, npm, onnxruntime_web
+from tests.browser import chromium, install, npm
 from utils.files.project import PROJECT
 
 CI = Path(PROJECT, ".ci", "run")
