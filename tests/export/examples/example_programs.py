@@ -29,10 +29,10 @@ NO_COMPILER = "c++, cmake and the package openvino are needed to build the examp
 NO_WEB_RUNTIME = "no onnxruntime-web: python3 -m tests.browser.install"
 
 
-def run_python(monkeypatch, script: Path, *files: Path) -> str:
+def run_python(script: Path, *files: Path) -> str:
     """What a script prints; in this process, whose imports it need not wait for."""
-    monkeypatch.setattr("sys.argv", [str(script), *map(str, files)])
-    with redirect_stdout(io.StringIO()) as printed:
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        patch.setattr("sys.argv", [str(script), *map(str, files)])
         runpy.run_path(str(script), run_name="__main__")
     return printed.getvalue()
 
