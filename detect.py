@@ -16,7 +16,7 @@ import backend
 from utils.cli.detect_config import parse_detect_flags
 from utils.data.sources.dataset import BUILT_IN, load_dataset
 from utils.media.finding import find_sources
-from utils.pipeline.runtime_threads import are_several, runtime_threads
+from utils.pipeline.runtime_threads import are_several
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
 from utils.state.start_checks import check_detection
@@ -27,9 +27,9 @@ def main() -> None:
     config = parse_detect_flags()
     check_detection(config)
     sources = find_sources(place_of(config.source), config.max_pixels, config.video_stride)
-    threads = runtime_threads(are_several(sources, config.tiling))
-    weights = [load_to_detect(path, config.runtime, threads) for path in config.weights]
     backend.use(config.backend)
+    several = are_several(sources, config.tiling)
+    weights = [load_to_detect(path, config.runtime, several) for path in config.weights]
     from models.inference.job import run_detection
 
     if run_detection(config, sources, weights):

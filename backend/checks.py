@@ -38,6 +38,11 @@ def known_capability(name: str, known: Iterable[str]) -> None:
         raise ValueError(f"unknown capability {name!r}; known: {', '.join(known)}")
 
 
+def no_torchscript() -> ValueError:
+    """Return the error of a backend that has none."""
+    return ValueError("TorchScript is PyTorch's alone; accepted: the backend torch")
+
+
 def thread_number(number: int) -> None:
     if number < 1:
         raise ValueError(f"number of threads {number}; accepted: 1 and more")

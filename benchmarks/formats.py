@@ -34,6 +34,7 @@ import numpy as np
 import backend
 from backend import autograd, ops
 from backend.checks import CPU
+from backend.words import count
 from benchmarks.side_by_side import Timing, choose_device, machine, new_parser, time_in_turns
 from utils.cli.export_config import ExportConfig
 from utils.cli.flags import from_one
@@ -141,8 +142,9 @@ class Measured:
             f"{one.name} {one.precision}": partial(self.rows, self.predictor(one, threads))
             for one in candidates
         }
-        timings = time_in_turns(f"{threads} threads", runs, CPU, self.flags.repeats, warm_up=1)
-        print(f"{threads} threads: other processes took {timings[0].others} cores")
+        case = count(threads, "thread")
+        timings = time_in_turns(case, runs, CPU, self.flags.repeats, warm_up=1)
+        print(f"{case}: cores that other processes took: {timings[0].others}")
         self.timings += timings
         return [timing.median / len(self.pixels) for timing in timings]
 
@@ -231,7 +233,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
         axes.annotate(f"{row.name} {row.precision}", (fastest, row.map), (5, 4),
             textcoords="offset points")  # fmt: skip
     threads = list(rows[0].milliseconds)[-1]
-    axes.set(xlabel=f"ms an image, {threads} threads", ylabel="mAP50-95", xlim=(0, None))
+    axes.set(xlabel=f"ms an image, {count(threads, 'thread')}", ylabel="mAP50-95", xlim=(0, None))
     save_figure(figure, path)
 
 

@@ -46,15 +46,12 @@ def load(  # its result is not annotated: that class can be imported only inside
 def begin(
     files: Sequence[str | os.PathLike[str]], backend: str | None, device: str, runtime: str = ""
 ) -> list[Any]:
-    """Read weights and then choose the framework; return the checkpoints. Errors as in `load`."""
+    """Choose the framework and read weights; return them. Errors as in `load`."""
     # What these need may be absent while Python reads this file: utils/processes/start.py.
     from backend import use
-    from utils.pipeline.runtime_threads import runtime_threads
     from utils.state.start_checks import check_device
     from utils.weights.detecting import load_to_detect
 
     check_device(device)
-    threads = runtime_threads(side_by_side=False)
-    checkpoints = [load_to_detect(os.fspath(file), runtime, threads) for file in files]
     use(backend)
-    return checkpoints
+    return [load_to_detect(os.fspath(file), runtime) for file in files]

@@ -5,7 +5,7 @@ The smallest example is in the tests, `tests/conformance/inference_only/arrays`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -266,6 +266,28 @@ class NN(Protocol):
     def frozen_copy(module: Any) -> Any:
         """Return an independent copy in evaluation mode; nothing in it requires a gradient."""
 
+    @staticmethod
+    def to_torchscript(module: Any, example: Tensor, text: str) -> bytes:
+        """Return a TorchScript file of what a module in evaluation computes of one tensor.
+
+        Args:
+            example: the module runs on it once; the file may take tensors of this shape alone.
+            text: kept beside it, under the name "metadata.json".
+
+        Raises:
+            ValueError: on a backend that does not support it.
+        """
+
+    @staticmethod
+    def from_torchscript(content: bytes) -> tuple[Callable[[Tensor], Tensor], str]:
+        """Load a TorchScript file on the CPU; return what runs it, and the text beside it or "".
+
+        The file is a program: it can do more than compute. Threads may share what runs it.
+
+        Raises:
+            ValueError: damaged, or on a backend that does not support it.
+        """
+
 
 class Autograd(Protocol):
     """What a model in evaluation asks of gradients: that there are none."""
@@ -312,6 +334,7 @@ CAPABILITIES: dict[str, str] = {
     "cuda": "training and validation on a CUDA device that this process can see",
     "half_gradients": "gradients sent from process to process as bfloat16",
     "channels_last": "feature maps with the channels of a pixel side by side in memory",
+    "torchscript": "models written to, and run from, TorchScript files",
 }
 
 MODULES: dict[str, type] = {"ops": Ops, "nn": NN, "autograd": Autograd, "device": Device}

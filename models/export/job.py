@@ -29,6 +29,7 @@ from models.export.scoring import (
     score,
     table,
 )
+from models.export.traced import write_trace
 from models.export.trials import Trial, chosen_images, make_trials
 from models.export.verify import verify
 from models.graph import coarsest_stride, plan_layers
@@ -38,9 +39,10 @@ from models.stored import spec_of_weights
 from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
-from utils.export.formats import Calibration, Format, format_named
+from utils.export.formats import GRAPH, Format, format_named
 from utils.export.onnx_file import require_below_limit
 from utils.export.opening import open_runtime
+from utils.export.ranges import Calibration
 from utils.processes.termination import ending_at_termination
 from utils.runtimes.metadata import (
     DETECTIONS,
@@ -141,11 +143,10 @@ def calibration_of(export: Export) -> Calibration | None:
 
 def make_and_verify(export: Export, row: Format, made: Path) -> str:
     """Write a file; return what to say of it, or raise UserError with what is wrong with it."""
-    assert row.convert is not None
-    row.convert(export.graph, made, export.metadata, calibration_of(export))
+    row.convert(source_of(export, row), made, export.metadata, calibration_of(export))
     if why := why_not_run(row, export.metadata):
         return f"not verified: {why}"
-    runtime = open_runtime(made)
+    runtime = open_runtime(made, runtime=row.name)
     limits, tolerance = Limits.of(export.config), TOLERANCES[export.config.precision]
     result = verify(runtime, export.metadata, export.trials, limits, tolerance)
     if result.fault:
@@ -168,6 +169,16 @@ def why_not_run(row: Format, metadata: Metadata) -> str:
     if only_tensorrt_runs(metadata):
         return "only TensorRT has its operator EfficientNMS_TRT"
     return row.why_not_run()
+
+
+def source_of(export: Export, row: Format) -> Path:
+    """Return the file of which that of a format is made; a trace is written when first needed."""
+    if row.source == GRAPH:
+        return export.graph
+    trace = export.graph.with_name("trace.pt")
+    if not trace.exists():
+        write_trace(export.model, export.metadata, trace)
+    return trace
 
 
 def move(made: Path, path: Path) -> None:

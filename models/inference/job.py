@@ -92,7 +92,7 @@ def make_detector(
     if config.track:
         lowest = needed_threshold(config.confidence_threshold)
         suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
-    lanes = num_lanes(device, predictor.takes_arrays) if several else 1
+    lanes = num_lanes(device, weights) if several else 1
     return ImageDetector(predictor, device, image_size, suppression, config.tiling, lanes)
 
 

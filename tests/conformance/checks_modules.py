@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -429,3 +430,35 @@ def layers_go_on_as_before_after_an_error(b: Backend) -> None:
     except KeyError:
         assert network.training and not network.stem.bn.training
     assert network.stem.bn.momentum < 1
+
+
+@judges("nn.to_torchscript")
+@judges("nn.from_torchscript")
+def keeps_a_module_and_a_text_in_a_torchscript_file(b: Backend) -> None:
+    network = build(b)
+    b.nn.load_state_arrays(network, random_state(b, network))
+    stem = b.nn.frozen_copy(network.stem)
+    images = uniform((1, 2, 3, 4), "float32")
+    x = b.ops.tensor(images)
+    if not b.device.supports("torchscript"):
+        assert_raises(ValueError, lambda: b.nn.to_torchscript(stem, x, ""), "TorchScript")
+        assert_raises(ValueError, lambda: b.nn.from_torchscript(b""), "TorchScript")
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        content = b.nn.to_torchscript(stem, x, '{"name": "é"}')
+        run, text = b.nn.from_torchscript(content)
+        found = run(x)
+    assert text == '{"name": "é"}' and not caught
+    assert not found.requires_grad
+    np.testing.assert_allclose(b.ops.to_numpy(found), in_numpy(b, stem, images), rtol=1e-5)
+    for damaged in (b"", b"text", content[:-100]):
+        assert_raises(ValueError, lambda damaged=damaged: b.nn.from_torchscript(damaged))
+
+
+def in_numpy(b: Backend, stem: Any, images: np.ndarray) -> np.ndarray:
+    """What the stem of `build` computes in evaluation."""
+    state = b.nn.state_arrays(stem)
+    mixed = np.einsum("oi,bihw->bohw", state["conv.weight"][:, :, 0, 0], images)
+    scale = state["bn.weight"] / np.sqrt(state["bn.running_var"] + 1e-5)
+    shift = state["bn.bias"] - scale * state["bn.running_mean"]
+    return mixed * scale[:, None, None] + shift[:, None, None]

@@ -17,9 +17,10 @@ from utils.files.project import PROJECT
 
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 # Where each package may be imported. What else runs ONNX files asks `utils/optional.py` for it, but
-# for the examples, which use nothing of this project.
+# for tests, which judge files by it, and the examples, which use nothing of this project.
 FOLDERS: dict[str, tuple[str, ...]] = {package: (f"backend/{package}/",) for package in PACKAGES}
-FOLDERS["onnxruntime"] = ("backend/onnx/", "docs/examples/")
+FOLDERS["onnx"] = ("backend/onnx/", "tests/")
+FOLDERS["onnxruntime"] = ("backend/onnx/", "docs/examples/", "tests/")
 # The tensors of other backends come with their framework. These remember how they are computed, and
 # a graph is made of them.
 OWN_FILES = {"onnx": {"recording.py", "model_proto.py"}}

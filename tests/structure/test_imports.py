@@ -27,7 +27,6 @@ LOAD = "models"
 LOADED = {
     "backend.use",
     "utils.state.start_checks.check_device",
-    "utils.pipeline.runtime_threads.runtime_threads",
     "utils.weights.detecting.load_to_detect",
     "models.inference.api.TrainedDetector",
 }

@@ -11,13 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utils.errors import UserError
+from utils.export.coreml import write_coreml
+from utils.export.litert import write_litert
+from utils.export.ncnn import write_ncnn
 from utils.export.onnx_file import write_onnx
+from utils.export.openvino import write_openvino
 from utils.export.ranges import Calibration
+from utils.export.trace import keep_trace
+from utils.runtimes.coreml_runtime import CoreMlRuntime
+from utils.runtimes.litert_runtime import LiteRtRuntime
 from utils.runtimes.metadata import Metadata
+from utils.runtimes.ncnn_runtime import NcnnRuntime
 from utils.runtimes.onnx_runtime import OnnxRuntime
+from utils.runtimes.openvino_runtime import OpenVinoRuntime
 from utils.runtimes.runtime import Runtime
+from utils.runtimes.torchscript_runtime import TorchScriptRuntime
 
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
+
+GRAPH, TRACE = "ONNX graph", "TorchScript trace"  # what files of other formats are made of
 
 
 def anywhere() -> str:
@@ -33,12 +45,15 @@ class Format:
         name: as --include has it.
         title: as people call it.
         ending: of the file, or folder, that replaces the ending of the weights.
-        packages: what converting and running need, each a key of `utils/optional.py::INSTALL`.
-        convert: takes the ONNX file, where to write, what the new file is to say of itself, and
-            for int8 the images; None: the model's own backend makes it.
+        packages: what converting and running import, each a key of `utils/optional.py::INSTALL`.
+        convert: takes the model's file, where to write, what the new file is to say of itself, and
+            for int8 the images.
         open: loads one to run it, with a number of threads.
         why_not_run: says why this machine cannot run one; "" where it can.
         also_reads: endings of other files that its runtime opens, where --runtime names it.
+        source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
+        side_by_side: threads may call it at the same time, each with as many as `open` is told.
+        is_program: running one can do more than compute; so --weights takes none unasked.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
             with it.
     """
@@ -47,9 +62,12 @@ class Format:
     title: str
     ending: str
     packages: tuple[str, ...]
-    convert: Convert | None
+    convert: Convert
     open: Callable[[Path, int | None], Runtime]
     also_reads: tuple[str, ...] = ()
+    source: str = GRAPH
+    side_by_side: bool = False
+    is_program: bool = False
     half: bool = False
     int8: bool = False
     dynamic: bool = False
@@ -61,7 +79,19 @@ class Format:
 
 FORMATS = (
     Format("onnx", "ONNX", ".onnx", ("onnx", "onnxruntime"), write_onnx, OnnxRuntime,
-        half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True),
+        half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True,
+        side_by_side=True),
+    Format("openvino", "OpenVINO", "_openvino_model", ("openvino",), write_openvino,
+        OpenVinoRuntime, also_reads=(".onnx",), half=True, int8=True, dynamic=True, letterbox=True,
+        nms=True),
+    Format("torchscript", "TorchScript", ".torchscript", (), keep_trace, TorchScriptRuntime,
+        source=TRACE, is_program=True),
+    Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime,
+        source=TRACE, half=True),
+    Format("tflite", "LiteRT", ".tflite", ("ai_edge_litert",), write_litert,
+        LiteRtRuntime),
+    Format("coreml", "CoreML", ".mlpackage", ("coremltools",), write_coreml, CoreMlRuntime,
+        source=TRACE, half=True),
 )  # fmt: skip
 
 
@@ -75,9 +105,18 @@ def format_named(name: str) -> Format:
 
 
 def find_format(path: Path) -> Format:
-    """Return the format of an exported file, by its ending; UserError for another file."""
+    """Return the format of an exported file, by its ending.
+
+    Raises:
+        UserError: another file, or a program, which runs only if its runtime is asked for.
+    """
     for row in FORMATS:
         if path.name.endswith(row.ending):
+            if row.is_program:
+                raise UserError(
+                    f"--weights {path}: a {row.title} file is a program, which can read and write "
+                    f"files; if you trust its author, give --runtime {row.name}, else an ONNX file"
+                )
             return row
     endings = ", ".join(f"*{row.ending}" for row in FORMATS)
     raise UserError(f"--weights {path}: no exported file; those end in {endings}")

@@ -23,9 +23,9 @@ def open_runtime(path: str | Path, threads: int | None = None, runtime: str = ""
         UserError: no such file, no format that is known, damaged, or its runtime is not installed.
     """
     path = Path(path)
+    row = format_to_run(path, runtime)
     if not path.exists():
         raise UserError(f"--weights {path}: no such file")
-    row = format_with_runtime(runtime, path) if runtime else find_format(path)
     try:
         return row.open(path, threads)
     except UserError as error:
@@ -37,8 +37,14 @@ def open_runtime(path: str | Path, threads: int | None = None, runtime: str = ""
         raise UserError(f"--weights {path}: {error.strerror or error}") from error
 
 
-def format_with_runtime(name: str, path: Path) -> Format:
-    """Return the format that --runtime names; UserError where it does not read the file."""
+def format_to_run(path: Path, name: str = "") -> Format:
+    """Return the format whose runtime runs a file: what --runtime names, else the file's own.
+
+    Raises:
+        UserError: it does not read the file; or as `find_format`.
+    """
+    if not name:
+        return find_format(path)
     able = [row for row in FORMATS if path.name.endswith((row.ending, *row.also_reads))]
     for row in able:
         if row.name == name:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from backend.words import count
 from utils.errors import UserError, brief
 from utils.files.yaml import parse_yaml
 from utils.runtimes.metadata import Metadata, checked
@@ -26,29 +27,30 @@ def foreign_metadata(
     texts: Mapping[str, str],
     shape: Sequence[int | None],
     kind: str,
-    outputs: Sequence[Sequence[int | None]],
+    output: Sequence[int | None],
 ) -> Metadata:
     """Return what such a file would say of itself.
 
     Args:
         shape, kind: of the input, with None for a free size, and its NumPy type.
-        outputs: the shapes of the outputs.
+        output: the shape of the output.
 
     Raises:
         UserError: a text that is wrong, or a graph that is no detector of the public YOLOv5.
     """
     names = _names(_value("names", texts["names"]))
     stride = _value("stride", texts.get("stride", "32"))
-    if len(shape) != 4 or len(outputs) != 1 or len(outputs[0]) != 3:
+    if len(shape) != 4 or len(output) != 3:
         raise UserError(
-            f"it takes {list(shape)} and returns {brief(list(map(list, outputs)))}; a detector "
-            "takes images (B, 3, H, W) and has one output (B, N, 5 + classes)"
+            f"it takes {brief(list(shape))}, and it returns {brief(list(output))}; a detector "
+            "takes images (B, 3, H, W) and returns rows (B, N, 5 + classes)"
         )
-    columns = outputs[0][2]
+    columns = output[2]
     if columns not in (None, 5 + len(names)):
         raise UserError(
-            f"it returns rows of {columns} numbers, where {len(names)} classes need "
-            f"{5 + len(names)}: it is no detector of the public YOLOv5"
+            f"it returns rows of {columns} numbers, of which "
+            f"{count(len(names), 'class', 'classes')} need {5 + len(names)}: it is no detector of "
+            "the public YOLOv5"
         )
     batch, channels, height, width = shape
     free = height is None and width is None
@@ -62,7 +64,7 @@ def foreign_metadata(
             "image_size": [height or side, width or side],
             "batch_size": batch or 1,
             "dynamic": free,
-            "precision": kind,
+            "precision": kind or "float32",
         }
     )
 

@@ -53,9 +53,9 @@ class Metadata:
     suppression: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def texts(self) -> dict[str, str]:
-        """Return the fields as texts, each of them JSON, with `producer` beside them."""
+        """Return the fields as texts, each of them JSON in ASCII, with `producer` beside them."""
         fields = {**dataclasses.asdict(self), "producer": PRODUCER}
-        return {name: json.dumps(value, ensure_ascii=False) for name, value in fields.items()}
+        return {name: json.dumps(value) for name, value in fields.items()}
 
 
 def only_tensorrt_runs(metadata: Metadata) -> bool:

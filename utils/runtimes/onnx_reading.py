@@ -12,11 +12,13 @@ from utils.errors import UserError, brief
 from utils.files.regular import read_bytes
 from utils.optional import import_optional
 from utils.runtimes.foreign_metadata import foreign_metadata, is_foreign
-from utils.runtimes.metadata import EFFICIENT, PIXELS, Metadata, metadata_of
+from utils.runtimes.metadata import PIXELS, Metadata, metadata_of
 from utils.runtimes.onnx_sizes import GraphSizes
 from utils.runtimes.onnx_tensors import MAX_BYTES, check_tensors
+from utils.runtimes.shapes import require_shapes
 
 MOST_TEXTS = 1000  # of metadata
+INPUTS = {"FLOAT": "float32", "FLOAT16": "float16", "UINT8": "uint8"}  # NumPy's names
 
 
 class OnnxModel(NamedTuple):
@@ -45,12 +47,17 @@ def read_onnx(path: Path) -> OnnxModel:
     (given,) = model.graph.input
     shape = _free_shape(given)
     outputs = [_free_shape(output) for output in model.graph.output]
-    kind = onnx.helper.tensor_dtype_to_np_dtype(given.type.tensor_type.elem_type).name
+    names = {number: name for name, number in onnx.TensorProto.DataType.items()}
+    kind = INPUTS.get(names.get(given.type.tensor_type.elem_type, ""), "")
+    if len(outputs) != 1:
+        raise UserError(f"it returns {len(outputs)} outputs; a detector has one")
     if is_foreign(texts):
-        metadata = foreign_metadata(texts, shape, kind, outputs)
+        metadata = foreign_metadata(texts, shape, kind, outputs[0])
     else:
         metadata = metadata_of(texts)
-    _check_signature(metadata, shape, outputs)
+    require_shapes(metadata, shape, outputs[0])
+    if kind not in (("uint8",) if metadata.image == PIXELS else ("float32", "float16")):
+        raise UserError(f"it takes numbers of a type that is not its metadata's {metadata.image}")
     batch, (height, width) = metadata.batch_size, metadata.image_size
     images = (height, width, 3) if metadata.image == PIXELS else (batch, 3, height, width)
     sizes.check(images)
@@ -95,24 +102,3 @@ def _free_shape(value: Any) -> list[int | None]:
     """Return the shape that a graph tells of an input or output; None for a free size."""
     sizes = value.type.tensor_type.shape.dim
     return [size.dim_value if size.HasField("dim_value") else None for size in sizes]
-
-
-def _check_signature(
-    metadata: Metadata, shape: list[int | None], outputs: list[list[int | None]]
-) -> None:
-    """Raise UserError where the graph takes or returns something else than the metadata say."""
-    batch, (height, width) = metadata.batch_size, metadata.image_size
-    expected: list[int | None] = [batch, 3, height, width]
-    if metadata.image == PIXELS:
-        expected = [None, None, 3]
-    elif metadata.dynamic:
-        expected = [None, 3, None, None]
-    if len(shape) != len(expected) or any(
-        size not in (None, wanted) for size, wanted in zip(shape, expected, strict=True)
-    ):
-        raise UserError(f"it takes {shape}, and its metadata says {expected}; export it again")
-    if metadata.output != EFFICIENT and (len(outputs) != 1 or len(outputs[0]) != 3):
-        raise UserError(
-            f"it returns {brief(outputs)}; a detector has one output (B, N, 5 + classes), or "
-            "(B, K, 6) with NMS in it"
-        )

@@ -47,9 +47,7 @@ class GraphSizes:
         self._version = _version_of(model)
         self._ir_version = model.ir_version
         if len(model.graph.node) > MAX_NODES:
-            raise UserError(
-                f"it has {len(model.graph.node):,} nodes; at most {MAX_NODES:,} are run"
-            )
+            raise UserError(f"it has over {MAX_NODES:,} nodes, more than any detector")
         self._nodes = list(map(copy.deepcopy, model.graph.node))  # the rest of the file may go
         for node in self._nodes:
             self._check_node(node)
@@ -89,6 +87,7 @@ class GraphSizes:
         types[self._input.name] = self._type_of(kind, tuple(shape))
         room = max(math.prod(shape), ROOM)
         left, products = MOST_NUMBERS * room, MOST_PRODUCTS * room * max(self._numbers, SMALL)
+        bounds: set[str] = set()  # what may also be smaller than its type says
         for node in self._nodes:
             for name, found in self._outputs(node, types, values).items():
                 if name in types:
@@ -101,7 +100,10 @@ class GraphSizes:
                     f"its node {node.op_type} {brief(node.name)} takes more memory or time than "
                     f"any detector for images of {brief(tuple(shape))}"
                 )
-            values.update(self._known(node, types, values))
+            if node.op_type in DEPENDENT or not bounds.isdisjoint(node.input):
+                bounds.update(node.output)
+            else:
+                values.update(self._known(node, types, values))
 
     def _outputs(
         self, node: Any, types: Mapping[str, Any], values: Mapping[str, np.ndarray]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from utils.errors import UserError
 from utils.export.formats import is_exported
-from utils.export.opening import open_runtime
+from utils.export.opening import format_to_run, open_runtime
+from utils.pipeline.runtime_threads import runtime_threads
 from utils.runtimes.runtime import Runtime
 from utils.state.checkpoint import Checkpoint
 from utils.weights.load import load_weights
@@ -22,27 +23,31 @@ class ExportedWeights:
 
     Attributes:
         path: the file, or folder, for messages.
+        side_by_side: threads may call it at the same time, as many as `runtime_lanes` says.
     """
 
     path: str
     runtime: Runtime
+    side_by_side: bool = False
 
 
 Weights = Checkpoint | ExportedWeights
 
 
-def load_to_detect(path: str | Path, runtime: str = "", threads: int | None = None) -> Weights:
-    """Read weights of any kind, or load an exported file.
+def load_to_detect(path: str | Path, runtime: str = "", several: bool = False) -> Weights:
+    """Read weights of any kind, or load an exported file; the backend is chosen.
 
     Args:
         runtime: what --runtime names; "" for the one that the file's name tells.
-        threads: of an exported file; as `open_runtime`.
+        several: batches can be computed side by side.
 
     Raises:
         UserError: as `load_weights` and `open_runtime`.
     """
     if is_exported(path):
-        return ExportedWeights(str(path), open_runtime(path, threads, runtime))
+        side_by_side = several and format_to_run(Path(path), runtime).side_by_side
+        opened = open_runtime(path, runtime_threads(side_by_side), runtime)
+        return ExportedWeights(str(path), opened, side_by_side)
     if runtime:
         raise UserError(
             f"--runtime {runtime} runs exported files, and --weights {path} is none; leave it out"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -159,3 +159,11 @@ def place(module: Module, device: str, dtype: str) -> Module:
 
 def frozen_copy(module: Module) -> Module:
     return copy.deepcopy(module).eval()
+
+
+def to_torchscript(module: Module, example: Any, text: str) -> bytes:
+    raise checks.no_torchscript()
+
+
+def from_torchscript(content: bytes) -> tuple[Callable[[Any], Any], str]:
+    raise checks.no_torchscript()

@@ -1,0 +1,324 @@
+"""ONNX files of strangers: what is run is a detector whose time and memory are known before."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.onnx_files import (
+    FOREIGN,
+    MEAN,
+    NODE,
+    ROW,
+    SIDE,
+    bare_rows,
+    constant,
+    detector_nodes,
+    make_file,
+    own_texts,
+    write_detector,
+)
+from utils.errors import UserError
+from utils.runtimes.onnx_reading import read_onnx
+from utils.runtimes.onnx_runtime import OnnxRuntime
+
+ROWS = constant("row", ROW)
+IMAGES = (1, 3, SIDE, SIDE)
+
+
+def refused(path, text):
+    with pytest.raises(UserError, match=text) as found:
+        OnnxRuntime(path, 1)
+    assert len(str(found.value)) < 1000
+
+
+def test_a_detector_runs(tmp_path):
+    runtime = OnnxRuntime(write_detector(tmp_path / "a.onnx"), 1)
+    found = runtime(np.full(IMAGES, 0.5, np.float32))
+    np.testing.assert_allclose(found, ROW + MEAN / 2, rtol=1e-6)
+
+
+def test_half_precision_outside_is_float32_here(tmp_path):
+    path = write_detector(
+        tmp_path / "a.onnx", texts=FOREIGN, kind=TensorProto.FLOAT16, dtype=np.float16
+    )
+    runtime = OnnxRuntime(path, 1)
+    found = runtime(np.full(IMAGES, 0.5, np.float32))
+    assert runtime.metadata.precision == "float16" and found.dtype == np.float32
+    np.testing.assert_allclose(found, ROW + MEAN / 2, rtol=1e-3)
+
+
+# What a stranger's graph asks for: a node after the other, none of which is much of a file.
+
+
+def sized(operator, inputs, *initial, **attributes):
+    node = NODE(operator, inputs, ["big"], **attributes)
+    return bare_rows(node), [ROWS, *initial]
+
+
+DOUBLED = [
+    NODE("Concat", [f"v{index}" if index else "images"] * 2, [f"v{index + 1}"], axis=3)
+    for index in range(40)
+]
+BOMBS = {
+    "constant of shape": sized("ConstantOfShape", ["n"], constant("n", np.int64([2**40]))),
+    "range": sized(
+        "Range", ["a", "b", "c"],
+        constant("a", np.float32(0)), constant("b", np.float32(1e12)), constant("c", np.float32(1)),
+    ),
+    "tile": sized("Tile", ["images", "n"], constant("n", np.int64([1, 1, 2**20, 2**10]))),
+    "expand": sized("Expand", ["images", "n"], constant("n", np.int64([2**40, 1, 1, 1, 1]))),
+    "pad": sized("Pad", ["images", "n"], constant("n", np.int64([0, 0, 0, 0, 0, 0, 0, 2**40]))),
+    "resize": sized(
+        "Resize", ["images", "", "n"], constant("n", np.float32([1, 1, 2**20, 2**20]))
+    ),
+    "one-hot": sized(
+        "OneHot", ["i", "n", "v"], constant("i", np.int64([1])), constant("n", np.int64(2**40)),
+        constant("v", np.float32([0, 1])),
+    ),
+    "doubled 40 times": (bare_rows(*DOUBLED, NODE("Identity", ["v40"], ["big"])), [ROWS]),
+    "computed shape": (
+        bare_rows(
+            NODE("Shape", ["images"], ["shape"]),
+            NODE("Mul", ["shape", "n"], ["large"]),
+            NODE("ConstantOfShape", ["large"], ["big"]),
+        ),
+        [ROWS, constant("n", np.int64([1, 1, 2**20, 2**20]))],
+    ),
+    "multiplied": (
+        bare_rows(
+            NODE("Reshape", ["images", "n"], ["column"]),
+            NODE("Transpose", ["column"], ["line"], perm=[1, 0]),
+            *(NODE("MatMul", ["column", "line"], [f"m{index}"]) for index in range(99)),
+            NODE("MatMul", ["m0", "m1"], ["big"]),
+        ),
+        [ROWS, constant("n", np.int64([-1, 1]))],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_takes_more_than_any_detector_is_refused_before_it_runs(tmp_path, name):
+    nodes, initial = BOMBS[name]
+    path = make_file(tmp_path / "a.onnx", nodes, initial)
+    assert path.stat().st_size < 20_000
+    refused(path, "its node .* takes more memory or time than any detector for images of")
+
+
+@pytest.mark.parametrize("free", ["values", "size"])
+def test_a_size_that_an_image_decides_is_refused(tmp_path, free):
+    depends = {
+        "values": [
+            NODE("Cast", ["images"], ["whole"], to=TensorProto.INT64),
+            NODE("ReduceMax", ["whole"], ["most"], keepdims=0),
+        ],
+        "size": [  # of which only a bound is known: less than that may mean more elsewhere
+            NODE("NonZero", ["images"], ["found"]),
+            NODE("Size", ["found"], ["most"]),
+        ],
+    }[free]
+    nodes = [
+        *depends,
+        NODE("Sub", ["n", "most"], ["left"]),
+        NODE("ConstantOfShape", ["left"], ["big"]),
+    ]
+    path = make_file(
+        tmp_path / "a.onnx", bare_rows(*nodes), [ROWS, constant("n", np.int64([2**14]))]
+    )
+    refused(path, "how large its node ConstantOfShape '' makes 'big' cannot be told")
+
+
+def test_each_shape_of_a_dynamic_file_is_checked(tmp_path):
+    """The bomb is for images higher than the example."""
+    nodes = bare_rows(
+        NODE("Shape", ["images"], ["height"], start=2, end=3),
+        NODE("Sub", ["height", "n"], ["above"]),
+        NODE("Max", ["above", "zero"], ["more"]),
+        NODE("Mul", ["more", "many"], ["large"]),
+        NODE("ConstantOfShape", ["large"], ["big"]),
+    )
+    initial = [ROWS, *(constant(name, np.int64([value])) for name, value in
+                       (("n", SIDE), ("zero", 0), ("many", 2**40)))]  # fmt: skip
+    path = make_file(
+        tmp_path / "a.onnx", nodes, initial, ("b", 3, "h", "w"), ((1, 1, 7),),
+        own_texts(dynamic=True),
+    )  # fmt: skip
+    runtime = OnnxRuntime(path, 1)
+    assert runtime(np.zeros(IMAGES, np.float32)).shape == (1, 1, 7)
+    with pytest.raises(UserError, match="takes more memory or time"):
+        runtime(np.zeros((1, 3, 2 * SIDE, SIDE), np.float32))
+
+
+EMPTY = helper.make_graph([], "inner", [], [])
+
+
+@pytest.mark.parametrize(
+    "node, text",
+    [
+        (NODE("Evil", ["images"], ["out0"], domain="com.evil"), "operator 'com.evil.Evil' is not"),
+        (NODE("EfficientNMS_TRT", ["images"], ["out0"], domain="TRT"), "runs in TensorRT alone"),
+        (NODE("Loop", ["n", ""], ["out0"], body=EMPTY), "its operator 'Loop' is not run here"),
+        (NODE("If", ["n"], ["out0"], then_branch=EMPTY), "its operator 'If' is not run here"),
+        (NODE("Scan", ["images"], ["out0"], body=EMPTY), "its operator 'Scan' is not run here"),
+        (NODE("RandomNormal", [], ["out0"], shape=[1]), "its operator 'RandomNormal' is not run"),
+        (NODE("Relu", ["images"], ["out0"], body=EMPTY), "Relu has a graph of its own"),
+        (NODE("Relu", ["absent"], ["out0"]), "its node Relu ''"),
+        (NODE("Conv", ["images"], ["out0"]), "its node Conv ''"),
+    ],
+)
+def test_what_is_no_operator_of_a_detector_is_named(tmp_path, node, text):
+    path = make_file(
+        tmp_path / "a.onnx", [node], [constant("n", np.int64(2**60))], domains=["com.evil", "TRT"]
+    )
+    refused(path, text)
+
+
+def with_external(path, location, size=ROW.nbytes, offset=0):
+    """Write a detector whose row lies in another file."""
+    nodes, initial = detector_nodes()
+    row = next(tensor for tensor in initial if tensor.name == "row")
+    row.ClearField("raw_data")
+    row.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", size)):
+        row.external_data.add(key=key, value=str(value))
+    return make_file(path, nodes, initial)
+
+
+def test_external_data_beside_the_model_are_read(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"12345678" + ROW.tobytes())
+    runtime = OnnxRuntime(with_external(tmp_path / "a.onnx", "a.bin", offset=8), 1)
+    np.testing.assert_array_equal(runtime(np.zeros(IMAGES, np.float32)), ROW)
+
+
+@pytest.mark.parametrize("location", ["../a.bin", "/etc/passwd", "sub/a.bin", "..", ".", "", "l"])
+def test_external_data_elsewhere_are_refused(tmp_path, location):
+    folder = tmp_path / "model"
+    (folder / "sub").mkdir(parents=True)
+    for path in (tmp_path / "a.bin", folder / "sub" / "a.bin"):
+        path.write_bytes(ROW.tobytes())
+    (folder / "l").symlink_to(tmp_path / "a.bin")
+    refused(with_external(folder / "a.onnx", location), "read from a file beside the model alone")
+
+
+@pytest.mark.parametrize(
+    "size, offset, text",
+    [
+        (ROW.nbytes, 4, "damaged: 'a.bin' ends before"),
+        (ROW.nbytes, -4, "names a wrong part"),
+        (ROW.nbytes, 10**30, "damaged: 'a.bin' ends before"),
+        (ROW.nbytes - 4, 0, "names a wrong part"),
+        ("x", 0, "names a wrong part"),
+    ],
+)
+def test_external_data_that_are_not_there_are_refused(tmp_path, size, offset, text):
+    (tmp_path / "a.bin").write_bytes(ROW.tobytes())
+    refused(with_external(tmp_path / "a.onnx", "a.bin", size, offset), text)
+
+
+def test_an_absent_file_of_external_data_is_named(tmp_path):
+    refused(with_external(tmp_path / "a.onnx", "gone.bin"), "external data 'gone.bin': No such")
+
+
+def test_a_tensor_that_claims_more_numbers_than_it_has_is_refused(tmp_path):
+    nodes, initial = detector_nodes()
+    initial[-1].dims[:] = [2**40, 1, 7]
+    refused(make_file(tmp_path / "a.onnx", nodes, initial), "damaged: its tensor 'row' has 28 byt")
+
+
+def test_every_cut_of_a_file_is_refused(tmp_path):
+    whole = write_detector(tmp_path / "whole.onnx").read_bytes()
+    path = tmp_path / "cut.onnx"
+    for length in range(0, len(whole) - 1, 7):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError):
+            read_onnx(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"PK\x03\x04", b"\x08\x09" * 2048])
+def test_what_is_no_onnx_is_refused(tmp_path, content):
+    path = tmp_path / "a.onnx"
+    path.write_bytes(content)
+    refused(path, "damaged, or no ONNX file")
+
+
+# Of another kind, by what the graph takes and returns.
+
+
+@pytest.mark.parametrize("texts", [FOREIGN, None])
+def test_another_task_is_refused_by_its_outputs(tmp_path, texts):
+    shape = [constant("n", np.int64([1, -1]))]
+    nodes = [NODE("Reshape", ["images", "n"], ["out0"])]
+    path = make_file(tmp_path / "a.onnx", nodes, shape, outputs=((1, 3072),), texts=texts)
+    refused(path, "it returns .1, 3072.*(a detector|its metadata says)")
+    nodes, initial = detector_nodes()
+    nodes.append(NODE("Identity", ["out0"], ["out1"]))
+    path = make_file(
+        tmp_path / "a.onnx", nodes, initial, outputs=((1, 1, 7), (1, 1, 7)), texts=texts
+    )
+    refused(path, "it returns 2 outputs; a detector has one")
+
+
+def test_metadata_of_another_size_are_refused(tmp_path):
+    path = write_detector(tmp_path / "a.onnx", texts=own_texts(image_size=[64, 64]))
+    refused(path, r"takes \(1, 3, 32, 32\), and its metadata says \(1, 3, 64, 64\)")
+
+
+@pytest.mark.parametrize("kind", [TensorProto.DOUBLE, TensorProto.UINT8, TensorProto.UNDEFINED])
+def test_images_of_another_type_are_refused(tmp_path, kind):
+    path = write_detector(tmp_path / "a.onnx")
+    model = onnx.load_model_from_string(path.read_bytes())
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    path.write_bytes(model.SerializeToString())
+    refused(path, "it takes numbers of a type that is not its metadata's floats")
+
+
+# Files of the public exporter tell names and stride alone.
+
+
+def test_the_graph_tells_what_the_public_exporter_does_not(tmp_path):
+    texts = {"stride": "32", "names": "{0: 'it\\'s', 1: \"étoile\"}".replace("\\'", "''")}
+    metadata = read_onnx(write_detector(tmp_path / "a.onnx", 4, texts=texts)).metadata
+    assert metadata.class_names == ("it's", "étoile")
+    assert (metadata.stride, metadata.image_size, metadata.batch_size) == (32, (SIDE, SIDE), 4)
+    assert not metadata.dynamic
+
+
+def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
+    nodes, initial = detector_nodes()
+    path = make_file(
+        tmp_path / "a.onnx", nodes, initial, ("batch", 3, "height", "width"), (("b", "n", 7),),
+        {"names": "['cat', 'dog']", "stride": "32"},
+    )  # fmt: skip
+    metadata = read_onnx(path).metadata
+    assert metadata.dynamic and metadata.class_names == ("cat", "dog")
+    found = OnnxRuntime(path, 1)(np.zeros((2, 3, 64, 96), np.float32))
+    assert found.shape == (2, 1, 7)
+
+
+@pytest.mark.parametrize(
+    "texts, text",
+    [
+        ({"names": "{0: 'a'}"}, "rows of 7 numbers, of which 1 class need 6"),
+        ({"names": "{0: 'a', 2: 'b'}"}, "a name for each class is needed"),
+        ({"names": "{0: 'a', 1: [b]}"}, "its metadata has class_names"),
+        ({"names": "__import__('os').system('true')"}, "a name for each class is needed"),
+        ({"names": "!!python/object/apply:os.system ['true']"}, "its metadata has names"),
+        ({"names": "{0: 'a', 0: 'b'}"}, "appears twice"),
+        ({"names": "[" * 100_000}, "its metadata has names"),
+        ({"names": "x" * 2_000_000}, "its metadata has names of 2,000,000 characters"),
+        ({"names": "&a [x, x, x, x]"}, "rows of 7"),
+        ({"stride": "-32"}, "its metadata has stride -32"),
+        ({"stride": "os.system('true')"}, "its metadata has stride"),
+        ({"stride": "5"}, "no multiples of its stride 5"),
+    ],
+)
+def test_texts_of_the_public_exporter_are_never_run(tmp_path, texts, text):
+    refused(write_detector(tmp_path / "a.onnx", texts={**FOREIGN, **texts}), text)
+
+
+def test_a_text_that_appears_twice_is_refused(tmp_path):
+    path = write_detector(tmp_path / "a.onnx")
+    model = onnx.load_model_from_string(path.read_bytes())
+    model.metadata_props.add(key="stride", value="64")
+    path.write_bytes(model.SerializeToString())
+    refused(path, "its metadata has 'stride' twice")

@@ -1,0 +1,136 @@
+"""OpenVINO's folders: written, run, and refused where something is wrong with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.doubling import DYNAMIC, METADATA, random_images, rows_of, write_doubling
+from utils.errors import UserError
+from utils.export.openvino import write_openvino
+from utils.runtimes.metadata import Metadata
+from utils.runtimes.openvino_runtime import OpenVinoRuntime
+
+
+def written(folder: Path, metadata: Metadata = METADATA, factor: float = 2) -> Path:
+    """A folder that doubles images."""
+    graph = write_doubling(folder / "graph.onnx", factor, metadata.dynamic)
+    write_openvino(graph, folder / "made", metadata, None)
+    return folder / "made"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("openvino"))
+
+
+def test_it_computes_what_the_graph_does_and_has_its_metadata(made):
+    runtime, images = OpenVinoRuntime(made, threads=1), random_images()
+    np.testing.assert_array_equal(runtime(images), rows_of(images))
+    assert runtime.metadata == METADATA
+    assert runtime.name.startswith("OpenVINO 20") and runtime.name.endswith(", CPU")
+
+
+def test_numbers_are_not_rounded_to_bfloat16(tmp_path):
+    """Which has 8 bits: 1.001 would be 1."""
+    images = random_images()
+    found = OpenVinoRuntime(written(tmp_path, factor=1.001))(images)
+    np.testing.assert_allclose(found, rows_of(images, 1.001), rtol=2e-7)
+
+
+def test_a_dynamic_folder_takes_any_number_and_size_of_images(tmp_path):
+    runtime = OpenVinoRuntime(written(tmp_path, DYNAMIC))
+    for images in (random_images(), random_images(3, 64, 32)):
+        np.testing.assert_array_equal(runtime(images), rows_of(images))
+
+
+def test_half_precision_halves_the_weights(tmp_path, made):
+    half = written(tmp_path, dataclasses.replace(METADATA, precision="float16"))
+    sizes = [(folder / "model.bin").stat().st_size for folder in (half, made)]
+    assert sizes[0] < 0.6 * sizes[1]
+    np.testing.assert_array_equal(OpenVinoRuntime(half)(random_images()), rows_of(random_images()))
+
+
+def test_equal_graphs_give_equal_bytes(tmp_path, made):
+    again = written(tmp_path)
+    for name in ("model.xml", "model.bin"):
+        assert (again / name).read_bytes() == (made / name).read_bytes()
+
+
+def test_threads_that_share_a_runtime_get_their_own_results(made):
+    runtime = OpenVinoRuntime(made)
+    batches = [random_images() + number for number in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        for images, found in zip(batches, pool.map(runtime, batches), strict=True):
+            np.testing.assert_array_equal(found, rows_of(images))
+
+
+def test_it_runs_onnx_files_too(tmp_path):
+    graph = write_doubling(tmp_path / "graph.onnx")
+    model = onnx.load(graph)
+    onnx.helper.set_model_props(model, METADATA.texts())
+    onnx.save(model, graph)
+    runtime = OpenVinoRuntime(graph)
+    assert runtime.metadata == METADATA
+    np.testing.assert_array_equal(runtime(random_images()), rows_of(random_images()))
+
+
+def cut(name: str, size: int) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+
+def exchanged(before: str, after: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        text = (folder / "model.xml").read_text(encoding="utf-8")
+        assert before in text
+        (folder / "model.xml").write_text(text.replace(before, after), encoding="utf-8")
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "model.bin").unlink(), "lacks model.bin"),
+        (lambda folder: (folder / "model.xml").unlink(), "lacks model.xml"),
+        (lambda folder: [path.unlink() for path in folder.iterdir()], "lacks model.xml"),
+        (cut("model.xml", 0), "OpenVINO cannot read it"),
+        (cut("model.xml", 900), "OpenVINO cannot read it"),
+        (cut("model.bin", 100), "OpenVINO cannot read it"),
+        (exchanged('type="Multiply"', 'type="Foreign"'), "OpenVINO cannot read it"),
+        (exchanged('offset="0"', 'offset="99999999999"'), "OpenVINO cannot read it"),
+        (exchanged("<framework>", "<other>"), "OpenVINO cannot read it"),
+        (exchanged("class_names", "other_names"), "metadata lacks class_names"),
+        (exchanged('value="[32, 32]"', 'value="[64, 64]"'), "takes .1, 3, 32, 32., and its"),
+    ],
+)
+def test_damage_is_a_clear_error(tmp_path, made, damage, message):
+    shutil.copytree(made, tmp_path / "copy")
+    damage(tmp_path / "copy")
+    with pytest.raises(UserError, match=message):
+        OpenVinoRuntime(tmp_path / "copy")
+
+
+def test_metadata_of_another_model_is_a_clear_error(tmp_path):
+    other = dataclasses.replace(METADATA, class_names=("a", "b"))
+    with pytest.raises(UserError, match=r"returns \(1, 512, 6\).*says \(1, any, 7\)"):
+        OpenVinoRuntime(written(tmp_path, other))
+
+
+def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path):
+    (tmp_path / "x_openvino_model").write_bytes(b"text")
+    with pytest.raises(UserError, match="OpenVINO cannot read it"):
+        OpenVinoRuntime(tmp_path / "x_openvino_model")
+
+
+def test_the_package_is_named_where_it_is_absent(monkeypatch, made):
+    monkeypatch.setitem(__import__("sys").modules, "openvino", None)
+    with pytest.raises(UserError, match="needs openvino: pip install openvino=="):
+        OpenVinoRuntime(made)

@@ -1,0 +1,39 @@
+"""An ONNX graph -> OpenVINO's two files, model.xml and model.bin, in a folder.
+
+The metadata is in model.xml, where OpenVINO puts that of an ONNX file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utils.export.quantization import OPENVINO, quantize
+from utils.optional import import_optional
+from utils.runtimes.metadata import Metadata
+from utils.runtimes.openvino_runtime import MODEL, SECTION
+
+
+def write_openvino(
+    graph: Path,
+    path: Path,
+    metadata: Metadata,
+    calibration: Callable[[], Iterator[np.ndarray]] | None,
+) -> None:
+    """Make a folder of a model and its weights, in the precision that the metadata names.
+
+    In 8 bits it needs no converter of OpenVINO's: it reads what rounds maps in an ONNX graph.
+    """
+    openvino = import_optional("openvino", "--include openvino")
+    content: Any = graph
+    if calibration is not None:
+        content = quantize(graph, calibration, OPENVINO).SerializeToString()
+    model = openvino.Core().read_model(content)
+    for name, text in metadata.texts().items():
+        model.set_rt_info(text, [SECTION, name])
+    path.mkdir()
+    half = metadata.precision == "float16"
+    openvino.save_model(model, path / MODEL, compress_to_fp16=half)

@@ -1,0 +1,69 @@
+"""LiteRT (TFLite) files, run by LiteRT on the CPU."""
+
+from __future__ import annotations
+
+import io
+import struct
+import threading
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utils.errors import UserError, brief
+from utils.files.regular import read_bytes
+from utils.optional import import_optional
+from utils.runtimes.metadata_file import MAX_METADATA_BYTES, METADATA_FILE, metadata_of_json
+from utils.runtimes.shapes import require_shapes
+
+MAX_FILE_BYTES = 1 << 31  # of the format: its offsets have 32 bits
+# What Python's zipfile raises on damaged archives.
+ZIP_ERRORS = (
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError,
+    struct.error, zlib.error,
+)  # fmt: skip
+PACKAGE = "ai_edge_litert.interpreter"
+
+
+class LiteRtRuntime:
+    """An interpreter of LiteRT; `runtime.py` says what its names mean. One thread at a time."""
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        litert = import_optional(PACKAGE, f"--weights {path}")
+        content = read_bytes(path, MAX_FILE_BYTES)
+        self.metadata = metadata_of_json(metadata_text(content))
+        try:
+            self._net: Any = litert.Interpreter(model_content=content, num_threads=threads)
+            self._net.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            raise UserError(f"LiteRT cannot read it: {brief(str(error))}") from error
+        (self._input,), (self._output,) = (
+            self._net.get_input_details(),
+            self._net.get_output_details(),
+        )
+        batch, height, width, channels = self._input["shape"].tolist()
+        returned = self._output["shape"].tolist()
+        require_shapes(self.metadata, (batch, channels, height, width), returned)
+        self.name = "LiteRT, CPU"
+        self._turn = threading.Lock()
+
+    def __call__(self, images: np.ndarray) -> np.ndarray:
+        with self._turn:
+            pixels = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+            self._net.set_tensor(self._input["index"], pixels)
+            self._net.invoke()
+            return np.asarray(self._net.get_tensor(self._output["index"]))
+
+
+def metadata_text(content: bytes) -> bytes:
+    """Return the metadata of a file; UserError where it has none."""
+    try:
+        with (
+            zipfile.ZipFile(io.BytesIO(content)) as archive,
+            archive.open(METADATA_FILE) as member,
+        ):
+            return member.read(MAX_METADATA_BYTES)
+    except (*ZIP_ERRORS, KeyError) as error:
+        raise UserError("it holds no metadata of ours; export it with export.py") from error
