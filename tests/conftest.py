@@ -11,7 +11,8 @@ from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from utils.files.array_cache import VARIABLE as CACHE_VARIABLE
 
 # What runs in one of the two suites alone, so that both take about as long. These start the
-# backends that they judge in processes of their own; what the last one needs is in .venv/torch.
+# backends that they judge in processes of their own, or run exported files, which are the same from
+# both; what the last one needs is in .venv/torch.
 IN_ONE_SUITE = {
     "oneflow": ["export/examples/test_page_example.py", "parity/test_backends_agree.py"],
     "torch": [

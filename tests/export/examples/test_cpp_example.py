@@ -13,11 +13,13 @@ from tests.export.examples.exported_weights import (
     REAL_IOU,
     REAL_SCORE,
     RESIZED,
+    SIDE,
     TIE_IOU,
     TIE_SCORE,
     Exported,
     by_python,
     real,
+    run_export,
     tiny,
     with_nms,
 )
@@ -48,6 +50,14 @@ def test_the_program_resizes_a_picture_as_python_does(program, name):
 
 def test_the_program_finds_in_a_real_picture_what_detect_finds(program):
     assert_same(by_program(program, real(), REAL), real().found[REAL], REAL_SCORE, REAL_IOU)
+
+
+def test_the_program_takes_files_of_openvino_too(program):
+    files = tiny()
+    run_export(files.weights, SIDE, "--include", "openvino")
+    (model,) = files.weights.parent.glob("*_openvino_model/*.xml")
+    done = run_program(program, model, files.picture("square", "ppm"))
+    assert_same(parse_lines(done.stdout), files.found["square"])
 
 
 def test_a_file_with_nms_is_refused(program):
