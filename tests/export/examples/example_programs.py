@@ -67,7 +67,7 @@ def example_page() -> Iterator[ExamplePage]:
         if os.environ.get("REQUIRE_BROWSER") == "1":
             pytest.fail(NO_WEB_RUNTIME)
         pytest.skip(NO_WEB_RUNTIME)
-    files = {f"/{path.name}": path for path in (EXAMPLES / "browser").iterdir()}
+    files = {f"/{name}": EXAMPLES / "browser" / name for name in ("index.html", "detect.js")}
     modules = "/node_modules/onnxruntime-web/dist"
     files |= {f"{modules}/{name}": runtime / name for name in onnxruntime_web.FILES}
     with chromium() as page, loopback_site() as site:
