@@ -1,7 +1,7 @@
 """Which framework this process uses: chosen once, by `use`, which imports it.
 
 The order of choice: the name given (`--backend`), the environment variable YOLO_BACKEND, the
-launcher that started the process, the framework that is installed (PyTorch before OneFlow).
+launcher that started the process, what is installed: PyTorch, else OneFlow, else ONNX.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ INSTALL = {
     "albumentations": "pip install albumentations==2.0.8",
     "av": "pip install av==17.1.0",
     "coremltools": "pip install coremltools==9.0",
+    "cuda": "pip install cuda-python==13.4.4",
     "mlflow": "pip install mlflow-skinny==3.17.2 sqlalchemy==2.0.58 alembic==1.20.1",
     "mss": "pip install mss==10.2.0",
     "ncnn": "pip install ncnn==1.0.20261020",
@@ -32,6 +33,7 @@ INSTALL = {
     "pnnx": "pip install pnnx==20261020",
     "supervision": "pip install supervision==0.31.2",
     "tensorboardX": "pip install tensorboardx==2.6.5",
+    "tensorrt": "pip install tensorrt==11.4.0.106",
     "trackers": "pip install --no-deps -r requirements/optional.in",
     "wandb": "pip install wandb==0.25.0",
 }

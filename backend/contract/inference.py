@@ -272,15 +272,15 @@ class NN(Protocol):
 
         Args:
             example: the module runs on it once; the file may take tensors of this shape alone.
-            text: kept beside it, under the name "metadata.json".
+            text: kept beside it; in the file, a zip archive, it is "NAME/extra/metadata.json".
 
         Raises:
             ValueError: on a backend that does not support it.
         """
 
     @staticmethod
-    def from_torchscript(content: bytes) -> tuple[Callable[[Tensor], Tensor], str]:
-        """Load a TorchScript file on the CPU; return what runs it, and the text beside it or "".
+    def from_torchscript(content: bytes) -> Callable[[Tensor], Tensor]:
+        """Load a TorchScript file on the CPU; return what runs it.
 
         The file is a program: it can do more than compute. Threads may share what runs it.
 

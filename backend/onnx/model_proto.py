@@ -51,6 +51,7 @@ def _run(model: onnx.ModelProto) -> list[np.ndarray]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = FATAL
     options.intra_op_num_threads = host_threads()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # it runs once
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     content = model.SerializeToString()
     try:

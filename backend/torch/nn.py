@@ -196,13 +196,11 @@ def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
     return file.getvalue()
 
 
-def from_torchscript(content: bytes) -> tuple[Callable[[Tensor], Tensor], str]:
-    texts = {TORCHSCRIPT_TEXT: b""}
+def from_torchscript(content: bytes) -> Callable[[Tensor], Tensor]:
     try:
         with _without_warnings():
-            run = torch.jit.load(io.BytesIO(content), checks.CPU, _extra_files=texts)
-        return torch.no_grad()(run), texts[TORCHSCRIPT_TEXT].decode()
-    except (RuntimeError, UnicodeDecodeError) as error:
+            return torch.no_grad()(torch.jit.load(io.BytesIO(content), checks.CPU))
+    except RuntimeError as error:
         raise ValueError(f"no TorchScript file that PyTorch reads: {error}") from error
 
 

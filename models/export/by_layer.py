@@ -64,7 +64,7 @@ def where_they_part(graph: Path, model: Detector, images: np.ndarray, metadata: 
     if last < 0:
         return "its graph names no layer, so where they part is not known"
     end = len(model.spec.layers) - 1
-    return f"layers 0 to {last} agree; they part in layer {end}, {metadata.head}, or behind it"
+    return f"layers 0 to {last} agree; what may differ is layer {end}, {metadata.head}, and its end"
 
 
 def layers(graph: Path, model: Detector, images: np.ndarray, metadata: Metadata) -> Iterator[Layer]:

@@ -12,7 +12,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import backend
 from backend.checks import CPU
+from backend.select import FRAMEWORKS
 from backend.words import count
 from models.detector import Detector
 from models.evaluation import DEFAULT_SUPPRESSION
@@ -95,6 +97,8 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.device not in ("", CPU):
         log.warning("--device %s: only an engine uses it, all else the CPU", config.device)
+    if not FRAMEWORKS[backend.use()].trains:
+        log.warning("no framework is here: files are held against the same graph, unoptimized")
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
     source = f"--data {dataset.name}" if dataset else "the built-in dataset"
@@ -150,9 +154,7 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     limits, tolerance = Limits.of(export.config), TOLERANCES[export.config.precision]
     result = verify(runtime, export.metadata, export.trials, limits, tolerance)
     if result.fault:
-        graph = made if row.name == "onnx" else export.graph
-        part = where_they_part(graph, export.model, export.trials[0].images, export.metadata)
-        raise UserError(f"it differs from the model: {result.fault}\n{part}")
+        raise UserError(f"it differs from the model: {result.fault}\n{part_of(export, row, made)}")
     if export.dataset is not None:
         found = score(
             made.name, ExportedPredictor(runtime), export.dataset, export.metadata, export.settings
@@ -162,6 +164,16 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
         difference = result.differences
         export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
     return f"{result.matches} matched; largest difference: {result.differences}"
+
+
+def part_of(export: Export, row: Format, made: Path) -> str:
+    """Return in words where a wrong file and the model part."""
+    if row.source != GRAPH:
+        return ""
+    is_graph = row.name == "onnx"
+    images, metadata = export.trials[0].images, export.metadata
+    part = where_they_part(made if is_graph else export.graph, export.model, images, metadata)
+    return part if is_graph else f"of the ONNX graph that it is made from: {part}"
 
 
 def why_not_run(row: Format, metadata: Metadata) -> str:
@@ -192,7 +204,8 @@ def move(made: Path, path: Path) -> None:
 def megabytes(path: Path) -> str:
     """Return the size of a file, or of all files of a folder."""
     files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    return f"{sum(file.stat().st_size for file in files) / 1e6:.1f}"
+    size = sum(file.stat().st_size for file in files) / 1e6
+    return f"{size:.1f}" if size >= 1 else f"{size:.2g}"
 
 
 def metadata_of_weights(config: ExportConfig, checkpoint: Checkpoint) -> Metadata:

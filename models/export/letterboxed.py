@@ -147,7 +147,8 @@ def _if(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _slice(x: Tensor, axis: int, start: Tensor, end: Tensor) -> Tensor:
-    return apply("Slice", (x, start, end, _numbers(axis)), x.shape, x.dtype)
+    shape = [UNKNOWN if dim == axis else side for dim, side in enumerate(x.shape)]
+    return apply("Slice", (x, start, end, _numbers(axis)), shape, x.dtype)
 
 
 def _number(value: int) -> Tensor:

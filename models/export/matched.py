@@ -15,8 +15,6 @@ from utils.cli.export_config import ExportConfig
 from utils.detections import Detections
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
-SAME_PIXELS = 0.1  # between two boxes: so close they are one, whatever their size
-
 
 class Limits(NamedTuple):
     """What NMS keeps, in the graph or behind it."""
@@ -59,8 +57,7 @@ def match(found: Detections, expected: Detections, tolerance: Tolerance) -> np.n
         alike = np.abs(found.scores - expected.scores[place]) <= tolerance.scores
         same = free & alike & (found.class_index == expected.class_index[place])
         distance = np.abs(found.boxes_xyxy - expected.boxes_xyxy[place]).max(axis=1)
-        # Boxes without area overlap nothing, and a small one is moved far by little.
-        same &= (distance <= SAME_PIXELS) | (overlap(expected, place, found) > tolerance.iou)
+        same &= (distance <= tolerance.pixels) | (overlap(expected, place, found) > tolerance.iou)
         if same.any():
             best = int(np.where(same, distance, np.inf).argmin())
             free[best] = False
@@ -74,39 +71,80 @@ def overlap(one: Detections, place: int, others: Detections) -> np.ndarray:
     return iou
 
 
-def is_close_call(
-    one: Detections, place: int, others: Detections, limits: Limits, tolerance: Tolerance
-) -> bool:
-    """Return whether differences within the tolerance explain that others have no such thing.
+class Candidates(NamedTuple):
+    """All that the model predicts in an image, before NMS."""
 
-    Its score is near the threshold or the last one that is kept, or what they have in its place
-    scores as much.
-    """
-    score, near = one.scores[place], tolerance.scores
-    if score - limits.settings.confidence_threshold <= near:
-        return True
-    is_full = len(others.scores) == limits.settings.max_detections
-    if is_full and score - others.scores.min() <= near:
-        return True
-    same = others.class_index == one.class_index[place]
-    if same.sum() == limits.top_per_class and score - others.scores[same].min() <= near:
-        return True
-    rivals = np.full_like(same, True) if limits.settings.class_agnostic else same
-    overlaps = overlap(one, place, others) > limits.settings.iou_threshold - (1 - tolerance.iou)
-    return bool((rivals & overlaps & (others.scores >= score - near)).any())
+    boxes_xyxy: np.ndarray  # (N, 4)
+    rows: np.ndarray  # (N, 5 + C)
+
+    def hold(self, one: Detections, place: int, tolerance: Tolerance) -> bool:
+        """Return whether one of them is this thing."""
+        column = 5 + int(one.class_index[place])
+        if not 5 <= column < self.rows.shape[1]:
+            return False
+        scores = self.rows[:, 4] * self.rows[:, column]
+        alike = np.flatnonzero(np.abs(scores - one.scores[place]) <= tolerance.scores)
+        boxes_xyxy, own = self.boxes_xyxy[alike], one.boxes_xyxy[place : place + 1]
+        same = np.abs(boxes_xyxy - own).max(axis=1) <= tolerance.pixels
+        return bool((same | (pairwise_iou(own, boxes_xyxy)[0] > tolerance.iou)).any())
 
 
 def fault_of(
-    found: Detections, expected: Detections, pairs: np.ndarray, limits: Limits, tolerance: Tolerance
+    found: Detections,
+    expected: Detections,
+    candidates: Candidates,
+    pairs: np.ndarray,
+    limits: Limits,
+    tolerance: Tolerance,
 ) -> str:
     """Return what one of both has, without a partner and with no close call; "" if nothing."""
-    sides = ("the file", found, expected, pairs[:, 0]), ("the model", expected, found, pairs[:, 1])
-    for name, own, others, paired in sides:
-        for place in np.setdiff1d(np.arange(len(own.scores)), paired).tolist():
-            if not is_close_call(own, place, others, limits, tolerance):
-                box = ", ".join(f"{side:.1f}" for side in own.boxes_xyxy[place])
-                return (
-                    f"{name} alone finds class {own.class_index[place]}, score "
-                    f"{own.scores[place]:.4f}, at {box}"
-                )
+    alone_found = np.setdiff1d(np.arange(len(found.scores)), pairs[:, 0])
+    alone_expected = np.setdiff1d(np.arange(len(expected.scores)), pairs[:, 1])
+    for place in alone_found.tolist():
+        if not candidates.hold(found, place, tolerance):
+            return f"the file finds {_in_words(found, place)}, which the model does not predict"
+    for name, own, alone, others, others_alone in (
+        ("the model", expected, alone_expected, found, alone_found),
+        ("the file", found, alone_found, expected, alone_expected),
+    ):
+        is_alone = np.isin(np.arange(len(others.scores)), others_alone)
+        for place in alone.tolist():
+            if not is_close_call(own, place, others, is_alone, limits, tolerance):
+                return f"{name} alone finds {_in_words(own, place)}"
     return ""
+
+
+def _in_words(one: Detections, place: int) -> str:
+    box = ", ".join(f"{side:.1f}" for side in one.boxes_xyxy[place])
+    return f"class {one.class_index[place]}, score {one.scores[place]:.4f}, at {box}"
+
+
+def is_close_call(
+    one: Detections,
+    place: int,
+    others: Detections,
+    is_alone: np.ndarray,
+    limits: Limits,
+    tolerance: Tolerance,
+) -> bool:
+    """Return whether differences within the tolerance explain that others have no such thing.
+
+    Its score is at a limit; or what they have in its place removes it: something without a partner
+    (which is explained by itself), or with an overlap at the threshold.
+
+    Args:
+        is_alone: (K,) bool, which of the others have no partner.
+    """
+    settings, near = limits.settings, tolerance.scores
+    score, same = one.scores[place], others.class_index == one.class_index[place]
+    ends = [settings.confidence_threshold]
+    if len(others.scores) == settings.max_detections:
+        ends.append(others.scores.min())
+    if same.sum() == limits.top_per_class:
+        ends.append(others.scores[same].min())
+    if min(abs(score - end) for end in ends) <= near:
+        return True
+    rivals = (others.scores >= score - near) & (same | settings.class_agnostic)
+    beyond = overlap(one, place, others) - settings.iou_threshold
+    close = 1 - tolerance.iou
+    return bool((rivals & (beyond >= -close) & (is_alone | (beyond <= close))).any())

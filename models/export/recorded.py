@@ -40,7 +40,7 @@ LETTERBOX, LAYER, DECODING, FINISH = "letterbox", "layer_{}", "decode", "finish"
 
 def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     """Return the ONNX graph of the EMA of weights, BatchNorm folded; equal weights, equal bytes."""
-    model: Any = detector_of_weights(checkpoint).eval()  # its classes are of this backend
+    model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
     fold_batch_norm(model)
     given, images, placement = given_images(config)
     rows = decoded_rows(model, images, config.half)

@@ -15,10 +15,9 @@ import numpy as np
 from backend import autograd
 from backend.checks import CPU
 from backend.words import count
-from models.detector import images_to_tensor
 from models.evaluation import evaluate
 from models.heads.base import Head
-from models.inference.protocol import Predictor
+from models.inference.protocol import Predictor, network_input
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
@@ -85,12 +84,13 @@ def score(
 def loader_of(samples: Sequence[Sample], metadata: Metadata) -> ValLoader:
     """Make the loader of images in the size of a file."""
     size, batch = max(metadata.image_size), max(metadata.batch_size, BATCH)
-    return ValLoader(samples, size, batch, 0, metadata.stride, rectangular=False)
+    fixed = metadata.image_size
+    return ValLoader(samples, size, batch, 0, metadata.stride, fixed_size=fixed)
 
 
 def milliseconds(predictor: Predictor, images: np.ndarray, confidence_threshold: float) -> float:
     """Return the median time of an image (B, 3, H, W) uint8: network and decoding."""
-    taken = images_to_tensor(images, CPU)
+    taken = network_input(predictor, images, CPU)
     times = []
     for _ in range(1 + REPEATS):
         begin = time.perf_counter()

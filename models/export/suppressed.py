@@ -24,6 +24,8 @@ from utils.evaluation.nms import SuppressionSettings
 EFFICIENT_NMS = "EfficientNMS_TRT"
 TENSORRT = "TRT"  # the domain of its plugins; TensorRT's parser finds one by the operator's name
 EFFICIENT_OUTPUTS = ("num_dets", "det_boxes", "det_scores", "det_classes")
+# OpenVINO removes a box whose IoU is the threshold: at 0 all but one.
+LEAST_IOU = float(np.finfo(np.float32).tiny)
 CORNERS, NO_BACKGROUND = 0, -1  # of EfficientNMS: box_coding, background_class
 
 
@@ -48,7 +50,8 @@ def detections(rows: Tensor, settings: SuppressionSettings, top_per_class: int) 
     found = candidates(rows, settings.confidence_threshold)
     kept = kept_scores(found, settings, top_per_class)
     scores, index = best(kept, settings.max_detections)
-    columns = [ops.cast(x, "float32").reshape(*x.shape, 1) for x in found[1:3]]
+    numbers = found.scores, ops.cast(found.class_index, "float32")
+    columns = [x.reshape(*x.shape, 1) for x in numbers]
     table = ops.cat([found.boxes_xyxy, *columns], dim=2)
     chosen = _take_rows(table, index)
     used = (scores > 0.0).reshape(*scores.shape, 1)
@@ -105,7 +108,7 @@ def kept_scores(found: Candidates, settings: SuppressionSettings, top_per_class:
         scores, limit = found.scores.reshape(batch, 1, number), settings.max_detections
     else:
         scores, limit = of_each_class(found, axis=1), top_per_class
-    thresholds = (settings.iou_threshold, settings.confidence_threshold)
+    thresholds = (max(settings.iou_threshold, LEAST_IOU), settings.confidence_threshold)
     selected = apply(
         "NonMaxSuppression",
         (
@@ -135,7 +138,8 @@ def of_each_class(found: Candidates, axis: int) -> Tensor:
 
 def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """Return the highest scores along the last dimension and where they are, the first of equals
-    first. Where there are fewer than `number`, scores of 0 fill up.
+    first (OpenVINO 2026.4 orders equals at will). Where there are fewer than `number`, scores of
+    0 fill up.
     """
     *front, length = scores.shape
     shape = (*front, number)

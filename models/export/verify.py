@@ -13,7 +13,6 @@ import numpy as np
 
 from backend.checks import CPU
 from backend.words import count
-from models.detector import images_to_tensor
 from models.export.compared import (
     BOX,
     RESIZED,
@@ -22,10 +21,11 @@ from models.export.compared import (
     fault_of_rows,
     largest_difference,
 )
-from models.export.matched import Limits, fault_of, find, match
+from models.export.matched import Candidates, Limits, fault_of, find, match
 from models.export.trials import Trial
 from models.inference.exported import ExportedPredictor
-from utils.boxes import clip_boxes
+from models.inference.protocol import network_input
+from utils.boxes import clip_boxes, cxcywh_to_xyxy
 from utils.detections import Detections
 from utils.runtimes.metadata import PIXELS, ROWS, Metadata
 from utils.runtimes.runtime import Runtime
@@ -37,7 +37,7 @@ class Verified:
 
     Attributes:
         scores, pixels: the largest differences of a score and of a number of a box; of rows where
-            the file gives them, else of what both find.
+            the file gives them, else of what both find; without images that the file resizes.
         num_found: detections of the model.
         num_matched: how many of them the file has too.
         fault: what is beyond the tolerance; "" if nothing is.
@@ -75,6 +75,7 @@ def verify(
         result.fault = f"it says of itself {runtime.metadata}, not {expected}"
     for trial in trials:
         if not result.fault:
+            # Of the two the wider one; the first number decides.
             allowed = max(tolerance, RESIZED) if trial.is_resized else tolerance
             fault = _compare(result, runtime, trial, limits, allowed)
             images, (height, width) = count(len(trial.images), "image"), trial.images.shape[2:]
@@ -84,10 +85,8 @@ def verify(
 
 def predict(runtime: Runtime, images: np.ndarray) -> list[np.ndarray]:
     """Return what a file predicts in each of the images (B, 3, H, W) uint8."""
-    if runtime.metadata.image == PIXELS:
-        pixels = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
-        return [output.reshape(output.shape[-2:]) for output in map(runtime, pixels)]
-    return list(ExportedPredictor(runtime)(images_to_tensor(images, CPU)))
+    predictor = ExportedPredictor(runtime)
+    return list(predictor(network_input(predictor, images, CPU)))
 
 
 def _compare(
@@ -99,21 +98,27 @@ def _compare(
         What is beyond the tolerance; "" if nothing is.
     """
     outputs, gives_rows = predict(runtime, trial.images), runtime.metadata.output == ROWS
-    if gives_rows and (fault := _compare_rows(result, np.stack(outputs), trial.rows, tolerance)):
+    figures = Verified() if trial.is_resized else result  # those of resizing are not the model's
+    if gives_rows and (fault := _compare_rows(figures, np.stack(outputs), trial.rows, tolerance)):
         return fault
     for index, (output, rows) in enumerate(zip(outputs, trial.rows, strict=True)):
-        found, expected = detections_of(output), find(rows, limits)
-        if gives_rows:
-            found = find(output, limits)
-        elif runtime.metadata.image == PIXELS:
-            boxes_xyxy = clip_boxes(expected.boxes_xyxy, trial.images.shape[2:])
-            expected = expected._replace(boxes_xyxy=boxes_xyxy)
+        if not np.isfinite(output).all():
+            return f"image {index}: what it finds is no number (NaN or infinite)"
+        found = find(output, limits) if gives_rows else detections_of(output)
+        expected, boxes_xyxy = find(rows, limits), cxcywh_to_xyxy(rows[:, :4])
+        if (
+            not gives_rows and runtime.metadata.image == PIXELS
+        ):  # its boxes end at the image's edges
+            size = trial.images.shape[2:]
+            boxes_xyxy = clip_boxes(boxes_xyxy, size)
+            expected = expected._replace(boxes_xyxy=clip_boxes(expected.boxes_xyxy, size))
         pairs = match(found, expected, tolerance)
         result.num_found += len(expected.scores)
         result.num_matched += len(pairs)
         if not gives_rows:
-            _note_pairs(result, found.take(pairs[:, 0]), expected.take(pairs[:, 1]))
-        if fault := fault_of(found, expected, pairs, limits, tolerance):
+            _note_pairs(figures, found.take(pairs[:, 0]), expected.take(pairs[:, 1]))
+        candidates = Candidates(boxes_xyxy, rows)
+        if fault := fault_of(found, expected, candidates, pairs, limits, tolerance):
             return f"image {index}: {fault}"
     return ""
 

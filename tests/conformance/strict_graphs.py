@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import onnx
 import pytest
 
 from backend.onnx import model_proto
@@ -20,10 +21,8 @@ def require_standard(outputs: Sequence[Tensor], inputs: Sequence[Tensor], opset:
     """Raise an error of the onnx package unless the graph is as the standard has it."""
     computed = [x for x in model_proto._in_order(outputs) if x.array is None and x.node.operation]
     model = build_model(computed, inputs, opset)
-    model_proto.onnx.checker.check_model(model, full_check=True)
-    model_proto.onnx.shape_inference.infer_shapes(
-        model, check_type=True, strict_mode=True, data_prop=True
-    )
+    onnx.checker.check_model(model, full_check=True)
+    onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
 
 
 @pytest.fixture(autouse=True)

@@ -90,6 +90,14 @@ def test_boxes_that_touch_and_boxes_without_area_remove_nothing():
     np.testing.assert_array_equal(found_in(rows, iou_threshold=0.0)[:4, :4], boxes)
 
 
+def test_the_threshold_of_iou_is_never_zero():
+    """OpenVINO removes a box whose IoU is the threshold: all that only touch, or lie apart."""
+    model = nms_graph((1, 8, 7), iou_threshold=0.0)
+    (node,) = (node for node in model.graph.node if node.op_type == "NonMaxSuppression")
+    (stored,) = (x for x in model.graph.initializer if x.name == node.input[3])
+    assert 0 < onnx.numpy_helper.to_array(stored)[0] < 1e-30
+
+
 def test_equal_scores_keep_the_order_of_their_rows():
     apart = [(40 * n, 0, 40 * n + 10, 10) for n in (3, 0, 4, 1)]
     rows = [row(box, 0.5, *(np.arange(3) == n % 3)) for n, box in enumerate(apart)]

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 import yaml
 
@@ -17,6 +15,7 @@ from backend import nn, ops
 from models.detector import Detector
 from tests.export.random_weights import write_random_weights
 from tests.export.recorded_files import MODULES, write_graphs
+from tests.export.small_graphs import onnx, onnxruntime
 from tests.small import write_tiny_model
 
 # Of the largest value. Convolutions of a framework and of ONNX Runtime add in another order, each

@@ -17,7 +17,7 @@ from utils.optional import INSTALL, import_optional
 PINS = PROJECT / "requirements" / "optional.in"
 LARGE = {"mlflow", "wandb"}  # 25 packages each: their users install them
 # Converters and runtimes of single formats of export.py: their users install them too.
-CONVERTERS = {"ai_edge_litert", "coremltools", "ncnn", "onnx2tf", "pnnx"}
+CONVERTERS = {"ai_edge_litert", "coremltools", "cuda", "ncnn", "onnx2tf", "pnnx", "tensorrt"}
 PINNED = [name for name in INSTALL if name not in LARGE | CONVERTERS]
 
 

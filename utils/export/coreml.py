@@ -5,11 +5,11 @@ It is written on any system. coremltools 9.0 names PyTorch 2.7 as the newest it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
+from utils.export.ranges import Calibration
 from utils.optional import import_optional
 from utils.runtimes.coreml_runtime import INPUT, OUTPUT
 from utils.runtimes.metadata import Metadata
@@ -19,7 +19,7 @@ def write_coreml(
     trace: Path,
     path: Path,
     metadata: Metadata,
-    calibration: Callable[[], Iterator[np.ndarray]] | None,
+    calibration: Calibration | None,
 ) -> None:
     """Make an ML program, a folder, for iOS 15 and macOS 12 up."""
     tools = import_optional("coremltools", "--include coreml")

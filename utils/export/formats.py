@@ -17,14 +17,16 @@ from utils.export.ncnn import write_ncnn
 from utils.export.onnx_file import write_onnx
 from utils.export.openvino import write_openvino
 from utils.export.ranges import Calibration
+from utils.export.tensorrt import write_engine
 from utils.export.trace import keep_trace
-from utils.runtimes.coreml_runtime import CoreMlRuntime
+from utils.runtimes.coreml_runtime import CoreMlRuntime, why_no_coreml
 from utils.runtimes.litert_runtime import LiteRtRuntime
 from utils.runtimes.metadata import Metadata
 from utils.runtimes.ncnn_runtime import NcnnRuntime
 from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.runtimes.openvino_runtime import OpenVinoRuntime
 from utils.runtimes.runtime import Runtime
+from utils.runtimes.tensorrt_runtime import TensorRtRuntime
 from utils.runtimes.torchscript_runtime import TorchScriptRuntime
 
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
@@ -82,7 +84,8 @@ FORMATS = (
         half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True,
         side_by_side=True),
     Format("openvino", "OpenVINO", "_openvino_model", ("openvino",), write_openvino,
-        OpenVinoRuntime, also_reads=(".onnx",), half=True, dynamic=True, letterbox=True, nms=True),
+        OpenVinoRuntime, also_reads=(".onnx",), half=True, int8=True, dynamic=True,
+        letterbox=True, nms=True),
     Format("torchscript", "TorchScript", ".torchscript", (), keep_trace, TorchScriptRuntime,
         source=TRACE, is_program=True),
     Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime,
@@ -90,7 +93,9 @@ FORMATS = (
     Format("tflite", "LiteRT", ".tflite", ("ai_edge_litert",), write_litert,
         LiteRtRuntime),
     Format("coreml", "CoreML", ".mlpackage", ("coremltools",), write_coreml, CoreMlRuntime,
-        source=TRACE, half=True),
+        source=TRACE, half=True, why_not_run=why_no_coreml),
+    Format("engine", "TensorRT", "_tensorrt_model", ("tensorrt", "cuda"), write_engine,
+        TensorRtRuntime, is_program=True, half=True, nms=True, efficient_nms=True),
 )  # fmt: skip
 
 

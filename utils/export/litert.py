@@ -10,13 +10,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import numpy as np
 
 from utils.errors import UserError
 from utils.export.program import run_program
+from utils.export.ranges import Calibration
 from utils.optional import INSTALL
 from utils.runtimes.metadata import Metadata
 from utils.runtimes.metadata_file import METADATA_FILE, metadata_as_json
@@ -28,7 +26,7 @@ def write_litert(
     graph: Path,
     path: Path,
     metadata: Metadata,
-    calibration: Callable[[], Iterator[np.ndarray]] | None,
+    calibration: Calibration | None,
 ) -> None:
     """Make a file that takes images (B, H, W, 3); UserError if onnx2tf is absent or fails."""
     program = shutil.which(PROGRAM)

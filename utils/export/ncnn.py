@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import numpy as np
 
 from utils.errors import UserError
 from utils.export.program import run_program
+from utils.export.ranges import Calibration
 from utils.optional import import_optional
 from utils.runtimes.metadata import Metadata
 from utils.runtimes.metadata_file import METADATA_FILE, metadata_as_json
@@ -24,7 +22,7 @@ def write_ncnn(
     trace: Path,
     path: Path,
     metadata: Metadata,
-    calibration: Callable[[], Iterator[np.ndarray]] | None,
+    calibration: Calibration | None,
 ) -> None:
     """Make a folder of model, weights and metadata; UserError for a batch, or if pnnx fails."""
     if metadata.batch_size > 1:

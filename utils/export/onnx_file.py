@@ -23,8 +23,8 @@ from utils.runtimes.metadata import (
 )
 
 VERSION = "0"  # of this program, which has had no release
-# A file is one message of protobuf, which ends at 2 GiB; a part is left for all but the weights.
-MAX_WEIGHT_BYTES = 2**31 - 2**26
+# A file is one message of protobuf, which ends at 2 GiB; cells of the largest images take 180 MB.
+MAX_WEIGHT_BYTES = 2**31 - 2**28
 
 MEANINGS = {
     FLOATS: "(batch, 3, height, width), RGB in 0 to 1, each image scaled to fit and padded",

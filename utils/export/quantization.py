@@ -38,8 +38,8 @@ OPENVINO = Layout((CONVOLUTION,), not_after=(CONVOLUTION,))
 def quantize(graph: Path, images: Calibration, layout: Layout = ONNX_RUNTIME) -> Any:
     """Return a graph in 8 bits, an onnx.ModelProto with QuantizeLinear and DequantizeLinear.
 
-    Weights are int8, a scale for each channel; maps are uint8, with one range each. What leads from
-    the head's last convolutions to the output stays in float32, they too, and what prepares images.
+    Weights are int8, a scale for each channel; maps are uint8, with one range each. The first
+    convolution stays in float32, and so do the last ones of the head with the decoding.
 
     Args:
         images: as `find_ranges` takes them.
@@ -71,27 +71,28 @@ def quantize(graph: Path, images: Calibration, layout: Layout = ONNX_RUNTIME) ->
 
 
 def inner_nodes(graph: Any) -> list[Any]:
-    """Return the nodes between convolutions, and each convolution that another one follows.
+    """Return the convolutions that are neither first nor last, and the nodes between them.
 
-    Other nodes prepare images, or decode what the head's last convolutions return.
+    The first one sees three channels with a wide range, and in 8 bits is no quicker; the last ones
+    are those of the head. Other nodes prepare images, activate the first map, or decode.
     """
-    follow = _after_convolutions(graph.node, "input", "output")
-    lead = _after_convolutions(list(reversed(graph.node)), "output", "input")
-    return [
-        node
-        for node in graph.node
-        if node.name in lead and (node.name in follow or node.op_type == CONVOLUTION)
-    ]
+    nodes = list(graph.node)
+    convolutions = {node.name for node in nodes if node.op_type == CONVOLUTION}
+    later = _reached(nodes, convolutions, "input", "output")
+    behind_later = _reached(nodes, convolutions & later, "input", "output")
+    lead = _reached(nodes[::-1], convolutions, "output", "input")
+    inner = lead & (behind_later | convolutions & later)
+    return [node for node in nodes if node.name in inner]
 
 
-def _after_convolutions(nodes: Sequence[Any], taken: str, returned: str) -> set[str]:
-    """Return the names of the nodes that take, directly or not, what a convolution returns."""
+def _reached(nodes: Sequence[Any], starts: set[str], taken: str, returned: str) -> set[str]:
+    """Return the names of the nodes that take, directly or not, what those of `starts` return."""
     maps: set[str] = set()
     found: set[str] = set()
     for node in nodes:
         if not maps.isdisjoint(getattr(node, taken)):
             found.add(node.name)
-        if node.name in found or node.op_type == CONVOLUTION:
+        if node.name in found or node.name in starts:
             maps.update(filter(None, getattr(node, returned)))
     return found
 

@@ -5,6 +5,7 @@ Before: `models/export/calibration.py` yields the images. After: `quantization.p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -82,7 +83,10 @@ def _wider(name: str, extremes: tuple[float, float], values: np.ndarray) -> tupl
 def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
     """Return how many of the values, or of `MOST_VALUES` of them, lie in each of `BINS` bins."""
     flat = values.ravel()
-    chosen = flat[:: max(1, flat.size // MOST_VALUES) | 1]  # an odd step meets all columns
+    step = max(1, flat.size // MOST_VALUES)
+    while math.gcd(step, flat.size) > 1:  # or it would leave out some columns
+        step += 1
+    chosen = flat[::step]
     scale = BINS / max(high - low, LEAST_SPAN)
     bins = ((chosen - low) * scale).astype(np.int64)
     return np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
-
+from utils.export.ranges import Calibration
 from utils.runtimes.metadata import Metadata
 
 
@@ -15,7 +13,7 @@ def keep_trace(
     trace: Path,
     path: Path,
     metadata: Metadata,
-    calibration: Callable[[], Iterator[np.ndarray]] | None,
+    calibration: Calibration | None,
 ) -> None:
     """Copy the trace."""
     shutil.copyfile(trace, path)

@@ -21,8 +21,8 @@ class CoreMlRuntime:
     """A model that macOS runs; `runtime.py` says what its names mean. One thread at a time."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        if sys.platform != SYSTEM:
-            raise UserError("CoreML runs on macOS alone")
+        if why := why_no_coreml():
+            raise UserError(why)
         tools = import_optional("coremltools", f"--weights {path}")
         self._model: Any = tools.models.MLModel(str(path), compute_units=tools.ComputeUnit.CPU_ONLY)
         self.metadata = metadata_of(dict(self._model.user_defined_metadata))
@@ -32,3 +32,8 @@ class CoreMlRuntime:
     def __call__(self, images: np.ndarray) -> np.ndarray:
         with self._turn:
             return np.asarray(self._model.predict({INPUT: images})[OUTPUT], np.float32)
+
+
+def why_no_coreml() -> str:
+    """Return why this machine cannot run CoreML; "" where it can."""
+    return "" if sys.platform == SYSTEM else "CoreML runs on macOS alone"

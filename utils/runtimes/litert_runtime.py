@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import struct
 import threading
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +11,10 @@ import numpy as np
 from utils.errors import UserError, brief
 from utils.files.regular import read_bytes
 from utils.optional import import_optional
-from utils.runtimes.metadata_file import MAX_METADATA_BYTES, METADATA_FILE, metadata_of_json
+from utils.runtimes.metadata_file import METADATA_FILE, metadata_in_zip
 from utils.runtimes.shapes import require_shapes
 
 MAX_FILE_BYTES = 1 << 31  # of the format: its offsets have 32 bits
-# What Python's zipfile raises on damaged archives.
-ZIP_ERRORS = (
-    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError,
-    struct.error, zlib.error,
-)  # fmt: skip
 PACKAGE = "ai_edge_litert.interpreter"
 
 
@@ -33,7 +24,7 @@ class LiteRtRuntime:
     def __init__(self, path: Path, threads: int | None = None) -> None:
         litert = import_optional(PACKAGE, f"--weights {path}")
         content = read_bytes(path, MAX_FILE_BYTES)
-        self.metadata = metadata_of_json(metadata_text(content))
+        self.metadata = metadata_in_zip(content, METADATA_FILE)
         try:
             self._net: Any = litert.Interpreter(model_content=content, num_threads=threads)
             self._net.allocate_tensors()
@@ -55,15 +46,3 @@ class LiteRtRuntime:
             self._net.set_tensor(self._input["index"], pixels)
             self._net.invoke()
             return np.asarray(self._net.get_tensor(self._output["index"]))
-
-
-def metadata_text(content: bytes) -> bytes:
-    """Return the metadata of a file; UserError where it has none."""
-    try:
-        with (
-            zipfile.ZipFile(io.BytesIO(content)) as archive,
-            archive.open(METADATA_FILE) as member,
-        ):
-            return member.read(MAX_METADATA_BYTES)
-    except (*ZIP_ERRORS, KeyError) as error:
-        raise UserError("it holds no metadata of ours; export it with export.py") from error

@@ -55,7 +55,12 @@ class Metadata:
     def texts(self) -> dict[str, str]:
         """Return the fields as texts, each of them JSON, with `producer` beside them."""
         fields = {**dataclasses.asdict(self), "producer": PRODUCER}
-        return {name: json.dumps(value, ensure_ascii=False) for name, value in fields.items()}
+        return {name: _as_json(value) for name, value in fields.items()}
+
+
+def _as_json(value: Any) -> str:
+    """Return JSON in which what is no Unicode, as half of a pair, is escaped."""
+    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def only_tensorrt_runs(metadata: Metadata) -> bool:

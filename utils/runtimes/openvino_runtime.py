@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError, brief
-from utils.files.regular import read_bytes
+from utils.files.regular import read_bytes, read_text
 from utils.optional import import_optional
-from utils.runtimes.metadata import metadata_of
+from utils.runtimes.metadata import Metadata, metadata_of
 from utils.runtimes.onnx_reading import read_onnx
 from utils.runtimes.shapes import Shape, require_shapes
 
@@ -29,39 +29,54 @@ class OpenVinoRuntime:
     def __init__(self, path: Path, threads: int | None = None) -> None:
         openvino = import_optional("openvino", f"--weights {path}")
         core = openvino.Core()
-        checked = read_onnx(path) if path.suffix == ".onnx" else None
-        contents = (checked.content,) if checked else contents_of(path)
-        self._input_type = checked.input_type if checked else "float32"
+        settings = {**PRECISION, "PERFORMANCE_HINT": "LATENCY"}
+        if threads:
+            settings["INFERENCE_NUM_THREADS"] = str(threads)
         try:
-            model = core.read_model(*contents)
-            self.metadata = checked.metadata if checked else metadata_of(texts_of(model))
-            require_shapes(self.metadata, *map(shape_of, (model.input(), model.output())))
-            settings = {**PRECISION, "PERFORMANCE_HINT": "LATENCY"}
-            if threads:
-                settings["INFERENCE_NUM_THREADS"] = str(threads)
+            model, self.metadata = read_folder(core, path) if path.is_dir() else of_onnx(core, path)
             self._compiled = core.compile_model(model, "CPU", settings)
-        except RuntimeError as error:
-            *_, reason = str(error).strip().splitlines() or [""]
-            raise UserError(f"OpenVINO cannot read it: {brief(reason)}") from error
+        except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message
+            raise UserError(f"OpenVINO cannot read it: {reason(error)}") from error
+        require_shapes(self.metadata, shape_of(model.input()), shape_of(model.output()))
         self.name = f"OpenVINO {openvino.__version__.partition('-')[0]}, CPU"
+        self._type = model.input().get_element_type().to_dtype()
         self._own = threading.local()
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         if not hasattr(self._own, "request"):
             self._own.request = self._compiled.create_infer_request()
-        given = images if images.dtype == np.uint8 else images.astype(self._input_type, copy=False)
-        found = self._own.request.infer([given], share_inputs=True)
+        try:
+            given = images.astype(self._type, copy=False)
+            found = self._own.request.infer([given], share_inputs=True)
+        except RuntimeError as error:
+            raise UserError(f"OpenVINO failed: {reason(error)}") from error
         return np.asarray(found[0], np.float32)
 
 
-def contents_of(path: Path) -> tuple[bytes, ...]:
-    """Return the bytes of model and weights in a folder."""
-    if not path.is_dir():
-        return (read_bytes(path, MAX_WEIGHT_BYTES),)
+def read_folder(core: Any, folder: Path) -> tuple[Any, Metadata]:
+    """Return the model of a folder and its metadata."""
     for name in (MODEL, WEIGHTS):
-        if not (path / name).exists():
+        if not (folder / name).exists():
             raise UserError(f"the folder lacks {name}; export it with export.py")
-    return read_bytes(path / MODEL), read_bytes(path / WEIGHTS, MAX_WEIGHT_BYTES)
+    weights = read_bytes(folder / WEIGHTS, MAX_WEIGHT_BYTES)
+    try:
+        text = read_text(folder / MODEL)  # OpenVINO's errors and metadata quote it
+    except UnicodeDecodeError as error:
+        raise UserError(f"its {MODEL} is not UTF-8") from error
+    model = core.read_model(text.encode(), weights)
+    return model, metadata_of(texts_of(model))
+
+
+def of_onnx(core: Any, path: Path) -> tuple[Any, Metadata]:
+    """Return the model of an ONNX file and its metadata; UserError as `read_onnx`."""
+    file = read_onnx(path)
+    return core.read_model(file.content), file.metadata
+
+
+def reason(error: Exception) -> str:
+    """Return the last line of an error of OpenVINO: those before it name places in its source."""
+    *_, last = str(error).strip().splitlines() or [""]
+    return brief(last)
 
 
 def texts_of(model: Any) -> dict[str, str]:
@@ -69,7 +84,8 @@ def texts_of(model: Any) -> dict[str, str]:
     if not model.has_rt_info([SECTION]):
         return {}
     section = model.get_rt_info([SECTION]).astype(dict)
-    return {name: str(value.value) for name, value in section.items()}
+    values = {name: getattr(value, "value", None) for name, value in section.items()}
+    return {name: value for name, value in values.items() if isinstance(value, str)}
 
 
 def shape_of(port: Any) -> Shape:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 
 from backend.onnx import ops
 from backend.onnx.model_proto import build_model, name_part
 from backend.onnx.recording import Size, Tensor, apply, apply_for_several, constant, graph_input
+from tests.export.small_graphs import onnx, onnxruntime
 
 FREE = {0: "batch", 2: "height"}
 

@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
+from tests.export.small_graphs import onnx
 from utils.errors import UserError
 from utils.export.onnx_file import require_below_limit, write_onnx
-from utils.runtimes.metadata import DETECTIONS, PIXELS, Metadata
+from utils.runtimes.metadata import DETECTIONS, PIXELS, Metadata, metadata_of
 
 
 def arrays_of(numbers: int) -> dict[str, np.ndarray]:
@@ -23,9 +22,15 @@ def arrays_of(numbers: int) -> dict[str, np.ndarray]:
 
 
 def write_graph(path: Path) -> Path:
-    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", value[:1], value[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    value = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y")
+    ]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Neg", ["x"], ["y"])], "g", value[:1], value[1:]
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+    )
     model.metadata_props.add(key="author", value="another")
     onnx.save(model, path)
     return path
@@ -70,6 +75,13 @@ def test_a_file_says_what_it_is(tmp_path: Path) -> None:
     }
     assert "any size" in model.graph.input[0].doc_string
     assert "x1, y1, x2, y2" in model.graph.output[0].doc_string
+
+
+def test_a_name_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
+    path, names = tmp_path / "file.onnx", ("\ud800", "\0\x1b[31m")
+    write_onnx(write_graph(tmp_path / "graph.onnx"), path, Metadata(names, 32, (64, 64)), None)
+    texts = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
+    assert metadata_of(texts).class_names == names
 
 
 def test_equal_graphs_and_metadata_give_equal_files(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -106,6 +107,9 @@ def exchanged(before: str, after: str) -> Callable[[Path], None]:
         (cut("model.bin", 100), "OpenVINO cannot read it"),
         (exchanged('type="Multiply"', 'type="Foreign"'), "OpenVINO cannot read it"),
         (exchanged('offset="0"', 'offset="99999999999"'), "OpenVINO cannot read it"),
+        (lambda folder: (folder / "model.xml").write_bytes(b"<net \xff>"), "not UTF-8"),
+        (lambda folder: (folder / "model.xml").write_text("é" * 1000), "OpenVINO cannot read it"),
+        (exchanged('value="&quot;Detect&quot;"', "><a/><"), "OpenVINO cannot|lacks head"),
         (exchanged("<framework>", "<other>"), "OpenVINO cannot read it"),
         (exchanged("class_names", "other_names"), "metadata lacks class_names"),
         (exchanged('value="[32, 32]"', 'value="[64, 64]"'), "takes .1, 3, 32, 32., and its"),
@@ -126,11 +130,11 @@ def test_metadata_of_another_model_is_a_clear_error(tmp_path):
 
 def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path):
     (tmp_path / "x_openvino_model").write_bytes(b"text")
-    with pytest.raises(UserError, match="OpenVINO cannot read it"):
+    with pytest.raises(UserError, match="it is no ONNX file|no ONNX"):
         OpenVinoRuntime(tmp_path / "x_openvino_model")
 
 
 def test_the_package_is_named_where_it_is_absent(monkeypatch, made):
-    monkeypatch.setitem(__import__("sys").modules, "openvino", None)
+    monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(UserError, match="needs openvino: pip install openvino=="):
         OpenVinoRuntime(made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +54,28 @@ def test_metadata_of_others_is_a_clear_error(tmp_path, text, message):
         TorchScriptRuntime(written(tmp_path / "a.torchscript", text))
 
 
-@supported
 @pytest.mark.parametrize("content", [b"", b"PK\3\4", b"text" * 1000])
 def test_damage_is_a_clear_error(tmp_path, content):
     path = tmp_path / "a.torchscript"
     path.write_bytes(content)
-    with pytest.raises(UserError, match="no TorchScript file"):
+    with pytest.raises(UserError, match="damaged, or it holds no metadata"):
         TorchScriptRuntime(path)
 
 
-@pytest.mark.skipif(device.supports("torchscript"), reason="PyTorch has it")
-def test_another_backend_names_the_one_that_has_it(tmp_path):
-    with pytest.raises(UserError, match="PyTorch's alone; give --backend torch"):
-        TorchScriptRuntime(tmp_path / "a.torchscript")
+def test_a_program_is_refused_where_it_cannot_be_loaded(tmp_path):
+    """By PyTorch, which finds metadata alone, or by a backend that has no TorchScript."""
+    path = tmp_path / "a.torchscript"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/extra/metadata.json", metadata_as_json(METADATA))
+    runtime = TorchScriptRuntime(path)
+    assert runtime.metadata == METADATA
+    message = (
+        "no TorchScript file"
+        if device.supports("torchscript")
+        else "PyTorch's alone; give --backend torch"
+    )
+    with pytest.raises(UserError, match=message):
+        runtime(random_images())
 
 
 def test_a_program_is_not_opened_unless_it_is_asked_for(tmp_path):

@@ -9,41 +9,43 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 const float CONFIDENCE = 0.25f, IOU = 0.45f;  // detect.py's defaults
 
-struct Picture {
-    int height, width;
-    std::vector<std::uint8_t> pixels;  // (height, width, 3), RGB
-};
-
-struct Placement {  // of the picture in the input of the network
-    int input_height, input_width, height, width, top, left;
-};
-
-struct Box {
-    float x1, y1, x2, y2, score;
-    int label;
-};
+struct Picture { int height, width; std::vector<unsigned char> pixels; };  // (H, W, 3), RGB
+struct Placement { int input_height, input_width, height, width, top, left; };  // of the picture
+struct Box { float x1, y1, x2, y2, score; int label; };
 
 // What export.py wrote into the file: each value is JSON.
 std::string about(const ov::Model& model, const std::string& name) {
     return model.get_rt_info<std::string>("framework", name);
 }
 
+void add_utf8(std::string& text, unsigned code) {
+    const int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;  // bytes
+    text += char(more ? 0xF0 << (3 - more) | code >> 6 * more : code);
+    for (int i = more; i-- > 0;) text += char(0x80 | (code >> 6 * i & 0x3F));
+}
+
 std::vector<std::string> strings_of_json(const std::string& list) {
     std::vector<std::string> found;
+    const auto code = [&](size_t i) { return std::stoul(list.substr(i + 2, 4), nullptr, 16); };
     bool inside = false;
     for (size_t i = 0; i < list.size(); ++i) {
         if (list[i] == '"') {
             if ((inside = !inside)) found.emplace_back();
+        } else if (inside && list.compare(i, 2, "\\u") == 0) {
+            const unsigned one = code(i);
+            const bool pair = one >> 10 == 0x36 && list.compare(i + 6, 2, "\\u") == 0;
+            const auto two = pair ? 0x10000 + ((one & 0x3FF) << 10 | (code(i + 6) & 0x3FF)) : 0;
+            add_utf8(found.back(), pair ? two : one);
+            i += pair ? 11 : 5;
         } else if (inside) {
             if (list[i] == '\\' && i + 1 < list.size()) ++i;  // a quote or a backslash follows
             found.back() += list[i];
@@ -65,7 +67,7 @@ Picture read_ppm(const std::string& path) {
     if (word() != "255" || std::min(width, height) < 1 || double(width) * height > 1e8)
         throw std::runtime_error(path + ": 8 bits and at most 100,000,000 pixels are needed");
     file.get();
-    Picture picture{height, width, std::vector<std::uint8_t>(size_t(3) * height * width)};
+    Picture picture{height, width, std::vector<unsigned char>(size_t(3) * height * width)};
     if (!file.read(reinterpret_cast<char*>(picture.pixels.data()), picture.pixels.size()))
         throw std::runtime_error(path + " ends too early");
     return picture;
@@ -83,10 +85,8 @@ Placement place(const Picture& picture, int high, int wide, int multiple) {
     return {high, wide, height, width, (high - height) / 2, (wide - width) / 2};
 }
 
-struct Taps {  // which pixels of the picture make one of the network, and by how much
-    int first;
-    std::vector<double> weights;
-};
+// Which pixels of the picture make one of the network, and by how much.
+using Taps = std::vector<std::pair<int, double>>;
 
 // Bilinear, as the model's pictures were; the average of what a pixel covers where it is many.
 std::vector<Taps> taps(int before, int after, bool average) {
@@ -95,12 +95,12 @@ std::vector<Taps> taps(int before, int after, bool average) {
     for (int i = 0; i < after; ++i) {
         const double start = i * step;
         const double centre = std::clamp(start + step / 2 - 0.5, 0.0, before - 1.0);
-        Taps one{int(average ? start : centre), {}};
-        for (int j = one.first; j < before; ++j) {
+        Taps one;
+        for (int j = int(average ? start : centre); j < before; ++j) {
             const double covered = std::min(j + 1.0, start + step) - std::max(double(j), start);
             const double weight = average ? covered / step : 1 - std::abs(j - centre);
             if (weight <= 0) break;
-            one.weights.push_back(weight);
+            one.emplace_back(j, weight);
         }
         result.push_back(one);
     }
@@ -120,12 +120,11 @@ ov::Tensor letterbox(const Picture& picture, const Placement& place) {
         for (int y = 0; y < place.height; ++y)
             for (int x = 0; x < place.width; ++x) {
                 double sum = 0;
-                for (size_t i = 0; i < rows[y].weights.size(); ++i) {
-                    const size_t row = size_t(rows[y].first + i) * picture.width;
-                    for (size_t j = 0; j < columns[x].weights.size(); ++j)
-                        sum += rows[y].weights[i] * columns[x].weights[j]
-                               * picture.pixels[(row + columns[x].first + j) * 3 + channel];
-                }
+                for (const auto& [row, down] : rows[y])
+                    for (const auto& [column, across] : columns[x]) {
+                        const size_t pixel = size_t(row) * picture.width + column;
+                        sum += down * across * picture.pixels[pixel * 3 + channel];
+                    }
                 values[y * width + x] = float(std::floor(sum + 0.5) / 255);
             }
     return input;
@@ -192,6 +191,6 @@ int main(int count, char** words) try {
                     back(box.x2, in.left, in.width, picture.width),
                     back(box.y2, in.top, in.height, picture.height));
 } catch (const std::exception& error) {
-    std::cerr << "error: " << error.what() << "\n";
+    std::fprintf(stderr, "error: %s\n", error.what());
     return 1;
 }

@@ -165,5 +165,5 @@ def to_torchscript(module: Module, example: Any, text: str) -> bytes:
     raise checks.no_torchscript()
 
 
-def from_torchscript(content: bytes) -> tuple[Callable[[Any], Any], str]:
+def from_torchscript(content: bytes) -> Callable[[Any], Any]:
     raise checks.no_torchscript()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 import detect
 
@@ -30,13 +31,14 @@ def parse_lines(text: str) -> list[Found]:
 
 
 def found_by_detect(
-    monkeypatch, weights: Path, folder: Path, project: Path, size: int
+    weights: Path, folder: Path, project: Path, size: int
 ) -> dict[str, list[Found]]:
     """What detect.py finds in the pictures of a folder, by the stem of their names."""
     flags = ("--img", size, "--device", "cpu", "--nosave", "--save-json", "--project", project)
     words = ["detect.py", "--weights", weights, "--source", folder / "*.png", *flags]
-    monkeypatch.setattr("sys.argv", list(map(str, words)))
-    detect.main()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", list(map(str, words)))
+        detect.main()
     (file,) = project.glob("*/detections.json")
     return {
         image["name"]: [

@@ -29,10 +29,10 @@ NO_COMPILER = "c++, cmake and the package openvino are needed to build the examp
 NO_WEB_RUNTIME = "no onnxruntime-web: python3 -m tests.browser.install"
 
 
-def run_python(monkeypatch, script: Path, *files: Path) -> str:
+def run_python(script: Path, *files: Path) -> str:
     """What a script prints; in this process, whose imports it need not wait for."""
-    monkeypatch.setattr("sys.argv", [str(script), *map(str, files)])
-    with redirect_stdout(io.StringIO()) as printed:
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        patch.setattr("sys.argv", [str(script), *map(str, files)])
         runpy.run_path(str(script), run_name="__main__")
     return printed.getvalue()
 
@@ -67,7 +67,7 @@ def example_page() -> Iterator[ExamplePage]:
         if os.environ.get("REQUIRE_BROWSER") == "1":
             pytest.fail(NO_WEB_RUNTIME)
         pytest.skip(NO_WEB_RUNTIME)
-    files = {f"/{path.name}": path for path in (EXAMPLES / "browser").iterdir()}
+    files = {f"/{name}": EXAMPLES / "browser" / name for name in ("index.html", "detect.js")}
     modules = "/node_modules/onnxruntime-web/dist"
     files |= {f"{modules}/{name}": runtime / name for name in onnxruntime_web.FILES}
     with chromium() as page, loopback_site() as site:
@@ -82,6 +82,7 @@ class ExamplePage:
 
     def __init__(self, page: Page, address: str) -> None:
         self.page, self.address = page, address
+        self.site = address.split("/")[2]
         self.chosen: dict[str, Path] = {}
 
     def open(self, width: int = 1100, dark: bool = False) -> None:
