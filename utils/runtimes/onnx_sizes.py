@@ -25,13 +25,13 @@ SMALL = 4096  # numbers of a tensor whose values are known
 # Nodes that are computed here, of operators that NumPy computes at once; a letterbox has 70.
 MOST_COMPUTED = 1000
 COMPUTED = frozenset((*MATHS, *SHAPES, *CHOICES)) - {"Resize", "Upsample", "NonMaxSuppression"}
-# Numbers of all outputs together for each number of the images: 48 of yolov5n at 640 px, 720 of
-# yolov5x. What has fewer images than ROOM numbers may make as much as if it had these.
-MOST_NUMBERS = 8192
-ROOM = 1 << 16
+# Numbers of all outputs together for each number of the images: 48 of yolov5n, 320 of yolov5x.
+# What has fewer images than ROOM numbers may make as much as if it had these.
+MOST_NUMBERS = 2048
+ROOM = 1 << 14
 # Multiplications of all nodes for each number of the images and of the file. A convolution has one
-# for each weight and cell.
-MOST_PRODUCTS = 2
+# for each weight and cell; together they are 0.001 of the YOLOv5s.
+MOST_PRODUCTS = 0.1
 WEIGHED = {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"}
 MULTIPLIED = {"MatMul", "MatMulInteger", "Gemm", "QLinearMatMul"}
 
