@@ -18,17 +18,20 @@ import numpy as np
 
 from utils.errors import UserError, brief
 from utils.optional import import_optional
-from utils.runtimes.onnx_operators import ACCEPTED, DOMAINS, TENSORRT
+from utils.runtimes.onnx_operators import ACCEPTED, CHOICES, DOMAINS, MATHS, SHAPES, TENSORRT
 
 MAX_NODES = 20_000  # a yolov5x6 has about 1,000
 SMALL = 4096  # numbers of a tensor whose values are known
-# Numbers of all outputs together for each number of the images: 48 of yolov5n at 640 px, 720 of
-# yolov5x. What has fewer images than ROOM numbers may make as much as if it had these.
-MOST_NUMBERS = 8192
-ROOM = 1 << 16
+# Nodes that are computed here, of operators that NumPy computes at once; a letterbox has 70.
+MOST_COMPUTED = 1000
+COMPUTED = frozenset((*MATHS, *SHAPES, *CHOICES)) - {"Resize", "Upsample", "NonMaxSuppression"}
+# Numbers of all outputs together for each number of the images: 48 of yolov5n, 320 of yolov5x.
+# What has fewer images than ROOM numbers may make as much as if it had these.
+MOST_NUMBERS = 2048
+ROOM = 1 << 14
 # Multiplications of all nodes for each number of the images and of the file. A convolution has one
-# for each weight and cell.
-MOST_PRODUCTS = 2
+# for each weight and cell; together they are 0.001 of the YOLOv5s.
+MOST_PRODUCTS = 0.1
 WEIGHED = {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"}
 MULTIPLIED = {"MatMul", "MatMulInteger", "Gemm", "QLinearMatMul"}
 
@@ -87,6 +90,7 @@ class GraphSizes:
         types[self._input.name] = self._type_of(kind, tuple(shape))
         room = max(math.prod(shape), ROOM)
         left, products = MOST_NUMBERS * room, MOST_PRODUCTS * room * max(self._numbers, SMALL)
+        computed = 0
         bounds: set[str] = set()  # what may also be smaller than its type says
         for node in self._nodes:
             for name, found in self._outputs(node, types, values).items():
@@ -102,8 +106,10 @@ class GraphSizes:
                 )
             if node.op_type in DEPENDENT or not bounds.isdisjoint(node.input):
                 bounds.update(node.output)
-            else:
-                values.update(self._known(node, types, values))
+            elif computed < MOST_COMPUTED and node.op_type in COMPUTED:
+                known = self._known(node, types, values)
+                values.update(known)
+                computed += len(known)
 
     def _outputs(
         self, node: Any, types: Mapping[str, Any], values: Mapping[str, np.ndarray]
@@ -140,8 +146,11 @@ class GraphSizes:
         """Return the outputs of a node that are few numbers and depend on no image."""
         inputs, outputs = [x for x in node.input if x], [x for x in node.output if x]
         if node.op_type in ("Shape", "Size"):  # what has the shape, and no memory
-            given = {x: np.broadcast_to(np.False_, shape_of(types[x]) or ()) for x in inputs}
-        elif node.op_type not in WEIGHED and all(name in values for name in inputs):
+            sizes = shape_of(types[inputs[0]]) or ()
+            if any(size > MOST_NUMBERS * ROOM for size in sizes):  # beside a size of 0
+                return {}
+            given = {inputs[0]: np.broadcast_to(np.False_, sizes)}
+        elif all(name in values for name in inputs):
             given = {name: values[name] for name in inputs}
         else:
             return {}

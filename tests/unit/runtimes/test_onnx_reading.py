@@ -19,6 +19,7 @@ from tests.onnx_files import (
     write_detector,
 )
 from utils.errors import UserError
+from utils.runtimes import onnx_sizes
 from utils.runtimes.onnx_reading import read_onnx
 from utils.runtimes.onnx_runtime import OnnxRuntime
 
@@ -147,6 +148,30 @@ def test_each_shape_of_a_dynamic_file_is_checked(tmp_path):
     assert runtime(np.zeros(IMAGES, np.float32)).shape == (1, 1, 7)
     with pytest.raises(UserError, match="takes more memory or time"):
         runtime(np.zeros((1, 3, 2 * SIDE, SIDE), np.float32))
+
+
+def test_only_so_many_nodes_are_computed_beforehand(tmp_path, monkeypatch):
+    counted = [NODE("Add", [f"n{index}", "one"], [f"n{index + 1}"]) for index in range(9)]
+    nodes = bare_rows(*counted, NODE("ConstantOfShape", ["n9"], ["big"]))
+    initial = [ROWS, constant("n0", np.int64([1])), constant("one", np.int64([1]))]
+    path = make_file(tmp_path / "a.onnx", nodes, initial)
+    OnnxRuntime(path, 1)
+    monkeypatch.setattr(onnx_sizes, "MOST_COMPUTED", 5)
+    refused(path, "how large its node ConstantOfShape '' makes 'big' cannot be told")
+
+
+@pytest.mark.parametrize("shape", [(0, 2**62), (2**31, 2**31, 0), (0,)])
+def test_a_huge_side_beside_none_is_no_memory(tmp_path, shape):
+    nodes = bare_rows(
+        NODE("ConstantOfShape", ["shape"], ["none"]),
+        NODE("Shape", ["none"], ["again"]),
+        NODE("ConstantOfShape", ["again"], ["big"]),
+    )
+    path = make_file(tmp_path / "a.onnx", nodes, [ROWS, constant("shape", np.int64(shape))])
+    try:
+        assert OnnxRuntime(path, 1)(np.zeros(IMAGES, np.float32)).shape == (1, 1, 7)
+    except UserError:
+        assert max(shape) > 2**30
 
 
 EMPTY = helper.make_graph([], "inner", [], [])
