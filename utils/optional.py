@@ -38,15 +38,14 @@ INSTALL = {
     "wandb": "pip install wandb==0.25.0",
 }
 
-# Variables that keep a package from asking the network for a newer version of itself, from telling
-# its makers that it runs, or from writing on our screen.
+# Variables that keep a package from asking the network for a newer version of itself, or from
+# telling its makers that it runs.
 _QUIET = {
     "albumentations": {
         "NO_ALBUMENTATIONS_UPDATE": "1",
         "ALBUMENTATIONS_NO_TELEMETRY": "1",  # of AlbumentationsX, as the next
         "ALBUMENTATIONS_OFFLINE": "1",
     },
-    "coremltools": {"TQDM_DISABLE": "1"},  # its progress bars
     "mlflow": {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"},
     "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }

@@ -127,12 +127,12 @@ def exported(export: Export, row: Format) -> bool:
         made = Path(folder, path.name)
         try:
             shown = make_and_verify(export, row, made)
-        except UserError as error:
+            size = megabytes(made)
+            move(made, path)
+        except (UserError, OSError) as error:
             lines = as_message(f"error: {row.title}: {error}\n{path} is not written").split("\n")
             say(*lines, file=sys.stderr)
             return False
-        size = megabytes(made)
-        move(made, path)
     say(f"{row.title}: {path}, {size} MB; {shown}")
     return True
 
@@ -194,10 +194,16 @@ def source_of(export: Export, row: Format) -> Path:
 
 
 def move(made: Path, path: Path) -> None:
-    """Put a file or folder in its place; an older one goes, in one step where it is a file."""
-    if path.is_dir() and not path.is_symlink():
-        older = made.with_name("older")
-        path.rename(older)
+    """Put a file or folder in its place; an older one goes, in one step where it is a file.
+
+    Raises:
+        UserError: a folder is in the way of a file, or the reverse.
+    """
+    is_folder = path.is_dir() and not path.is_symlink()
+    if (path.exists() or path.is_symlink()) and is_folder != made.is_dir():
+        raise UserError(f"{path} is in the way, which export.py did not write; move it away")
+    if is_folder:
+        path.rename(made.with_name("older"))
     made.replace(path)
 
 

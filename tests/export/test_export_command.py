@@ -177,6 +177,26 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path):
     assert os.listdir(path) == ["new"]
 
 
+def test_a_folder_in_the_way_of_a_file_stays(run, tmp_path):
+    folder = tmp_path / "my model.onnx"
+    folder.mkdir()
+    (folder / "work").write_text("of a week")
+    code, _, errors = run()
+    assert code == 1
+    assert errors.splitlines()[0] == (
+        f"error: ONNX: {folder} is in the way, which export.py did not write; move it away"
+    )
+    assert (folder / "work").read_text() == "of a week"
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(run, tmp_path):
+    target, link = tmp_path / "target", tmp_path / "my model.onnx"
+    target.write_bytes(b"precious")
+    link.symlink_to(target)
+    assert run()[0] == 0
+    assert not link.is_symlink() and target.read_bytes() == b"precious"
+
+
 @pytest.mark.parametrize("flags", [(), ("--nms",)], ids=["rows", "nms"])
 def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags):
     data = write_small_dataset(tmp_path)

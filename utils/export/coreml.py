@@ -5,6 +5,9 @@ It is written on any system. coremltools 9.0 names PyTorch 2.7 as the newest it 
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +26,18 @@ def write_coreml(
 ) -> None:
     """Make an ML program, a folder, for iOS 15 and macOS 12 up."""
     tools = import_optional("coremltools", "--include coreml")
+    logging.getLogger("coremltools").setLevel(logging.WARNING)  # else each step of it has a line
     half = metadata.precision == "float16"
-    model = tools.convert(
-        str(trace),
-        source="pytorch",
-        convert_to="mlprogram",
-        inputs=[tools.TensorType(INPUT, (metadata.batch_size, 3, *metadata.image_size))],
-        outputs=[tools.TensorType(OUTPUT, dtype=np.float32)],
-        compute_precision=tools.precision.FLOAT16 if half else tools.precision.FLOAT32,
-        minimum_deployment_target=tools.target.iOS15,
-        skip_model_load=True,
-    )
+    with contextlib.redirect_stderr(io.StringIO()):  # its progress bars
+        model = tools.convert(
+            str(trace),
+            source="pytorch",
+            convert_to="mlprogram",
+            inputs=[tools.TensorType(INPUT, (metadata.batch_size, 3, *metadata.image_size))],
+            outputs=[tools.TensorType(OUTPUT, dtype=np.float32)],
+            compute_precision=tools.precision.FLOAT16 if half else tools.precision.FLOAT32,
+            minimum_deployment_target=tools.target.iOS15,
+            skip_model_load=True,
+        )
     model.user_defined_metadata.update(metadata.texts())
     model.save(str(path))

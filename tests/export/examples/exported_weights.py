@@ -8,6 +8,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import onnx
 import pytest
 from PIL import Image
 
@@ -92,3 +93,22 @@ def with_nms() -> Path:
     """A file of the smallest model that letterboxes, decodes and suppresses."""
     flags = ("--nms", "--letterbox", "--topk-all", "300")
     return run_export(write_tiny_weights(_new_folder()), SIDE, *flags)
+
+
+def with_names(model: Path, text: str, path: Path) -> Path:
+    """A copy of an ONNX file, whose class names are a JSON text."""
+    document = onnx.load_model(model)
+    for entry in document.metadata_props:
+        if entry.key == "class_names":
+            entry.value = text
+    onnx.save_model(document, path)
+    return path
+
+
+def without_metadata(model: Path, path: Path) -> Path:
+    """A copy of an ONNX file as another program would write it."""
+    document = onnx.load_model(model)
+    del document.metadata_props[:]
+    onnx.helper.set_model_props(document, {"author": "another program", "stride": "32"})
+    onnx.save_model(document, path)
+    return path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import onnx
 import pytest
 
 from tests.export.examples.example_programs import EXAMPLES, build_program, run_program
@@ -23,7 +22,9 @@ from tests.export.examples.exported_weights import (
     real,
     run_export,
     tiny,
+    with_names,
     with_nms,
+    without_metadata,
 )
 from tests.export.examples.found_lines import assert_same, parse_lines
 from tests.tiny_weights import CLASS_NAMES
@@ -38,16 +39,6 @@ def by_program(program: Path, files: Exported, name: str):
     done = run_program(program, files.model, files.picture(name, "ppm"))
     assert (done.returncode, done.stderr) == (0, "")
     return parse_lines(done.stdout)
-
-
-def onnx_with_names(model: Path, text: str, path: Path) -> Path:
-    """A copy of a file, whose class names are a JSON text."""
-    document = onnx.load_model(model)
-    for entry in document.metadata_props:
-        if entry.key == "class_names":
-            entry.value = text
-    onnx.save_model(document, path)
-    return path
 
 
 @pytest.mark.parametrize("name", NOT_RESIZED)
@@ -77,7 +68,7 @@ def test_the_program_prints_names_as_they_are(program, tmp_path):
     names = ["circle", 'a "b" \\', "star", "étoile", "三角 \U0001f600"]
     written = 'circle", "a \\"b\\" \\\\", "star", "\\u00e9toile", "\\u4e09角 \\ud83d\\ude00'
     assert json.loads(f'["{written}"]') == names
-    model = onnx_with_names(tiny().model, f'["{written}"]', tmp_path / "names.onnx")
+    model = with_names(tiny().model, f'["{written}"]', tmp_path / "names.onnx")
     done = run_program(program, model, tiny().picture("square", "ppm"))
     labels = dict(zip(CLASS_NAMES, names, strict=True))
     found = sorted(each.label for each in parse_lines(done.stdout))
@@ -88,6 +79,12 @@ def test_a_file_with_nms_is_refused(program):
     done = run_program(program, with_nms(), tiny().picture("square", "ppm"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: a file without --nms and --letterbox is needed\n"
+
+
+def test_a_file_of_another_program_is_refused(program, tmp_path):
+    model = without_metadata(tiny().model, tmp_path / "foreign.onnx")
+    done = run_program(program, model, tiny().picture("square", "ppm"))
+    assert (done.returncode, done.stderr) == (1, "error: no file of export.py\n")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from tests.export.examples.exported_weights import (
     real,
     tiny,
     with_nms,
+    without_metadata,
 )
 from tests.export.examples.found_lines import assert_same, parse_lines
 
@@ -60,6 +61,11 @@ def test_the_page_finds_in_a_real_picture_what_detect_finds(page):
 
 def test_a_file_with_nms_is_refused(page):
     assert "without --nms and --letterbox" in page.choose("model", with_nms())
+
+
+def test_a_file_of_another_program_is_refused(page, tmp_path):
+    status = page.choose("model", without_metadata(tiny().model, tmp_path / "foreign.onnx"))
+    assert status.startswith("error: a file of export.py is needed")
 
 
 @pytest.mark.parametrize("size", [0, 1, 40, 3000])

@@ -18,6 +18,7 @@ from tests.export.examples.exported_weights import (
     real,
     tiny,
     with_nms,
+    without_metadata,
 )
 from tests.export.examples.found_lines import assert_same, parse_lines
 from utils.data.image.resizing import resize_to_detect
@@ -67,6 +68,13 @@ def test_a_file_of_the_other_kind_is_refused():
         run_python(PYTHON, with_nms(), tiny().picture("square"))
     with pytest.raises(SystemExit, match="onnx_detect.py"):
         run_python(PYTHON_NMS, tiny().model, tiny().picture("square"))
+
+
+@pytest.mark.parametrize("script", [PYTHON, PYTHON_NMS])
+def test_a_file_of_another_program_is_refused(tmp_path, script):
+    model = without_metadata(tiny().model, tmp_path / "foreign.onnx")
+    with pytest.raises(SystemExit, match="no file of export.py"):
+        run_python(script, model, tiny().picture("square"))
 
 
 def test_python_finds_in_a_real_picture_what_detect_finds():

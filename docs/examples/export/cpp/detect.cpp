@@ -24,6 +24,7 @@ struct Box { float x1, y1, x2, y2, score; int label; };
 
 // What export.py wrote into the file: each value is JSON.
 std::string about(const ov::Model& model, const std::string& name) {
+    if (!model.has_rt_info("framework", name)) throw std::runtime_error("no file of export.py");
     return model.get_rt_info<std::string>("framework", name);
 }
 

@@ -65,15 +65,15 @@ def best_boxes(rows):
 
 session = onnxruntime.InferenceSession(sys.argv[1])
 texts = session.get_modelmeta().custom_metadata_map
-about = {name: json.loads(text) for name, text in texts.items()}
+names = "image", "output", "image_size", "stride", "dynamic", "class_names"
+about = {name: json.loads(texts.get(name, "null")) for name in names}
 if (about["image"], about["output"]) != ("floats", "rows"):
-    sys.exit("this file letterboxes or has NMS in it; see onnx_detect_nms.py")
+    sys.exit("no file of export.py, or one with NMS or letterbox: see onnx_detect_nms.py")
 image = np.array(ImageOps.exif_transpose(Image.open(sys.argv[2])).convert("RGB"))
-multiple = about["stride"] if about["dynamic"] else None  # of the sides
+multiple = about["dynamic"] and about["stride"]  # of the sides
 pixels, corner, size = letterbox(image, np.array(about["image_size"]), multiple)
 found = best_boxes(session.run(None, {session.get_inputs()[0].name: pixels})[0][0])
-width_height = np.array(image.shape[1::-1])
 for box, score, number in zip(*found, strict=True):
-    corners = (box.reshape(2, 2) - corner) * width_height / size
-    sides = " ".join(f"{side:.2f}" for side in corners.clip(0, width_height).ravel())
+    corners = (box.reshape(2, 2) - corner) * image.shape[1::-1] / size
+    sides = " ".join(f"{side:.2f}" for side in corners.clip(0, image.shape[1::-1]).ravel())
     print(f"{about['class_names'][number]} {score:.4f} {sides}")
