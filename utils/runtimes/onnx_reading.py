@@ -92,6 +92,9 @@ def _texts_of(model: Any) -> dict[str, str]:
         raise UserError(f"its metadata has {len(model.metadata_props):,} texts")
     texts: dict[str, str] = {}
     for entry in model.metadata_props:
+        # Some builds of protobuf leave what is no text as bytes.
+        if not isinstance(entry.key, str) or not isinstance(entry.value, str):
+            raise UserError(f"its metadata has {brief(entry.key)} that is not UTF-8")
         if entry.key in texts:
             raise UserError(f"its metadata has {brief(entry.key)} twice")
         texts[entry.key] = entry.value

@@ -80,7 +80,7 @@ def check_tensors(model: Any, folder: Path) -> None:
 
 def _read_external(tensor: Any, folder: Path, size: int) -> None:
     """Move a tensor's numbers from the file that it names into the tensor."""
-    given = {entry.key: entry.value for entry in tensor.external_data}
+    given = {entry.key: str(entry.value) for entry in tensor.external_data}
     location = given.get("location", "")
     path = folder / location
     if location in ("", ".", "..") or os.sep in location or "\0" in location or path.is_symlink():

@@ -259,6 +259,14 @@ def test_every_cut_of_a_file_is_refused(tmp_path):
             read_onnx(path)
 
 
+@pytest.mark.parametrize("text", [b"'cat'", b"stride", b"names", b"Squeeze", b"row", b"images"])
+def test_texts_that_are_no_utf8_are_refused(tmp_path, text):
+    path = write_detector(tmp_path / "a.onnx", texts=FOREIGN)
+    path.write_bytes(path.read_bytes().replace(text, b"\xff" * len(text), 1))
+    with pytest.raises(UserError):
+        OnnxRuntime(path, 1)
+
+
 @pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"PK\x03\x04", b"\x08\x09" * 2048])
 def test_what_is_no_onnx_is_refused(tmp_path, content):
     path = tmp_path / "a.onnx"
