@@ -179,7 +179,8 @@ def is_installed(row: Format) -> bool:
 
 def export_one(flags: argparse.Namespace, row: Format, precision: str, folder: Path) -> Path:
     """Export the weights into a folder; return the file, or folder, that was written."""
-    from models.export.job import Dataset, exported_path, run_export
+    from models.export.job import exported_path, run_export
+    from models.export.scoring import Dataset
 
     folder.mkdir()
     weights = folder / Path(flags.weights).name
@@ -187,7 +188,8 @@ def export_one(flags: argparse.Namespace, row: Format, precision: str, folder: P
     data, images = "", None
     if precision == "int8":
         dataset = load_dataset(flags.data, splits=("val",))
-        data, images = flags.data, Dataset(dataset.class_names, load_split(dataset, "val"))
+        samples = load_split(dataset, "val")
+        data, images = flags.data, Dataset(flags.data, dataset.class_names, samples)
     config = ExportConfig(
         weights=str(weights), include=(row.name,), sizes=(flags.img,), data=data,
         backend=flags.backend, **PRECISIONS[precision],

@@ -13,8 +13,8 @@ from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 
 @pytest.fixture
 def flags(monkeypatch, tmp_path):
-    """The flags of one run, of ONNX in float32 alone."""
-    row = dataclasses.replace(formats.FORMATS[0], half=False, int8=False)
+    """The flags of one run, of ONNX without half precision."""
+    row = dataclasses.replace(formats.FORMATS[0], half=False)
     assert row.name == "onnx"
     monkeypatch.setattr(formats, "FORMATS", [row])
     data, weights = write_small_dataset(tmp_path), write_tiny_weights(tmp_path)
@@ -29,19 +29,20 @@ def flags(monkeypatch, tmp_path):
 def test_a_file_stands_beside_its_model(flags, capsys):
     formats.main()
     document = json.loads((flags / "formats.json").read_text())
-    model, file = document["rows"]
-    assert [(row["name"], row["precision"]) for row in (model, file)] == [
-        ("model", "float32"), ("onnx", "float32")
+    model, file, rounded = document["rows"]
+    assert [(row["name"], row["precision"]) for row in (model, file, rounded)] == [
+        ("model", "float32"), ("onnx", "float32"), ("onnx", "int8")
     ]  # fmt: skip
     assert model["map"] == pytest.approx(file["map"], abs=1e-6)
     assert model["largest_difference"] == 0 < file["largest_difference"] < 1e-3
+    assert rounded["largest_difference"] > file["largest_difference"]
     assert set(file["milliseconds"]) == {"1", "2"}
     medians = {(timing["case"], timing["name"]): timing["median"] for timing in document["timings"]}
     assert medians["2 threads", "onnx float32"] == 2 * file["milliseconds"]["2"]
     assert (flags / "formats.png").exists()
-    heading, *lines = capsys.readouterr().out.splitlines()[-3:]
+    heading, *lines = capsys.readouterr().out.splitlines()[-4:]
     assert heading.split()[:2] == ["format", "MB"]
-    assert [line.split()[0] for line in lines] == ["model", "onnx"]
+    assert [line.split()[0] for line in lines] == ["model", "onnx", "onnx"]
 
 
 def test_differences_are_relative_to_the_largest_value_of_a_column():
