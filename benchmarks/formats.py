@@ -116,7 +116,7 @@ class Measured:
 
         if candidate.path is None:
             return self.model
-        return ExportedPredictor(open_runtime(candidate.path, threads=threads))
+        return ExportedPredictor(open_runtime(candidate.path, threads, runtime=candidate.name))
 
     def rows(self, predictor: Any) -> np.ndarray:
         """Return the decoded rows of the timed images, (images, N, 5 + C)."""
@@ -159,9 +159,9 @@ def raw_rows(predictor: Any, raw: Any) -> np.ndarray:
 def export_all(flags: argparse.Namespace, folder: Path) -> list[Candidate]:
     """Write a file of each format in each precision, and return the model and them."""
     found = [Candidate("model", "float32", Path(flags.weights).stat().st_size)]
-    for row in FORMATS:
+    for row in filter(is_installed, FORMATS):
         for precision, options in PRECISIONS.items():
-            if all(getattr(row, ability) for ability in options) and is_installed(row):
+            if all(getattr(row, ability) for ability in options):
                 path = export_one(flags, row, precision, folder / f"{row.name}-{precision}")
                 found.append(Candidate(row.name, precision, size_of(path), path))
     return found
