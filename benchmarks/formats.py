@@ -2,9 +2,9 @@
 
     python -m benchmarks.formats --weights yolov5n.pt --data coco256.yaml --threads 1 2 4
 
-Every format whose packages are installed is exported, in each precision that it has, into a folder
-of its own, and timed in turns with the model on its backend: images of --data, one at a time,
-letterboxed to --img, from pixels in memory to decoded rows. The figures are those of val.py
+Every format that can be made and run on this machine is exported, in each precision that it has,
+and timed in turns with the model on its backend: images of --data, one at a time, letterboxed to
+--img, from pixels in memory to decoded rows. The figures are those of val.py
 --square. The largest difference is that of rows, relative to the largest value of their column.
 """
 
@@ -159,7 +159,7 @@ def raw_rows(predictor: Any, raw: Any) -> np.ndarray:
 def export_all(flags: argparse.Namespace, folder: Path) -> list[Candidate]:
     """Write a file of each format in each precision, and return the model and them."""
     found = [Candidate("model", "float32", Path(flags.weights).stat().st_size)]
-    for row in filter(is_installed, FORMATS):
+    for row in filter(runs_here, FORMATS):
         for precision, options in PRECISIONS.items():
             if all(getattr(row, ability) for ability in options):
                 path = export_one(flags, row, precision, folder / f"{row.name}-{precision}")
@@ -167,7 +167,11 @@ def export_all(flags: argparse.Namespace, folder: Path) -> list[Candidate]:
     return found
 
 
-def is_installed(row: Format) -> bool:
+def runs_here(row: Format) -> bool:
+    """Return whether files of a format can be made and run; print why not."""
+    if why := row.why_not_run():
+        print(f"left out: {why}")
+        return False
     try:
         for package in row.packages:
             import_optional(package, row.name)
