@@ -20,12 +20,12 @@ from utils.errors import UserError, brief
 from utils.optional import import_optional
 from utils.runtimes.onnx_operators import ACCEPTED, CHOICES, DOMAINS, MATHS, SHAPES, TENSORRT
 
-MAX_NODES = 20_000  # a yolov5x6 has about 1,000
+MAX_NODES = 20_000  # a yolov5x has 464
 SMALL = 4096  # numbers of a tensor whose values are known
 # Nodes that are computed here, of operators that NumPy computes at once; a letterbox has 70.
 MOST_COMPUTED = 1000
 COMPUTED = frozenset((*MATHS, *SHAPES, *CHOICES)) - {"Resize", "Upsample", "NonMaxSuppression"}
-# Numbers of all outputs together for each number of the images: 48 of yolov5n, 320 of yolov5x.
+# Numbers of all outputs together for each number of the images: 48 of yolov5n, 305 of yolov5x.
 # What has fewer images than ROOM numbers may make as much as if it had these.
 MOST_NUMBERS = 2048
 ROOM = 1 << 14
