@@ -151,6 +151,14 @@ def test_threads_are_those_of_openmp_or_one_a_core(monkeypatch, text, wanted):
     assert device._default_threads.__wrapped__() == wanted
 
 
+@pytest.mark.parametrize("name", ["0", "cuda:1", "0,1", "cpu,0"])
+def test_a_gpu_is_refused_with_what_computes_on_one(name):
+    told = f"--device '{name}': backend onnx computes on the CPU; use --device cpu, or --backend"
+    with pytest.raises(ValueError, match=f"{told} torch or oneflow"):
+        device.resolve(name)
+    assert device.resolve("") == device.resolve("cpu") == "cpu"
+
+
 def test_values_that_depend_on_the_input_of_a_graph_are_not_known():
     images = graph_input("images", (1, 1, 2, 2), "float32")
     with pytest.raises(ValueError, match="'images' is an input of the graph"):
