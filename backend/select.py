@@ -32,6 +32,7 @@ class Framework(NamedTuple):
     package: str
     trains: bool = True  # False: for inference only, complete with `contract/inference.py`
     further_packages: tuple[str, ...] = ()
+    on_gpus: bool = True  # False: computes on the CPU alone
     install: str = ""  # the command for it; "": an environment of its own
     required_version: str | None = None  # None: any
     startup_noise: tuple[str, ...] = ()  # parts of lines on stderr that are not shown
@@ -47,6 +48,7 @@ FRAMEWORKS: dict[str, Framework] = {
     "onnx": Framework(
         package="onnx",
         trains=False,
+        on_gpus=False,
         further_packages=("onnxruntime",),
         install="pip install onnx onnxruntime",
     ),

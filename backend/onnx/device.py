@@ -12,14 +12,15 @@ import onnxruntime
 from backend import checks
 from backend.contract import CAPABILITIES
 from backend.cores import cores_of_rank
-from backend.devices import own_device
+from backend.devices import require_cpu
 from backend.words import count
 
 _own = threading.local()  # `threads`, where this thread has set it
 
 
 def resolve(name: str) -> str:
-    return own_device(name, [checks.CPU])
+    require_cpu("onnx", name)
+    return checks.CPU
 
 
 def describe(device: str) -> str:

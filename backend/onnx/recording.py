@@ -16,6 +16,7 @@ import numpy as np
 from onnx import TensorProto
 
 from backend import checks
+from backend.onnx.indexing import FAR, span_of, without_ellipsis
 
 TYPES = {
     "float32": TensorProto.FLOAT,
@@ -105,33 +106,34 @@ class Tensor:
         return len(self.shape)
 
     def __add__(self, other: Any) -> Tensor:
-        return elementwise("Add", self, other)
+        return arithmetic("Add", self, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Tensor:
-        return elementwise("Sub", self, other)
+        return arithmetic("Sub", self, other)
 
     def __rsub__(self, other: Any) -> Tensor:
-        return elementwise("Sub", constant_like(other, self), self)
+        return arithmetic("Sub", constant_like(other, self), self)
 
     def __mul__(self, other: Any) -> Tensor:
-        return elementwise("Mul", self, other)
+        return arithmetic("Mul", self, other)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Tensor:
-        return elementwise("Div", self, other)
+        return arithmetic("Div", self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
-        return elementwise("Div", constant_like(other, self), self)
+        return arithmetic("Div", constant_like(other, self), self)
 
     def __pow__(self, exponent: float) -> Tensor:
         if exponent == 2:  # squares are exact, and quicker than powers
-            return elementwise("Mul", self, self)
-        return elementwise("Pow", self, exponent)
+            return arithmetic("Mul", self, self)
+        return arithmetic("Pow", self, exponent)
 
     def __neg__(self) -> Tensor:
+        _require_numbers("Neg", self.dtype)
         return apply("Neg", (self,), self.shape, self.dtype)
 
     def __lt__(self, other: Any) -> Tensor:
@@ -267,6 +269,21 @@ def sizes_tensor(sizes: Sequence[int]) -> Tensor:
     return apply("Concat", parts, (len(sizes),), "int64", axis=0) if len(parts) > 1 else parts[0]
 
 
+def arithmetic(operation: str, x: Tensor, other: Any) -> Tensor:
+    """Return what an operator of arithmetic gives of two tensors, or a tensor and a number."""
+    y = constant_like(other, x)
+    _require_numbers(operation, x.dtype)
+    return elementwise(operation, x, y)
+
+
+def _require_numbers(operation: str, dtype: str) -> None:
+    """Refuse arithmetic of integers that ONNX lacks or rounds: Div by 0 would end the process."""
+    if dtype not in FLOAT_DTYPES and (
+        dtype not in ("int32", "int64") or operation in ("Div", "Pow")
+    ):
+        raise ValueError(f"{operation} of tensors of {dtype}; cast them to a float dtype first")
+
+
 def elementwise(operation: str, x: Tensor, other: Any, dtype: str | None = None) -> Tensor:
     """Return the result of an operation on two tensors, or a tensor and a number."""
     y = constant_like(other, x)
@@ -275,9 +292,12 @@ def elementwise(operation: str, x: Tensor, other: Any, dtype: str | None = None)
 
 
 def compared(operation: str, x: Tensor, other: Any) -> Tensor:
-    """Return where a comparison holds; integers are compared with a number as float64."""
+    """Return where a comparison holds; integers are compared with a whole number as int64, with
+    any other as float64, as by NumPy.
+    """
     if not isinstance(other, Tensor) and x.dtype not in FLOAT_DTYPES:
-        x = cast(x, "float64")
+        is_int64 = isinstance(other, (int, np.integer)) and -(2**63) <= other < 2**63
+        x = cast(x, "int64" if is_int64 else "float64")
     return elementwise(operation, x, other, "bool")
 
 
@@ -333,10 +353,10 @@ def _completed_by_onnx(sizes: Sequence[int], old: Sequence[int]) -> list[int]:
 
 def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     """Return x[index], for integers, slices and one `...`."""
-    index = _without_ellipsis(index, x.ndim)
+    index = without_ellipsis(index, x.ndim)
     whole = slice(None)
     cut = [dim for dim, part in enumerate(index) if part != whole]
-    spans = {dim: _span(index[dim], x.shape[dim]) for dim in cut}
+    spans = {dim: span_of(index[dim], x.shape[dim]) for dim in cut}
     if cut:
         columns = zip(*(spans[dim] for dim in cut), strict=True)
         starts, ends, steps = (constant(np.array(column, np.int64)) for column in columns)
@@ -351,34 +371,8 @@ def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     return x
 
 
-def _without_ellipsis(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """Return an index of as many parts as there are dimensions."""
-    missing = ndim - sum(part is not ... for part in index)
-    if missing < 0 or sum(part is ... for part in index) > 1:
-        raise IndexError(f"{len(index)} indices of a tensor of {ndim} dimensions")
-    at = next((i for i, part in enumerate(index) if part is ...), len(index))
-    return (*index[:at], *[slice(None)] * missing, *index[at + 1 :])
-
-
-_FAR = 2**62  # beyond any side; ONNX takes it for the end
-
-
-def _span(part: Any, size: int) -> tuple[int, int, int]:
-    """Return start, end and step of ONNX's Slice."""
-    if isinstance(part, int):
-        if not -size <= part < size:
-            raise IndexError(f"index {part} of a side of {size}")
-        return part, part + 1 if part != -1 else _FAR, 1
-    if not isinstance(part, slice):
-        raise TypeError(f"an index of {type(part).__name__}; integers, slices and ... are accepted")
-    step = 1 if part.step is None else part.step
-    if step < 1:
-        raise ValueError(f"a step of {step}; accepted: from 1 up")
-    return part.start or 0, _FAR if part.stop is None else part.stop, step
-
-
 def _length(size: int, part: Any, span: tuple[int, int, int]) -> int:
     """Return how many places of a side a slice takes, which is free where the side is."""
     start, end, step = span
-    length = len(range(int(size))[start : None if end == _FAR else end : step])
+    length = len(range(int(size))[start : None if end == FAR else end : step])
     return Size(length) if isinstance(size, Size) and isinstance(part, slice) else length

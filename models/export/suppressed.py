@@ -108,7 +108,7 @@ def kept_scores(found: Candidates, settings: SuppressionSettings, top_per_class:
         scores, limit = found.scores.reshape(batch, 1, number), settings.max_detections
     else:
         scores, limit = of_each_class(found, axis=1), top_per_class
-    thresholds = (max(settings.iou_threshold, LEAST_IOU), settings.confidence_threshold)
+    thresholds = threshold_of_iou(settings.iou_threshold), settings.confidence_threshold
     selected = apply(
         "NonMaxSuppression",
         (
@@ -124,6 +124,18 @@ def kept_scores(found: Candidates, settings: SuppressionSettings, top_per_class:
     kept = apply("GatherND", (found.scores, places), (Size(0),), "float32")
     nothing = found.scores * 0.0
     return apply("ScatterND", (nothing, places, kept), (batch, number), "float32")
+
+
+def threshold_of_iou(iou_threshold: float) -> float:
+    """Return the float32 that decides on IoUs in float32 as `non_max_suppression` decides.
+
+    It compares IoUs in float64 with the threshold rounded to float32. Rounded down, as 0.45 is, an
+    IoU of 0.45 is above it; in float32 both would be equal, and the box would stay.
+    """
+    rounded = np.float32(iou_threshold)
+    if float(rounded) < iou_threshold:
+        rounded = np.nextafter(rounded, np.float32(0))
+    return max(float(rounded), LEAST_IOU)
 
 
 def of_each_class(found: Candidates, axis: int) -> Tensor:

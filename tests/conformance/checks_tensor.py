@@ -84,6 +84,9 @@ def check_comparison(name: str, reference: Any, b: Backend) -> None:
                 lambda x, number=number: reference(x, number),
                 x,
             )
+    # float64 has no place for the last one.
+    large = np.array([2**53 - 1, 2**53, 2**53 + 1])
+    assert_values(b, lambda x: function(x, 2**53), lambda x: reference(x, 2**53), large)
     nan = np.array([np.nan, 1.0])
     assert_values(b, function, reference, nan, nan[::-1])
 

@@ -84,6 +84,18 @@ def test_a_box_whose_iou_is_the_threshold_stays(iou_threshold, number):
     assert np.count_nonzero(found_in(rows, iou_threshold=iou_threshold)[:, 4]) == number
 
 
+@pytest.mark.parametrize("iou_threshold", [0.45, 0.3, 0.6, 0.65, 0.7, 0.8, 0.5])
+@pytest.mark.parametrize("length", [20, 60, 140])
+def test_at_the_threshold_itself_it_decides_as_detect_does(iou_threshold, length):
+    """Of these whole pixels the IoU is a threshold that float32 holds only nearly."""
+    rows = [row((0, 0, length, 8), 0.75, 1.0), row((0, 0, length * iou_threshold, 8), 0.5, 1.0)]
+    check_image(
+        found_in(np.array(rows), iou_threshold=iou_threshold),
+        np.array(rows, np.float32),
+        {"confidence_threshold": 0.25, "iou_threshold": iou_threshold, "max_detections": 5},
+    )
+
+
 def test_boxes_that_touch_and_boxes_without_area_remove_nothing():
     boxes = [A, (10, 0, 20, 10), (5, 5, 5, 5), (5, 5, 5, 5)]
     rows = np.array([row(box, 0.5, 1.0) for box in boxes])

@@ -23,7 +23,7 @@ FOLDERS["onnx"] = ("backend/onnx/", "tests/")
 FOLDERS["onnxruntime"] = ("backend/onnx/", "docs/examples/", "tests/")
 # The tensors of other backends come with their framework. These remember how they are computed, and
 # a graph is made of them.
-OWN_FILES = {"onnx": {"recording.py", "model_proto.py"}}
+OWN_FILES = {"onnx": {"recording.py", "indexing.py", "model_proto.py"}}
 
 
 def imported_packages(path: Path) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from backend import select
 from backend.checks import CPU
+from backend.devices import require_cpu
 from utils.cli.audit_config import AuditConfig
 from utils.cli.detect_config import DetectConfig
 from utils.cli.export_config import ExportConfig
@@ -103,9 +104,9 @@ def _require_packages(config: ExportConfig) -> None:
 def _check_command(config: CommandConfig, *weights: str) -> None:
     for path in weights:
         check_file("--weights", path)
+    require_cpu(select.choose(config.backend), config.device)
     check_device(config.device)
     check_new_folder(config.project, config.name)
-    select.choose(config.backend)
 
 
 def check_public_size(size: int, cfg: str) -> None:

@@ -151,6 +151,14 @@ def test_threads_are_those_of_openmp_or_one_a_core(monkeypatch, text, wanted):
     assert device._default_threads.__wrapped__() == wanted
 
 
+@pytest.mark.parametrize("name", ["0", "cuda:1", "0,1", "cpu,0"])
+def test_a_gpu_is_refused_with_what_computes_on_one(name):
+    told = f"--device '{name}': backend onnx computes on the CPU; use --device cpu, or --backend"
+    with pytest.raises(ValueError, match=f"{told} torch or oneflow"):
+        device.resolve(name)
+    assert device.resolve("") == device.resolve("cpu") == "cpu"
+
+
 def test_values_that_depend_on_the_input_of_a_graph_are_not_known():
     images = graph_input("images", (1, 1, 2, 2), "float32")
     with pytest.raises(ValueError, match="'images' is an input of the graph"):
@@ -166,6 +174,58 @@ def test_integers_take_no_fraction(dtype):
     np.testing.assert_array_equal(ops.to_numpy(x < 300), [True, True])
     np.testing.assert_array_equal(ops.to_numpy(x >= -1), [True, True])
     np.testing.assert_array_equal(ops.to_numpy(x < np.inf), [True, True])
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: x / 2,
+        lambda x: x / x,  # by 0 it ended the process
+        lambda x: 2 / x,
+        lambda x: x**3,
+    ],
+    ids=["number", "tensor", "reflected", "power"],
+)
+def test_integers_are_neither_divided_nor_raised_to_a_power(compute):
+    with pytest.raises(ValueError, match=r"(Div|Pow) of tensors of int64; cast them to a float"):
+        compute(constant(np.array([-7, 0, 7])))
+
+
+def test_integers_are_added_and_multiplied_as_by_numpy():
+    x = np.array([-7, 0, 2**53 + 1])
+    for found, wanted in (
+        (constant(x) + 1, x + 1),
+        (2 - constant(x), 2 - x),
+        (constant(x) * 3, x * 3),
+        (-constant(x), -x),
+        (constant(x[:2]) ** 2, x[:2] ** 2),
+    ):
+        assert ops.dtype_of(found) == "int64"
+        np.testing.assert_array_equal(ops.to_numpy(found), wanted)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "compute"),
+    [
+        ("bool", lambda x: x + x),
+        ("bool", lambda x: 1 - x),
+        ("bool", lambda x: x**2),
+        ("bool", lambda x: -x),
+        ("uint8", lambda x: -x),
+    ],
+    ids=["sum", "difference", "square", "opposite", "opposite of a byte"],
+)
+def test_what_onnx_does_not_compute_is_refused_where_it_is_called(dtype, compute):
+    with pytest.raises(ValueError, match=f"of tensors of {dtype}; cast them to a float"):
+        compute(constant(np.ones(2, dtype)))
+
+
+def test_whole_numbers_are_compared_exactly():
+    x = constant(np.array([2**53 - 1, 2**53, 2**53 + 1]))
+    np.testing.assert_array_equal(ops.to_numpy(x > 2**53), [False, False, True])
+    np.testing.assert_array_equal(ops.to_numpy(x <= np.int64(2**53)), [True, True, False])
+    np.testing.assert_array_equal(ops.to_numpy(x < 2**64), [True, True, True])
+    np.testing.assert_array_equal(ops.to_numpy(x >= -(2**64)), [True, True, True])
 
 
 def test_float16_is_for_modules_and_casts_alone():

@@ -89,6 +89,16 @@ def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(device, monkeypatch):
         check_device(other)
 
 
+def test_a_gpu_is_refused_under_a_backend_of_the_cpu_whatever_the_driver(run, tmp_path):
+    told = (
+        "error: --device '0': backend onnx computes on the CPU; use --device cpu, or --backend "
+        "torch or oneflow\n"
+    )
+    for script in (("val.py",), ("detect.py", "--source", "README.md")):
+        given = (*script, "--weights", "README.md", "--backend", "onnx", "--device", "0")
+        assert run(*given) == told
+
+
 def test_a_gpu_passes_where_a_driver_is_installed(monkeypatch):
     monkeypatch.setattr(start_checks, "sees_driver", lambda: True)
     check_device("0,1")
