@@ -70,6 +70,7 @@ def _parsed(onnx: Any, content: bytes) -> Any:
         model = onnx.load_model_from_string(content)
     except Exception as error:  # of protobuf, whose error class depends on its build
         raise UserError("damaged, or no ONNX file") from error
+    model.DiscardUnknownFields()  # a runtime may know what this ONNX does not, and nothing checks
     graph = model.graph
     initial = {tensor.name for tensor in graph.initializer}
     if len(initial) != len(graph.initializer):

@@ -70,8 +70,6 @@ class GraphSizes:
                 f"its operator {brief(name)} is not run here; a detector has those of "
                 "utils/runtimes/onnx_operators.py"
             )
-        if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
-            raise UserError(f"its operator {node.op_type} has a graph of its own, which is not run")
 
     def _keep_initializer(self, tensor: Any) -> None:
         numbers = math.prod(tensor.dims)
