@@ -18,6 +18,7 @@ import numpy as np
 
 from utils.errors import UserError, brief
 from utils.optional import import_optional
+from utils.runtimes.onnx_divisors import check_counts, check_divisor
 from utils.runtimes.onnx_operators import ACCEPTED, CHOICES, DOMAINS, MATHS, SHAPES, TENSORRT
 
 MAX_NODES = 20_000  # a yolov5x6 has about 1,000
@@ -70,6 +71,7 @@ class GraphSizes:
                 f"its operator {brief(name)} is not run here; a detector has those of "
                 "utils/runtimes/onnx_operators.py"
             )
+        check_counts(node)
 
     def _keep_initializer(self, tensor: Any) -> None:
         numbers = math.prod(tensor.dims)
@@ -83,7 +85,7 @@ class GraphSizes:
 
     def check(self, shape: Sequence[int]) -> None:
         """Follow images of a shape; UserError names the node whose output is too large."""
-        types, values = dict(self._types), dict(self._values)
+        types, values, constants = dict(self._types), dict(self._values), dict(self._values)
         kind = self._input.type.tensor_type.elem_type
         types[self._input.name] = self._type_of(kind, tuple(shape))
         room = max(math.prod(shape), ROOM)
@@ -96,6 +98,7 @@ class GraphSizes:
                     raise UserError(f"two nodes of it make {brief(name)}")
                 types[name] = found
                 left -= math.prod(shape_of(found) or ())
+            check_divisor(node, types, constants)
             products -= _products(node, types)
             if left < 0 or products < 0:
                 raise UserError(
@@ -107,6 +110,7 @@ class GraphSizes:
             elif computed < MOST_COMPUTED and node.op_type in COMPUTED:
                 known = self._known(node, types, values)
                 values.update(known)
+                constants.update(known if node.op_type == "Constant" else {})
                 computed += len(known)
 
     def _outputs(

@@ -198,6 +198,56 @@ def test_what_is_no_operator_of_a_detector_is_named(tmp_path, node, text):
     refused(path, text)
 
 
+# What ends the process in ONNX Runtime, with no error that could be caught.
+
+
+def divided(operator, by):
+    """Return a graph that divides by numbers in it."""
+    initial = [ROWS, constant("n", np.full(1, 64, by.dtype)), constant("by", by)]
+    nodes = [NODE(operator, ["n", "by"], ["d"]), NODE("Cast", ["d"], ["big"], to=TensorProto.FLOAT)]
+    return bare_rows(*nodes), initial
+
+
+@pytest.mark.parametrize("operator", ["Div", "Mod"])
+@pytest.mark.parametrize("by", [np.int64([0]), np.int32([-1]), np.uint8([2, 0])])
+def test_a_division_that_ends_the_process_is_refused(tmp_path, operator, by):
+    path = make_file(tmp_path / "a.onnx", *divided(operator, by))
+    refused(path, f"its node {operator} '' divides whole numbers by others than positive ones")
+
+
+def test_a_division_by_what_is_computed_is_refused(tmp_path):
+    nodes, initial = divided("Div", np.int64([1]))
+    nodes.insert(0, NODE("Shape", ["images"], ["shape"]))
+    nodes[1].input[1] = "shape"
+    refused(make_file(tmp_path / "a.onnx", nodes, initial), "divides whole numbers by others than")
+
+
+def test_a_division_by_a_positive_constant_runs(tmp_path):
+    nodes, initial = divided("Div", np.int64([2]))
+    of_node = NODE("Constant", [], ["by"], value=initial.pop())
+    path = make_file(tmp_path / "a.onnx", [of_node, *nodes], initial)
+    found = OnnxRuntime(path, 1)(np.zeros(IMAGES, np.float32))
+    np.testing.assert_array_equal(found, np.float32(32) + ROW)
+
+
+@pytest.mark.parametrize(
+    "operator, attributes",
+    [
+        ("Conv", {"strides": [0, 0]}),
+        ("Conv", {"strides": [1, 0], "auto_pad": "SAME_UPPER"}),
+        ("ConvTranspose", {"group": 0}),
+        ("ConvTranspose", {"strides": [0, 1]}),
+        ("Conv", {"dilations": [-1, 1]}),
+        ("MaxPool", {"strides": [0, 0], "kernel_shape": [2, 2]}),
+    ],
+)
+def test_a_layer_whose_steps_are_0_is_refused(tmp_path, operator, attributes):
+    weights = [] if operator == "MaxPool" else [constant("w", np.zeros((3, 3, 3, 3), np.float32))]
+    node = NODE(operator, ["images", *(x.name for x in weights)], ["big"], **attributes)
+    path = make_file(tmp_path / "a.onnx", bare_rows(node), [ROWS, *weights])
+    refused(path, f"its node {operator} '' has (strides|group|dilations) .* 1 or more is accepted")
+
+
 def with_external(path, location, size=ROW.nbytes, offset=0):
     """Write a detector whose row lies in another file."""
     nodes, initial = detector_nodes()
