@@ -106,6 +106,49 @@ def test_what_takes_more_than_any_detector_is_refused_before_it_runs(tmp_path, n
     refused(path, "its node .* takes more memory or time than any detector for images of")
 
 
+HUGE = (16, 3, 16384, 16384)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_file_that_calls_its_images_huge_may_not_make_more_when_it_is_loaded(tmp_path, dynamic):
+    """What no image decides is computed while a file is loaded."""
+    nodes, initial = sized("ConstantOfShape", ["n"], constant("n", np.int64([10**11])))
+    shape = ("b", 3, "h", "w") if dynamic else HUGE
+    texts = own_texts(dynamic=dynamic, image_size=HUGE[2:], batch_size=HUGE[0])
+    path = make_file(
+        tmp_path / "a.onnx", nodes, initial, shape, (("b" if dynamic else 16, 1, 7),), texts
+    )
+    refused(path, "its node ConstantOfShape '' takes more memory or time")
+
+
+@pytest.mark.parametrize("kind, taken", [("BOOL", True), ("DOUBLE", False)])
+def test_bytes_are_counted_not_numbers(tmp_path, kind, taken):
+    nodes = bare_rows(
+        NODE("Cast", ["images"], ["other"], to=TensorProto.DataType.Value(kind)),
+        NODE("Tile", ["other", "n"], ["many"]),
+        NODE("Shape", ["many"], ["shape"]),
+        NODE("Cast", ["shape"], ["big"], to=TensorProto.FLOAT),
+    )
+    # 11 million numbers, where 64 MiB are taken
+    initial = [ROWS, constant("n", np.int64([1, 1, 60, 60]))]
+    path = make_file(tmp_path / "a.onnx", nodes, initial)
+    if taken:
+        OnnxRuntime(path, 1)
+    else:
+        refused(path, "its node Tile '' takes more memory or time")
+
+
+@pytest.mark.parametrize("kind", ["STRING", "INT4", "UINT4", "FLOAT8E4M3FN"])
+def test_numbers_of_a_type_that_detectors_have_not_are_refused(tmp_path, kind):
+    nodes, initial = detector_nodes()
+    nodes.insert(0, NODE("Cast", ["place"], ["texts"], to=TensorProto.DataType.Value(kind)))
+    path = make_file(tmp_path / "a.onnx", nodes, initial)
+    model = onnx.load_model_from_string(path.read_bytes())
+    model.opset_import[0].version = 21
+    path.write_bytes(model.SerializeToString())
+    refused(path, f"makes numbers of type {kind}, which")
+
+
 @pytest.mark.parametrize("free", ["values", "size"])
 def test_a_size_that_an_image_decides_is_refused(tmp_path, free):
     depends = {
