@@ -23,6 +23,7 @@ from utils.runtimes.onnx_operators import ACCEPTED, CHOICES, DOMAINS, MATHS, SHA
 from utils.runtimes.onnx_tensors import BYTES
 
 MAX_NODES = 20_000  # a yolov5x6 has about 1,000
+MAX_NAMES = 50_000  # inputs and outputs of all nodes; a yolov5x6 has about 3,500
 SMALL = 4096  # numbers of a tensor whose values are known
 # Nodes that are computed here, of operators that NumPy computes at once; a letterbox has 70.
 MOST_COMPUTED = 1000
@@ -55,11 +56,14 @@ class GraphSizes:
         self._reference = import_optional("onnx.reference", "an ONNX file")
         self._inference = import_optional("onnx.shape_inference", "an ONNX file")
         self._kinds = {number: x for x, number in self._onnx.TensorProto.DataType.items()}
-        self._opsets = list(model.opset_import)
+        # Each node is told all of them, and other domains have no nodes here.
+        self._opsets = [opset for opset in model.opset_import if opset.domain in DOMAINS]
         self._version = _version_of(model)
         self._ir_version = model.ir_version
         if len(model.graph.node) > MAX_NODES:
             raise UserError(f"it has over {MAX_NODES:,} nodes, more than any detector")
+        if sum(len(node.input) + len(node.output) for node in model.graph.node) > MAX_NAMES:
+            raise UserError(f"its nodes have over {MAX_NAMES:,} inputs and outputs")
         self._nodes = list(map(copy.deepcopy, model.graph.node))  # the rest of the file may go
         for node in self._nodes:
             self._check_node(node)
@@ -140,7 +144,7 @@ class GraphSizes:
         self, node: Any, types: Mapping[str, Any], values: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:
         """Return the type of each output, with a known shape."""
-        names = [name for name in node.input if name]
+        names = {name for name in node.input if name}  # each is converted once
         data = {x: self._onnx.numpy_helper.from_array(values[x]) for x in names if x in values}
         try:
             found: dict[str, Any] = self._inference.infer_node_outputs(

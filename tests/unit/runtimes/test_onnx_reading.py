@@ -203,6 +203,30 @@ def test_only_so_many_nodes_are_computed_beforehand(tmp_path, monkeypatch):
     refused(path, "how large its node ConstantOfShape '' makes 'big' cannot be told")
 
 
+def test_a_node_of_many_inputs_is_refused(tmp_path):
+    nodes, initial = detector_nodes()
+    nodes.insert(0, NODE("Max", ["row"] * 50_000, ["most"]))
+    refused(make_file(tmp_path / "a.onnx", nodes, initial), "over 50,000 inputs and outputs")
+
+
+def test_a_number_is_converted_once_a_node_and_a_node_is_told_one_opset(tmp_path, monkeypatch):
+    made, told = [], []
+    nodes, initial = detector_nodes()
+    nodes.insert(0, NODE("Max", ["row"] * 1000, ["most"]))
+    domains = [f"d{index}" for index in range(100)]
+    path = make_file(tmp_path / "a.onnx", nodes, initial, domains=domains)
+    convert, infer = onnx.numpy_helper.from_array, onnx.shape_inference.infer_node_outputs
+    monkeypatch.setattr(onnx.numpy_helper, "from_array", lambda x: made.append(x) or convert(x))
+    monkeypatch.setattr(
+        onnx.shape_inference,
+        "infer_node_outputs",
+        lambda *given, **more: told.append(more["opset_imports"]) or infer(*given, **more),
+    )
+    read_onnx(path)
+    assert len(made) < 10 and len(told) == len(nodes)
+    assert all([opset.domain for opset in each] == [""] for each in told)
+
+
 @pytest.mark.parametrize("shape", [(0, 2**62), (2**31, 2**31, 0), (0,)])
 def test_a_huge_side_beside_none_is_no_memory(tmp_path, shape):
     nodes = bare_rows(
