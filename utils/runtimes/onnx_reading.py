@@ -27,8 +27,7 @@ class OnnxModel(NamedTuple):
     content: bytes  # of one message, without external data
     metadata: Metadata
     input_type: str  # NumPy's name
-    sizes: GraphSizes
-    shape: tuple[int, ...]  # of the images that the sizes were checked for
+    sizes: GraphSizes  # to check for each shape of images
 
 
 def read_onnx(path: Path) -> OnnxModel:
@@ -58,9 +57,8 @@ def read_onnx(path: Path) -> OnnxModel:
     require_shapes(metadata, shape, outputs[0])
     if kind not in (("uint8",) if metadata.image == PIXELS else ("float32", "float16")):
         raise UserError(f"it takes numbers of a type that is not its metadata's {metadata.image}")
-    images = _example(metadata)
-    sizes.check(images)
-    return OnnxModel(model.SerializeToString(), metadata, kind, sizes, images)
+    sizes.check(_example(metadata))
+    return OnnxModel(model.SerializeToString(), metadata, kind, sizes)
 
 
 def _parsed(onnx: Any, content: bytes) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,6 +69,8 @@ class GraphSizes:
         for node in self._nodes:
             self._check_node(node)
         self._input = copy.deepcopy(model.graph.input[0])
+        self._lock = threading.Lock()
+        self._checked: set[Shape] = set()  # of images
         self._numbers = 0  # of the file
         self._types: dict[str, Any] = {}
         self._values: dict[str, np.ndarray] = {}
@@ -103,7 +106,13 @@ class GraphSizes:
         return math.prod(shape_of(kind) or ()) * BYTES[name]
 
     def check(self, shape: Sequence[int]) -> None:
-        """Follow images of a shape; UserError names the node whose output is too large."""
+        """Follow images of a shape, once for each; UserError names the node that makes too much."""
+        with self._lock:
+            if tuple(shape) not in self._checked:
+                self._follow(shape)
+                self._checked.add(tuple(shape))
+
+    def _follow(self, shape: Sequence[int]) -> None:
         types, values, constants = dict(self._types), dict(self._values), dict(self._values)
         kind = self._input.type.tensor_type.elem_type
         types[self._input.name] = self._type_of(kind, tuple(shape))

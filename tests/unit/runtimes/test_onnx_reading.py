@@ -22,6 +22,7 @@ from utils.errors import UserError
 from utils.runtimes import onnx_sizes
 from utils.runtimes.onnx_reading import read_onnx
 from utils.runtimes.onnx_runtime import OnnxRuntime
+from utils.runtimes.openvino_runtime import OpenVinoRuntime
 
 ROWS = constant("row", ROW)
 IMAGES = (1, 3, SIDE, SIDE)
@@ -172,7 +173,8 @@ def test_a_size_that_an_image_decides_is_refused(tmp_path, free):
     refused(path, "how large its node ConstantOfShape '' makes 'big' cannot be told")
 
 
-def test_each_shape_of_a_dynamic_file_is_checked(tmp_path):
+@pytest.mark.parametrize("kind", [OnnxRuntime, OpenVinoRuntime])
+def test_each_shape_of_a_dynamic_file_is_checked(tmp_path, kind):
     """The bomb is for images higher than the example."""
     nodes = bare_rows(
         NODE("Shape", ["images"], ["height"], start=2, end=3),
@@ -187,7 +189,7 @@ def test_each_shape_of_a_dynamic_file_is_checked(tmp_path):
         tmp_path / "a.onnx", nodes, initial, ("b", 3, "h", "w"), ((1, 1, 7),),
         own_texts(dynamic=True),
     )  # fmt: skip
-    runtime = OnnxRuntime(path, 1)
+    runtime = kind(path, 1)
     assert runtime(np.zeros(IMAGES, np.float32)).shape == (1, 1, 7)
     with pytest.raises(UserError, match="takes more memory or time"):
         runtime(np.zeros((1, 3, 2 * SIDE, SIDE), np.float32))
