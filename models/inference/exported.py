@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from backend import ops
+from backend.words import count
 from models.heads.base import BoxHead, Head
 from models.registry import find_block
+from utils.data.loading.memory import require_memory
 from utils.errors import UserError, brief
 from utils.runtimes.metadata import DETECTIONS, PIXELS, Metadata
 from utils.runtimes.runtime import Runtime
@@ -37,6 +39,18 @@ class ExportedPredictor:
         self.stride = metadata.stride
         self.fixed_size = None if metadata.dynamic else metadata.image_size
         self.head: Head = head_of(metadata, path)
+        if metadata.image != PIXELS and not metadata.dynamic:
+            self._require_batch()
+
+    def _require_batch(self) -> None:
+        """Raise UserError if memory cannot hold a batch of the file, as uint8 and as float32."""
+        batch, (height, width) = self.runtime.metadata.batch_size, self.runtime.metadata.image_size
+        require_memory(
+            (1 + 4) * batch * 3 * height * width,
+            f"--weights {self.path}: a batch of the file, {count(batch, 'image')} of {width} x "
+            f"{height} px,",
+            "export it with a smaller --batch-size or --img",
+        )
 
     def __call__(self, images: Any) -> list[np.ndarray]:
         """Return of each image what the file predicts, (N, ...) float32.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from utils.errors import UserError, brief
 from utils.files.regular import read_bytes
 from utils.optional import import_optional
-from utils.runtimes.foreign_metadata import foreign_metadata, is_foreign
+from utils.runtimes.foreign_metadata import EXAMPLE, foreign_metadata, is_foreign
 from utils.runtimes.metadata import PIXELS, Metadata, metadata_of
 from utils.runtimes.onnx_sizes import GraphSizes
 from utils.runtimes.onnx_tensors import MAX_BYTES, check_tensors
@@ -27,8 +27,7 @@ class OnnxModel(NamedTuple):
     content: bytes  # of one message, without external data
     metadata: Metadata
     input_type: str  # NumPy's name
-    sizes: GraphSizes
-    shape: tuple[int, ...]  # of the images that the sizes were checked for
+    sizes: GraphSizes  # to check for each shape of images
 
 
 def read_onnx(path: Path) -> OnnxModel:
@@ -58,10 +57,8 @@ def read_onnx(path: Path) -> OnnxModel:
     require_shapes(metadata, shape, outputs[0])
     if kind not in (("uint8",) if metadata.image == PIXELS else ("float32", "float16")):
         raise UserError(f"it takes numbers of a type that is not its metadata's {metadata.image}")
-    batch, (height, width) = metadata.batch_size, metadata.image_size
-    images = (height, width, 3) if metadata.image == PIXELS else (batch, 3, height, width)
-    sizes.check(images)
-    return OnnxModel(model.SerializeToString(), metadata, kind, sizes, images)
+    sizes.check(_example(metadata))
+    return OnnxModel(model.SerializeToString(), metadata, kind, sizes)
 
 
 def _parsed(onnx: Any, content: bytes) -> Any:
@@ -70,6 +67,7 @@ def _parsed(onnx: Any, content: bytes) -> Any:
         model = onnx.load_model_from_string(content)
     except Exception as error:  # of protobuf, whose error class depends on its build
         raise UserError("damaged, or no ONNX file") from error
+    model.DiscardUnknownFields()  # a runtime may know what this ONNX does not, and nothing checks
     graph = model.graph
     initial = {tensor.name for tensor in graph.initializer}
     if len(initial) != len(graph.initializer):
@@ -85,6 +83,17 @@ def _parsed(onnx: Any, content: bytes) -> Any:
     if len(inputs) != 1:
         raise UserError(f"it takes {len(inputs)} inputs; a detector takes images alone")
     return model
+
+
+def _example(metadata: Metadata) -> tuple[int, ...]:
+    """Return the shape of images to check a file for; of a dynamic one it is small."""
+    batch, (height, width) = metadata.batch_size, metadata.image_size
+    if metadata.image == PIXELS:
+        return height, width, 3
+    if metadata.dynamic:
+        most = -(-EXAMPLE // metadata.stride) * metadata.stride
+        batch, height, width = 1, min(height, most), min(width, most)
+    return batch, 3, height, width
 
 
 def _texts_of(model: Any) -> dict[str, str]:

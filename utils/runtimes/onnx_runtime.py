@@ -5,7 +5,6 @@ Before: `onnx_reading.py` checked the file. After: `models/inference/exported.py
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -43,21 +42,13 @@ class OnnxRuntime:
         self.metadata = model.metadata
         self.name = f"ONNX Runtime {runtime.__version__}, CPU"
         self._input, self._input_type = self._session.get_inputs()[0].name, model.input_type
-        self._sizes, self._lock = model.sizes, threading.Lock()
-        self._checked = {model.shape}  # shapes of images
+        self._sizes = model.sizes
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
-        self._check(images.shape)
+        self._sizes.check(images.shape)
         try:
             given = images.astype(self._input_type, copy=False)
             (output,) = self._session.run(None, {self._input: given})
         except Exception as error:
             raise UserError(f"ONNX Runtime failed: {brief(str(error))}") from error
         return np.asarray(output, np.float32)
-
-    def _check(self, shape: tuple[int, ...]) -> None:
-        """Tell once for each shape of images how large what is computed of them becomes."""
-        with self._lock:
-            if shape not in self._checked:
-                self._sizes.check(shape)
-                self._checked.add(shape)

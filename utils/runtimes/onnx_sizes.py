@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,17 +19,26 @@ import numpy as np
 
 from utils.errors import UserError, brief
 from utils.optional import import_optional
+from utils.runtimes.onnx_divisors import check_counts, check_divisor
 from utils.runtimes.onnx_operators import ACCEPTED, CHOICES, DOMAINS, MATHS, SHAPES, TENSORRT
+from utils.runtimes.onnx_tensors import BYTES
 
 MAX_NODES = 20_000  # a yolov5x has 464
+MAX_NAMES = 50_000  # inputs and outputs of all nodes; a yolov5x6 has about 3,500
 SMALL = 4096  # numbers of a tensor whose values are known
 # Nodes that are computed here, of operators that NumPy computes at once; a letterbox has 70.
 MOST_COMPUTED = 1000
+SIZES_ALONE = ("Shape", "Size")  # tell the shape of what they are given
 COMPUTED = frozenset((*MATHS, *SHAPES, *CHOICES)) - {"Resize", "Upsample", "NonMaxSuppression"}
-# Numbers of all outputs together for each number of the images: 48 of yolov5n, 305 of yolov5x.
-# What has fewer images than ROOM numbers may make as much as if it had these.
-MOST_NUMBERS = 2048
+# Bytes of all outputs together for each number of the images: 193 of yolov5n, 1,280 of yolov5x, and
+# twice as many in INT8. Fewer images than ROOM numbers may make as much as if they had these.
+MOST_BYTES = 4096
 ROOM = 1 << 14
+# Of all outputs together, whatever the images are said to be; yolov5x, 64 images of 640 px: 94 GiB.
+CEILING = 1 << 38
+# Bytes of what no image decides, which a runtime computes while it loads a file: grids, and weights
+# in another precision. For each number in the file 8 more.
+MOST_CONSTANT = 1 << 28
 # Multiplications of all nodes for each number of the images and of the file. A convolution has one
 # for each weight and cell; together they are 0.001 of the YOLOv5s.
 MOST_PRODUCTS = 0.1
@@ -46,15 +56,21 @@ class GraphSizes:
         self._onnx = import_optional("onnx", "an ONNX file")
         self._reference = import_optional("onnx.reference", "an ONNX file")
         self._inference = import_optional("onnx.shape_inference", "an ONNX file")
-        self._opsets = list(model.opset_import)
+        self._kinds = {number: x for x, number in self._onnx.TensorProto.DataType.items()}
+        # Each node is told all of them, and other domains have no nodes here.
+        self._opsets = [opset for opset in model.opset_import if opset.domain in DOMAINS]
         self._version = _version_of(model)
         self._ir_version = model.ir_version
         if len(model.graph.node) > MAX_NODES:
             raise UserError(f"it has over {MAX_NODES:,} nodes, more than any detector")
+        if sum(len(node.input) + len(node.output) for node in model.graph.node) > MAX_NAMES:
+            raise UserError(f"its nodes have over {MAX_NAMES:,} inputs and outputs")
         self._nodes = list(map(copy.deepcopy, model.graph.node))  # the rest of the file may go
         for node in self._nodes:
             self._check_node(node)
         self._input = copy.deepcopy(model.graph.input[0])
+        self._lock = threading.Lock()
+        self._checked: set[Shape] = set()  # of images
         self._numbers = 0  # of the file
         self._types: dict[str, Any] = {}
         self._values: dict[str, np.ndarray] = {}
@@ -70,8 +86,7 @@ class GraphSizes:
                 f"its operator {brief(name)} is not run here; a detector has those of "
                 "utils/runtimes/onnx_operators.py"
             )
-        if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
-            raise UserError(f"its operator {node.op_type} has a graph of its own, which is not run")
+        check_counts(node)
 
     def _keep_initializer(self, tensor: Any) -> None:
         numbers = math.prod(tensor.dims)
@@ -83,23 +98,45 @@ class GraphSizes:
     def _type_of(self, kind: int, shape: Shape) -> Any:
         return self._onnx.helper.make_tensor_type_proto(kind, shape)
 
+    def _bytes_of(self, kind: Any) -> int:
+        """Return the bytes of an output; UserError for a type that detectors have not."""
+        name = self._kinds.get(kind.tensor_type.elem_type, "")
+        if name not in BYTES:
+            raise UserError(f"one of its nodes makes numbers of type {name}, which is not run")
+        return math.prod(shape_of(kind) or ()) * BYTES[name]
+
     def check(self, shape: Sequence[int]) -> None:
-        """Follow images of a shape; UserError names the node whose output is too large."""
-        types, values = dict(self._types), dict(self._values)
+        """Follow images of a shape, once for each; UserError names the node that makes too much."""
+        with self._lock:
+            if tuple(shape) not in self._checked:
+                self._follow(shape)
+                self._checked.add(tuple(shape))
+
+    def _follow(self, shape: Sequence[int]) -> None:
+        types, values, constants = dict(self._types), dict(self._values), dict(self._values)
         kind = self._input.type.tensor_type.elem_type
         types[self._input.name] = self._type_of(kind, tuple(shape))
         room = max(math.prod(shape), ROOM)
-        left, products = MOST_NUMBERS * room, MOST_PRODUCTS * room * max(self._numbers, SMALL)
+        left, products = MOST_BYTES * room, MOST_PRODUCTS * room * max(self._numbers, SMALL)
+        left, constant = min(left, CEILING), MOST_CONSTANT + 8 * self._numbers
         computed = 0
         bounds: set[str] = set()  # what may also be smaller than its type says
+        depends = {self._input.name}  # on an image, and not on its size alone
         for node in self._nodes:
-            for name, found in self._outputs(node, types, values).items():
+            found = self._outputs(node, types, values)
+            for name in found:
                 if name in types:
                     raise UserError(f"two nodes of it make {brief(name)}")
-                types[name] = found
-                left -= math.prod(shape_of(found) or ())
+            types.update(found)
+            size = sum(map(self._bytes_of, found.values()))
+            left -= size
+            if node.op_type in SIZES_ALONE or depends.isdisjoint(node.input):
+                constant -= size
+            else:
+                depends.update(found)
+            check_divisor(node, types, constants)
             products -= _products(node, types)
-            if left < 0 or products < 0:
+            if min(left, constant, products) < 0:
                 raise UserError(
                     f"its node {node.op_type} {brief(node.name)} takes more memory or time than "
                     f"any detector for images of {brief(tuple(shape))}"
@@ -109,13 +146,14 @@ class GraphSizes:
             elif computed < MOST_COMPUTED and node.op_type in COMPUTED:
                 known = self._known(node, types, values)
                 values.update(known)
+                constants.update(known if node.op_type == "Constant" else {})
                 computed += len(known)
 
     def _outputs(
         self, node: Any, types: Mapping[str, Any], values: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:
         """Return the type of each output, with a known shape."""
-        names = [name for name in node.input if name]
+        names = {name for name in node.input if name}  # each is converted once
         data = {x: self._onnx.numpy_helper.from_array(values[x]) for x in names if x in values}
         try:
             found: dict[str, Any] = self._inference.infer_node_outputs(
@@ -145,9 +183,9 @@ class GraphSizes:
     ) -> dict[str, np.ndarray]:
         """Return the outputs of a node that are few numbers and depend on no image."""
         inputs, outputs = [x for x in node.input if x], [x for x in node.output if x]
-        if node.op_type in ("Shape", "Size"):  # what has the shape, and no memory
+        if node.op_type in SIZES_ALONE:  # what has the shape, and no memory
             sizes = shape_of(types[inputs[0]]) or ()
-            if any(size > MOST_NUMBERS * ROOM for size in sizes):  # beside a size of 0
+            if any(size > CEILING for size in sizes):  # beside a size of 0
                 return {}
             given = {inputs[0]: np.broadcast_to(np.False_, sizes)}
         elif all(name in values for name in inputs):

@@ -15,6 +15,11 @@ from utils.errors import UserError, brief
 from utils.files.regular import open_regular
 from utils.optional import import_optional
 
+# What an attribute of a node may hold, by the names of ONNX's fields: no graphs, sparse tensors or
+# types. Sparse tensors can name files and addresses too.
+ATTRIBUTE_FIELDS = {
+    "name", "doc_string", "type", "f", "i", "s", "t", "floats", "ints", "strings", "tensors",
+}  # fmt: skip
 MAX_BYTES = (1 << 31) - 1  # of a message of protobuf; of all external data too
 # Where a tensor's numbers lie that are not in `raw_data`, by type; its types are the accepted ones.
 FIELDS = {
@@ -43,6 +48,18 @@ def all_tensors(model: Any) -> Iterator[Any]:
             yield from attribute.tensors
 
 
+def check_attributes(model: Any) -> None:
+    """Raise UserError for an attribute that holds what detectors have not."""
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            for field, _ in attribute.ListFields():
+                if field.name not in ATTRIBUTE_FIELDS:
+                    raise UserError(
+                        f"its operator {brief(node.op_type)} has an attribute of a kind that is "
+                        f"not run, {field.name}; a detector has numbers, texts and tensors"
+                    )
+
+
 def check_tensors(model: Any, folder: Path) -> None:
     """Check that each tensor has as many numbers as it says; read those of other files.
 
@@ -50,10 +67,12 @@ def check_tensors(model: Any, folder: Path) -> None:
         folder: of the model: external data may lie in it and nowhere else.
 
     Raises:
-        UserError: a tensor is damaged, of a type that detectors have not, or its data elsewhere.
+        UserError: a tensor is damaged, of a type that detectors have not, or its data elsewhere; a
+            node has another attribute than numbers, texts and tensors.
     """
     onnx = import_optional("onnx", "an ONNX file")
     names = {number: name for name, number in onnx.TensorProto.DataType.items()}
+    check_attributes(model)
     left = MAX_BYTES
     for tensor in all_tensors(model):
         kind = names.get(tensor.data_type, "")

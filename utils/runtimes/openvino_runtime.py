@@ -13,6 +13,7 @@ from utils.files.regular import read_bytes, read_text
 from utils.optional import import_optional
 from utils.runtimes.metadata import Metadata, metadata_of
 from utils.runtimes.onnx_reading import read_onnx
+from utils.runtimes.onnx_sizes import GraphSizes
 from utils.runtimes.shapes import Shape, require_shapes
 
 MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
@@ -32,8 +33,12 @@ class OpenVinoRuntime:
         settings = {**PRECISION, "PERFORMANCE_HINT": "LATENCY"}
         if threads:
             settings["INFERENCE_NUM_THREADS"] = str(threads)
+        self._sizes: GraphSizes | None = None  # of an ONNX file
         try:
-            model, self.metadata = read_folder(core, path) if path.is_dir() else of_onnx(core, path)
+            if path.is_dir():
+                model, self.metadata = read_folder(core, path)
+            else:
+                model, self.metadata, self._sizes = of_onnx(core, path)
             self._compiled = core.compile_model(model, "CPU", settings)
         except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message
             raise UserError(f"OpenVINO cannot read it: {reason(error)}") from error
@@ -43,6 +48,8 @@ class OpenVinoRuntime:
         self._own = threading.local()
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
+        if self._sizes:
+            self._sizes.check(images.shape)
         if not hasattr(self._own, "request"):
             self._own.request = self._compiled.create_infer_request()
         try:
@@ -67,10 +74,10 @@ def read_folder(core: Any, folder: Path) -> tuple[Any, Metadata]:
     return model, metadata_of(texts_of(model))
 
 
-def of_onnx(core: Any, path: Path) -> tuple[Any, Metadata]:
-    """Return the model of an ONNX file and its metadata; UserError as `read_onnx`."""
+def of_onnx(core: Any, path: Path) -> tuple[Any, Metadata, GraphSizes]:
+    """Return the model of an ONNX file, its metadata and its nodes; UserError as `read_onnx`."""
     file = read_onnx(path)
-    return core.read_model(file.content), file.metadata
+    return core.read_model(file.content), file.metadata, file.sizes
 
 
 def reason(error: Exception) -> str:

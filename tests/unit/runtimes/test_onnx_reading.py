@@ -22,6 +22,7 @@ from utils.errors import UserError
 from utils.runtimes import onnx_sizes
 from utils.runtimes.onnx_reading import read_onnx
 from utils.runtimes.onnx_runtime import OnnxRuntime
+from utils.runtimes.openvino_runtime import OpenVinoRuntime
 
 ROWS = constant("row", ROW)
 IMAGES = (1, 3, SIDE, SIDE)
@@ -106,6 +107,49 @@ def test_what_takes_more_than_any_detector_is_refused_before_it_runs(tmp_path, n
     refused(path, "its node .* takes more memory or time than any detector for images of")
 
 
+HUGE = (16, 3, 16384, 16384)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_file_that_calls_its_images_huge_may_not_make_more_when_it_is_loaded(tmp_path, dynamic):
+    """What no image decides is computed while a file is loaded."""
+    nodes, initial = sized("ConstantOfShape", ["n"], constant("n", np.int64([10**11])))
+    shape = ("b", 3, "h", "w") if dynamic else HUGE
+    texts = own_texts(dynamic=dynamic, image_size=HUGE[2:], batch_size=HUGE[0])
+    path = make_file(
+        tmp_path / "a.onnx", nodes, initial, shape, (("b" if dynamic else 16, 1, 7),), texts
+    )
+    refused(path, "its node ConstantOfShape '' takes more memory or time")
+
+
+@pytest.mark.parametrize("kind, taken", [("BOOL", True), ("DOUBLE", False)])
+def test_bytes_are_counted_not_numbers(tmp_path, kind, taken):
+    nodes = bare_rows(
+        NODE("Cast", ["images"], ["other"], to=TensorProto.DataType.Value(kind)),
+        NODE("Tile", ["other", "n"], ["many"]),
+        NODE("Shape", ["many"], ["shape"]),
+        NODE("Cast", ["shape"], ["big"], to=TensorProto.FLOAT),
+    )
+    # 11 million numbers, where 64 MiB are taken
+    initial = [ROWS, constant("n", np.int64([1, 1, 60, 60]))]
+    path = make_file(tmp_path / "a.onnx", nodes, initial)
+    if taken:
+        OnnxRuntime(path, 1)
+    else:
+        refused(path, "its node Tile '' takes more memory or time")
+
+
+@pytest.mark.parametrize("kind", ["STRING", "INT4", "UINT4", "FLOAT8E4M3FN"])
+def test_numbers_of_a_type_that_detectors_have_not_are_refused(tmp_path, kind):
+    nodes, initial = detector_nodes()
+    nodes.insert(0, NODE("Cast", ["place"], ["texts"], to=TensorProto.DataType.Value(kind)))
+    path = make_file(tmp_path / "a.onnx", nodes, initial)
+    model = onnx.load_model_from_string(path.read_bytes())
+    model.opset_import[0].version = 21
+    path.write_bytes(model.SerializeToString())
+    refused(path, f"makes numbers of type {kind}, which")
+
+
 @pytest.mark.parametrize("free", ["values", "size"])
 def test_a_size_that_an_image_decides_is_refused(tmp_path, free):
     depends = {
@@ -129,7 +173,8 @@ def test_a_size_that_an_image_decides_is_refused(tmp_path, free):
     refused(path, "how large its node ConstantOfShape '' makes 'big' cannot be told")
 
 
-def test_each_shape_of_a_dynamic_file_is_checked(tmp_path):
+@pytest.mark.parametrize("kind", [OnnxRuntime, OpenVinoRuntime])
+def test_each_shape_of_a_dynamic_file_is_checked(tmp_path, kind):
     """The bomb is for images higher than the example."""
     nodes = bare_rows(
         NODE("Shape", ["images"], ["height"], start=2, end=3),
@@ -144,7 +189,7 @@ def test_each_shape_of_a_dynamic_file_is_checked(tmp_path):
         tmp_path / "a.onnx", nodes, initial, ("b", 3, "h", "w"), ((1, 1, 7),),
         own_texts(dynamic=True),
     )  # fmt: skip
-    runtime = OnnxRuntime(path, 1)
+    runtime = kind(path, 1)
     assert runtime(np.zeros(IMAGES, np.float32)).shape == (1, 1, 7)
     with pytest.raises(UserError, match="takes more memory or time"):
         runtime(np.zeros((1, 3, 2 * SIDE, SIDE), np.float32))
@@ -158,6 +203,30 @@ def test_only_so_many_nodes_are_computed_beforehand(tmp_path, monkeypatch):
     OnnxRuntime(path, 1)
     monkeypatch.setattr(onnx_sizes, "MOST_COMPUTED", 5)
     refused(path, "how large its node ConstantOfShape '' makes 'big' cannot be told")
+
+
+def test_a_node_of_many_inputs_is_refused(tmp_path):
+    nodes, initial = detector_nodes()
+    nodes.insert(0, NODE("Max", ["row"] * 50_000, ["most"]))
+    refused(make_file(tmp_path / "a.onnx", nodes, initial), "over 50,000 inputs and outputs")
+
+
+def test_a_number_is_converted_once_a_node_and_a_node_is_told_one_opset(tmp_path, monkeypatch):
+    made, told = [], []
+    nodes, initial = detector_nodes()
+    nodes.insert(0, NODE("Max", ["row"] * 1000, ["most"]))
+    domains = [f"d{index}" for index in range(100)]
+    path = make_file(tmp_path / "a.onnx", nodes, initial, domains=domains)
+    convert, infer = onnx.numpy_helper.from_array, onnx.shape_inference.infer_node_outputs
+    monkeypatch.setattr(onnx.numpy_helper, "from_array", lambda x: made.append(x) or convert(x))
+    monkeypatch.setattr(
+        onnx.shape_inference,
+        "infer_node_outputs",
+        lambda *given, **more: told.append(more["opset_imports"]) or infer(*given, **more),
+    )
+    read_onnx(path)
+    assert len(made) < 10 and len(told) == len(nodes)
+    assert all([opset.domain for opset in each] == [""] for each in told)
 
 
 @pytest.mark.parametrize("shape", [(0, 2**62), (2**31, 2**31, 0), (0,)])
@@ -182,11 +251,11 @@ EMPTY = helper.make_graph([], "inner", [], [])
     [
         (NODE("Evil", ["images"], ["out0"], domain="com.evil"), "operator 'com.evil.Evil' is not"),
         (NODE("EfficientNMS_TRT", ["images"], ["out0"], domain="TRT"), "runs in TensorRT alone"),
-        (NODE("Loop", ["n", ""], ["out0"], body=EMPTY), "its operator 'Loop' is not run here"),
-        (NODE("If", ["n"], ["out0"], then_branch=EMPTY), "its operator 'If' is not run here"),
-        (NODE("Scan", ["images"], ["out0"], body=EMPTY), "its operator 'Scan' is not run here"),
+        (NODE("Loop", ["n", ""], ["out0"]), "its operator 'Loop' is not run here"),
+        (NODE("If", ["n"], ["out0"], then_branch=EMPTY), "operator 'If' has .* not run, g;"),
         (NODE("RandomNormal", [], ["out0"], shape=[1]), "its operator 'RandomNormal' is not run"),
-        (NODE("Relu", ["images"], ["out0"], body=EMPTY), "Relu has a graph of its own"),
+        (NODE("Relu", ["images"], ["out0"], body=EMPTY), "operator 'Relu' has .* not run, g;"),
+        (NODE("Relu", ["images"], ["out0"], a=[EMPTY]), "operator 'Relu' has .* not run, graphs;"),
         (NODE("Relu", ["absent"], ["out0"]), "its node Relu ''"),
         (NODE("Conv", ["images"], ["out0"]), "its node Conv ''"),
     ],
@@ -196,6 +265,56 @@ def test_what_is_no_operator_of_a_detector_is_named(tmp_path, node, text):
         tmp_path / "a.onnx", [node], [constant("n", np.int64(2**60))], domains=["com.evil", "TRT"]
     )
     refused(path, text)
+
+
+# What ends the process in ONNX Runtime, with no error that could be caught.
+
+
+def divided(operator, by):
+    """Return a graph that divides by numbers in it."""
+    initial = [ROWS, constant("n", np.full(1, 64, by.dtype)), constant("by", by)]
+    nodes = [NODE(operator, ["n", "by"], ["d"]), NODE("Cast", ["d"], ["big"], to=TensorProto.FLOAT)]
+    return bare_rows(*nodes), initial
+
+
+@pytest.mark.parametrize("operator", ["Div", "Mod"])
+@pytest.mark.parametrize("by", [np.int64([0]), np.int32([-1]), np.uint8([2, 0])])
+def test_a_division_that_ends_the_process_is_refused(tmp_path, operator, by):
+    path = make_file(tmp_path / "a.onnx", *divided(operator, by))
+    refused(path, f"its node {operator} '' divides whole numbers by others than positive ones")
+
+
+def test_a_division_by_what_is_computed_is_refused(tmp_path):
+    nodes, initial = divided("Div", np.int64([1]))
+    nodes.insert(0, NODE("Shape", ["images"], ["shape"]))
+    nodes[1].input[1] = "shape"
+    refused(make_file(tmp_path / "a.onnx", nodes, initial), "divides whole numbers by others than")
+
+
+def test_a_division_by_a_positive_constant_runs(tmp_path):
+    nodes, initial = divided("Div", np.int64([2]))
+    of_node = NODE("Constant", [], ["by"], value=initial.pop())
+    path = make_file(tmp_path / "a.onnx", [of_node, *nodes], initial)
+    found = OnnxRuntime(path, 1)(np.zeros(IMAGES, np.float32))
+    np.testing.assert_array_equal(found, np.float32(32) + ROW)
+
+
+@pytest.mark.parametrize(
+    "operator, attributes",
+    [
+        ("Conv", {"strides": [0, 0]}),
+        ("Conv", {"strides": [1, 0], "auto_pad": "SAME_UPPER"}),
+        ("ConvTranspose", {"group": 0}),
+        ("ConvTranspose", {"strides": [0, 1]}),
+        ("Conv", {"dilations": [-1, 1]}),
+        ("MaxPool", {"strides": [0, 0], "kernel_shape": [2, 2]}),
+    ],
+)
+def test_a_layer_whose_steps_are_0_is_refused(tmp_path, operator, attributes):
+    weights = [] if operator == "MaxPool" else [constant("w", np.zeros((3, 3, 3, 3), np.float32))]
+    node = NODE(operator, ["images", *(x.name for x in weights)], ["big"], **attributes)
+    path = make_file(tmp_path / "a.onnx", bare_rows(node), [ROWS, *weights])
+    refused(path, f"its node {operator} '' has (strides|group|dilations) .* 1 or more is accepted")
 
 
 def with_external(path, location, size=ROW.nbytes, offset=0):
@@ -242,6 +361,17 @@ def test_external_data_that_are_not_there_are_refused(tmp_path, size, offset, te
 
 def test_an_absent_file_of_external_data_is_named(tmp_path):
     refused(with_external(tmp_path / "a.onnx", "gone.bin"), "external data 'gone.bin': No such")
+
+
+@pytest.mark.parametrize("field", ["sparse_tensor", "sparse_tensors"])
+def test_sparse_tensors_of_a_node_are_refused(tmp_path, field):
+    """ONNX Runtime reads any file for one, or any address, and writes wherever its places say."""
+    sparse = onnx.SparseTensorProto(
+        dims=[2], values=constant("v", np.float32([1])), indices=constant("i", np.int64([10**12]))
+    )
+    node = NODE("Constant", [], ["c"], **{field: sparse if field[-1] == "r" else [sparse]})
+    path = make_file(tmp_path / "a.onnx", [node, *detector_nodes()[0]], detector_nodes()[1])
+    refused(path, f"operator 'Constant' has .* not run, {field};")
 
 
 def test_a_tensor_that_claims_more_numbers_than_it_has_is_refused(tmp_path):

@@ -216,3 +216,9 @@ def test_a_batch_that_is_not_used_is_told(caplog):
     assert not caplog.records
     tell_limits(DetectConfig(weights=("a",)), [file])
     assert "a.onnx computes 16 images a call" in caplog.text
+
+
+def test_a_batch_of_the_file_that_no_memory_holds_is_refused():
+    runtime = Runtime(batch_size=60_000, image_size=(12_800, 12_800))
+    with pytest.raises(UserError, match=r"a\.onnx: a batch of the file, 60.?000 images of 12800 x"):
+        ExportedPredictor(runtime, "a.onnx")
