@@ -153,6 +153,8 @@ def test_a_program_that_fails_makes_nothing_or_is_absent(tmp_path, monkeypatch, 
 class Interpreter:
     """Stands in for LiteRT's."""
 
+    taken, dtype, outputs, fault = (1, 32, 32, 3), np.float32, 1, ""
+
     def __init__(self, model_content: bytes, num_threads: int | None) -> None:
         if not model_content.startswith(b"content of model_float32.tflite"):
             raise ValueError("Model provided has model identifier 'xxxx', should be 'TFL3'")
@@ -160,15 +162,18 @@ class Interpreter:
     def allocate_tensors(self) -> None: ...
 
     def get_input_details(self) -> list[dict[str, Any]]:
-        return [{"index": 0, "shape": np.array([1, 32, 32, 3])}]
+        return [{"index": 0, "shape": np.array(self.taken), "dtype": self.dtype}]
 
     def get_output_details(self) -> list[dict[str, Any]]:
-        return [{"index": 1, "shape": np.array([1, 512, 6])}]
+        rows = {"index": 1, "shape": np.array([1, 512, 6]), "dtype": np.float32}
+        return self.outputs * [rows]
 
     def set_tensor(self, index: int, images: np.ndarray) -> None:
         self.images = images
 
-    def invoke(self) -> None: ...
+    def invoke(self) -> None:
+        if self.fault:
+            raise RuntimeError(self.fault)
 
     def get_tensor(self, index: int) -> np.ndarray:
         return rows_of(self.images.transpose(0, 3, 1, 2))
@@ -214,6 +219,34 @@ def test_a_damaged_litert_file_is_a_clear_error(tmp_path, litert, trace):
     write_litert(trace, copy, other, None)
     with pytest.raises(UserError, match="takes .1, 3, 32, 32., and its .* says .1, 3, 64, 32"):
         LiteRtRuntime(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"outputs": 2}, "it has 1 input and 2 outputs,"),
+        ({"outputs": 0}, "it has 1 input and 0 outputs,"),
+        ({"dtype": np.int8}, "it takes images of type int8, and its metadata says float32"),
+        ({"dtype": np.uint8}, "it takes images of type uint8, and its metadata says float32"),
+        ({"taken": (1, 32, 32)}, "it takes .1, 32, 32., and its metadata says .1, 3, 32, 32"),
+        ({"taken": ()}, "it takes .., and its metadata says .1, 3, 32, 32"),
+        ({"fault": "Node number 3 failed to invoke."}, "LiteRT failed: .*Node number 3"),
+    ],
+)
+def test_another_litert_file_is_a_clear_error(
+    tmp_path, litert, trace, monkeypatch, change, message
+):
+    write_litert(trace, tmp_path / "made.tflite", METADATA, None)
+    for name, value in change.items():
+        monkeypatch.setattr(Interpreter, name, value)
+    with pytest.raises(UserError, match=message):
+        LiteRtRuntime(tmp_path / "made.tflite")(random_images())
+
+
+def test_images_of_another_size_are_a_clear_error_of_litert(tmp_path, litert, trace):
+    write_litert(trace, tmp_path / "made.tflite", METADATA, None)
+    with pytest.raises(UserError, match="LiteRT failed: "):
+        LiteRtRuntime(tmp_path / "made.tflite")(random_images()[0])
 
 
 def test_an_absent_onnx2tf_is_named_with_its_command(tmp_path, monkeypatch, trace):
