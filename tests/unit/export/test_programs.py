@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +20,12 @@ import pytest
 
 from tests.doubling import METADATA, random_images, rows_of
 from utils.errors import UserError
+from utils.export import program
 from utils.export.coreml import write_coreml
 from utils.export.litert import write_litert
 from utils.export.ncnn import write_ncnn
 from utils.export.program import run_program
+from utils.files.project import PROJECT
 from utils.runtimes.litert_runtime import LiteRtRuntime
 from utils.runtimes.metadata_file import metadata_as_json
 from utils.runtimes.ncnn_runtime import NcnnRuntime
@@ -148,6 +154,51 @@ def test_a_program_that_fails_makes_nothing_or_is_absent(tmp_path, monkeypatch, 
     monkeypatch.setitem(sys.modules, "pnnx", None)
     with pytest.raises(UserError, match="--include ncnn needs pnnx: pip install pnnx=="):
         write_ncnn(trace, tmp_path / "other", METADATA, None)
+
+
+# A program that starts another, which holds its output too, and waits for it.
+TWO = "sleep 300 & echo $! > child; wait"
+STARTER = """
+import sys
+from pathlib import Path
+from utils.export.program import run_program
+from utils.processes.command import run_command
+from utils.processes.termination import ending_at_termination
+def main():
+    with ending_at_termination():
+        run_program(["/bin/sh", "-c", sys.argv[1]], Path(sys.argv[2]))
+run_command(main)
+"""
+SECONDS = 60  # far more than a process needs to begin or end
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    for _ in range(SECONDS * 100):
+        if is_so():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it has not come to that")
+
+
+def is_alive(folder: Path) -> bool:
+    return Path("/proc", (folder / "child").read_text().strip(), "exe").exists()
+
+
+def test_nothing_of_a_program_that_takes_too_long_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(program, "LONGEST_SECONDS", 1)
+    with pytest.raises(UserError, match="sh has not ended after 1 s"):
+        run_program(["/bin/sh", "-c", TWO], tmp_path)
+    wait_until(lambda: not is_alive(tmp_path))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_of_a_program_outlives_an_export_that_is_ended(tmp_path, number):
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, TWO, tmp_path], cwd=PROJECT)
+    child = tmp_path / "child"
+    wait_until(lambda: child.exists() and child.read_text().endswith("\n"))
+    starter.send_signal(number)
+    assert starter.wait(SECONDS) == 128 + number
+    wait_until(lambda: not is_alive(tmp_path))
 
 
 class Interpreter:
