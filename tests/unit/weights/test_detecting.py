@@ -25,6 +25,15 @@ def test_an_exported_file_is_opened_by_its_name(tmp_path):
     assert "ONNX Runtime" in found.runtime.name
 
 
+def test_endings_in_capitals_are_those_of_exported_files(tmp_path):
+    path = write_detector(tmp_path / "A.ONNX")
+    assert "ONNX Runtime" in load_to_detect(path).runtime.name
+    pytest.importorskip("openvino")
+    assert "OpenVINO" in load_to_detect(path, "openvino").runtime.name
+    with pytest.raises(UserError, match="give --runtime torchscript"):
+        load_to_detect(tmp_path / "A.TorchScript")
+
+
 def test_another_runtime_that_reads_it_can_be_asked_for(tmp_path):
     pytest.importorskip("openvino")
     found = load_to_detect(write_detector(tmp_path / "a.onnx"), "openvino")
