@@ -20,7 +20,7 @@ from utils.pipeline.runtime_threads import are_several
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
 from utils.state.start_checks import check_detection
-from utils.weights.detecting import load_to_detect
+from utils.weights.detecting import load_all_to_detect
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     sources = find_sources(place_of(config.source), config.max_pixels, config.video_stride)
     backend.use(config.backend)
     several = are_several(sources, config.tiling)
-    weights = [load_to_detect(path, config.runtime, several) for path in config.weights]
+    weights = load_all_to_detect(config.weights, config.runtime, several)
     from models.inference.job import run_detection
 
     if run_detection(config, sources, weights):

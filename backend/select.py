@@ -30,6 +30,7 @@ class Framework(NamedTuple):
     """What must be known of a framework before it is imported."""
 
     package: str
+    torchscript: bool = False  # as its `device.supports` says
     trains: bool = True  # False: for inference only, complete with `contract/inference.py`
     further_packages: tuple[str, ...] = ()
     on_gpus: bool = True  # False: computes on the CPU alone
@@ -39,7 +40,7 @@ class Framework(NamedTuple):
 
 
 FRAMEWORKS: dict[str, Framework] = {
-    "torch": Framework(package="torch"),
+    "torch": Framework(package="torch", torchscript=True),
     "oneflow": Framework(
         package="oneflow",
         required_version="0.9.0",

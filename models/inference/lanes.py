@@ -24,9 +24,9 @@ Made = TypeVar("Made")
 
 def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
     """Return how many batches to have in the network at once: of weights, on a device."""
-    files = [one for one in weights if isinstance(one, ExportedWeights)]
-    if files and len(files) == len(weights):
-        return runtime_lanes() if all(file.side_by_side for file in files) else 1
+    overlap = [one.side_by_side for one in weights if isinstance(one, ExportedWeights)]
+    if overlap:
+        return runtime_lanes() if all(overlap) else 1
     return min(backend.device.host_threads(), MOST_THREADS) if device == CPU else 1
 
 

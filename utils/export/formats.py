@@ -78,6 +78,14 @@ class Format:
     efficient_nms: bool = False
     why_not_run: Callable[[], str] = anywhere
 
+    def has_written(self, path: Path) -> bool:
+        """Return whether a file's name is that of this format, in letters of either case."""
+        return path.name.lower().endswith(self.ending)
+
+    def can_read(self, path: Path) -> bool:
+        """Return whether a file's name is that of one which the runtime of this format opens."""
+        return path.name.lower().endswith((self.ending, *self.also_reads))
+
 
 FORMATS = (
     Format("onnx", "ONNX", ".onnx", ("onnx", "onnxruntime"), write_onnx, OnnxRuntime,
@@ -115,7 +123,7 @@ def find_format(path: Path) -> Format:
         UserError: another file, or a program, which runs only if its runtime is asked for.
     """
     for row in FORMATS:
-        if path.name.endswith(row.ending):
+        if row.has_written(path):
             if row.is_program:
                 raise UserError(
                     f"--weights {path}: a {row.title} file is a program, which can read and write "
@@ -128,4 +136,4 @@ def find_format(path: Path) -> Format:
 
 def is_exported(path: str | Path) -> bool:
     """Return whether a file's name is that of an exported one."""
-    return any(Path(path).name.endswith(row.ending) for row in FORMATS)
+    return any(row.has_written(Path(path)) for row in FORMATS)

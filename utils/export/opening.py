@@ -45,7 +45,7 @@ def format_to_run(path: Path, name: str = "") -> Format:
     """
     if not name:
         return find_format(path)
-    able = [row for row in FORMATS if path.name.endswith((row.ending, *row.also_reads))]
+    able = [row for row in FORMATS if row.can_read(path)]
     for row in able:
         if row.name == name:
             return row

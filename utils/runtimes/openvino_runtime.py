@@ -14,7 +14,7 @@ from utils.optional import import_optional
 from utils.runtimes.metadata import Metadata, metadata_of
 from utils.runtimes.onnx_reading import read_onnx
 from utils.runtimes.onnx_sizes import GraphSizes
-from utils.runtimes.shapes import Shape, require_shapes
+from utils.runtimes.shapes import Shape, require_one_of_each, require_shapes, require_types
 
 MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
 MAX_WEIGHT_BYTES = 1 << 32
@@ -39,12 +39,14 @@ class OpenVinoRuntime:
                 model, self.metadata = read_folder(core, path)
             else:
                 model, self.metadata, self._sizes = of_onnx(core, path)
+            require_one_of_each(model.inputs, model.outputs)
+            self._type, returned = type_of(model.input()), type_of(model.output())
+            require_types(self.metadata, self._type, returned)
             self._compiled = core.compile_model(model, "CPU", settings)
         except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message
             raise UserError(f"OpenVINO cannot read it: {reason(error)}") from error
         require_shapes(self.metadata, shape_of(model.input()), shape_of(model.output()))
         self.name = f"OpenVINO {openvino.__version__.partition('-')[0]}, CPU"
-        self._type = model.input().get_element_type().to_dtype()
         self._own = threading.local()
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
@@ -93,6 +95,11 @@ def texts_of(model: Any) -> dict[str, str]:
     section = model.get_rt_info([SECTION]).astype(dict)
     values = {name: getattr(value, "value", None) for name, value in section.items()}
     return {name: value for name, value in values.items() if isinstance(value, str)}
+
+
+def type_of(port: Any) -> np.dtype:
+    """Return the type of an input or output; RuntimeError for one that NumPy lacks."""
+    return np.dtype(port.get_element_type().to_dtype())
 
 
 def shape_of(port: Any) -> Shape:

@@ -1,14 +1,42 @@
-"""Whether a file takes and returns what its metadata says, by the shapes that its runtime knows."""
+"""Whether a file takes and returns what its metadata says, by what its runtime knows of both."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
+import numpy as np
+
+from backend.words import count
 from utils.errors import UserError
 from utils.runtimes.metadata import DETECTIONS, FLOATS, Metadata
 
 Shape = Sequence[int | None]  # None: free, or not known
 HEAD = "Detect"  # the rows of other heads have other columns
+
+
+def require_one_of_each(inputs: Sized, outputs: Sized) -> None:
+    """Raise UserError unless a file has one input and one output, as those of export.py have."""
+    if (len(inputs), len(outputs)) != (1, 1):
+        raise UserError(
+            f"it has {count(len(inputs), 'input')} and {count(len(outputs), 'output')}, where a "
+            "detector has one of each; export it with export.py"
+        )
+
+
+def require_types(metadata: Metadata, taken: np.dtype, returned: np.dtype) -> None:
+    """Raise UserError if images would lose values as the type that a file takes, or rows do."""
+    whole = metadata.image != FLOATS
+    if taken != np.uint8 if whole else taken.kind != "f":
+        expected = "uint8" if whole else "float32 in 0 to 1"
+        raise UserError(
+            f"it takes images of type {taken}, and its metadata says {expected}; export it with "
+            "export.py"
+        )
+    if returned.kind != "f":
+        raise UserError(
+            f"it returns numbers of type {returned}, where float32 is needed; export it with "
+            "export.py"
+        )
 
 
 def require_shapes(metadata: Metadata, taken: Shape, returned: Shape) -> None:

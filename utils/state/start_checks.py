@@ -19,7 +19,7 @@ from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.errors import UserError
-from utils.export.formats import format_named, is_exported
+from utils.export.formats import TRACE, format_named, is_exported
 from utils.files.models import find_model, read_model
 from utils.files.project import PROJECT
 from utils.optional import import_optional
@@ -70,8 +70,18 @@ def check_export(config: ExportConfig) -> None:
         )
     _check_place(Path(config.weights).parent)
     check_device(config.device)
+    _check_traced(config, select.choose(config.backend))
     _require_packages(config)
-    select.choose(config.backend)
+
+
+def _check_traced(config: ExportConfig, backend: str) -> None:
+    """Raise UserError for a format that is made of a trace, which the backend cannot write."""
+    traced = [name for name in config.include if format_named(name).source == TRACE]
+    if traced and not select.FRAMEWORKS[backend].torchscript:
+        raise UserError(
+            f"--include {traced[0]} is made of a TorchScript trace, which backend {backend!r} "
+            "cannot write; give --backend torch, or leave it out"
+        )
 
 
 def _check_place(folder: Path) -> None:

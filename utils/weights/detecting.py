@@ -5,6 +5,7 @@ Before: `detect.py`, `val.py` or `models.load`. After: `models/inference/predict
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,19 @@ class ExportedWeights:
 
 
 Weights = Checkpoint | ExportedWeights
+
+
+def load_all_to_detect(
+    paths: Sequence[str | Path], runtime: str = "", several: bool = False
+) -> list[Weights]:
+    """Read or load all weights that detect together, as `load_to_detect` does each.
+
+    Whether calls overlap is decided for all of them: where one cannot, each has all cores.
+    """
+    overlap = several and all(
+        is_exported(path) and format_to_run(Path(path), runtime).side_by_side for path in paths
+    )
+    return [load_to_detect(path, runtime, overlap) for path in paths]
 
 
 def load_to_detect(path: str | Path, runtime: str = "", several: bool = False) -> Weights:

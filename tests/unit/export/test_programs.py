@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +20,12 @@ import pytest
 
 from tests.doubling import METADATA, random_images, rows_of
 from utils.errors import UserError
+from utils.export import program
 from utils.export.coreml import write_coreml
 from utils.export.litert import write_litert
 from utils.export.ncnn import write_ncnn
 from utils.export.program import run_program
+from utils.files.project import PROJECT
 from utils.runtimes.litert_runtime import LiteRtRuntime
 from utils.runtimes.metadata_file import metadata_as_json
 from utils.runtimes.ncnn_runtime import NcnnRuntime
@@ -150,8 +156,55 @@ def test_a_program_that_fails_makes_nothing_or_is_absent(tmp_path, monkeypatch, 
         write_ncnn(trace, tmp_path / "other", METADATA, None)
 
 
+# A program that starts another, which holds its output too, and waits for it.
+TWO = "sleep 300 & echo $! > child; wait"
+STARTER = """
+import sys
+from pathlib import Path
+from utils.export.program import run_program
+from utils.processes.command import run_command
+from utils.processes.termination import ending_at_termination
+def main():
+    with ending_at_termination():
+        run_program(["/bin/sh", "-c", sys.argv[1]], Path(sys.argv[2]))
+run_command(main)
+"""
+SECONDS = 60  # far more than a process needs to begin or end
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    for _ in range(SECONDS * 100):
+        if is_so():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it has not come to that")
+
+
+def is_alive(folder: Path) -> bool:
+    return Path("/proc", (folder / "child").read_text().strip(), "exe").exists()
+
+
+def test_nothing_of_a_program_that_takes_too_long_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(program, "LONGEST_SECONDS", 1)
+    with pytest.raises(UserError, match="sh has not ended after 1 s"):
+        run_program(["/bin/sh", "-c", TWO], tmp_path)
+    wait_until(lambda: not is_alive(tmp_path))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_of_a_program_outlives_an_export_that_is_ended(tmp_path, number):
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, TWO, tmp_path], cwd=PROJECT)
+    child = tmp_path / "child"
+    wait_until(lambda: child.exists() and child.read_text().endswith("\n"))
+    starter.send_signal(number)
+    assert starter.wait(SECONDS) == 128 + number
+    wait_until(lambda: not is_alive(tmp_path))
+
+
 class Interpreter:
     """Stands in for LiteRT's."""
+
+    taken, dtype, outputs, fault = (1, 32, 32, 3), np.float32, 1, ""
 
     def __init__(self, model_content: bytes, num_threads: int | None) -> None:
         if not model_content.startswith(b"content of model_float32.tflite"):
@@ -160,15 +213,18 @@ class Interpreter:
     def allocate_tensors(self) -> None: ...
 
     def get_input_details(self) -> list[dict[str, Any]]:
-        return [{"index": 0, "shape": np.array([1, 32, 32, 3])}]
+        return [{"index": 0, "shape": np.array(self.taken), "dtype": self.dtype}]
 
     def get_output_details(self) -> list[dict[str, Any]]:
-        return [{"index": 1, "shape": np.array([1, 512, 6])}]
+        rows = {"index": 1, "shape": np.array([1, 512, 6]), "dtype": np.float32}
+        return self.outputs * [rows]
 
     def set_tensor(self, index: int, images: np.ndarray) -> None:
         self.images = images
 
-    def invoke(self) -> None: ...
+    def invoke(self) -> None:
+        if self.fault:
+            raise RuntimeError(self.fault)
 
     def get_tensor(self, index: int) -> np.ndarray:
         return rows_of(self.images.transpose(0, 3, 1, 2))
@@ -214,6 +270,34 @@ def test_a_damaged_litert_file_is_a_clear_error(tmp_path, litert, trace):
     write_litert(trace, copy, other, None)
     with pytest.raises(UserError, match="takes .1, 3, 32, 32., and its .* says .1, 3, 64, 32"):
         LiteRtRuntime(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"outputs": 2}, "it has 1 input and 2 outputs,"),
+        ({"outputs": 0}, "it has 1 input and 0 outputs,"),
+        ({"dtype": np.int8}, "it takes images of type int8, and its metadata says float32"),
+        ({"dtype": np.uint8}, "it takes images of type uint8, and its metadata says float32"),
+        ({"taken": (1, 32, 32)}, "it takes .1, 32, 32., and its metadata says .1, 3, 32, 32"),
+        ({"taken": ()}, "it takes .., and its metadata says .1, 3, 32, 32"),
+        ({"fault": "Node number 3 failed to invoke."}, "LiteRT failed: .*Node number 3"),
+    ],
+)
+def test_another_litert_file_is_a_clear_error(
+    tmp_path, litert, trace, monkeypatch, change, message
+):
+    write_litert(trace, tmp_path / "made.tflite", METADATA, None)
+    for name, value in change.items():
+        monkeypatch.setattr(Interpreter, name, value)
+    with pytest.raises(UserError, match=message):
+        LiteRtRuntime(tmp_path / "made.tflite")(random_images())
+
+
+def test_images_of_another_size_are_a_clear_error_of_litert(tmp_path, litert, trace):
+    write_litert(trace, tmp_path / "made.tflite", METADATA, None)
+    with pytest.raises(UserError, match="LiteRT failed: "):
+        LiteRtRuntime(tmp_path / "made.tflite")(random_images()[0])
 
 
 def test_an_absent_onnx2tf_is_named_with_its_command(tmp_path, monkeypatch, trace):

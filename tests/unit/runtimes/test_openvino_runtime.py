@@ -128,6 +128,44 @@ def test_metadata_of_another_model_is_a_clear_error(tmp_path):
         OpenVinoRuntime(written(tmp_path, other))
 
 
+def saved(folder: Path, taken: str = "f32", inputs: int = 1, outputs: int = 1) -> Path:
+    """A folder with other inputs and outputs than a detector has, and a detector's metadata."""
+    openvino = pytest.importorskip("openvino")
+    ops = openvino.opset13
+    images = ops.parameter([1, 3, 32, 32], getattr(openvino.Type, taken))
+    rows = ops.reshape(ops.convert(images, "f32"), ops.constant([1, 512, 6]), False)
+    others = [ops.parameter([1, 512, 6], np.float32) for _ in range(inputs - 1)]
+    for other in others:
+        rows = ops.add(rows, other)
+    returned = [rows, *(ops.relu(rows) for _ in range(outputs - 1))]
+    model = openvino.Model(returned, [images, *others], "model")
+    for name, text in METADATA.texts().items():
+        model.set_rt_info(text, ["framework", name])
+    openvino.save_model(model, folder / "model.xml")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [((2, 1), "it has 2 inputs and 1 output,"), ((1, 2), "it has 1 input and 2 outputs,")],
+)
+def test_a_folder_with_several_inputs_or_outputs_is_a_clear_error(tmp_path, counts, message):
+    with pytest.raises(UserError, match=message):
+        OpenVinoRuntime(saved(tmp_path, "f32", *counts))
+
+
+@pytest.mark.parametrize("taken", ["i64", "u8", "boolean"])
+def test_a_folder_that_would_cut_values_of_0_to_1_to_whole_ones_is_refused(tmp_path, taken):
+    with pytest.raises(UserError, match="it takes images of type .*, and its metadata says float"):
+        OpenVinoRuntime(saved(tmp_path, taken))
+
+
+def test_a_folder_that_takes_half_precision_is_given_it(tmp_path):
+    images = random_images().astype(np.float16)
+    found = OpenVinoRuntime(saved(tmp_path, "f16"))(images.astype(np.float32))
+    np.testing.assert_array_equal(found, images.astype(np.float32).reshape(1, 512, 6))
+
+
 def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path):
     (tmp_path / "x_openvino_model").write_bytes(b"text")
     with pytest.raises(UserError, match="it is no ONNX file|no ONNX"):

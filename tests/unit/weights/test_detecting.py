@@ -1,15 +1,20 @@
 """--weights where nothing is trained: the file's name, or --runtime, says what runs it."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from models.inference.lanes import num_lanes
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.tiny_weights import write_tiny_weights
 from utils.errors import UserError
+from utils.export import formats, opening
 from utils.pipeline import runtime_threads
 from utils.pipeline.runtime_threads import are_several, runtime_lanes, usable_threads
 from utils.state.checkpoint import Checkpoint
-from utils.weights.detecting import ExportedWeights, load_to_detect
+from utils.weights import detecting
+from utils.weights.detecting import ExportedWeights, load_all_to_detect, load_to_detect
 from utils.weights.load import load_weights
 
 
@@ -18,6 +23,15 @@ def test_an_exported_file_is_opened_by_its_name(tmp_path):
     assert isinstance(found, ExportedWeights) and found.path.endswith("a.onnx")
     np.testing.assert_array_equal(found.runtime(np.zeros((1, 3, SIDE, SIDE), np.float32)), ROW)
     assert "ONNX Runtime" in found.runtime.name
+
+
+def test_endings_in_capitals_are_those_of_exported_files(tmp_path):
+    path = write_detector(tmp_path / "A.ONNX")
+    assert "ONNX Runtime" in load_to_detect(path).runtime.name
+    pytest.importorskip("openvino")
+    assert "OpenVINO" in load_to_detect(path, "openvino").runtime.name
+    with pytest.raises(UserError, match="give --runtime torchscript"):
+        load_to_detect(tmp_path / "A.TorchScript")
 
 
 def test_another_runtime_that_reads_it_can_be_asked_for(tmp_path):
@@ -79,6 +93,47 @@ def test_only_what_can_overlap_runs_side_by_side(tmp_path):
     assert not load_to_detect(path, several=False).side_by_side
     pytest.importorskip("openvino")
     assert not load_to_detect(path, "openvino", several=True).side_by_side
+
+
+def test_weights_of_which_some_cannot_overlap_have_all_cores_one_after_another(
+    tmp_path, monkeypatch
+):
+    """Each call has the cores that the lanes leave it: a lane for each core, or one with all."""
+    monkeypatch.setattr(runtime_threads, "usable_threads", lambda: 4)
+    asked = []
+    real = detecting.open_runtime
+
+    def open_runtime(path, threads, runtime):
+        asked.append(threads)
+        return real(path, threads, runtime)
+
+    monkeypatch.setattr(detecting, "open_runtime", open_runtime)
+    one, two = (str(write_detector(tmp_path / name)) for name in ("a.onnx", "b.onnx"))
+    for paths, runtime, threads, lanes in [
+        ([one, two], "", [1, 1], 4),
+        ([one, str(write_tiny_weights(tmp_path))], "", [4], 1),
+        ([one, two], "openvino", [4, 4], 1),
+    ]:
+        asked.clear()
+        weights = load_all_to_detect(paths, runtime, several=True)
+        assert (asked, num_lanes("cpu", weights)) == (threads, lanes)
+        assert num_lanes("cuda:0", weights) == lanes
+
+
+def test_a_file_that_can_overlap_does_not_beside_one_that_cannot(tmp_path, monkeypatch):
+    class Alone:
+        def __init__(self, path, threads):
+            self.threads = threads
+
+    row = dataclasses.replace(formats.format_named("tflite"), open=Alone)
+    monkeypatch.setattr(opening, "FORMATS", (row, *opening.FORMATS))
+    monkeypatch.setattr(formats, "FORMATS", (row, *formats.FORMATS))
+    monkeypatch.setattr(runtime_threads, "usable_threads", lambda: 4)
+    (tmp_path / "b.tflite").touch()
+    paths = [str(write_detector(tmp_path / "a.onnx")), str(tmp_path / "b.tflite")]
+    weights = load_all_to_detect(paths, several=True)
+    assert [each.side_by_side for each in weights] == [False, False]
+    assert (weights[1].runtime.threads, num_lanes("cpu", weights)) == (4, 1)
 
 
 class Image:
