@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -144,6 +145,31 @@ def test_a_wrong_onnx_file_says_at_which_layer(run, tmp_path, monkeypatch):
     assert code == 1
     assert "  they part in layer 1, Conv, which returns " in errors
     assert os.listdir(tmp_path) == ["my model.safetensors"]
+
+
+def test_a_wrong_file_in_8_bits_names_no_layer_and_the_others_are_written(
+    run, tmp_path, monkeypatch
+):
+    """8 bits move every layer, so that where they part says nothing."""
+
+    def write_damaged(graph, path, metadata, calibration):
+        write_onnx(graph, path, metadata, calibration)
+        content = onnx.load_model(path)
+        (tensor,) = (x for x in content.graph.initializer if x.name == "model.4.m.0.weight")
+        values = np.full_like(numpy_helper.to_array(tensor), np.nan)
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+        onnx.save_model(content, path)
+
+    right = dataclasses.replace(format_named("onnx"), name="right", ending=".right.onnx")
+    wrong = dataclasses.replace(format_named("onnx"), convert=write_damaged)
+    use_formats(monkeypatch, wrong, right)
+    data = write_small_dataset(tmp_path)
+    code, _, errors = run("--int8", "--data", data, "--include", "onnx", "right")
+    assert code == 1
+    first, last = errors.splitlines()
+    assert first.startswith("error: ONNX: it differs from the model: in 1 image of 64 x 64 px, row")
+    assert last == f"  {tmp_path}/my model.onnx is not written"
+    assert (tmp_path / "my model.right.onnx").exists()
 
 
 def test_a_conversion_that_fails_leaves_nothing_and_says_why(run, tmp_path, monkeypatch):
