@@ -19,7 +19,7 @@ from backend.words import count
 from models.detector import Detector
 from models.evaluation import DEFAULT_SUPPRESSION
 from models.export.by_layer import where_they_part
-from models.export.calibration import calibration_images
+from models.export.calibration import batch_of, calibration_images
 from models.export.compared import TOLERANCES
 from models.export.graph_process import write_graph
 from models.export.matched import Limits
@@ -95,6 +95,8 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     if dataset is not None:
         require_same_classes(dataset, model.head)
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
+    if config.int8:  # calibration holds all maps, as training does
+        model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)
     if config.device not in ("", CPU):
         log.warning("--device %s: only an engine uses it, all else the CPU", config.device)
     if not FRAMEWORKS[backend.use()].trains:

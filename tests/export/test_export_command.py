@@ -21,6 +21,7 @@ from tests.export.recorded_files import write_graphs
 from tests.small import write_small_dataset
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 from utils.cli.export_config import parse_export_flags
+from utils.data.loading import memory
 from utils.errors import UserError
 from utils.export import formats, opening
 from utils.export.formats import format_named
@@ -252,9 +253,32 @@ def test_a_size_that_does_not_fit_the_stride_is_refused(run):
         run("--imgsz", "64", "65")
 
 
-def test_a_batch_beyond_the_memory_is_refused(run):
-    with pytest.raises(UserError, match="the model's maps of 100,000,000 images of 64 x 64 px"):
-        run("--batch-size", "100000000")
+class Stopped(Exception):
+    """The work begins."""
+
+
+def stop(*_):
+    raise Stopped
+
+
+def test_a_batch_beyond_the_memory_is_refused(run, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**20)
+    with pytest.raises(UserError, match="the model's maps of 1,000 images of 64 x 64 px"):
+        run("--batch-size", "1000")
+
+
+def test_a_batch_whose_maps_cannot_be_calibrated_on_is_refused(run, tmp_path, monkeypatch):
+    """All maps of a batch are held at once, where the model alone holds one after another."""
+    data = write_small_dataset(tmp_path)
+    flags = "--data", data, "--batch-size", 10
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**17)
+    monkeypatch.setattr(job, "write_graph", stop)
+    with pytest.raises(Stopped):
+        run(*flags)
+    with pytest.raises(Stopped):
+        run(*flags, "--int8", "--dynamic")  # which calibrates on one image at a time
+    with pytest.raises(UserError, match="maps of 10 images of 64 x 64 px .*--batch-size"):
+        run(*flags, "--int8")
 
 
 def test_a_device_that_nothing_uses_is_said(run, monkeypatch, caplog):
