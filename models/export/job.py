@@ -6,6 +6,7 @@ files, beside the weights.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
 import tempfile
@@ -56,7 +57,7 @@ from utils.runtimes.metadata import (
     only_tensorrt_runs,
 )
 from utils.screen.text import as_message, say
-from utils.state.checkpoint import Checkpoint
+from utils.state.checkpoint import Checkpoint, save_checkpoint
 
 log = logging.getLogger("export")
 
@@ -106,7 +107,8 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     source = f"--data {dataset.name}" if dataset else "the built-in dataset"
     with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
         graph = Path(folder, "graph.onnx")
-        write_graph(config, graph)
+        snapshot = write_snapshot(checkpoint, Path(folder))
+        write_graph(dataclasses.replace(config, weights=str(snapshot)), graph)
         say(f"files are held against the model on {count(len(images), 'image')} of {source}")
         settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
         export = Export(config, metadata, graph, model, trials, dataset, settings, [])
@@ -117,6 +119,17 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     if export.scores:
         say(*table(export.scores, model.head))
     return failed
+
+
+def write_snapshot(checkpoint: Checkpoint, folder: Path) -> Path:
+    """Write of weights what an export takes, for the process of the graph; return the file.
+
+    A training may replace those of --weights at any time.
+    """
+    path = folder / "weights.safetensors"
+    header = dataclasses.replace(checkpoint.header, hyperparameters={}, settings={}, progress={})
+    save_checkpoint(path, Checkpoint(header, model={}, ema=checkpoint.ema, optimizer={}))
+    return path
 
 
 def exported(export: Export, row: Format) -> bool:

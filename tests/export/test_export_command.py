@@ -114,6 +114,26 @@ def test_the_command_writes_a_verified_file_beside_the_weights(stored, tmp_path)
     assert session.get_inputs()[0].shape == [1, 3, 64, 64]
 
 
+def test_weights_that_a_training_replaces_meanwhile_are_exported_as_they_were(
+    run, tmp_path, monkeypatch
+):
+    path, copy_graph = tmp_path / "my model.safetensors", job.write_graph
+    before = load_weights(path)
+    (tmp_path / "of training").mkdir()
+    other = write_tiny_weights(tmp_path / "of training", seed=1)
+
+    def replace_weights(config, graph):
+        os.replace(other, path)
+        taken = load_weights(config.weights)
+        assert taken.header.model == before.header.model
+        assert taken.ema.keys() == before.ema.keys()
+        assert all(np.array_equal(taken.ema[name], before.ema[name]) for name in before.ema)
+        copy_graph(config, graph)
+
+    monkeypatch.setattr(job, "write_graph", replace_weights)
+    assert run()[0] == 0
+
+
 def test_an_older_file_is_replaced(run, tmp_path):
     path = tmp_path / "my model.onnx"
     path.write_bytes(b"older")
