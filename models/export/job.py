@@ -27,10 +27,12 @@ from models.export.matched import Limits
 from models.export.scoring import (
     Dataset,
     Score,
+    fault_of_matches,
     fault_of_score,
     require_same_classes,
     score,
     table,
+    warning_of_score,
 )
 from models.export.traced import write_trace
 from models.export.trials import Trial, chosen_images, make_trials
@@ -171,12 +173,17 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     if result.fault:
         lines = (f"it differs from the model: {result.fault}", part_of(export, row, made))
         raise UserError("\n".join(filter(None, lines)))
+    precision = export.config.precision
+    if fault := fault_of_matches(result.num_matched, result.num_found, precision):
+        raise UserError(fault)
     if export.dataset is not None:
         found = score(
             made.name, ExportedPredictor(runtime), export.dataset, export.metadata, export.settings
         )
-        if fault := fault_of_score(found, export.scores[0], export.config.precision):
+        if fault := fault_of_score(found, export.scores[0], precision):
             raise UserError(fault)
+        if text := warning_of_score(found, export.scores[0], precision):
+            log.warning(text)
         difference = result.differences
         export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
     return f"{result.matches} matched; largest difference: {result.differences}"

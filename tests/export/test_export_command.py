@@ -193,6 +193,27 @@ def test_a_wrong_file_in_8_bits_names_no_layer_and_the_others_are_written(
     assert (tmp_path / "my model.right.onnx").exists()
 
 
+def test_a_file_in_8_bits_that_finds_nothing_is_refused_where_fitness_is_no_judge(
+    run, tmp_path, monkeypatch, caplog
+):
+    def write_blind(graph, path, metadata, calibration):
+        write_onnx(graph, path, metadata, calibration)
+        content = onnx.load_model(path)
+        for tensor in content.graph.initializer:
+            if tensor.name in ("model.4.m.0.bias", "model.4.m.1.bias"):
+                values = numpy_helper.to_array(tensor) - np.float32(1e4)
+                tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+        onnx.save_model(content, path)
+
+    right = dataclasses.replace(format_named("onnx"), name="right", ending=".right.onnx")
+    use_formats(monkeypatch, dataclasses.replace(format_named("onnx"), convert=write_blind), right)
+    data = write_small_dataset(tmp_path)
+    code, _, errors = run("--int8", "--data", data, "--include", "onnx", "right")
+    assert code == 1
+    assert errors.count("error: ") == 1 and "error: ONNX: it finds 0 of the model's " in errors
+    assert "my model.right.onnx: the model's own fitness on --data is 0.0" in caplog.text
+
+
 def test_a_conversion_that_fails_leaves_nothing_and_says_why(run, tmp_path, monkeypatch):
     def fail(graph, path, metadata, calibration):
         path.write_bytes(b"half a file")
