@@ -6,6 +6,7 @@ files, beside the weights.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
 import tempfile
@@ -19,17 +20,19 @@ from backend.words import count
 from models.detector import Detector
 from models.evaluation import DEFAULT_SUPPRESSION
 from models.export.by_layer import where_they_part
-from models.export.calibration import calibration_images
+from models.export.calibration import batch_of, calibration_images
 from models.export.compared import TOLERANCES
 from models.export.graph_process import write_graph
 from models.export.matched import Limits
 from models.export.scoring import (
     Dataset,
     Score,
+    fault_of_matches,
     fault_of_score,
     require_same_classes,
     score,
     table,
+    warning_of_score,
 )
 from models.export.traced import write_trace
 from models.export.trials import Trial, chosen_images, make_trials
@@ -56,7 +59,7 @@ from utils.runtimes.metadata import (
     only_tensorrt_runs,
 )
 from utils.screen.text import as_message, say
-from utils.state.checkpoint import Checkpoint
+from utils.state.checkpoint import Checkpoint, save_checkpoint
 
 log = logging.getLogger("export")
 
@@ -95,6 +98,8 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     if dataset is not None:
         require_same_classes(dataset, model.head)
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
+    if config.int8:  # calibration holds all maps, as training does
+        model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)
     if config.device not in ("", CPU):
         log.warning("--device %s: only an engine uses it, all else the CPU", config.device)
     if not FRAMEWORKS[backend.use()].trains:
@@ -104,7 +109,8 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     source = f"--data {dataset.name}" if dataset else "the built-in dataset"
     with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
         graph = Path(folder, "graph.onnx")
-        write_graph(config, graph)
+        snapshot = write_snapshot(checkpoint, Path(folder))
+        write_graph(dataclasses.replace(config, weights=str(snapshot)), graph)
         say(f"files are held against the model on {count(len(images), 'image')} of {source}")
         settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
         export = Export(config, metadata, graph, model, trials, dataset, settings, [])
@@ -115,6 +121,17 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     if export.scores:
         say(*table(export.scores, model.head))
     return failed
+
+
+def write_snapshot(checkpoint: Checkpoint, folder: Path) -> Path:
+    """Write of weights what an export takes, for the process of the graph; return the file.
+
+    A training may replace those of --weights at any time.
+    """
+    path = folder / "weights.safetensors"
+    header = dataclasses.replace(checkpoint.header, hyperparameters={}, settings={}, progress={})
+    save_checkpoint(path, Checkpoint(header, model={}, ema=checkpoint.ema, optimizer={}))
+    return path
 
 
 def exported(export: Export, row: Format) -> bool:
@@ -154,21 +171,30 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     limits, tolerance = Limits.of(export.config), TOLERANCES[export.config.precision]
     result = verify(runtime, export.metadata, export.trials, limits, tolerance)
     if result.fault:
-        raise UserError(f"it differs from the model: {result.fault}\n{part_of(export, row, made)}")
+        lines = (f"it differs from the model: {result.fault}", part_of(export, row, made))
+        raise UserError("\n".join(filter(None, lines)))
+    precision = export.config.precision
+    if fault := fault_of_matches(result.num_matched, result.num_found, precision):
+        raise UserError(fault)
     if export.dataset is not None:
         found = score(
             made.name, ExportedPredictor(runtime), export.dataset, export.metadata, export.settings
         )
-        if fault := fault_of_score(found, export.scores[0], export.config.precision):
+        if fault := fault_of_score(found, export.scores[0], precision):
             raise UserError(fault)
+        if text := warning_of_score(found, export.scores[0], precision):
+            log.warning(text)
         difference = result.differences
         export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
     return f"{result.matches} matched; largest difference: {result.differences}"
 
 
 def part_of(export: Export, row: Format, made: Path) -> str:
-    """Return in words where a wrong file and the model part."""
-    if row.source != GRAPH:
+    """Return in words where a wrong file and the model part; "" of a trace and of 8 bits.
+
+    8 bits move what every layer returns.
+    """
+    if row.source != GRAPH or export.config.int8:
         return ""
     is_graph = row.name == "onnx"
     images, metadata = export.trials[0].images, export.metadata

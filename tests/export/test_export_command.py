@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -20,6 +21,7 @@ from tests.export.recorded_files import write_graphs
 from tests.small import write_small_dataset
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 from utils.cli.export_config import parse_export_flags
+from utils.data.loading import memory
 from utils.errors import UserError
 from utils.export import formats, opening
 from utils.export.formats import format_named
@@ -112,6 +114,26 @@ def test_the_command_writes_a_verified_file_beside_the_weights(stored, tmp_path)
     assert session.get_inputs()[0].shape == [1, 3, 64, 64]
 
 
+def test_weights_that_a_training_replaces_meanwhile_are_exported_as_they_were(
+    run, tmp_path, monkeypatch
+):
+    path, copy_graph = tmp_path / "my model.safetensors", job.write_graph
+    before = load_weights(path)
+    (tmp_path / "of training").mkdir()
+    other = write_tiny_weights(tmp_path / "of training", seed=1)
+
+    def replace_weights(config, graph):
+        os.replace(other, path)
+        taken = load_weights(config.weights)
+        assert taken.header.model == before.header.model
+        assert taken.ema.keys() == before.ema.keys()
+        assert all(np.array_equal(taken.ema[name], before.ema[name]) for name in before.ema)
+        copy_graph(config, graph)
+
+    monkeypatch.setattr(job, "write_graph", replace_weights)
+    assert run()[0] == 0
+
+
 def test_an_older_file_is_replaced(run, tmp_path):
     path = tmp_path / "my model.onnx"
     path.write_bytes(b"older")
@@ -144,6 +166,52 @@ def test_a_wrong_onnx_file_says_at_which_layer(run, tmp_path, monkeypatch):
     assert code == 1
     assert "  they part in layer 1, Conv, which returns " in errors
     assert os.listdir(tmp_path) == ["my model.safetensors"]
+
+
+def test_a_wrong_file_in_8_bits_names_no_layer_and_the_others_are_written(
+    run, tmp_path, monkeypatch
+):
+    """8 bits move every layer, so that where they part says nothing."""
+
+    def write_damaged(graph, path, metadata, calibration):
+        write_onnx(graph, path, metadata, calibration)
+        content = onnx.load_model(path)
+        (tensor,) = (x for x in content.graph.initializer if x.name == "model.4.m.0.weight")
+        values = np.full_like(numpy_helper.to_array(tensor), np.nan)
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+        onnx.save_model(content, path)
+
+    right = dataclasses.replace(format_named("onnx"), name="right", ending=".right.onnx")
+    wrong = dataclasses.replace(format_named("onnx"), convert=write_damaged)
+    use_formats(monkeypatch, wrong, right)
+    data = write_small_dataset(tmp_path)
+    code, _, errors = run("--int8", "--data", data, "--include", "onnx", "right")
+    assert code == 1
+    first, last = errors.splitlines()
+    assert first.startswith("error: ONNX: it differs from the model: in 1 image of 64 x 64 px, row")
+    assert last == f"  {tmp_path}/my model.onnx is not written"
+    assert (tmp_path / "my model.right.onnx").exists()
+
+
+def test_a_file_in_8_bits_that_finds_nothing_is_refused_where_fitness_is_no_judge(
+    run, tmp_path, monkeypatch, caplog
+):
+    def write_blind(graph, path, metadata, calibration):
+        write_onnx(graph, path, metadata, calibration)
+        content = onnx.load_model(path)
+        for tensor in content.graph.initializer:
+            if tensor.name in ("model.4.m.0.bias", "model.4.m.1.bias"):
+                values = numpy_helper.to_array(tensor) - np.float32(1e4)
+                tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+        onnx.save_model(content, path)
+
+    right = dataclasses.replace(format_named("onnx"), name="right", ending=".right.onnx")
+    use_formats(monkeypatch, dataclasses.replace(format_named("onnx"), convert=write_blind), right)
+    data = write_small_dataset(tmp_path)
+    code, _, errors = run("--int8", "--data", data, "--include", "onnx", "right")
+    assert code == 1
+    assert errors.count("error: ") == 1 and "error: ONNX: it finds 0 of the model's " in errors
+    assert "my model.right.onnx: the model's own fitness on --data is 0.0" in caplog.text
 
 
 def test_a_conversion_that_fails_leaves_nothing_and_says_why(run, tmp_path, monkeypatch):
@@ -226,9 +294,32 @@ def test_a_size_that_does_not_fit_the_stride_is_refused(run):
         run("--imgsz", "64", "65")
 
 
-def test_a_batch_beyond_the_memory_is_refused(run):
-    with pytest.raises(UserError, match="the model's maps of 100,000,000 images of 64 x 64 px"):
-        run("--batch-size", "100000000")
+class Stopped(Exception):
+    """The work begins."""
+
+
+def stop(*_):
+    raise Stopped
+
+
+def test_a_batch_beyond_the_memory_is_refused(run, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**20)
+    with pytest.raises(UserError, match="the model's maps of 1,000 images of 64 x 64 px"):
+        run("--batch-size", "1000")
+
+
+def test_a_batch_whose_maps_cannot_be_calibrated_on_is_refused(run, tmp_path, monkeypatch):
+    """All maps of a batch are held at once, where the model alone holds one after another."""
+    data = write_small_dataset(tmp_path)
+    flags = "--data", data, "--batch-size", 10
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**17)
+    monkeypatch.setattr(job, "write_graph", stop)
+    with pytest.raises(Stopped):
+        run(*flags)
+    with pytest.raises(Stopped):
+        run(*flags, "--int8", "--dynamic")  # which calibrates on one image at a time
+    with pytest.raises(UserError, match="maps of 10 images of 64 x 64 px .*--batch-size"):
+        run(*flags, "--int8")
 
 
 def test_a_device_that_nothing_uses_is_said(run, monkeypatch, caplog):

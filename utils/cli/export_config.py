@@ -17,12 +17,12 @@ from utils.cli.flags import (
     read_flags,
     require_fraction,
     whole_between,
-    whole_from,
 )
 from utils.cli.run_config import MAX_IMAGE_SIZE
 from utils.detections import SuppressionSettings
 from utils.errors import UserError
 from utils.export.formats import FORMATS, format_named
+from utils.runtimes.metadata import LARGEST_BATCH
 
 OLDEST_OPSET, OPSET, NEWEST_OPSET = 13, 17, 21
 LARGEST_TOP = 10_000
@@ -56,7 +56,8 @@ class ExportConfig:
         type=int, nargs="+", metavar="PX", check=_require_sizes,
         help="sides of an image, or height and width")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=1, metavar="N",
-        check=whole_from(1), help="images that a call of the file takes")  # fmt: skip
+        check=whole_between(1, LARGEST_BATCH),
+        help="images that a call of the file takes")  # fmt: skip
     data: str = flag("data", "--data", default="", metavar="D",
         help="dataset whose val images calibrate --int8, and on which the file's mAP is held "
         "against the model's")  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from utils.errors import UserError
 from utils.export.ranges import Calibration, find_ranges
 from utils.optional import import_optional
 
@@ -45,12 +46,17 @@ def quantize(graph: Path, images: Calibration, layout: Layout = ONNX_RUNTIME) ->
         images: as `find_ranges` takes them.
 
     Raises:
-        UserError: as `find_ranges`.
+        UserError: as `find_ranges`, or nothing is left to round.
     """
     onnx = import_optional("onnx", "--int8")
     tools = import_optional("onnxruntime.quantization", "--int8")
     model = onnx.load_model(graph)
     nodes = [node for node in inner_nodes(model.graph) if node.op_type in layout.operators]
+    if not any(node.op_type == CONVOLUTION for node in nodes):
+        raise UserError(
+            "--int8: the model has no convolution between its first and its last ones, which stay "
+            "in float32, so nothing would be in 8 bits; export it without --int8"
+        )
     ranges = find_ranges(model, maps_of(model.graph, nodes), images)
     names = [node.name for node in nodes]
     quantizer = tools.QDQQuantizer(

@@ -14,7 +14,7 @@ import pytest
 from tests.export.recorded_files import write_graphs
 from tests.tiny_weights import noise, write_tiny_weights
 from utils.errors import UserError
-from utils.export.quantization import OPENVINO, quantize
+from utils.export.quantization import ONNX_RUNTIME, OPENVINO, Layout, quantize
 from utils.export.ranges import Calibration
 
 SIDE = 64
@@ -91,6 +91,48 @@ def test_all_convolutions_but_the_first_and_the_last_of_the_head_are_in_8_bits(
     assert not is_fast[first]
     assert len(slow) == 2, "one a level"
     assert len(others) - len(slow) == 7  # 5 of the C3 and its block, 2 of strides
+
+
+def test_each_channel_of_a_weight_has_the_scale_of_its_own_largest_number(
+    graphs: dict[str, Path],
+) -> None:
+    exact = {array.name: array for array in onnx.load(graphs["fixed"]).graph.initializer}
+    model = quantize(graphs["fixed"], pictures())
+    values = {array.name: onnx.numpy_helper.to_array(array) for array in model.graph.initializer}
+    checked = 0
+    for node in model.graph.node:
+        name = node.input[0].removesuffix("_quantized")
+        if node.op_type != "DequantizeLinear" or not name.endswith("conv.weight"):
+            continue
+        weight = onnx.numpy_helper.to_array(exact[name])
+        largest = np.abs(weight).max(axis=(1, 2, 3))
+        whole, scales, zeros = (values[given] for given in node.input)
+        assert whole.dtype == np.int8 and not zeros.any()
+        assert len(set(scales.tolist())) > 1
+        np.testing.assert_allclose(scales, largest / 127.5, rtol=0.01)
+        checked += 1
+    assert checked == 7
+
+
+@pytest.mark.parametrize("layout", [ONNX_RUNTIME, OPENVINO])
+def test_graph_with_nothing_between_first_and_last_convolution_is_refused(
+    tmp_path: Path, layout: Layout
+) -> None:
+    weight = onnx.numpy_helper.from_array(np.ones((3, 3, 1, 1), np.float32), "w")
+    nodes = [
+        onnx.helper.make_node("Conv", ["images", "w"], ["first"], "first"),
+        onnx.helper.make_node("Sigmoid", ["first"], ["active"], "active"),
+        onnx.helper.make_node("Conv", ["active", "w"], ["last"], "last"),
+    ]
+    given, returned = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, 3, SIDE, SIDE))
+        for name in ("images", "last")
+    )
+    graph = onnx.helper.make_graph(nodes, "small", [given], [returned], [weight])
+    opset = onnx.helper.make_opsetid("", 17)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset]), tmp_path / "small.onnx")
+    with pytest.raises(UserError, match="--int8: .* no convolution between its first and its last"):
+        quantize(tmp_path / "small.onnx", pictures(), layout)
 
 
 def test_decoding_has_no_map_in_8_bits(graphs: dict[str, Path]) -> None:

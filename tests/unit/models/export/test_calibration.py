@@ -47,10 +47,18 @@ def test_images_are_the_same_each_time(tmp_path: Path) -> None:
 
 
 def test_last_batch_is_filled(tmp_path: Path) -> None:
-    metadata = Metadata(class_names=("a",), stride=32, image_size=(32, 64), batch_size=2)
-    first, last = calibration_images(samples(tmp_path, 3), metadata)()
-    assert first.shape == last.shape == (2, 3, 32, 64)
-    assert np.array_equal(last[0], last[1]) and not np.array_equal(first[0], first[1])
+    metadata = Metadata(class_names=("a",), stride=32, image_size=(32, 64), batch_size=3)
+    first, last = calibration_images(samples(tmp_path, 5), metadata)()
+    assert first.shape == last.shape == (3, 3, 32, 64)
+    colours = [round(float(image[0, 0, 0] * 255)) for image in (*first, *last)]
+    assert colours == [0, 1, 2, 3, 4, 4]  # with its own last image
+
+
+def test_dynamic_graph_gets_one_image_at_a_time(tmp_path: Path) -> None:
+    """Calibration holds all maps of a batch, and nothing is to be filled."""
+    metadata = Metadata(("a",), 32, image_size=(32, 64), batch_size=2, dynamic=True)
+    images = list(calibration_images(samples(tmp_path, 3), metadata)())
+    assert [image.shape for image in images] == [(1, 3, 32, 64)] * 3
 
 
 def test_graph_that_letterboxes_gets_the_images_as_they_are(tmp_path: Path) -> None:
