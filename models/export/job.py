@@ -44,8 +44,9 @@ from utils.evaluation.nms import SuppressionSettings
 from utils.export.formats import GRAPH, Format, format_named
 from utils.export.onnx_file import require_below_limit
 from utils.export.opening import open_runtime
+from utils.export.place import exported_path, require_free_place
 from utils.export.ranges import Calibration
-from utils.processes.termination import ending_at_termination
+from utils.processes.termination import ending_at_termination, ending_later
 from utils.runtimes.metadata import (
     DETECTIONS,
     EFFICIENT,
@@ -98,7 +99,9 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     if config.device not in ("", CPU):
         log.warning("--device %s: only an engine uses it, all else the CPU", config.device)
     if not FRAMEWORKS[backend.use()].trains:
-        log.warning("no framework is here: files are held against the same graph, unoptimized")
+        log.warning(
+            "backend onnx runs the model: files are held against their own graph, unoptimized"
+        )
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
     source = f"--data {dataset.name}" if dataset else "the built-in dataset"
@@ -128,7 +131,7 @@ def exported(export: Export, row: Format) -> bool:
         try:
             shown = make_and_verify(export, row, made)
             size = megabytes(made)
-            move(made, path)
+            move(made, path, row)
         except (UserError, OSError) as error:
             lines = as_message(f"error: {row.title}: {error}\n{path} is not written").split("\n")
             say(*lines, file=sys.stderr)
@@ -193,18 +196,23 @@ def source_of(export: Export, row: Format) -> Path:
     return trace
 
 
-def move(made: Path, path: Path) -> None:
-    """Put a file or folder in its place; an older one goes, in one step where it is a file.
+def move(made: Path, path: Path, row: Format) -> None:
+    """Put a file or folder in its place; an older one goes only if that succeeds.
 
     Raises:
-        UserError: a folder is in the way of a file, or the reverse.
+        UserError: something else is in the way.
     """
-    is_folder = path.is_dir() and not path.is_symlink()
-    if (path.exists() or path.is_symlink()) and is_folder != made.is_dir():
-        raise UserError(f"{path} is in the way, which export.py did not write; move it away")
-    if is_folder:
-        path.rename(made.with_name("older"))
-    made.replace(path)
+    require_free_place(path, row)
+    older = made.with_name("older")
+    with ending_later():
+        if row.folder and path.exists():
+            path.rename(older)
+        try:
+            made.replace(path)
+        except BaseException:
+            if older.exists():
+                older.rename(path)
+            raise
 
 
 def megabytes(path: Path) -> str:
@@ -245,9 +253,3 @@ def output_kind(config: ExportConfig) -> str:
     if config.efficient_nms:
         return EFFICIENT
     return DETECTIONS if config.nms else ROWS
-
-
-def exported_path(weights: str, row: Format) -> Path:
-    """Return where the file of a format goes: beside the weights, under their name."""
-    path = Path(weights)
-    return path.with_name(path.stem + row.ending)

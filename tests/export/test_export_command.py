@@ -24,6 +24,7 @@ from utils.errors import UserError
 from utils.export import formats, opening
 from utils.export.formats import format_named
 from utils.export.onnx_file import write_onnx
+from utils.export.place import exported_path
 from utils.files.project import PROJECT
 from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.state.start_checks import check_export
@@ -168,25 +169,78 @@ def test_a_file_that_cannot_be_run_here_is_written_and_said_to_be_unverified(
     assert (tmp_path / "my model.far.onnx").exists()
 
 
-def test_a_folder_is_replaced_as_a_whole(tmp_path):
-    made, path = tmp_path / "temporary" / "x_model", tmp_path / "x_model"
-    for folder, name in ((made, "new"), (path, "older")):
+@pytest.fixture
+def folders(tmp_path):
+    """A new folder of OpenVINO's, and an older one where it belongs."""
+    made, path = tmp_path / "temporary" / "x_openvino_model", tmp_path / "x_openvino_model"
+    for folder in (made, path):
         folder.mkdir(parents=True)
-        (folder / name).write_text(name)
-    job.move(made, path)
-    assert os.listdir(path) == ["new"]
+        (folder / "model.xml").write_text("new" if folder == made else "older")
+    (path / "model.bin").write_text("older")
+    return made, path
 
 
-def test_a_folder_in_the_way_of_a_file_stays(run, tmp_path):
-    folder = tmp_path / "my model.onnx"
-    folder.mkdir()
-    (folder / "work").write_text("of a week")
-    code, _, errors = run()
-    assert code == 1
-    assert errors.splitlines()[0] == (
-        f"error: ONNX: {folder} is in the way, which export.py did not write; move it away"
+def test_a_folder_is_replaced_as_a_whole(folders):
+    made, path = folders
+    job.move(made, path, format_named("openvino"))
+    assert os.listdir(path) == ["model.xml"]
+    assert (path / "model.xml").read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SystemExit(143)])
+def test_an_older_folder_stays_where_the_new_one_cannot_be_put(folders, monkeypatch, error):
+    def fail(path, target):
+        raise error
+
+    made, path = folders
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(type(error)):
+        job.move(made, path, format_named("openvino"))
+    assert sorted(os.listdir(path)) == ["model.bin", "model.xml"]
+    assert (path / "model.xml").read_text() == "older"
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "model.xml/thesis.txt", "chapters/"])
+def test_a_folder_that_holds_other_things_is_refused_before_any_work(
+    run, tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr(export, "load_weights", None)
+    folder = tmp_path / "my model_openvino_model"
+    work = folder / name
+    work.parent.mkdir(parents=True)
+    work.mkdir() if name.endswith("/") else work.write_text("of a week")
+    with pytest.raises(UserError) as caught:
+        run("--include", "onnx", "openvino")
+    assert str(caught.value) == (
+        f"{folder} is in the way, which export.py did not write; move it away"
     )
-    assert (folder / "work").read_text() == "of a week"
+    assert work.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "ending", "is_folder"),
+    [("onnx", ".onnx", True), ("openvino", "_openvino_model", False)],
+)
+def test_a_folder_and_a_file_are_in_the_way_of_each_other(
+    run, tmp_path, monkeypatch, name, ending, is_folder
+):
+    monkeypatch.setattr(export, "load_weights", None)
+    path = tmp_path / f"my model{ending}"
+    path.mkdir() if is_folder else path.touch()
+    with pytest.raises(UserError, match=f"my model{ending} is in the way, which export.py did not"):
+        run("--include", name)
+    assert path.exists()
+
+
+def test_a_folder_of_weights_is_exported_beside_itself_from_inside(tmp_path, monkeypatch):
+    inside = tmp_path / "saved" / "more"
+    inside.mkdir(parents=True)
+    row = format_named("onnx")
+    monkeypatch.chdir(inside.parent)
+    assert exported_path(".", row) == tmp_path / "saved.onnx"
+    assert exported_path("more/..", row) == tmp_path / "saved.onnx"
+    assert exported_path("more", row) == Path("more.onnx")
+    check_export(parse_export_flags(["--weights", "."]))
 
 
 def test_a_link_is_replaced_and_what_it_leads_to_stays(run, tmp_path):
