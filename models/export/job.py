@@ -42,7 +42,7 @@ from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.export.formats import GRAPH, Format, format_named
-from utils.export.onnx_file import require_below_limit
+from utils.export.onnx_file import require_below_limit, write_onnx
 from utils.export.opening import open_runtime
 from utils.export.place import exported_path, require_free_place
 from utils.export.ranges import Calibration
@@ -157,7 +157,8 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     limits, tolerance = Limits.of(export.config), TOLERANCES[export.config.precision]
     result = verify(runtime, export.metadata, export.trials, limits, tolerance)
     if result.fault:
-        raise UserError(f"it differs from the model: {result.fault}\n{part_of(export, row, made)}")
+        part = result.failing and part_of(export, row, made, result.failing)
+        raise UserError(f"it differs from the model: {result.fault}\n{part or ''}".rstrip())
     if export.dataset is not None:
         found = score(
             made.name, ExportedPredictor(runtime), export.dataset, export.metadata, export.settings
@@ -169,14 +170,28 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     return f"{result.matches} matched; largest difference: {result.differences}"
 
 
-def part_of(export: Export, row: Format, made: Path) -> str:
-    """Return in words where a wrong file and the model part."""
+def part_of(export: Export, row: Format, made: Path, trial: Trial) -> str:
+    """Return in words where a wrong file and the model part, in the trial that shows it."""
     if row.source != GRAPH:
         return ""
     is_graph = row.name == "onnx"
-    images, metadata = export.trials[0].images, export.metadata
-    part = where_they_part(made if is_graph else export.graph, export.model, images, metadata)
+    if not is_graph and graph_agrees(export, trial):
+        return "the ONNX graph that it is made from agrees with the model; its conversion does not"
+    if trial.is_resized:
+        return "images of the network's size agree; what differs is how the file resizes others"
+    graph = made if is_graph else export.graph
+    part = where_they_part(graph, export.model, trial.images, export.metadata)
     return part if is_graph else f"of the ONNX graph that it is made from: {part}"
+
+
+def graph_agrees(export: Export, trial: Trial) -> bool:
+    """Return whether the graph, before its conversion, predicts what the model does in a trial."""
+    metadata, path = export.metadata, export.graph.with_name("described.onnx")
+    write_onnx(export.graph, path, metadata, None)
+    runtime = open_runtime(path, runtime="onnx")
+    limits = Limits.of(export.config)
+    tolerance = TOLERANCES["float16" if metadata.precision == "float16" else "float32"]
+    return not verify(runtime, metadata, [trial], limits, tolerance).fault
 
 
 def why_not_run(row: Format, metadata: Metadata) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -16,6 +17,8 @@ from onnx import numpy_helper
 
 import export
 from models.export import job
+from models.export.trials import Trial
+from tests.doubling import METADATA
 from tests.export.recorded_files import write_graphs
 from tests.small import write_small_dataset
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
@@ -131,7 +134,9 @@ def test_a_wrong_file_is_not_written_and_the_others_are(run, tmp_path, monkeypat
     assert first.startswith(
         "error: WRONG: it differs from the model: in 1 image of 64 x 64 px, row"
     )
-    assert part.startswith("  of the ONNX graph that it is made from: layers 0 to 3 agree; ")
+    assert part == (
+        "  the ONNX graph that it is made from agrees with the model; its conversion does not"
+    )
     assert last == f"  {tmp_path}/my model.wrong.onnx is not written"
     assert (tmp_path / "my model.wrong.onnx").read_bytes() == b"older"
     names = ["my model.onnx", "my model.safetensors", "my model.wrong.onnx"]
@@ -145,6 +150,27 @@ def test_a_wrong_onnx_file_says_at_which_layer(run, tmp_path, monkeypatch):
     assert code == 1
     assert "  they part in layer 1, Conv, which returns " in errors
     assert os.listdir(tmp_path) == ["my model.safetensors"]
+
+
+def test_a_graph_that_is_wrong_itself_is_told_by_its_layer(run, monkeypatch):
+    right = job.write_graph
+
+    def write_wrong_graph(config, path):
+        right(config, path)
+        write_wrong(path, path, METADATA, None)
+
+    monkeypatch.setattr(job, "write_graph", write_wrong_graph)
+    add_format(monkeypatch, "other", write_onnx)
+    code, _, errors = run("--include", "other")
+    assert code == 1
+    assert "  of the ONNX graph that it is made from: they part in layer 1, Conv" in errors
+
+
+def test_a_file_that_resizes_wrongly_says_so():
+    images = np.zeros((1, 3, 50, 70), np.uint8)
+    trial = Trial(images, images, is_resized=True)
+    part = job.part_of(None, format_named("onnx"), Path("x.onnx"), trial)
+    assert part.endswith("what differs is how the file resizes others")
 
 
 def test_a_conversion_that_fails_leaves_nothing_and_says_why(run, tmp_path, monkeypatch):
