@@ -61,6 +61,10 @@ from utils.state.checkpoint import Checkpoint
 
 log = logging.getLogger("export")
 
+NOTHING_FOUND = (
+    "nothing is found in these images; give --data with images that show the model's classes"
+)
+
 
 @dataclass
 class Export:
@@ -167,6 +171,8 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
             raise UserError(fault)
         difference = result.differences
         export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
+    if export.metadata.output != ROWS and not result.num_matched:
+        return f"not verified: {NOTHING_FOUND}"
     return f"{result.matches} matched; largest difference: {result.differences}"
 
 

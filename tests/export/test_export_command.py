@@ -96,6 +96,19 @@ def write_wrong(graph, path, metadata, calibration):
     onnx.save_model(content, path)
 
 
+def write_finding_nothing(graph, path, metadata, calibration):
+    """Write an ONNX file of a graph with NMS whose output is 0 throughout."""
+    write_onnx(graph, path, metadata, calibration)
+    content = onnx.load_model(path)
+    (output,) = content.graph.output
+    for node in content.graph.node:
+        node.output[:] = ["found" if name == output.name else name for name in node.output]
+    zero = numpy_helper.from_array(np.zeros((), np.float32), "zero")
+    content.graph.initializer.append(zero)
+    content.graph.node.append(onnx.helper.make_node("Mul", ["found", "zero"], [output.name]))
+    onnx.save_model(content, path)
+
+
 def test_the_command_writes_a_verified_file_beside_the_weights(stored, tmp_path):
     """From another folder, of a relative name, with a format that is named twice."""
     folder = tmp_path / "weights of a run"
@@ -204,6 +217,18 @@ def folders(tmp_path):
         (folder / "model.xml").write_text("new" if folder == made else "older")
     (path / "model.bin").write_text("older")
     return made, path
+
+
+def test_a_file_that_is_to_find_nothing_is_not_taken_for_verified(run, monkeypatch):
+    """The model finds two things with scores next to the limit, and no partner is asked of them."""
+    row = dataclasses.replace(format_named("onnx"), convert=write_finding_nothing)
+    use_formats(monkeypatch, row)
+    code, printed, errors = run("--nms", "--conf", "0.999")
+    assert (code, errors) == (0, "")
+    assert printed.splitlines()[-1].endswith(
+        " MB; not verified: nothing is found in these images; give --data with images that show "
+        "the model's classes"
+    )
 
 
 def test_a_folder_is_replaced_as_a_whole(folders):
