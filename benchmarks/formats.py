@@ -45,6 +45,7 @@ from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.export.formats import FORMATS, Format
 from utils.export.opening import open_runtime
+from utils.export.place import exported_path
 from utils.files.atomic import atomic_text_file
 from utils.optional import import_optional
 from utils.processes.command import run_command
@@ -183,7 +184,7 @@ def runs_here(row: Format) -> bool:
 
 def export_one(flags: argparse.Namespace, row: Format, precision: str, folder: Path) -> Path:
     """Export the weights into a folder; return the file, or folder, that was written."""
-    from models.export.job import exported_path, run_export
+    from models.export.job import run_export
     from models.export.scoring import Dataset
 
     folder.mkdir()

@@ -45,10 +45,11 @@ from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.export.formats import GRAPH, Format, format_named
-from utils.export.onnx_file import require_below_limit
+from utils.export.onnx_file import require_below_limit, write_onnx
 from utils.export.opening import open_runtime
+from utils.export.place import exported_path, require_free_place
 from utils.export.ranges import Calibration
-from utils.processes.termination import ending_at_termination
+from utils.processes.termination import ending_at_termination, ending_later
 from utils.runtimes.metadata import (
     DETECTIONS,
     EFFICIENT,
@@ -62,6 +63,10 @@ from utils.screen.text import as_message, say
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 
 log = logging.getLogger("export")
+
+NOTHING_FOUND = (
+    "nothing is found in these images; give --data with images that show the model's classes"
+)
 
 
 @dataclass
@@ -103,7 +108,9 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     if config.device not in ("", CPU):
         log.warning("--device %s: only an engine uses it, all else the CPU", config.device)
     if not FRAMEWORKS[backend.use()].trains:
-        log.warning("no framework is here: files are held against the same graph, unoptimized")
+        log.warning(
+            "backend onnx runs the model: files are held against their own graph, unoptimized"
+        )
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
     source = f"--data {dataset.name}" if dataset else "the built-in dataset"
@@ -145,7 +152,7 @@ def exported(export: Export, row: Format) -> bool:
         try:
             shown = make_and_verify(export, row, made)
             size = megabytes(made)
-            move(made, path)
+            move(made, path, row)
         except (UserError, OSError) as error:
             lines = as_message(f"error: {row.title}: {error}\n{path} is not written").split("\n")
             say(*lines, file=sys.stderr)
@@ -171,7 +178,8 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     limits, tolerance = Limits.of(export.config), TOLERANCES[export.config.precision]
     result = verify(runtime, export.metadata, export.trials, limits, tolerance)
     if result.fault:
-        lines = (f"it differs from the model: {result.fault}", part_of(export, row, made))
+        part = result.failing and part_of(export, row, made, result.failing)
+        lines = (f"it differs from the model: {result.fault}", part)
         raise UserError("\n".join(filter(None, lines)))
     precision = export.config.precision
     if fault := fault_of_matches(result.num_matched, result.num_found, precision):
@@ -186,20 +194,36 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
             log.warning(text)
         difference = result.differences
         export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
+    if export.metadata.output != ROWS and not result.num_matched:
+        return f"not verified: {NOTHING_FOUND}"
     return f"{result.matches} matched; largest difference: {result.differences}"
 
 
-def part_of(export: Export, row: Format, made: Path) -> str:
-    """Return in words where a wrong file and the model part; "" of a trace and of 8 bits.
+def part_of(export: Export, row: Format, made: Path, trial: Trial) -> str:
+    """Return in words where a wrong file and the model part, in the trial that shows it.
 
-    8 bits move what every layer returns.
+    "" of a trace, and of 8 bits, which move what every layer returns.
     """
     if row.source != GRAPH or export.config.int8:
         return ""
     is_graph = row.name == "onnx"
-    images, metadata = export.trials[0].images, export.metadata
-    part = where_they_part(made if is_graph else export.graph, export.model, images, metadata)
+    if not is_graph and graph_agrees(export, trial):
+        return "the ONNX graph that it is made from agrees with the model; its conversion does not"
+    if trial.is_resized:
+        return "images of the network's size agree; what differs is how the file resizes others"
+    graph = made if is_graph else export.graph
+    part = where_they_part(graph, export.model, trial.images, export.metadata)
     return part if is_graph else f"of the ONNX graph that it is made from: {part}"
+
+
+def graph_agrees(export: Export, trial: Trial) -> bool:
+    """Return whether the graph, before its conversion, predicts what the model does in a trial."""
+    metadata, path = export.metadata, export.graph.with_name("described.onnx")
+    write_onnx(export.graph, path, metadata, None)
+    runtime = open_runtime(path, runtime="onnx")
+    limits = Limits.of(export.config)
+    tolerance = TOLERANCES["float16" if metadata.precision == "float16" else "float32"]
+    return not verify(runtime, metadata, [trial], limits, tolerance).fault
 
 
 def why_not_run(row: Format, metadata: Metadata) -> str:
@@ -219,18 +243,23 @@ def source_of(export: Export, row: Format) -> Path:
     return trace
 
 
-def move(made: Path, path: Path) -> None:
-    """Put a file or folder in its place; an older one goes, in one step where it is a file.
+def move(made: Path, path: Path, row: Format) -> None:
+    """Put a file or folder in its place; an older one goes only if that succeeds.
 
     Raises:
-        UserError: a folder is in the way of a file, or the reverse.
+        UserError: something else is in the way.
     """
-    is_folder = path.is_dir() and not path.is_symlink()
-    if (path.exists() or path.is_symlink()) and is_folder != made.is_dir():
-        raise UserError(f"{path} is in the way, which export.py did not write; move it away")
-    if is_folder:
-        path.rename(made.with_name("older"))
-    made.replace(path)
+    require_free_place(path, row)
+    older = made.with_name("older")
+    with ending_later():
+        if row.folder and path.exists():
+            path.rename(older)
+        try:
+            made.replace(path)
+        except BaseException:
+            if older.exists():
+                older.rename(path)
+            raise
 
 
 def megabytes(path: Path) -> str:
@@ -271,9 +300,3 @@ def output_kind(config: ExportConfig) -> str:
     if config.efficient_nms:
         return EFFICIENT
     return DETECTIONS if config.nms else ROWS
-
-
-def exported_path(weights: str, row: Format) -> Path:
-    """Return where the file of a format goes: beside the weights, under their name."""
-    path = Path(weights)
-    return path.with_name(path.stem + row.ending)

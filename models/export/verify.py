@@ -41,6 +41,7 @@ class Verified:
         num_found: detections of the model.
         num_matched: how many of them the file has too.
         fault: what is beyond the tolerance; "" if nothing is.
+        failing: the trial in which that is; None where the file says the wrong of itself.
     """
 
     scores: float = 0.0
@@ -48,6 +49,7 @@ class Verified:
     num_found: int = 0
     num_matched: int = 0
     fault: str = ""
+    failing: Trial | None = None
 
     @property
     def differences(self) -> str:
@@ -79,7 +81,9 @@ def verify(
             allowed = max(tolerance, RESIZED) if trial.is_resized else tolerance
             fault = _compare(result, runtime, trial, limits, allowed)
             images, (height, width) = count(len(trial.images), "image"), trial.images.shape[2:]
-            result.fault = fault and f"in {images} of {width} x {height} px, {fault}"
+            if fault:
+                result.fault = f"in {images} of {width} x {height} px, {fault}"
+                result.failing = trial
     return result
 
 

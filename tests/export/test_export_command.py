@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -17,6 +18,8 @@ from onnx import numpy_helper
 
 import export
 from models.export import job
+from models.export.trials import Trial
+from tests.doubling import METADATA
 from tests.export.recorded_files import write_graphs
 from tests.small import write_small_dataset
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
@@ -26,6 +29,7 @@ from utils.errors import UserError
 from utils.export import formats, opening
 from utils.export.formats import format_named
 from utils.export.onnx_file import write_onnx
+from utils.export.place import exported_path
 from utils.files.project import PROJECT
 from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.state.start_checks import check_export
@@ -94,6 +98,19 @@ def write_wrong(graph, path, metadata, calibration):
     onnx.save_model(content, path)
 
 
+def write_finding_nothing(graph, path, metadata, calibration):
+    """Write an ONNX file of a graph with NMS whose output is 0 throughout."""
+    write_onnx(graph, path, metadata, calibration)
+    content = onnx.load_model(path)
+    (output,) = content.graph.output
+    for node in content.graph.node:
+        node.output[:] = ["found" if name == output.name else name for name in node.output]
+    zero = numpy_helper.from_array(np.zeros((), np.float32), "zero")
+    content.graph.initializer.append(zero)
+    content.graph.node.append(onnx.helper.make_node("Mul", ["found", "zero"], [output.name]))
+    onnx.save_model(content, path)
+
+
 def test_the_command_writes_a_verified_file_beside_the_weights(stored, tmp_path):
     """From another folder, of a relative name, with a format that is named twice."""
     folder = tmp_path / "weights of a run"
@@ -152,7 +169,9 @@ def test_a_wrong_file_is_not_written_and_the_others_are(run, tmp_path, monkeypat
     assert first.startswith(
         "error: WRONG: it differs from the model: in 1 image of 64 x 64 px, row"
     )
-    assert part.startswith("  of the ONNX graph that it is made from: layers 0 to 3 agree; ")
+    assert part == (
+        "  the ONNX graph that it is made from agrees with the model; its conversion does not"
+    )
     assert last == f"  {tmp_path}/my model.wrong.onnx is not written"
     assert (tmp_path / "my model.wrong.onnx").read_bytes() == b"older"
     names = ["my model.onnx", "my model.safetensors", "my model.wrong.onnx"]
@@ -214,6 +233,28 @@ def test_a_file_in_8_bits_that_finds_nothing_is_refused_where_fitness_is_no_judg
     assert "my model.right.onnx: the model's own fitness on --data is 0.0" in caplog.text
 
 
+def test_a_graph_that_is_wrong_itself_is_told_by_its_layer(run, monkeypatch):
+    right = job.write_graph
+
+    def write_wrong_graph(config, path):
+        right(config, path)
+        write_wrong(path, path, METADATA, None)
+
+    monkeypatch.setattr(job, "write_graph", write_wrong_graph)
+    add_format(monkeypatch, "other", write_onnx)
+    code, _, errors = run("--include", "other")
+    assert code == 1
+    assert "  of the ONNX graph that it is made from: they part in layer 1, Conv" in errors
+
+
+def test_a_file_that_resizes_wrongly_says_so():
+    images = np.zeros((1, 3, 50, 70), np.uint8)
+    trial = Trial(images, images, is_resized=True)
+    export = SimpleNamespace(config=SimpleNamespace(int8=False))
+    part = job.part_of(export, format_named("onnx"), Path("x.onnx"), trial)
+    assert part.endswith("what differs is how the file resizes others")
+
+
 def test_a_conversion_that_fails_leaves_nothing_and_says_why(run, tmp_path, monkeypatch):
     def fail(graph, path, metadata, calibration):
         path.write_bytes(b"half a file")
@@ -236,25 +277,90 @@ def test_a_file_that_cannot_be_run_here_is_written_and_said_to_be_unverified(
     assert (tmp_path / "my model.far.onnx").exists()
 
 
-def test_a_folder_is_replaced_as_a_whole(tmp_path):
-    made, path = tmp_path / "temporary" / "x_model", tmp_path / "x_model"
-    for folder, name in ((made, "new"), (path, "older")):
+@pytest.fixture
+def folders(tmp_path):
+    """A new folder of OpenVINO's, and an older one where it belongs."""
+    made, path = tmp_path / "temporary" / "x_openvino_model", tmp_path / "x_openvino_model"
+    for folder in (made, path):
         folder.mkdir(parents=True)
-        (folder / name).write_text(name)
-    job.move(made, path)
-    assert os.listdir(path) == ["new"]
+        (folder / "model.xml").write_text("new" if folder == made else "older")
+    (path / "model.bin").write_text("older")
+    return made, path
 
 
-def test_a_folder_in_the_way_of_a_file_stays(run, tmp_path):
-    folder = tmp_path / "my model.onnx"
-    folder.mkdir()
-    (folder / "work").write_text("of a week")
-    code, _, errors = run()
-    assert code == 1
-    assert errors.splitlines()[0] == (
-        f"error: ONNX: {folder} is in the way, which export.py did not write; move it away"
+def test_a_file_that_is_to_find_nothing_is_not_taken_for_verified(run, monkeypatch):
+    """The model finds two things with scores next to the limit, and no partner is asked of them."""
+    row = dataclasses.replace(format_named("onnx"), convert=write_finding_nothing)
+    use_formats(monkeypatch, row)
+    code, printed, errors = run("--nms", "--conf", "0.999")
+    assert (code, errors) == (0, "")
+    assert printed.splitlines()[-1].endswith(
+        " MB; not verified: nothing is found in these images; give --data with images that show "
+        "the model's classes"
     )
-    assert (folder / "work").read_text() == "of a week"
+
+
+def test_a_folder_is_replaced_as_a_whole(folders):
+    made, path = folders
+    job.move(made, path, format_named("openvino"))
+    assert os.listdir(path) == ["model.xml"]
+    assert (path / "model.xml").read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SystemExit(143)])
+def test_an_older_folder_stays_where_the_new_one_cannot_be_put(folders, monkeypatch, error):
+    def fail(path, target):
+        raise error
+
+    made, path = folders
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(type(error)):
+        job.move(made, path, format_named("openvino"))
+    assert sorted(os.listdir(path)) == ["model.bin", "model.xml"]
+    assert (path / "model.xml").read_text() == "older"
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "model.xml/thesis.txt", "chapters/"])
+def test_a_folder_that_holds_other_things_is_refused_before_any_work(
+    run, tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr(export, "load_weights", None)
+    folder = tmp_path / "my model_openvino_model"
+    work = folder / name
+    work.parent.mkdir(parents=True)
+    work.mkdir() if name.endswith("/") else work.write_text("of a week")
+    with pytest.raises(UserError) as caught:
+        run("--include", "onnx", "openvino")
+    assert str(caught.value) == (
+        f"{folder} is in the way, which export.py did not write; move it away"
+    )
+    assert work.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "ending", "is_folder"),
+    [("onnx", ".onnx", True), ("openvino", "_openvino_model", False)],
+)
+def test_a_folder_and_a_file_are_in_the_way_of_each_other(
+    run, tmp_path, monkeypatch, name, ending, is_folder
+):
+    monkeypatch.setattr(export, "load_weights", None)
+    path = tmp_path / f"my model{ending}"
+    path.mkdir() if is_folder else path.touch()
+    with pytest.raises(UserError, match=f"my model{ending} is in the way, which export.py did not"):
+        run("--include", name)
+    assert path.exists()
+
+
+def test_a_folder_of_weights_is_exported_beside_itself_from_inside(tmp_path, monkeypatch):
+    inside = tmp_path / "saved" / "more"
+    inside.mkdir(parents=True)
+    row = format_named("onnx")
+    monkeypatch.chdir(inside.parent)
+    assert exported_path(".", row) == tmp_path / "saved.onnx"
+    assert exported_path("more/..", row) == tmp_path / "saved.onnx"
+    assert exported_path("more", row) == Path("more.onnx")
+    check_export(parse_export_flags(["--weights", "."]))
 
 
 def test_a_link_is_replaced_and_what_it_leads_to_stays(run, tmp_path):

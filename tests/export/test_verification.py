@@ -111,6 +111,15 @@ def test_a_file_that_resizes_is_tried_with_the_images_as_they_are(make):
     assert shapes == [(1, 3, 64, 96), (1, 3, 50, 96), (1, 3, 64, 70)]
 
 
+def test_the_trial_that_fails_is_known(make):
+    exported = make("dynamic")
+    wrong = exported.trials[3]
+    exported.trials[3] = wrong._replace(rows=wrong.rows + 1)
+    result = exported.verify()
+    assert result.failing is exported.trials[3]
+    assert result.fault.startswith("in 2 images of 96 x 32 px, ")
+
+
 def test_a_half_file_passes_within_its_own_tolerance_alone(make):
     half = make("half")
     rows, of_half = TOLERANCES["float32"], TOLERANCES["float16"]

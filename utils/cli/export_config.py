@@ -48,7 +48,7 @@ class ExportConfig:
     """The settings of one export; defaults are the public YOLOv5's but for --include."""
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="a file that docs/weights.md lists")  # fmt: skip
+        help="a file that docs/weights.md lists, but no exported one")  # fmt: skip
     include: tuple[str, ...] = flag("output", "--include", default=("onnx",), type=str, nargs="+",
         metavar="F", check=_require_formats,
         help=f"formats: {', '.join(row.name for row in FORMATS)}")  # fmt: skip
@@ -109,7 +109,10 @@ class ExportConfig:
             )
 
     def _check_suppression(self) -> None:
-        names = ("efficient_nms", "class_agnostic", "top_per_class", "top_all")
+        names = (
+            "efficient_nms", "class_agnostic", "top_per_class", "top_all", "iou_threshold",
+            "confidence_threshold",
+        )  # fmt: skip
         given = [name for name in names if getattr(self, name) != getattr(ExportConfig, name)]
         if given and not self.nms:
             word = flags_of(self)[given[0]].names[0]

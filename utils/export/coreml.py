@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from utils.errors import UserError, brief
 from utils.export.ranges import Calibration
 from utils.optional import import_optional
 from utils.runtimes.coreml_runtime import INPUT, OUTPUT
@@ -24,20 +25,25 @@ def write_coreml(
     metadata: Metadata,
     calibration: Calibration | None,
 ) -> None:
-    """Make an ML program, a folder, for iOS 15 and macOS 12 up."""
+    """Make an ML program, a folder, for iOS 15 and macOS 12 up; UserError where that fails."""
     tools = import_optional("coremltools", "--include coreml")
     logging.getLogger("coremltools").setLevel(logging.WARNING)  # else each step of it has a line
     half = metadata.precision == "float16"
-    with contextlib.redirect_stderr(io.StringIO()):  # its progress bars
-        model = tools.convert(
-            str(trace),
-            source="pytorch",
-            convert_to="mlprogram",
-            inputs=[tools.TensorType(INPUT, (metadata.batch_size, 3, *metadata.image_size))],
-            outputs=[tools.TensorType(OUTPUT, dtype=np.float32)],
-            compute_precision=tools.precision.FLOAT16 if half else tools.precision.FLOAT32,
-            minimum_deployment_target=tools.target.iOS15,
-            skip_model_load=True,
-        )
-    model.user_defined_metadata.update(metadata.texts())
-    model.save(str(path))
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # its progress bars
+            model = tools.convert(
+                str(trace),
+                source="pytorch",
+                convert_to="mlprogram",
+                inputs=[tools.TensorType(INPUT, (metadata.batch_size, 3, *metadata.image_size))],
+                outputs=[tools.TensorType(OUTPUT, dtype=np.float32)],
+                compute_precision=tools.precision.FLOAT16 if half else tools.precision.FLOAT32,
+                minimum_deployment_target=tools.target.iOS15,
+                skip_model_load=True,
+            )
+        model.user_defined_metadata.update(metadata.texts())
+        model.save(str(path))
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            f"coremltools cannot convert or write the model: {brief(str(error))}"
+        ) from error

@@ -19,14 +19,14 @@ from utils.export.openvino import write_openvino
 from utils.export.ranges import Calibration
 from utils.export.tensorrt import write_engine
 from utils.export.trace import keep_trace
-from utils.runtimes.coreml_runtime import CoreMlRuntime, why_no_coreml
+from utils.runtimes.coreml_runtime import COREML_FILES, CoreMlRuntime, why_no_coreml
 from utils.runtimes.litert_runtime import LiteRtRuntime
 from utils.runtimes.metadata import Metadata
-from utils.runtimes.ncnn_runtime import NcnnRuntime
+from utils.runtimes.ncnn_runtime import NCNN_FILES, NcnnRuntime
 from utils.runtimes.onnx_runtime import OnnxRuntime
-from utils.runtimes.openvino_runtime import OpenVinoRuntime
+from utils.runtimes.openvino_runtime import OPENVINO_FILES, OpenVinoRuntime
 from utils.runtimes.runtime import Runtime
-from utils.runtimes.tensorrt_runtime import TensorRtRuntime
+from utils.runtimes.tensorrt_runtime import TENSORRT_FILES, TensorRtRuntime
 from utils.runtimes.torchscript_runtime import TorchScriptRuntime
 
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
@@ -52,6 +52,7 @@ class Format:
             for int8 the images.
         open: loads one to run it, with a number of threads.
         why_not_run: says why this machine cannot run one; "" where it can.
+        folder: the files in it, where a format is a folder; () where it is a file.
         also_reads: endings of other files that its runtime opens, where --runtime names it.
         source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
         side_by_side: threads may call it at the same time, each with as many as `open` is told.
@@ -66,6 +67,7 @@ class Format:
     packages: tuple[str, ...]
     convert: Convert
     open: Callable[[Path, int | None], Runtime]
+    folder: tuple[str, ...] = ()
     also_reads: tuple[str, ...] = ()
     source: str = GRAPH
     side_by_side: bool = False
@@ -92,18 +94,19 @@ FORMATS = (
         half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True,
         side_by_side=True),
     Format("openvino", "OpenVINO", "_openvino_model", ("openvino",), write_openvino,
-        OpenVinoRuntime, also_reads=(".onnx",), half=True, int8=True, dynamic=True,
-        letterbox=True, nms=True),
+        OpenVinoRuntime, folder=OPENVINO_FILES, also_reads=(".onnx",), half=True, int8=True,
+        dynamic=True, letterbox=True, nms=True),
     Format("torchscript", "TorchScript", ".torchscript", (), keep_trace, TorchScriptRuntime,
         source=TRACE, is_program=True),
     Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime,
-        source=TRACE, half=True),
+        folder=NCNN_FILES, source=TRACE, half=True),
     Format("tflite", "LiteRT", ".tflite", ("ai_edge_litert",), write_litert,
         LiteRtRuntime),
     Format("coreml", "CoreML", ".mlpackage", ("coremltools",), write_coreml, CoreMlRuntime,
-        source=TRACE, half=True, why_not_run=why_no_coreml),
+        folder=COREML_FILES, source=TRACE, half=True, why_not_run=why_no_coreml),
     Format("engine", "TensorRT", "_tensorrt_model", ("tensorrt", "cuda"), write_engine,
-        TensorRtRuntime, is_program=True, half=True, nms=True, efficient_nms=True),
+        TensorRtRuntime, folder=TENSORRT_FILES, is_program=True, half=True, nms=True,
+        efficient_nms=True),
 )  # fmt: skip
 
 

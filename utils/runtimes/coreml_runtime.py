@@ -15,6 +15,11 @@ from utils.runtimes.metadata import metadata_of
 
 INPUT, OUTPUT = "images", "output0"
 SYSTEM = "darwin"
+COREML_FILES = (  # of a package, as coremltools writes it
+    "Manifest.json",
+    "Data/com.apple.CoreML/model.mlmodel",
+    "Data/com.apple.CoreML/weights/weight.bin",
+)
 
 
 class CoreMlRuntime:

@@ -13,6 +13,7 @@ from utils.runtimes.metadata_file import MAX_METADATA_BYTES, METADATA_FILE, meta
 from utils.runtimes.shapes import require_shapes, shape_taken
 
 MODEL, WEIGHTS = "model.ncnn.param", "model.ncnn.bin"  # as pnnx names them
+NCNN_FILES = MODEL, WEIGHTS, METADATA_FILE
 INPUT, OUTPUT = "in0", "out0"
 MAX_WEIGHT_BYTES = 1 << 32
 # Half precision where the CPU has it, unless told otherwise; the results are to be the model's.

@@ -17,6 +17,7 @@ from utils.runtimes.onnx_sizes import GraphSizes
 from utils.runtimes.shapes import Shape, require_one_of_each, require_shapes, require_types
 
 MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
+OPENVINO_FILES = MODEL, WEIGHTS
 MAX_WEIGHT_BYTES = 1 << 32
 SECTION = "framework"  # where OpenVINO keeps the metadata of an ONNX file
 # Where a CPU has bfloat16, OpenVINO takes it unless told otherwise: boxes of a YOLOv5n at 640 px

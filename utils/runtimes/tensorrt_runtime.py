@@ -19,6 +19,7 @@ from utils.runtimes.metadata_file import MAX_METADATA_BYTES, METADATA_FILE, meta
 from utils.runtimes.shapes import require_shapes
 
 ENGINE = "model.engine"
+TENSORRT_FILES = ENGINE, METADATA_FILE
 INPUT, OUTPUT = "images", "output0"
 MAX_ENGINE_BYTES = 1 << 33
 CUDA = "cuda.bindings.runtime"

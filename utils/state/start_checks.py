@@ -20,6 +20,7 @@ from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.errors import UserError
 from utils.export.formats import TRACE, format_named, is_exported
+from utils.export.place import exported_path, require_free_place
 from utils.files.models import find_model, read_model
 from utils.files.project import PROJECT
 from utils.optional import import_optional
@@ -68,7 +69,10 @@ def check_export(config: ExportConfig) -> None:
             f"--weights {config.weights} is an exported file, which keeps too little of its model; "
             "give the weights that it was made from"
         )
-    _check_place(Path(config.weights).parent)
+    for row in map(format_named, config.include):
+        path = exported_path(config.weights, row)
+        _check_place(path.parent)
+        require_free_place(path, row)
     check_device(config.device)
     _check_traced(config, select.choose(config.backend))
     _require_packages(config)

@@ -70,6 +70,8 @@ def test_what_does_not_parse_ends_with_code_2(flags, message, capsys):
         ("--half --int8 --data D", "--half and --int8: a file has one precision"),
         ("--int8", "--int8 is calibrated on images; name their dataset with --data"),
         ("--efficient-nms", "--efficient-nms is of NMS in the graph; give --nms too"),
+        ("--conf 0.3", "--conf-thres is of NMS in the graph; give --nms too"),
+        ("--iou 0.5", "--iou-thres is of NMS in the graph; give --nms too"),
         ("--letterbox --dynamic", "--letterbox takes one image of any size"),
         ("--letterbox --batch 2", "--letterbox takes one image of any size"),
     ],
