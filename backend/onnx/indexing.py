@@ -16,6 +16,11 @@ def without_ellipsis(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     return (*index[:at], *[slice(None)] * missing, *index[at + 1 :])
 
 
+def bounds_of(part: Any) -> tuple[Any, ...]:
+    """Return the numbers that a part of an index is made of."""
+    return (part.start, part.stop, part.step) if isinstance(part, slice) else (part,)
+
+
 def span_of(part: Any, size: int) -> tuple[int, int, int]:
     """Return start, end and step of ONNX's Slice."""
     if isinstance(part, int):

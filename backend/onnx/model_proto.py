@@ -16,11 +16,13 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 
+from backend.backend_error import BackendError
 from backend.onnx.device import host_threads
 from backend.onnx.recording import TYPES, Size, Tensor, constant
 
 OPSET = 17
 SHAPE_OF_PART = 15  # the first opset whose Shape can give some of the sides
+MOST_BYTES = 2**31 - 2**24  # of constants: a message of protobuf ends at 2 GiB
 FATAL = 4  # of the messages that ONNX Runtime may write: an error is raised as well
 
 
@@ -119,6 +121,7 @@ class _Graph:
         self._names = {id(tensor): tensor.name for tensor in inputs}
         self._stored: dict[tuple[object, ...], str] = {}  # constants without a name, by content
         self._numbers: Counter[str] = Counter()
+        self._num_bytes = 0
 
     def add(self, tensor: Tensor) -> None:
         """Add a tensor after those that it is made of."""
@@ -177,6 +180,12 @@ class _Graph:
         return self._stored[key]
 
     def _store(self, array: np.ndarray, name: str) -> None:
+        self._num_bytes += array.nbytes
+        if self._num_bytes > MOST_BYTES:
+            raise BackendError(
+                f"a graph holds {MOST_BYTES:,} bytes of weights and images; use a smaller batch, "
+                "or --backend torch or oneflow"
+            )
         self.initializers.append(numpy_helper.from_array(array, name))
 
     def _numbered(self, word: str) -> str:

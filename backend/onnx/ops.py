@@ -149,11 +149,11 @@ def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:
     checks.resized_sides(x.shape, height, width)
     if x.dtype == "float64":
         return _resize_by_products(x, height, width)
-    sizes = constant(np.array([*x.shape[:2], height, width], np.int64))
+    shape = (*x.shape[:2], height, width)
     return apply(
         "Resize",
-        (x, None, None, sizes),
-        (*x.shape[:2], height, width),
+        (x, None, None, sizes_tensor(shape)),
+        shape,
         x.dtype,
         mode="linear",
         coordinate_transformation_mode="half_pixel",
@@ -162,6 +162,8 @@ def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:
 
 def _resize_by_products(x: Tensor, height: int, width: int) -> Tensor:
     """Resize float64, of which ONNX Runtime has no Resize: rows, then columns."""
+    if any(isinstance(side, Size) for side in (*x.shape[2:], height, width)):
+        raise ValueError("float64 of free sides cannot be resized; cast the images to float32")
     for size in (width, height):
         parts = constant(_parts_of(x.shape[3], size).T)
         x = apply("MatMul", (x, parts), (*x.shape[:3], size), x.dtype).permute(0, 1, 3, 2)
@@ -181,11 +183,17 @@ def flip_columns(x: Tensor) -> Tensor:
 
 def pad_to(x: Tensor, height: int, width: int, value: float) -> Tensor:
     checks.padded_sides(x.shape, height, width)
-    pads = np.array([0, 0, 0, 0, 0, 0, height - x.shape[2], width - x.shape[3]], np.int64)
+    for side, wanted in zip(x.shape[2:], (height, width), strict=True):
+        if isinstance(side, Size) and not isinstance(wanted, Size):
+            raise ValueError(
+                f"a free side cannot be padded to {wanted}, which it may exceed; accepted: a size "
+                "that is computed of it"
+            )
+    pads = sizes_tensor([0] * 6 + [height - x.shape[2], width - x.shape[3]])
     # ONNX Runtime 1.23 has a MaxPool pad in place of a Pad by 0, as if that were minus infinity. It
     # leaves -0.0 alone, which is as good.
     fill = constant(np.array(value or -0.0, x.dtype))
-    return apply("Pad", (x, constant(pads), fill), (*x.shape[:2], height, width), x.dtype)
+    return apply("Pad", (x, pads, fill), (*x.shape[:2], height, width), x.dtype)
 
 
 def channels_last(x: Tensor) -> Tensor:

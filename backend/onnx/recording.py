@@ -9,14 +9,14 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
 from onnx import TensorProto
 
 from backend import checks
-from backend.onnx.indexing import FAR, span_of, without_ellipsis
+from backend.onnx.indexing import FAR, bounds_of, span_of, without_ellipsis
 
 TYPES = {
     "float32": TensorProto.FLOAT,
@@ -33,7 +33,9 @@ FLOAT_DTYPES = ("float16", *checks.FLOAT_DTYPES)  # float16: of files that are t
 class Size(int):
     """A side of a tensor that is known only when the graph runs; its value is that of the example.
 
-    Sums, products and quotients of such sizes are sizes again.
+    Sums, differences, products and whole quotients of such sizes are sizes again. All else would
+    give the example's value for every run: it is refused. Comparisons and `int` are not: they ask
+    for the example.
 
     Attributes:
         source: what computes it, (1,) int64; one without is to be asked of the result that has it.
@@ -55,6 +57,12 @@ class Size(int):
         node = self.source.node if "source" in vars(self) else None
         return node is not None and node.operation == "Shape"
 
+    def _refuse(self, *others: Any) -> NoReturn:
+        raise ValueError(
+            f"a free size has +, -, * and // alone (its example is {int(self)}); use int() where "
+            "the example's value is meant"
+        )
+
     def _with(self, operation: str, value: int, other: Any) -> Size:
         return Size.of(value, apply(operation, (self.source, size_tensor(other)), (1,), "int64"))
 
@@ -70,7 +78,13 @@ class Size(int):
     def __floordiv__(self, other: int) -> Size:
         return self._with("Div", int(self) // int(other), other)
 
+    def __rsub__(self, other: int) -> Size:
+        left = apply("Sub", (size_tensor(other), self.source), (1,), "int64")
+        return Size.of(int(other) - int(self), left)
+
     __radd__, __rmul__ = __add__, __mul__
+    __neg__ = __abs__ = __truediv__ = __rtruediv__ = __rfloordiv__ = _refuse
+    __mod__ = __rmod__ = __divmod__ = __rdivmod__ = __pow__ = __rpow__ = _refuse
 
 
 class Node:
@@ -354,9 +368,11 @@ def _completed_by_onnx(sizes: Sequence[int], old: Sequence[int]) -> list[int]:
 def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     """Return x[index], for integers, slices and one `...`."""
     index = without_ellipsis(index, x.ndim)
+    if any(isinstance(bound, Size) for part in index for bound in bounds_of(part)):
+        raise ValueError("a free size cannot be an index; accepted: numbers, and slices of them")
     whole = slice(None)
     cut = [dim for dim, part in enumerate(index) if part != whole]
-    spans = {dim: span_of(index[dim], x.shape[dim]) for dim in cut}
+    spans = {dim: span_of(index[dim], int(x.shape[dim])) for dim in cut}
     if cut:
         columns = zip(*(spans[dim] for dim in cut), strict=True)
         starts, ends, steps = (constant(np.array(column, np.int64)) for column in columns)

@@ -31,7 +31,9 @@ MODELS = {
     "p6": "models/hub/yolov5n6.yaml",
 }
 STATIC = ("yolov5n static", "yolov3-tiny static", "tiny static --batch-size=2")
-DYNAMIC = ("yolov5n dynamic", "attention dynamic", "ghost dynamic", "p6 dynamic", "grey dynamic")
+DYNAMIC = tuple(
+    f"{name} dynamic" for name in ("yolov5n", "yolov3-tiny", "attention", "ghost", "p6", "grey")
+)
 HALF = "yolov5n half"
 OPSETS = {13: 7, 14: 7, 15: 8, 17: 8, 18: 8, 19: 9, 21: 10}  # with the oldest format that has it
 Shape = tuple[int, int, int]  # images, height, width

@@ -115,6 +115,87 @@ def test_a_slice_of_a_free_side_is_free(part: slice, rows: list[int]) -> None:
     assert np.array_equal(found, array[:, :, rows].reshape(2, 3 * len(rows), 6))
 
 
+def test_a_resize_keeps_the_free_batch_and_takes_free_sides() -> None:
+    given = images()
+    fixed = ops.resize_bilinear(given, 2, 3)
+    doubled = ops.resize_bilinear(given, 2 * given.shape[2], 12)
+    array = np.full((5, 3, 8, 6), 7, np.float32)
+    for found, sides in zip(run([fixed, doubled], given, array), ((2, 3), (16, 12)), strict=True):
+        assert np.array_equal(found, np.full((5, 3, *sides), 7))
+    assert isinstance(fixed.shape[0], Size) and isinstance(doubled.shape[2], Size)
+
+
+def test_a_resize_of_free_sides_in_float64_is_refused() -> None:
+    given = images()
+    with pytest.raises(ValueError, match="float64 of free sides"):
+        ops.resize_bilinear(ops.cast(given, "float64"), 2, 3)
+    with pytest.raises(ValueError, match="float64 of free sides"):
+        ops.resize_bilinear(constant(np.ones((1, 3, 4, 4))), given.shape[2], 3)
+
+
+def test_padding_grows_with_a_free_side() -> None:
+    given = images()
+    height, width = given.shape[2:]
+    more, twice = ops.pad_to(given, height + 1, width, 2.0), ops.pad_to(given, 2 * height, 6, 2.0)
+    array = np.ones((5, 3, 7, 6), np.float32)
+    for found, rows in zip(run([more, twice], given, array), (8, 14), strict=True):
+        assert np.array_equal(found[:, :, :7], array)
+        assert np.array_equal(found[:, :, 7:], np.full((5, 3, rows - 7, 6), 2))
+
+
+def test_a_free_side_is_not_padded_to_a_number() -> None:
+    with pytest.raises(ValueError, match="free side cannot be padded to 9"):
+        ops.pad_to(images(), 9, 6, 0.5)
+
+
+def test_a_free_size_is_taken_from_a_number() -> None:
+    given = images()
+    batch, channels, height, width = given.shape
+    left = 12 - height
+    assert isinstance(left, Size) and left == 8
+    (found,) = run([ops.resize_bilinear(given, left, 6)], given, np.ones((1, 3, 5, 6), np.float32))
+    assert found.shape == (1, 3, 7, 6)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda size: size % 8,
+        lambda size: 9 % size,
+        lambda size: divmod(size, 8),
+        lambda size: -size,
+        lambda size: size / 2,
+        lambda size: 8 / size,
+        lambda size: 8 // size,
+        lambda size: size**2,
+        lambda size: 2**size,
+        abs,
+    ],
+    ids=["rest", "of", "both", "minus", "part", "over", "whole", "power", "exponent", "abs"],
+)
+def test_what_would_freeze_a_free_size_is_refused(compute) -> None:
+    with pytest.raises(ValueError, match=r"a free size has \+, -, \* and // alone"):
+        compute(images().shape[2])
+
+
+def test_one_row_of_a_free_side_is_taken() -> None:
+    given = images()
+    array = np.arange(2 * 3 * 5 * 6, dtype=np.float32).reshape(2, 3, 5, 6)
+    (found,) = run([given[0, :, -1]], given, array)
+    assert np.array_equal(found, array[0, :, -1])
+
+
+@pytest.mark.parametrize("part", [slice(None, 1), slice(1, None), slice(None, None, 1), 1])
+def test_an_index_is_no_free_size(part) -> None:
+    given = images()
+    one = given.shape[2] // 4
+    free = slice(*(one if x == 1 else x for x in (part.start, part.stop, part.step))) if (
+        isinstance(part, slice)
+    ) else one  # fmt: skip
+    with pytest.raises(ValueError, match="a free size cannot be an index"):
+        given[:, :, free]
+
+
 def test_an_operation_with_several_results_is_one_node() -> None:
     given = images(free=False)
     largest = constant(np.array([2]))
