@@ -19,7 +19,7 @@ from tests.onnx_files import (
     write_detector,
 )
 from utils.errors import UserError
-from utils.runtimes import onnx_sizes
+from utils.runtimes import onnx_sizes, onnx_tensors
 from utils.runtimes.onnx_reading import read_onnx
 from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.runtimes.openvino_runtime import OpenVinoRuntime
@@ -372,6 +372,27 @@ def test_sparse_tensors_of_a_node_are_refused(tmp_path, field):
     node = NODE("Constant", [], ["c"], **{field: sparse if field[-1] == "r" else [sparse]})
     path = make_file(tmp_path / "a.onnx", [node, *detector_nodes()[0]], detector_nodes()[1])
     refused(path, f"operator 'Constant' has .* not run, {field};")
+
+
+def test_external_data_that_no_message_holds_are_refused_unread(tmp_path, monkeypatch):
+    numbers = (2**31 - 1) // 4
+    with (tmp_path / "a.bin").open("wb") as file:
+        file.truncate(4 * numbers)  # takes no disk
+    path = with_external(tmp_path / "a.onnx", "a.bin", 4 * numbers)
+    model = onnx.load_model_from_string(path.read_bytes())
+    row = next(tensor for tensor in model.graph.initializer if tensor.name == "row")
+    row.dims[:] = [numbers]
+    path.write_bytes(model.SerializeToString())
+    monkeypatch.setattr(onnx_tensors, "open_regular", lambda path: pytest.fail("it was read"))
+    refused(path, "it has more than 2,147,483,647 bytes with its external data")
+
+
+@pytest.mark.parametrize("shape", [[1] * 100, [0, 2**62, 2**62], [0, 2**40], [-1, 0]])
+def test_a_shape_that_numpy_does_not_take_is_refused(tmp_path, shape):
+    nodes, initial = detector_nodes()
+    one = [1.0] if 0 not in shape else []
+    initial.append(TensorProto(name="odd", data_type=1, dims=shape, float_data=one))
+    refused(make_file(tmp_path / "a.onnx", nodes, initial), "its tensor 'odd' has the shape")
 
 
 def test_a_tensor_that_claims_more_numbers_than_it_has_is_refused(tmp_path):
