@@ -205,6 +205,39 @@ def test_only_so_many_nodes_are_computed_beforehand(tmp_path, monkeypatch):
     refused(path, "how large its node ConstantOfShape '' makes 'big' cannot be told")
 
 
+POOLS = {"kernel_shape": [319, 319], "pads": [159] * 4, "strides": [1, 1]}
+WORK = {
+    "pool": ((1, 3, 320, 320), [NODE("MaxPool", ["images"], ["big"], **POOLS)], []),
+    "many inputs": (
+        (1, 3, 320, 320), [NODE("Sum", ["images"] * 20_000, ["big"])], []
+    ),
+    "suppression": (
+        (1, 3, 320, 320),
+        [
+            NODE("Reshape", ["images", "rows"], ["boxes"]),
+            NODE("Reshape", ["column", "scored"], ["scores"]),
+            NODE("NonMaxSuppression", ["boxes", "scores", "most"], ["kept"]),
+            NODE("Cast", ["kept"], ["big"], to=TensorProto.FLOAT),
+        ],
+        [
+            constant("rows", np.int64([1, -1, 4])),
+            constant("column", np.zeros(76_800, np.float32)),
+            constant("scored", np.int64([1, 1, -1])),
+            constant("most", np.int64([10**6])),
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_work_is_counted_where_nothing_is_multiplied(tmp_path, name):
+    shape, nodes, initial = WORK[name]
+    texts = own_texts(image_size=shape[2:])
+    path = make_file(tmp_path / "a.onnx", bare_rows(*nodes), [ROWS, *initial], shape, texts=texts)
+    operator = nodes[-2 if name == "suppression" else -1].op_type
+    refused(path, f"its node {operator} '' takes more memory or time")
+
+
 def test_a_node_of_many_inputs_is_refused(tmp_path):
     nodes, initial = detector_nodes()
     nodes.insert(0, NODE("Max", ["row"] * 50_000, ["most"]))
