@@ -134,7 +134,10 @@ def pixels_of(image: np.ndarray) -> np.ndarray:
 
 def head_of(metadata: Metadata, path: str = "") -> Head:
     """Return the head that finishes the rows of a file; its own network is in the file."""
-    kind: Any = find_block(metadata.head).kind
+    try:
+        kind: Any = find_block(metadata.head).kind
+    except UserError:  # of a name that it does not know
+        kind = None
     if not hasattr(kind, "without_network"):
         raise UserError(
             f"--weights {path}: it was exported with the head {brief(metadata.head)}, of which "

@@ -22,6 +22,7 @@ from utils.optional import import_optional
 from utils.runtimes.onnx_divisors import check_counts, check_divisor
 from utils.runtimes.onnx_operators import ACCEPTED, CHOICES, DOMAINS, MATHS, SHAPES, TENSORRT
 from utils.runtimes.onnx_tensors import BYTES
+from utils.runtimes.onnx_work import DEPENDENT, Shape, shape_of, work_of
 
 MAX_NODES = 20_000  # a yolov5x has 464
 MAX_NAMES = 50_000  # inputs and outputs of all nodes; a yolov5x6 has about 3,500
@@ -39,13 +40,11 @@ CEILING = 1 << 38
 # Bytes of what no image decides, which a runtime computes while it loads a file: grids, and weights
 # in another precision. For each number in the file 8 more.
 MOST_CONSTANT = 1 << 28
-# Multiplications of all nodes for each number of the images and of the file. A convolution has one
-# for each weight and cell; together they are 0.001 of the YOLOv5s.
-MOST_PRODUCTS = 0.1
-WEIGHED = {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"}
-MULTIPLIED = {"MatMul", "MatMulInteger", "Gemm", "QLinearMatMul"}
-
-Shape = tuple[int, ...]
+# Work of all nodes, in multiplications, for each number of the images and of the file, or FEW where
+# these are fewer. A convolution has one for each weight and cell; together they are 0.001 of the
+# YOLOv5s.
+MOST_WORK = 0.1
+FEW = 1 << 16
 
 
 class GraphSizes:
@@ -117,8 +116,8 @@ class GraphSizes:
         kind = self._input.type.tensor_type.elem_type
         types[self._input.name] = self._type_of(kind, tuple(shape))
         room = max(math.prod(shape), ROOM)
-        left, products = MOST_BYTES * room, MOST_PRODUCTS * room * max(self._numbers, SMALL)
-        left, constant = min(left, CEILING), MOST_CONSTANT + 8 * self._numbers
+        left, work = min(MOST_BYTES * room, CEILING), MOST_WORK * room * max(self._numbers, FEW)
+        constant = MOST_CONSTANT + 8 * self._numbers
         computed = 0
         bounds: set[str] = set()  # what may also be smaller than its type says
         depends = {self._input.name}  # on an image, and not on its size alone
@@ -135,8 +134,8 @@ class GraphSizes:
             else:
                 depends.update(found)
             check_divisor(node, types, constants)
-            products -= _products(node, types)
-            if min(left, constant, products) < 0:
+            work -= work_of(node, types, values)
+            if min(left, constant, work) < 0:
                 raise UserError(
                     f"its node {node.op_type} {brief(node.name)} takes more memory or time than "
                     f"any detector for images of {brief(tuple(shape))}"
@@ -212,44 +211,3 @@ def _version_of(model: Any) -> int:
     if len(versions) != 1:
         raise UserError("it does not say of which version of ONNX its operators are")
     return int(versions[0])
-
-
-def shape_of(kind: Any) -> Shape | None:
-    """Return the shape of a tensor's type; None where a size is not known."""
-    if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
-        return None
-    sizes = [x.dim_value if x.HasField("dim_value") else -1 for x in kind.tensor_type.shape.dim]
-    return tuple(sizes) if all(size >= 0 for size in sizes) else None
-
-
-def _products(node: Any, types: Mapping[str, Any]) -> int:
-    """Return the multiplications of a node that weighs or multiplies maps; else 0.
-
-    Its inputs are as many as its outputs could be inferred from.
-    """
-    if node.op_type in MULTIPLIED:
-        first = shape_of(types[node.input[0]]) or (1,)
-        return math.prod(shape_of(types[node.output[0]]) or ()) * max(first or (1,))
-    if node.op_type in WEIGHED:
-        weights = node.input[3 if node.op_type == "QLinearConv" else 1]
-        on = node.input[0] if node.op_type == "ConvTranspose" else node.output[0]
-        batch, _, *sides = shape_of(types[on]) or (0, 0)
-        return math.prod(shape_of(types[weights]) or ()) * batch * math.prod(sides)
-    return 0
-
-
-def _largest_nonzero(node: Any, types: Mapping[str, Any], values: Any) -> Shape:
-    shape = shape_of(types[node.input[0]]) or ()
-    return len(shape), math.prod(shape)
-
-
-def _largest_suppressed(node: Any, types: Mapping[str, Any], values: Any) -> Shape:
-    """Return the shape of NonMaxSuppression's output when every box stays."""
-    batch, classes, boxes = shape_of(types[node.input[1]]) or (0, 0, 0)
-    most = values.get(node.input[2]) if len(node.input) > 2 else None
-    kept = boxes if most is None or not most.size else min(max(int(most.flat[0]), 0), boxes)
-    return batch * classes * kept, 3
-
-
-# Outputs whose size depends on the image, by what makes them: the largest they can be.
-DEPENDENT = {"NonZero": _largest_nonzero, "NonMaxSuppression": _largest_suppressed}

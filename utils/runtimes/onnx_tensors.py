@@ -20,7 +20,9 @@ from utils.optional import import_optional
 ATTRIBUTE_FIELDS = {
     "name", "doc_string", "type", "f", "i", "s", "t", "floats", "ints", "strings", "tensors",
 }  # fmt: skip
-MAX_BYTES = (1 << 31) - 1  # of a message of protobuf; of all external data too
+MAX_BYTES = (1 << 31) - 1  # of a message of protobuf, with all external data in it
+ROOM = 64  # bytes, by which the lengths in a message grow
+MOST_SIDES = 16  # of a shape; NumPy takes 32
 # Where a tensor's numbers lie that are not in `raw_data`, by type; its types are the accepted ones.
 FIELDS = {
     "FLOAT": "float_data",
@@ -73,18 +75,21 @@ def check_tensors(model: Any, folder: Path) -> None:
     onnx = import_optional("onnx", "an ONNX file")
     names = {number: name for name, number in onnx.TensorProto.DataType.items()}
     check_attributes(model)
-    left = MAX_BYTES
+    left = MAX_BYTES - model.ByteSize() - ROOM
     for tensor in all_tensors(model):
         kind = names.get(tensor.data_type, "")
         if kind not in FIELDS:
             known = kind or tensor.data_type
             raise UserError(f"its tensor {brief(tensor.name)} is of type {known}, which is not run")
-        if any(size < 0 for size in tensor.dims):
+        # Beside a 0, the others are limited too: NumPy multiplies them.
+        sides = math.prod(max(size, 1) for size in tensor.dims)
+        huge = 0 in tensor.dims and sides > MAX_BYTES
+        if len(tensor.dims) > MOST_SIDES or min(tensor.dims, default=0) < 0 or huge:
             raise UserError(f"its tensor {brief(tensor.name)} has the shape {brief(tensor.dims)}")
         size = math.prod(tensor.dims) * BYTES[kind]
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             if size > left:
-                raise UserError(f"its external data have more than {MAX_BYTES:,} bytes")
+                raise UserError(f"it has more than {MAX_BYTES:,} bytes with its external data")
             left -= size
             _read_external(tensor, folder, size)
         found = len(tensor.raw_data)

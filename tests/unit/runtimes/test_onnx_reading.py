@@ -19,7 +19,7 @@ from tests.onnx_files import (
     write_detector,
 )
 from utils.errors import UserError
-from utils.runtimes import onnx_sizes
+from utils.runtimes import onnx_sizes, onnx_tensors
 from utils.runtimes.onnx_reading import read_onnx
 from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.runtimes.openvino_runtime import OpenVinoRuntime
@@ -205,6 +205,39 @@ def test_only_so_many_nodes_are_computed_beforehand(tmp_path, monkeypatch):
     refused(path, "how large its node ConstantOfShape '' makes 'big' cannot be told")
 
 
+POOLS = {"kernel_shape": [319, 319], "pads": [159] * 4, "strides": [1, 1]}
+WORK = {
+    "pool": ((1, 3, 320, 320), [NODE("MaxPool", ["images"], ["big"], **POOLS)], []),
+    "many inputs": (
+        (1, 3, 320, 320), [NODE("Sum", ["images"] * 20_000, ["big"])], []
+    ),
+    "suppression": (
+        (1, 3, 320, 320),
+        [
+            NODE("Reshape", ["images", "rows"], ["boxes"]),
+            NODE("Reshape", ["column", "scored"], ["scores"]),
+            NODE("NonMaxSuppression", ["boxes", "scores", "most"], ["kept"]),
+            NODE("Cast", ["kept"], ["big"], to=TensorProto.FLOAT),
+        ],
+        [
+            constant("rows", np.int64([1, -1, 4])),
+            constant("column", np.zeros(76_800, np.float32)),
+            constant("scored", np.int64([1, 1, -1])),
+            constant("most", np.int64([10**6])),
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_work_is_counted_where_nothing_is_multiplied(tmp_path, name):
+    shape, nodes, initial = WORK[name]
+    texts = own_texts(image_size=shape[2:])
+    path = make_file(tmp_path / "a.onnx", bare_rows(*nodes), [ROWS, *initial], shape, texts=texts)
+    operator = nodes[-2 if name == "suppression" else -1].op_type
+    refused(path, f"its node {operator} '' takes more memory or time")
+
+
 def test_a_node_of_many_inputs_is_refused(tmp_path):
     nodes, initial = detector_nodes()
     nodes.insert(0, NODE("Max", ["row"] * 50_000, ["most"]))
@@ -372,6 +405,27 @@ def test_sparse_tensors_of_a_node_are_refused(tmp_path, field):
     node = NODE("Constant", [], ["c"], **{field: sparse if field[-1] == "r" else [sparse]})
     path = make_file(tmp_path / "a.onnx", [node, *detector_nodes()[0]], detector_nodes()[1])
     refused(path, f"operator 'Constant' has .* not run, {field};")
+
+
+def test_external_data_that_no_message_holds_are_refused_unread(tmp_path, monkeypatch):
+    numbers = (2**31 - 1) // 4
+    with (tmp_path / "a.bin").open("wb") as file:
+        file.truncate(4 * numbers)  # takes no disk
+    path = with_external(tmp_path / "a.onnx", "a.bin", 4 * numbers)
+    model = onnx.load_model_from_string(path.read_bytes())
+    row = next(tensor for tensor in model.graph.initializer if tensor.name == "row")
+    row.dims[:] = [numbers]
+    path.write_bytes(model.SerializeToString())
+    monkeypatch.setattr(onnx_tensors, "open_regular", lambda path: pytest.fail("it was read"))
+    refused(path, "it has more than 2,147,483,647 bytes with its external data")
+
+
+@pytest.mark.parametrize("shape", [[1] * 100, [0, 2**62, 2**62], [0, 2**40], [-1, 0]])
+def test_a_shape_that_numpy_does_not_take_is_refused(tmp_path, shape):
+    nodes, initial = detector_nodes()
+    one = [1.0] if 0 not in shape else []
+    initial.append(TensorProto(name="odd", data_type=1, dims=shape, float_data=one))
+    refused(make_file(tmp_path / "a.onnx", nodes, initial), "its tensor 'odd' has the shape")
 
 
 def test_a_tensor_that_claims_more_numbers_than_it_has_is_refused(tmp_path):
