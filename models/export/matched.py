@@ -15,6 +15,10 @@ from utils.cli.export_config import ExportConfig
 from utils.detections import Detections
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
+# Pixels: of narrower boxes the IoU may be 0 or 1, as a step of float32 moves an edge (1.5e-5 px at
+# 200 px, some of them after the layers).
+THIN = 1e-3
+
 
 class Limits(NamedTuple):
     """What NMS keeps, in the graph or behind it."""
@@ -145,6 +149,29 @@ def is_close_call(
     if min(abs(score - end) for end in ends) <= near:
         return True
     rivals = (others.scores >= score - near) & (same | settings.class_agnostic)
-    beyond = overlap(one, place, others) - settings.iou_threshold
-    close = 1 - tolerance.iou
-    return bool((rivals & (beyond >= -close) & (is_alone | (beyond <= close))).any())
+    least, most, close = *overlap_range(one, place, others), 1 - tolerance.iou
+    may_remove = rivals & (most >= settings.iou_threshold - close)
+    may_leave = is_alone | (least <= settings.iou_threshold + close)
+    return bool((may_remove & may_leave).any())
+
+
+def overlap_range(one: Detections, place: int, others: Detections) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the largest IoU of one thing with each of the others.
+
+    They differ where either box is thinner than `THIN`: it may lie that much aside.
+    """
+    exact = overlap(one, place, others)
+    grown = overlap(_grown(one), place, _grown(others))
+    thin = (_thinnest(one)[place] < THIN) | (_thinnest(others) < THIN)
+    return np.where(thin, 0, exact), np.where(thin, np.maximum(exact, grown), exact)
+
+
+def _grown(one: Detections) -> Detections:
+    edges = np.array([-THIN, -THIN, THIN, THIN])
+    return one._replace(boxes_xyxy=one.boxes_xyxy.astype(np.float64) + edges)
+
+
+def _thinnest(one: Detections) -> np.ndarray:
+    """Return the shorter side of each box."""
+    sides: np.ndarray = (one.boxes_xyxy[:, 2:] - one.boxes_xyxy[:, :2]).min(axis=1)
+    return sides

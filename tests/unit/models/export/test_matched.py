@@ -78,6 +78,20 @@ def test_a_thin_box_is_matched_by_its_sides():
     )
 
 
+def test_the_overlap_of_boxes_without_width_is_a_close_call():
+    """A step of float32 at 200 px, 1.5e-5, moves one aside: the IoU is 1 or 0."""
+    kept, thin = ((200, 0, 200 + 2e-5, 400), 0.9, 1), ((200 + 3e-5, 0, 200 + 5e-5, 400), 0.8, 1)
+    assert fault(detections(kept, thin), detections(kept)) == ""
+    assert fault(detections(kept), detections(kept, thin)) == ""
+    inside = ((200, 0, 200 + 2e-5, 400), 0.8, 1)
+    assert fault(detections(kept, inside), detections(kept)) == ""
+    beside, half = ((201, 0, 201, 400), 0.8, 1), ((200, 0, 200, 100), 0.8, 1)
+    for other in (beside, half):
+        assert fault(detections(kept, other), detections(kept)).startswith("the file alone")
+    wide = ((200, 0, 200.1, 400), 0.9, 1)
+    assert fault(detections(wide, kept), detections(wide)).startswith("the file alone")
+
+
 def test_a_missing_thing_is_a_fault_of_either_side():
     one, none = detections((BOX_A, 0.9, 1)), detections()
     assert fault(none, one).startswith("the model alone finds class 1")
