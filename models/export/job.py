@@ -60,6 +60,8 @@ from utils.state.checkpoint import Checkpoint
 
 log = logging.getLogger("export")
 
+OLDER = "older"  # of a folder whose name the new one takes
+
 
 @dataclass
 class Export:
@@ -196,15 +198,25 @@ def source_of(export: Export, row: Format) -> Path:
 def move(made: Path, path: Path) -> None:
     """Put a file or folder in its place; an older one goes, in one step where it is a file.
 
+    Rename replaces no folder that has files in it. So the older one moves aside first, to beside
+    the new one, and back if that does not come: what ends this process can come between, and then
+    only a kill leaves both where they are.
+
     Raises:
         UserError: a folder is in the way of a file, or the reverse.
     """
     is_folder = path.is_dir() and not path.is_symlink()
     if (path.exists() or path.is_symlink()) and is_folder != made.is_dir():
         raise UserError(f"{path} is in the way, which export.py did not write; move it away")
-    if is_folder:
-        path.rename(made.with_name("older"))
-    made.replace(path)
+    older = made.with_name(OLDER)
+    try:
+        if is_folder:
+            path.rename(older)
+        made.replace(path)
+    except BaseException:  # Ctrl-C and SIGTERM too
+        if older.exists() and not path.exists():
+            older.rename(path)
+        raise
 
 
 def megabytes(path: Path) -> str:
