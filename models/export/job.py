@@ -67,6 +67,7 @@ log = logging.getLogger("export")
 NOTHING_FOUND = (
     "nothing is found in these images; give --data with images that show the model's classes"
 )
+OLDER = "older"  # of a folder whose name the new one takes
 
 
 @dataclass
@@ -246,11 +247,15 @@ def source_of(export: Export, row: Format) -> Path:
 def move(made: Path, path: Path, row: Format) -> None:
     """Put a file or folder in its place; an older one goes only if that succeeds.
 
+    Rename replaces no folder that has files in it. So the older one moves aside first, to beside
+    the new one, and back if that does not come: what ends this process can come between, and then
+    only a kill leaves both where they are.
+
     Raises:
         UserError: something else is in the way.
     """
     require_free_place(path, row)
-    older = made.with_name("older")
+    older = made.with_name(OLDER)
     with ending_later():
         if row.folder and path.exists():
             path.rename(older)

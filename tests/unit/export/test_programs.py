@@ -193,7 +193,8 @@ def test_nothing_of_a_program_that_takes_too_long_stays(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_nothing_of_a_program_outlives_an_export_that_is_ended(tmp_path, number):
-    starter = subprocess.Popen([sys.executable, "-c", STARTER, TWO, tmp_path], cwd=PROJECT)
+    later = f"sleep 1; {TWO}"  # when the starter waits for it
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, later, tmp_path], cwd=PROJECT)
     child = tmp_path / "child"
     wait_until(lambda: child.exists() and child.read_text().endswith("\n"))
     starter.send_signal(number)
