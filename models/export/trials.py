@@ -23,6 +23,8 @@ from utils.errors import UserError
 from utils.runtimes.metadata import PIXELS, Metadata
 
 NUM_IMAGES = 8
+# Times the network's size: `resize_to_detect` interpolates up to 2, and averages above it.
+LARGER = 1.5, 2.5
 DRAWN_SIDES = (320, 240), (240, 320)  # of images of the built-in dataset
 
 
@@ -53,18 +55,32 @@ def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadat
     """Return batches of the images, of each size that a file is tried with.
 
     A file that resizes images gets them in the size of its network, which it leaves as they are,
-    and then as they were.
+    and then as they were, and larger than that size.
 
     Raises:
         UserError: what the model predicts is no number, so that nothing can be held against it.
     """
     trials = [Trial(batch, rows_of(model, batch)) for batch in batches(images, metadata)]
     if metadata.image == PIXELS:
-        size, ready = metadata.image_size, list(trials)
-        for image, trial in zip(images, ready, strict=True):
-            rows = rows_in_image(trial.rows, fit_letterbox(image.shape[:2], size))
-            trials.append(Trial(image.transpose(2, 0, 1)[None], rows, is_resized=True))
+        larger = [enlarged(images[0], metadata.image_size, times) for times in LARGER]
+        rows = [trial.rows for trial in trials]
+        rows += [rows_of(model, fitted([image], metadata.image_size)) for image in larger]
+        pairs = zip((*images, *larger), rows, strict=True)
+        trials += [resized_trial(image, found, metadata) for image, found in pairs]
     return trials
+
+
+def resized_trial(image: np.ndarray, rows: np.ndarray, metadata: Metadata) -> Trial:
+    """Return an image (H, W, 3) with its rows (1, N, 5 + C), for a file that resizes it."""
+    rows = rows_in_image(rows, fit_letterbox(image.shape[:2], metadata.image_size))
+    return Trial(image.transpose(2, 0, 1)[None], rows, is_resized=True)
+
+
+def enlarged(image: np.ndarray, size: tuple[int, int], times: float) -> np.ndarray:
+    """Return an image (H, W, 3) so large that it exceeds (height, width) these times."""
+    sides = np.array(image.shape[:2])
+    height, width = np.ceil(sides * min(size / sides) * times).astype(int).tolist()
+    return resize_to_detect(image, (height, width))
 
 
 def rows_of(model: Detector, images: np.ndarray) -> np.ndarray:

@@ -96,7 +96,9 @@ def make(tmp_path_factory):
 def test_a_right_file_of_every_kind_of_output_passes(make, name):
     result = make(name).verify()
     assert result.fault == ""
-    assert result.num_matched == result.num_found > 0
+    # Of noise that the file makes smaller, a few are close calls.
+    least = 0.99 if "pixels" in name else 1
+    assert result.num_found >= result.num_matched >= least * result.num_found > 0
     assert 0 <= result.scores < 1e-3 and 0 <= result.pixels < 0.1
 
 
@@ -108,7 +110,12 @@ def test_a_dynamic_file_is_tried_with_three_sizes_and_several_batches(make):
 
 def test_a_file_that_resizes_is_tried_with_the_images_as_they_are(make):
     shapes = [trial.images.shape for trial in make("pixels").trials if trial.is_resized]
-    assert shapes == [(1, 3, 64, 96), (1, 3, 50, 96), (1, 3, 64, 70)]
+    assert shapes[:3] == [(1, 3, 64, 96), (1, 3, 50, 96), (1, 3, 64, 70)]
+
+
+def test_a_file_that_resizes_is_tried_with_images_of_up_to_and_above_twice_its_size(make):
+    shapes = [trial.images.shape for trial in make("pixels").trials if trial.is_resized]
+    assert shapes[3:] == [(1, 3, 96, 144), (1, 3, 160, 240)]
 
 
 def test_the_trial_that_fails_is_known(make):

@@ -77,5 +77,15 @@ def test_a_file_of_another_program_is_refused(tmp_path, script):
         run_python(script, model, tiny().picture("square"))
 
 
+@pytest.mark.parametrize("script", [PYTHON, PYTHON_NMS])
+def test_what_cannot_be_opened_is_one_message(tmp_path, script):
+    weights = tmp_path / "x.pt"
+    weights.write_bytes(b"no graph")
+    absent = tmp_path / "absent.jpg"
+    for files in ((), (tiny().model,), (tiny().model, absent), (weights, absent)):
+        with pytest.raises(SystemExit, match="^usage: .* FILE PICTURE; "):
+            run_python(script, *files)
+
+
 def test_python_finds_in_a_real_picture_what_detect_finds():
     assert_same(by_python(real(), REAL), real().found[REAL], REAL_SCORE, REAL_IOU)

@@ -38,8 +38,7 @@ def resize_rows(image, number, average):
 
 def rows_at(image, places):
     """Return rows between those of an image, by linear interpolation."""
-    places = places.clip(0, len(image) - 1)
-    above = places.astype(int)
+    above = (places := places.clip(0, len(image) - 1)).astype(int)
     below, part = np.minimum(above + 1, len(image) - 1), (places - above)[:, None, None]
     return image[above] * (1 - part) + image[below] * part
 
@@ -63,17 +62,18 @@ def best_boxes(rows):
     return boxes[kept], scores[kept], classes[kept]
 
 
-session = onnxruntime.InferenceSession(sys.argv[1])
-texts = session.get_modelmeta().custom_metadata_map
-names = "image", "output", "image_size", "stride", "dynamic", "class_names"
-about = {name: json.loads(texts.get(name, "null")) for name in names}
-if (about["image"], about["output"]) != ("floats", "rows"):
+try:
+    session = onnxruntime.InferenceSession(sys.argv[1])
+    texts = session.get_modelmeta().custom_metadata_map
+    about = {name: json.loads(text) for name, text in texts.items()}
+    image = np.array(ImageOps.exif_transpose(Image.open(sys.argv[2])).convert("RGB"))
+except Exception as error:
+    sys.exit(f"usage: {sys.argv[0]} FILE PICTURE; no file of export.py, or no picture: {error}")
+if (about.get("image"), about.get("output")) != ("floats", "rows"):
     sys.exit("no file of export.py, or one with NMS or letterbox: see onnx_detect_nms.py")
-image = np.array(ImageOps.exif_transpose(Image.open(sys.argv[2])).convert("RGB"))
 multiple = about["dynamic"] and about["stride"]  # of the sides
 pixels, corner, size = letterbox(image, np.array(about["image_size"]), multiple)
 found = best_boxes(session.run(None, {session.get_inputs()[0].name: pixels})[0][0])
 for box, score, number in zip(*found, strict=True):
-    corners = (box.reshape(2, 2) - corner) * image.shape[1::-1] / size
-    sides = " ".join(f"{side:.2f}" for side in corners.clip(0, image.shape[1::-1]).ravel())
-    print(f"{about['class_names'][number]} {score:.4f} {sides}")
+    corners = ((box.reshape(2, 2) - corner) * image.shape[1::-1] / size).clip(0, image.shape[1::-1])
+    print(about["class_names"][number], f"{score:.4f}", *(f"{x:.2f}" for x in corners.ravel()))

@@ -11,13 +11,15 @@ import numpy as np
 import onnxruntime
 from PIL import Image, ImageOps
 
-session = onnxruntime.InferenceSession(sys.argv[1])
-texts = session.get_modelmeta().custom_metadata_map
-names = "image", "output", "class_names"
-about = {name: json.loads(texts.get(name, "null")) for name in names}
-if (about["image"], about["output"]) != ("pixels", "detections"):
+try:
+    session = onnxruntime.InferenceSession(sys.argv[1])
+    texts = session.get_modelmeta().custom_metadata_map
+    about = {name: json.loads(text) for name, text in texts.items()}
+    image = np.asarray(ImageOps.exif_transpose(Image.open(sys.argv[2])).convert("RGB"))
+except Exception as error:
+    sys.exit(f"usage: {sys.argv[0]} FILE PICTURE; no file of export.py, or no picture: {error}")
+if (about.get("image"), about.get("output")) != ("pixels", "detections"):
     sys.exit("no file of export.py --nms --letterbox; for one without both see onnx_detect.py")
-image = np.asarray(ImageOps.exif_transpose(Image.open(sys.argv[2])).convert("RGB"))
 found = session.run(None, {session.get_inputs()[0].name: image})[0][0]
 for x1, y1, x2, y2, score, number in found[found[:, 4] > 0]:
     label = about["class_names"][int(number)]
