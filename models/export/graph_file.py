@@ -8,6 +8,11 @@ model that it holds the graph against. After: `utils/export/formats.py` converts
 
 from __future__ import annotations
 
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
 import sys
 from pathlib import Path
 

@@ -159,31 +159,6 @@ def test_an_older_file_is_replaced(run, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["my model.onnx", "my model.safetensors"]
 
 
-@pytest.mark.parametrize("end", [OSError("the disk"), SystemExit(143), KeyboardInterrupt()])
-@pytest.mark.parametrize("step", ["rename", "replace"])
-def test_an_older_folder_is_put_back_where_the_new_one_does_not_come(
-    tmp_path, monkeypatch, end, step
-):
-    """An error at either step, or a signal right after the first."""
-    made, path = tmp_path / "beside" / "new", tmp_path / "made_openvino_model"
-    for folder, text in ((made, "new"), (path, "older")):
-        folder.mkdir(parents=True)
-        (folder / "model.xml").write_text(text)
-    real = getattr(Path, step)
-
-    def fail(self, target):
-        if step == "rename":
-            real(self, target)
-        if target != path or step == "replace":
-            raise end
-
-    monkeypatch.setattr(Path, step, fail)
-    with pytest.raises(type(end)):
-        job.move(made, path)
-    assert (path / "model.xml").read_text() == "older"
-    assert (made / "model.xml").read_text() == "new"
-
-
 def test_a_wrong_file_is_not_written_and_the_others_are(run, tmp_path, monkeypatch):
     add_format(monkeypatch, "wrong", write_wrong)
     (tmp_path / "my model.wrong.onnx").write_bytes(b"older")
