@@ -16,18 +16,20 @@ import backend
 from utils.cli.detect_config import parse_detect_flags
 from utils.data.sources.dataset import BUILT_IN, load_dataset
 from utils.media.finding import find_sources
+from utils.pipeline.runtime_threads import are_several
 from utils.processes.command import run_command
 from utils.processes.exit_status import EXIT_FAILED
 from utils.state.start_checks import check_detection
-from utils.weights.load import load_weights
+from utils.weights.detecting import load_all_to_detect
 
 
 def main() -> None:
     config = parse_detect_flags()
     check_detection(config)
     sources = find_sources(place_of(config.source), config.max_pixels, config.video_stride)
-    weights = [load_weights(path) for path in config.weights]
     backend.use(config.backend)
+    several = are_several(sources, config.tiling)
+    weights = load_all_to_detect(config.weights, config.runtime, several)
     from models.inference.job import run_detection
 
     if run_detection(config, sources, weights):

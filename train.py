@@ -13,6 +13,7 @@ if __name__ == "__main__":
 import logging
 
 import backend
+from backend.select import choose
 from backend.words import count
 from utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
@@ -58,6 +59,7 @@ def main() -> None:
             config, hyp = resumed_config(values, given, point.header)
             if point.is_finished:
                 return log.info("%s is finished, nothing is left to do", point.folder)
+        choose(config.backend, trains=True)
         # A rectangle of this shape stands for all of --rect.
         height = config.image_size // 2 if config.rect else config.image_size
         require_transforms(config.albumentations, (height, config.image_size))

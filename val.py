@@ -23,7 +23,7 @@ from utils.processes.numa.binding import bind_numa
 from utils.processes.ranks import joined
 from utils.processes.world import World
 from utils.state.start_checks import check_validation
-from utils.weights.load import load_weights
+from utils.weights.detecting import load_to_detect
 
 log = logging.getLogger("val")
 
@@ -48,8 +48,8 @@ def run(config: ValConfig, world: World) -> None:
     )
     samples = load_split(dataset, config.split, world, config.max_pixels)
     samples = only_classes(samples, config.classes, len(dataset.class_names))
-    weights = [load_weights(path) for path in config.weights]
     backend.use(config.backend)
+    weights = [load_to_detect(path, config.runtime) for path in config.weights]
     from models.validation import run_validation
 
     own = own_annotations(dataset, config.split)

@@ -38,6 +38,11 @@ def known_capability(name: str, known: Iterable[str]) -> None:
         raise ValueError(f"unknown capability {name!r}; known: {', '.join(known)}")
 
 
+def no_torchscript() -> ValueError:
+    """Return the error of a backend that has none."""
+    return ValueError("TorchScript is PyTorch's alone; accepted: the backend torch")
+
+
 def thread_number(number: int) -> None:
     if number < 1:
         raise ValueError(f"number of threads {number}; accepted: 1 and more")
@@ -74,6 +79,27 @@ def one_dtype(names: Iterable[str]) -> None:
     different = sorted(set(names))
     if len(different) != 1:
         raise ValueError(f"tensors of one dtype are needed, not: {', '.join(different) or 'none'}")
+
+
+def evaluates(training: bool) -> None:
+    """Require of a backend that does not train that BatchNorm is in evaluation."""
+    if training:
+        raise ValueError("BatchNorm learns only under a backend that trains; call eval() first")
+
+
+def feature_map(shape: Sequence[int], dtype: str, channels: int, wanted_dtype: str) -> None:
+    """Require what a layer of so many channels and of such weights takes."""
+    if len(shape) != 4 or shape[1] != channels or dtype != wanted_dtype:
+        raise ValueError(
+            f"this layer takes (B, {channels}, H, W) {wanted_dtype}, not {tuple(shape)} {dtype}"
+        )
+
+
+def window_fits(shape: Sequence[int], size: int, padding: int) -> None:
+    if min(shape[2:]) + 2 * padding < size:
+        raise ValueError(
+            f"a window of {size} does not fit maps of {tuple(shape[2:])}, padded by {padding}"
+        )
 
 
 def several_values(shape: Sequence[int]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from backend.backend_error import BackendError
 from backend.checks import CPU
 from backend.processes import this_process
+from backend.select import FRAMEWORKS
 from backend.words import count
 
 
@@ -36,6 +37,16 @@ def own_device(name: str, usable: Sequence[str]) -> str:
             "use --device cpu"
         )
     return wanted[process.local_rank]
+
+
+def require_cpu(backend: str, name: str) -> None:
+    """Raise BackendError for a GPU under a backend that computes on the CPU alone."""
+    if name not in ("", CPU) and not FRAMEWORKS[backend].on_gpus:
+        others = " or ".join(other for other, row in FRAMEWORKS.items() if row.on_gpus)
+        raise BackendError(
+            f"--device {name!r}: backend {backend} computes on the CPU; use --device cpu, or "
+            f"--backend {others}"
+        )
 
 
 def _listed(name: str, usable: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Which framework this process uses: chosen once, by `use`, which imports it.
 
 The order of choice: the name given (`--backend`), the environment variable YOLO_BACKEND, the
-launcher that started the process, the framework that is installed (PyTorch before OneFlow).
+launcher that started the process, what is installed: PyTorch, else OneFlow, else ONNX.
 """
 
 from __future__ import annotations
@@ -30,17 +30,28 @@ class Framework(NamedTuple):
     """What must be known of a framework before it is imported."""
 
     package: str
+    torchscript: bool = False  # as its `device.supports` says
     trains: bool = True  # False: for inference only, complete with `contract/inference.py`
+    further_packages: tuple[str, ...] = ()
+    on_gpus: bool = True  # False: computes on the CPU alone
+    install: str = ""  # the command for it; "": an environment of its own
     required_version: str | None = None  # None: any
     startup_noise: tuple[str, ...] = ()  # parts of lines on stderr that are not shown
 
 
 FRAMEWORKS: dict[str, Framework] = {
-    "torch": Framework(package="torch"),
+    "torch": Framework(package="torch", torchscript=True),
     "oneflow": Framework(
         package="oneflow",
         required_version="0.9.0",
         startup_noise=("libibverbs not available", "CUDA driver version is insufficient"),
+    ),
+    "onnx": Framework(
+        package="onnx",
+        trains=False,
+        on_gpus=False,
+        further_packages=("onnxruntime",),
+        install="pip install onnx onnxruntime",
     ),
 }
 
@@ -71,11 +82,14 @@ class Namespace:
             return found[name]
         if FRAMEWORKS[_bound].trains:
             raise AttributeError(f"backend {_bound!r} has no {asked}")
-        training = [other for other, framework in FRAMEWORKS.items() if framework.trains]
         raise BackendError(
-            f"backend {_bound!r} is for inference only and has no {asked}; "
-            f"choose one that trains: {', '.join(training)}"
+            f"backend {_bound!r} is for inference only and has no {asked}; {_those_that_train()}"
         )
+
+
+def _those_that_train() -> str:
+    names = [name for name, framework in FRAMEWORKS.items() if framework.trains]
+    return f"choose one that trains: {', '.join(names)}"
 
 
 def _public_names(module: str) -> dict[str, Any]:
@@ -89,7 +103,7 @@ def use(name: str | None = None) -> str:
     """Bind this process to a backend and import its framework.
 
     Args:
-        name: "torch" or "oneflow"; None for the one in use, else by the order of choice above.
+        name: of `FRAMEWORKS`; None for the one in use, else by the order of choice above.
 
     Returns:
         The name of the backend in use.
@@ -114,8 +128,11 @@ def use(name: str | None = None) -> str:
     return _bound
 
 
-def choose(name: str | None) -> str:
-    """Return the backend that `use(name)` would bind; import nothing. Errors as in `use`."""
+def choose(name: str | None, trains: bool = False) -> str:
+    """Return the backend that `use(name)` would bind; import nothing. Errors as in `use`.
+
+    trains: one for inference only is refused, and not chosen without being asked for.
+    """
     asked = name or os.environ.get(ENVIRONMENT_VARIABLE) or None
     launched = backend_of_launcher()
     if asked is not None:
@@ -123,15 +140,18 @@ def choose(name: str | None) -> str:
         _check_launcher(asked, launched)
     wanted = asked or launched
     if wanted is None:
-        return _first_installed()
+        return _first_installed(trains)
+    if trains and not FRAMEWORKS[wanted].trains:
+        raise BackendError(f"backend {wanted!r} is for inference only; {_those_that_train()}")
     problem = _installation_problem(wanted)
     if problem is not None:
         raise BackendError(problem)
     return wanted
 
 
-def _first_installed() -> str:
-    problems = {name: _installation_problem(name) for name in FRAMEWORKS}
+def _first_installed(trains: bool) -> str:
+    suitable = [name for name, framework in FRAMEWORKS.items() if framework.trains or not trains]
+    problems = {name: _installation_problem(name) for name in suitable}
     for name, problem in problems.items():
         if problem is None:
             return name
@@ -157,10 +177,10 @@ def _check_launcher(name: str, launched: str | None) -> None:
 def _installation_problem(name: str) -> str | None:
     """Return why a backend cannot be used, with the remedy; None if it is installed."""
     framework = FRAMEWORKS[name]
-    remedy = f"run `make setup BACKEND={name}` and use the Python in .venv/{name}"
-    specification = importlib.util.find_spec(framework.package)
-    # A folder that only has the name is found too, without an origin.
-    if specification is None or specification.origin is None:
+    remedy = f"run `{_install_command(name)}`"
+    if not framework.install:
+        remedy += f" and use the Python in .venv/{name}"
+    if not all(map(_is_installed, (framework.package, *framework.further_packages))):
         return f"backend {name!r} is not installed for {sys.executable}; {remedy}"
     if framework.required_version is None:
         return None
@@ -173,6 +193,16 @@ def _installation_problem(name: str) -> str | None:
     return None
 
 
+def _install_command(name: str) -> str:
+    return FRAMEWORKS[name].install or f"make setup BACKEND={name}"
+
+
+def _is_installed(package: str) -> bool:
+    specification = importlib.util.find_spec(package)
+    # A folder that only has the name is found too, without an origin.
+    return specification is not None and specification.origin is not None
+
+
 def _import_backend(name: str) -> None:
     framework = FRAMEWORKS[name]
     captured: list[str] = []
@@ -183,7 +213,7 @@ def _import_backend(name: str) -> None:
         raise BackendError(
             f"backend {name!r} is installed but cannot be imported: {error}\n"
             + "".join(captured)
-            + f"run `make setup BACKEND={name}` to install it afresh"
+            + f"run `{_install_command(name)}` to install it afresh"
         ) from error
     for line in captured:
         if not any(noise in line for noise in framework.startup_noise):

@@ -16,16 +16,19 @@ def load(  # its result is not annotated: that class can be imported only inside
     device: str | int = "",
     half: bool = False,
     max_pixels: int | None = None,
+    runtime: str = "",
 ):
     """Return a detector with trained weights: `models/inference/api.py::TrainedDetector`.
 
     Args:
-        weights: a file that docs/weights.md lists; of several files the models detect together.
+        weights: a file that docs/weights.md lists, or one of export.py; of several files the models
+            detect together.
         backend: "torch" or "oneflow"; None for the one in use, else YOLO_BACKEND, else what is
             installed. A process has one.
         device: "cpu"; "0", or 0, for the first GPU; "" for a GPU if there is one.
         half: compute in half precision on a GPU; a line of the log says where there is none.
         max_pixels: image files of more pixels are refused; None for the limit of --max-pixels.
+        runtime: what runs an exported file, as --runtime; "" for what its name tells.
 
     Raises:
         ValueError: a file or an argument that cannot be used; it names the next step.
@@ -34,20 +37,21 @@ def load(  # its result is not annotated: that class can be imported only inside
     if not files:
         raise ValueError("weights: []; at least one file of docs/weights.md is needed")
     device = str(device)
-    checkpoints = begin(files, backend, device)
+    checkpoints = begin(files, backend, device, runtime)
     from models.inference.api import TrainedDetector
 
     return TrainedDetector(checkpoints, device, half, max_pixels)
 
 
-def begin(files: Sequence[str | os.PathLike[str]], backend: str | None, device: str) -> list[Any]:
-    """Read weights and then choose the framework; return the checkpoints. Errors as in `load`."""
+def begin(
+    files: Sequence[str | os.PathLike[str]], backend: str | None, device: str, runtime: str = ""
+) -> list[Any]:
+    """Choose the framework and read weights; return them. Errors as in `load`."""
     # What these need may be absent while Python reads this file: utils/processes/start.py.
     from backend import use
     from utils.state.start_checks import check_device
-    from utils.weights.load import load_weights
+    from utils.weights.detecting import load_to_detect
 
     check_device(device)
-    checkpoints = [load_weights(os.fspath(file)) for file in files]
     use(backend)
-    return checkpoints
+    return [load_to_detect(os.fspath(file), runtime) for file in files]

@@ -60,6 +60,16 @@ class Detector(nn.Module):
         """Pixels that image sides must be a multiple of: that of the coarsest map."""
         return self._stride
 
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        """None: it takes images of any size."""
+        return None
+
+    @property
+    def takes_arrays(self) -> bool:
+        """False: it takes tensors."""
+        return False
+
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
         """Raise UserError if this machine's memory cannot hold the maps of images (B, 3, H, W).
 

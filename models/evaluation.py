@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backend import autograd, ops
-from models.detector import images_to_tensor
 from models.heads.base import Evaluator, Head, Loss, Sink
 from models.inference.image_detector import ImageDetector
-from models.inference.protocol import Predictor
+from models.inference.protocol import Predictor, network_input
 from utils.boxes import cxcywh_to_xyxy
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader
@@ -91,7 +90,7 @@ def evaluate(
         for batch_index, batch in enumerate(loader.batches(first), first):
             # Without an image, a rank still takes part in the loss, which asks all of them.
             if len(batch.images) or loss is not None:
-                raw = model(images_to_tensor(batch.images, device, channels_last=channels_last))
+                raw = model(network_input(model, batch.images, device, channels_last))
             # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
             finish_last()
             collector.end_batch(_read_losses(head, loss, raw, batch.targets))

@@ -17,12 +17,12 @@ import numpy as np
 import backend
 from backend.checks import CPU
 from backend.words import count
-from models.detector import require_image_size
 from models.evaluation import Validation, evaluate, evaluate_tiled
 from models.heads.base import Head, Sink
+from models.inference.exported_limits import input_size, tell_limits
 from models.inference.image_detector import ImageDetector
 from models.inference.one_class import OneClass
-from models.inference.predictor import make_predictor, suppression_settings
+from models.inference.predictor import make_predictor, suppression_settings, trained_names
 from models.inference.protocol import Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader
@@ -39,8 +39,8 @@ from utils.report.console import legacy_table
 from utils.report.plots.study import StudyRow, plot_study, study_sizes, write_study
 from utils.results.label_files import LabelFiles
 from utils.screen.text import printable, say
-from utils.state.checkpoint import Checkpoint
 from utils.state.folder import create_run_folder
+from utils.weights.detecting import Weights
 
 log = logging.getLogger("val")
 
@@ -49,7 +49,7 @@ def run_validation(
     config: ValConfig,
     class_names: tuple[str, ...],
     samples: Sequence[Sample],
-    weights: Sequence[Checkpoint],
+    weights: Sequence[Weights],
     world: World,
     own_annotations: Path | None = None,
 ) -> None:
@@ -62,10 +62,11 @@ def run_validation(
     if config.task == STUDY:
         return study(config, class_names, samples, weights, device, world)
     model = scored_model(config, class_names, weights, device)
-    require_image_size(config.image_size, model.stride, trains=False)
-    other_names = class_names != weights[0].header.class_names and not config.single_class
+    config = dataclasses.replace(config, image_size=input_size(config, model))
+    tell_limits(config, weights)
+    other_names = class_names != trained_names(weights[0]) and not config.single_class
     if world.process.is_main and other_names:
-        trained = ", ".join(weights[0].header.class_names)
+        trained = ", ".join(trained_names(weights[0]))
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
     coco_results = CocoResults(class_names, [sample.image_path for sample in samples])
@@ -130,7 +131,7 @@ def validate_batches(
     objects: Sequence[GroundTruth] | None,
 ) -> Validation:
     """Validate with batches of whole images."""
-    with val_loader(config, samples, model.stride, world) as loader:
+    with val_loader(config, samples, model, world) as loader:
         if device == CPU:
             model.require_memory(loader.largest_shape, trains=False)
         suppression = suppression_settings(config, multi_label=True)
@@ -159,7 +160,7 @@ def validate_tiled(
 
 
 def scored_model(
-    config: ValConfig, class_names: Sequence[str], weights: Sequence[Checkpoint], device: str
+    config: ValConfig, class_names: Sequence[str], weights: Sequence[Weights], device: str
 ) -> Predictor:
     """Return the models together, as the flags score them.
 
@@ -179,12 +180,14 @@ def scored_model(
 
 
 def val_loader(
-    config: ValConfig, samples: Sequence[Sample], stride: int, world: World
+    config: ValConfig, samples: Sequence[Sample], model: Predictor, world: World
 ) -> ValLoader:
     """Make the loader of the samples; what it read is not kept, as there is one pass."""
     size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
     rectangular, cache = not config.square, ""
-    return ValLoader(samples, size, batch, workers, stride, rectangular, cache, world)
+    return ValLoader(
+        samples, size, batch, workers, model.stride, rectangular, cache, world, model.fixed_size
+    )
 
 
 def of_classes(objects: GroundTruth, classes: Sequence[int] | None) -> GroundTruth:
@@ -200,7 +203,7 @@ def study(
     config: ValConfig,
     class_names: tuple[str, ...],
     samples: Sequence[Sample],
-    weights: Sequence[Checkpoint],
+    weights: Sequence[Weights],
     device: str,
     world: World,
 ) -> None:
@@ -210,6 +213,11 @@ def study(
     folder = create_run_folder(config.project, config.name, config.exist_ok) if is_main else None
     for path, checkpoint in zip(config.weights, weights, strict=True):
         model = scored_model(config, class_names, [checkpoint], device)
+        if model.fixed_size is not None:
+            raise UserError(
+                f"--task study: {path} takes images of one size; give weights, or a file of "
+                "export.py --dynamic"
+            )
         for size in study_sizes(model.stride):
             asked = dataclasses.replace(config, image_size=size)
             begin = time.perf_counter()

@@ -10,11 +10,14 @@ import backend
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from utils.files.array_cache import VARIABLE as CACHE_VARIABLE
 
-# What runs in one of the two suites alone, so that both take about as long. All but the last start
-# both backends in processes of their own; what that one needs is in .venv/torch alone.
+# What runs in one of the two suites alone, so that both take about as long. These start the
+# backends that they judge in processes of their own, or run exported files, which are the same from
+# both; what the last one needs is in .venv/torch.
 IN_ONE_SUITE = {
-    "oneflow": ["parity/test_backends_agree.py"],
+    "oneflow": ["export/examples/test_page_example.py", "parity/test_backends_agree.py"],
     "torch": [
+        "export/examples/test_cpp_example.py",
+        "conformance/test_onnx_backend.py",
         "parity/test_parity_command.py",
         "parity/test_resume_crosses.py",
         "train/test_compare_backends.py",

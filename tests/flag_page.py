@@ -1,8 +1,9 @@
-"""The flags of train.py and val.py as tables of a page, made from their settings.
+"""The flags of train.py, val.py and export.py as tables of two pages, made from their settings.
 
     python -m tests.flag_page
 
-writes docs/train-flags.md. `tests/unit/cli/test_public_flags.py` holds the page against the flags.
+writes docs/train-flags.md and docs/export-flags.md. `tests/unit/cli/test_public_flags.py` holds the
+pages against the flags.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from utils.cli.absent_flags import TRAINING, VALIDATION
+from utils.cli.absent_flags import EXPORT, TRAINING, VALIDATION
+from utils.cli.export_config import ExportConfig
 from utils.cli.flags import GROUPS, Flag, flags_of
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.files.project import PROJECT
 
-PAGE = PROJECT / "docs" / "train-flags.md"
+DOCS = PROJECT / "docs"
 # Flags that both backends do not honour alike, by field.
 BACKENDS = {
     "amp": "PyTorch; OneFlow has no half precision: an error",
@@ -35,37 +37,57 @@ refuse what they do not know; none is parsed and ignored.
 """
 
 
-def page() -> str:
-    """Return the page, in Markdown."""
+EXPORT_HEADING = """# Flags of export.py
+
+Made from the flags themselves (`python -m tests.flag_page`), with the meanings of the public
+YOLOv5. docs/export.md says what the formats can do. What export.py does not know is refused.
+"""
+SCRIPTS = (("train.py", TrainConfig, TRAINING), ("val.py", ValConfig, VALIDATION))
+
+
+def pages() -> dict[Path, str]:
+    """Return the pages, in Markdown."""
     parts = [HEADING]
-    for title, settings, absent in (
-        ("train.py", TrainConfig, TRAINING),
-        ("val.py", ValConfig, VALIDATION),
-    ):
-        parts.append(f"## {title}\n")
-        parts += [table for group in GROUPS if (table := group_table(settings, group))]
-        parts.append(absent_table(absent))
-    return "\n".join(parts)
+    for title, settings, absent in SCRIPTS:
+        parts += [f"## {title}\n", *tables(settings, absent, BACKENDS)]
+    export = [EXPORT_HEADING, *tables(ExportConfig, EXPORT)]
+    return {
+        DOCS / "train-flags.md": "\n".join(parts),
+        DOCS / "export-flags.md": "\n".join(export),
+    }
 
 
-def group_table(settings: type, group: str) -> str:
+def tables(
+    settings: type, absent: Mapping[str, str], backends: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the tables of a script: its flags by group, and those that are not there.
+
+    backends: what a last column says of flags that both backends do not honour alike; None: no
+    such column.
+    """
+    found = [group_table(settings, group, backends) for group in GROUPS]
+    return [*filter(None, found), absent_table(absent)]
+
+
+def group_table(settings: type, group: str, backends: Mapping[str, str] | None) -> str:
     """Return the table of a group's flags; "" if it has none."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
+    titles = ["flag", "meaning", "default"] + (["backend"] if backends is not None else [])
     rows = [
-        row(name, found, defaults[name])
+        row(found, defaults[name], [] if backends is None else [backends.get(name, "both")])
         for name, found in flags_of(settings).items()
         if found.group == group
     ]
     if not rows:
         return ""
-    heading = f"### {group[0].upper()}{group[1:]}\n\n| flag | meaning | default | backend |"
-    return "\n".join([heading, "|---|---|---|---|", *rows]) + "\n"
+    heading = f"### {group[0].upper()}{group[1:]}\n\n| {' | '.join(titles)} |"
+    return "\n".join([heading, "|" + len(titles) * "---|", *rows]) + "\n"
 
 
-def row(name: str, found: Flag, default: Any) -> str:
-    """Return the line of a flag."""
+def row(found: Flag, default: Any, more: list[str]) -> str:
+    """Return the line of a flag; more: cells at its end."""
     flags = " ".join(f"`{flag}`" for flag in found.names)
-    cells = flags, found.options["help"], _default(default), BACKENDS.get(name, "both")
+    cells = flags, found.options["help"], _default(default), *more
     return f"| {' | '.join(' '.join(str(cell).split()) for cell in cells)} |"
 
 
@@ -84,8 +106,9 @@ def _default(default: Any) -> str:
 
 
 def main() -> None:
-    """Write the page."""
-    PAGE.write_text(page())
+    """Write the pages."""
+    for path, text in pages().items():
+        path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ class Site:
         self.root = f"http://127.0.0.1:{port}"
         self.files: dict[str, bytes] = {}
         self.tags: dict[str, str] = {}  # the ETag of a file, if it has one
+        self.types: dict[str, str] = {}  # the Content-Type of a file, if it has one
         self.redirects: dict[str, str] = {}
         self.statuses: list[int] = []  # of the next answers, instead of files
         self.cuts: list[int] = []  # bytes after which the next connections end
@@ -62,6 +63,8 @@ def _answer(site: Site, handler: BaseHTTPRequestHandler) -> None:
         handler.send_header("Content-Length", str(len(content) - start))
     if tag:
         handler.send_header("ETag", tag)
+    if path in site.types:
+        handler.send_header("Content-Type", site.types[path])
     for name, value in site.headers.items():
         handler.send_header(name, value)
     handler.end_headers()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -30,3 +31,18 @@ class GroundTruth(NamedTuple):
     boxes_xyxy: np.ndarray  # (M, 4) float, pixels of the frame that the detections are in
     is_crowd: np.ndarray | None = None  # (M,) bool, boxes around many objects; none when None
     area: np.ndarray | None = None  # (M,) float64, square pixels; of the boxes when None
+
+
+@dataclass(frozen=True)
+class SuppressionSettings:
+    """The arguments of `utils/evaluation/nms.py::non_max_suppression` that flags set.
+
+    Its docstring explains them.
+    """
+
+    confidence_threshold: float = 0.001
+    iou_threshold: float = 0.6
+    class_agnostic: bool = False
+    classes: tuple[int, ...] | None = None
+    max_detections: int = 300
+    multi_label: bool = True

@@ -47,5 +47,13 @@ class DatasetError(UserError):
     """A dataset that cannot be used as it is; the text says what to change."""
 
 
-class LoaderError(RuntimeError):
+class WorkerError(RuntimeError):
+    """A process that this one started failed or died.
+
+    Its text says which and how, often by the traceback of that process: a command prints it without
+    one of its own, and ends with exit code 1.
+    """
+
+
+class LoaderError(WorkerError):
     """A worker of the loader failed or died; the text says which and how."""

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 from utils.errors import UserError
 
 # The command that installs each; the pins are those of requirements/optional.in. trackers asks for
 # another OpenCV, which would overwrite ours.
 INSTALL = {
+    "ai_edge_litert": "pip install ai-edge-litert==2.1.2",
     "albumentations": "pip install albumentations==2.0.8",
     "av": "pip install av==17.1.0",
+    "coremltools": "pip install coremltools==9.0",
+    "cuda": "pip install cuda-python==13.4.4",
     "mlflow": "pip install mlflow-skinny==3.17.2 sqlalchemy==2.0.58 alembic==1.20.1",
     "mss": "pip install mss==10.2.0",
+    "ncnn": "pip install ncnn==1.0.20261020",
+    "onnx": "pip install onnx==1.17.0",
+    "onnx2tf": "pipx install --python 3.12 onnx2tf==2.6.9",  # it asks for another onnx than ours
+    "onnxruntime": "pip install onnxruntime==1.23.2",
+    "openvino": "pip install openvino==2026.4.1",
     "optuna": "pip install optuna==5.0.0 sqlalchemy==2.0.58",
     "pandas": "pip install pandas==2.3.3",
     "pi_heif": "pip install pi-heif==1.4.0",
+    "pnnx": "pip install pnnx==20261020",
     "supervision": "pip install supervision==0.31.2",
     "tensorboardX": "pip install tensorboardx==2.6.5",
+    "tensorrt": "pip install tensorrt==11.4.0.106",
     "trackers": "pip install --no-deps -r requirements/optional.in",
     "wandb": "pip install wandb==0.25.0",
 }
@@ -36,6 +50,10 @@ _QUIET = {
     "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }
 
+# Modules that a package tells its makers with, and does without: OpenVINO and NNCF send an event
+# when they are imported, and no variable stops that.
+_BARRED = {"nncf": ("openvino_telemetry",), "openvino": ("openvino_telemetry",)}
+
 
 def import_optional(module: str, what_for: str) -> ModuleType:
     """Import an optional package, or a module of one.
@@ -50,7 +68,20 @@ def import_optional(module: str, what_for: str) -> ModuleType:
     package = module.partition(".")[0]
     os.environ.update(_QUIET.get(package, {}))
     try:
-        return importlib.import_module(module)
+        with _without(_BARRED.get(package, ())):
+            return importlib.import_module(module)
     except ImportError as error:
         reason = "" if error.name == package else f" ({error})"
         raise UserError(f"{what_for} needs {package}{reason}: {INSTALL[package]}") from error
+
+
+@contextmanager
+def _without(modules: Sequence[str]) -> Iterator[None]:
+    """Have imports in the block find modules absent that are not imported yet."""
+    barred: dict[str, Any] = {name: None for name in modules if name not in sys.modules}
+    sys.modules.update(barred)
+    try:
+        yield
+    finally:
+        for name in barred:
+            del sys.modules[name]

@@ -5,7 +5,8 @@ The smallest example is in the tests, `tests/conformance/inference_only/arrays`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -71,6 +72,9 @@ class Ops(Protocol):
     def device_of(self, x: Tensor) -> str:
         """Return the name of the device, "cpu" or "cuda:0"."""
 
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        """Convert to another dtype, truncated towards zero from float to int (gradient)."""
+
     def normalize_images(self, images: Tensor, dtype: str, channels_last: bool = False) -> Tensor:
         """Convert (B, C, H, W) uint8 to a float dtype, divided by 255; same shape and order.
 
@@ -135,6 +139,12 @@ class Ops(Protocol):
 
     def upsample_nearest_2x(self, x: Tensor) -> Tensor:
         """Enlarge (B, C, H, W) to (B, C, 2H, 2W), each value four times."""
+
+    def cells(self, height: int, width: int, like: Tensor) -> Tensor:
+        """Return column and row of each cell of a map, (1, 1, H, W, 2), dtype and device of like.
+
+        Height and width come from the shape of a tensor: a graph may learn them when it runs.
+        """
 
     # Images (B, C, H, W), float in, same dtype and memory layout out
     def resize_bilinear(self, x: Tensor, height: int, width: int) -> Tensor:
@@ -220,7 +230,8 @@ class NN(Protocol):
         tensors.
 
         Raises:
-            ValueError: when called in training with one value a channel, which has no variance.
+            ValueError: when called in training with one value a channel, which has no variance, or
+                under a backend that does not train.
         """
 
     @staticmethod
@@ -254,6 +265,35 @@ class NN(Protocol):
     @staticmethod
     def frozen_copy(module: Any) -> Any:
         """Return an independent copy in evaluation mode; nothing in it requires a gradient."""
+
+    @staticmethod
+    def to_torchscript(module: Any, example: Tensor, text: str) -> bytes:
+        """Return a TorchScript file of what a module in evaluation computes of one tensor.
+
+        Args:
+            example: the module runs on it once; the file may take tensors of this shape alone.
+            text: kept beside it; in the file, a zip archive, it is "NAME/extra/metadata.json".
+
+        Raises:
+            ValueError: on a backend that does not support it.
+        """
+
+    @staticmethod
+    def from_torchscript(content: bytes) -> Callable[[Tensor], Tensor]:
+        """Load a TorchScript file on the CPU; return what runs it.
+
+        The file is a program: it can do more than compute. Threads may share what runs it.
+
+        Raises:
+            ValueError: damaged, or on a backend that does not support it.
+        """
+
+
+class Autograd(Protocol):
+    """What a model in evaluation asks of gradients: that there are none."""
+
+    def no_grad(self) -> AbstractContextManager[Any]:
+        """Return a context in which nothing is recorded for a backward pass."""
 
 
 class Device(Protocol):
@@ -294,6 +334,7 @@ CAPABILITIES: dict[str, str] = {
     "cuda": "training and validation on a CUDA device that this process can see",
     "half_gradients": "gradients sent from process to process as bfloat16",
     "channels_last": "feature maps with the channels of a pixel side by side in memory",
+    "torchscript": "models written to, and run from, TorchScript files",
 }
 
-MODULES: dict[str, type] = {"ops": Ops, "nn": NN, "device": Device}
+MODULES: dict[str, type] = {"ops": Ops, "nn": NN, "autograd": Autograd, "device": Device}

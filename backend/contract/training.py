@@ -20,10 +20,7 @@ Loss = TypeVar("Loss")
 class Ops(inference.Ops, Protocol):
     """Functions of tensors that a loss and its gradients need besides."""
 
-    # dtype and creation
-    def cast(self, x: Tensor, dtype: str) -> Tensor:
-        """Convert to another dtype, truncated towards zero from float to int (gradient)."""
-
+    # Creation
     def zeros(self, shape: Shape, dtype: str = "float32", device: str = "cpu") -> Tensor:
         """Return zeros; ValueError for a negative size, an unknown dtype or device."""
 
@@ -270,11 +267,8 @@ class Fused(Protocol):
         """Return a few words for the log: what computes `complete_iou` of float32 on a device."""
 
 
-class Autograd(Protocol):
+class Autograd(inference.Autograd, Protocol):
     """Gradients, for eager and compiled execution."""
-
-    def no_grad(self) -> AbstractContextManager[Any]:
-        """Return a context in which nothing is recorded for a backward pass."""
 
     def variable(self, array: np.ndarray, device: str = "cpu") -> Tensor:
         """Copy a float array into a leaf tensor that requires a gradient."""

@@ -11,6 +11,7 @@ import oneflow
 
 from backend import checks
 from backend.checks import CPU
+from backend.contract import CAPABILITIES
 from backend.devices import own_device
 from backend.host_peak import peak_during
 
@@ -109,9 +110,8 @@ def set_host_threads(number: int) -> None:
 
 
 def supports(capability: str) -> bool:
-    answers = {"cuda": _usable() != [CPU], "half_gradients": False, "channels_last": False}
-    checks.known_capability(capability, answers)
-    return answers[capability]
+    checks.known_capability(capability, CAPABILITIES)
+    return capability == "cuda" and _usable() != [CPU]
 
 
 @functools.cache

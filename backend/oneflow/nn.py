@@ -190,3 +190,11 @@ def synchronize_batch_norm(module: Module) -> None:
 def frozen_copy(module: Module) -> Module:
     # Freezing comes last: OneFlow's deepcopy makes every parameter require a gradient again.
     return copy.deepcopy(module).eval().requires_grad_(False)
+
+
+def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
+    raise checks.no_torchscript()
+
+
+def from_torchscript(content: bytes) -> Callable[[Tensor], Tensor]:
+    raise checks.no_torchscript()

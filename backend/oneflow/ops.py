@@ -17,6 +17,7 @@ from oneflow import Tensor
 from oneflow.nn import functional
 
 from backend import checks
+from backend.map_cells import cells_of_map
 from backend.oneflow.device import resolve, synchronize
 
 Shape = Sequence[int]
@@ -199,6 +200,10 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
     batch, channels, height, width = x.shape
     columns = stack((x, x), 4).reshape(batch, channels, height, 2 * width)
     return cat((columns, columns), 3).reshape(batch, channels, 2 * height, 2 * width)
+
+
+def cells(height: int, width: int, like: Tensor) -> Tensor:
+    return tensor(cells_of_map(height, width, dtype_of(like)), device_of(like))
 
 
 def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 
 from backend import checks
 from backend.checks import CPU
+from backend.contract import CAPABILITIES
 from backend.devices import own_device
 from backend.host_peak import peak_during
 from backend.words import count
@@ -122,9 +123,8 @@ def set_host_threads(number: int) -> None:
 
 
 def supports(capability: str) -> bool:
-    answers = {"cuda": torch.cuda.is_available(), "half_gradients": True, "channels_last": True}
-    checks.known_capability(capability, answers)
-    return answers[capability]
+    checks.known_capability(capability, CAPABILITIES)
+    return capability != "cuda" or torch.cuda.is_available()
 
 
 @functools.cache

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import io
 import mmap
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,6 +21,7 @@ from backend.torch.device import resolve
 
 ALIGNMENT = 16  # elements: 64 bytes of float32
 HUGE_PAGE = 2 << 20  # bytes
+TORCHSCRIPT_TEXT = "metadata.json"
 
 ModuleList = torch.nn.ModuleList
 Sequential = torch.nn.Sequential
@@ -183,6 +186,30 @@ def synchronize_batch_norm(module: Module) -> None:
 
 def frozen_copy(module: Module) -> Module:
     return copy.deepcopy(module).eval().requires_grad_(False)
+
+
+def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
+    file = io.BytesIO()
+    with _without_warnings(), torch.no_grad():
+        traced = torch.jit.freeze(torch.jit.trace(module, example, check_trace=False))
+        torch.jit.save(traced, file, _extra_files={TORCHSCRIPT_TEXT: text.encode()})
+    return file.getvalue()
+
+
+def from_torchscript(content: bytes) -> Callable[[Tensor], Tensor]:
+    try:
+        with _without_warnings():
+            return torch.no_grad()(torch.jit.load(io.BytesIO(content), checks.CPU))
+    except RuntimeError as error:
+        raise ValueError(f"no TorchScript file that PyTorch reads: {error}") from error
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Hide that TorchScript is deprecated, and what a trace takes for constant."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _memory(like: Tensor, count: int) -> Tensor:

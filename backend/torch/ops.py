@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from backend import checks
 from backend.checks import CPU
+from backend.map_cells import cells_of_map
 from backend.torch.device import resolve
 
 Shape = Sequence[int]
@@ -177,6 +178,10 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
         columns = torch.stack((x, x), 4).reshape(batch, channels, height, 2 * width)
         return torch.cat((columns, columns), 3).reshape(batch, channels, 2 * height, 2 * width)
     return functional.interpolate(x, scale_factor=2.0, mode="nearest")
+
+
+def cells(height: int, width: int, like: Tensor) -> Tensor:
+    return tensor(cells_of_map(height, width, dtype_of(like)), device_of(like))
 
 
 def resize_bilinear(x: Tensor, height: int, width: int) -> Tensor:

@@ -18,7 +18,7 @@ import numpy as np
 
 import backend
 from backend.checks import CPU
-from models.detector import require_image_size
+from models.inference.exported_limits import input_size, tell_limits
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import (
     augmented,
@@ -42,9 +42,9 @@ from utils.pipeline.reading import Read, Reader
 from utils.pipeline.stage_seconds import StageSeconds
 from utils.results.result import Result
 from utils.screen.text import printable
-from utils.state.checkpoint import Checkpoint
 from utils.tracking.sources import SourceTrackers
 from utils.tracking.tracker import needed_threshold
+from utils.weights.detecting import Weights
 
 SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small network
 
@@ -59,7 +59,8 @@ class TrainedDetector:
 
     The arguments of a call that are numbers are those of detect.py's flags, with their defaults:
 
-    size: long side of the images as the network sees them, pixels; a multiple of `stride`.
+    size: long side of the images as the network sees them, pixels; a multiple of `stride`. An
+        exported file of one size has its own.
     conf: the lowest score.
     iou: the overlap above which the worse of two boxes of a class is dropped.
     max_det: at most so many detections an image.
@@ -79,7 +80,7 @@ class TrainedDetector:
 
     def __init__(
         self,
-        weights: Sequence[Checkpoint],
+        weights: Sequence[Weights],
         device: str,
         half: bool = False,
         max_pixels: int | None = None,
@@ -88,6 +89,7 @@ class TrainedDetector:
         predictor = make_predictor(weights, self.device, half=half)
         self.stride = predictor.stride
         self.class_names = class_names_of(weights[0], predictor.head.num_classes)
+        self._weights = weights
         self._max_pixels = max_pixels or DetectConfig.max_pixels
         self._detector = ImageDetector(
             predictor, self.device, DetectConfig.image_size, SuppressionSettings()
@@ -228,8 +230,9 @@ class TrainedDetector:
 
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(len(self.class_names), **options)
-        require_image_size(config.image_size, self.stride, trains=False)
-        return config
+        tell_limits(config, self._weights)
+        size = input_size(config, self._detector.predictor)
+        return dataclasses.replace(config, image_size=size)
 
 
 def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:

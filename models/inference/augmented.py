@@ -50,6 +50,7 @@ class Augmented:
                 "sizes of an image; leave it out"
             )
         self.model, self.head, self.stride = model, model.head, model.stride
+        self.fixed_size, self.takes_arrays = None, False
 
     def __call__(self, images: Tensor) -> Seen:
         maps = tuple(self.model(view(images, one, self.stride)) for one in PASSES)

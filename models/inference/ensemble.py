@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from backend.contract import Tensor
 from backend.words import count
 from models.heads.base import BoxHead
 from models.inference.protocol import Predictor
@@ -34,8 +33,10 @@ class Ensemble:
         self.members, self.names = tuple(members), tuple(names)
         self.head = members[0].head
         self.stride = math.lcm(*(member.stride for member in members))
+        self.takes_arrays = all(member.takes_arrays for member in members)
         for member, name in zip(members, names, strict=True):
             self._require_joinable(member, name)
+        self.fixed_size = self._common_size()
 
     def _require_joinable(self, member: Predictor, name: str) -> None:
         kind, classes = type(self.head), self.head.num_classes
@@ -51,7 +52,23 @@ class Ensemble:
                 f"{self.names[0]} has {classes}; weights that detect together need equally many"
             )
 
-    def __call__(self, images: Tensor) -> list[Any]:
+    def _common_size(self) -> tuple[int, int] | None:
+        """Return the size that members need; UserError where two need different ones."""
+        common: tuple[int, int] | None = None
+        for member, name in zip(self.members, self.names, strict=True):
+            size = member.fixed_size
+            if size is None:
+                continue
+            if size != (common or size) or any(side % self.stride for side in size):
+                raise UserError(
+                    f"--weights {name}: it takes images of {size[0]} x {size[1]} px alone, which "
+                    f"do not fit {self.names[0]} and the others; files that detect together need "
+                    "one size; export.py --dynamic leaves it free"
+                )
+            common = size
+        return common
+
+    def __call__(self, images: Any) -> list[Any]:
         return [member(images) for member in self.members]
 
     def decode_above(self, raw: Sequence[Any], confidence_threshold: float) -> list[np.ndarray]:

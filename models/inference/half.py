@@ -28,7 +28,8 @@ class HalfPrecision:
     def __init__(self, model: Predictor, device: str, dtype: str = HALF) -> None:
         """Take a model of float32 weights on a device, and a dtype of `amp.supported`."""
         self.model, self.device, self.dtype = model, device, dtype
-        self.head, self.stride = model.head, model.stride
+        self.head, self.stride, self.fixed_size = model.head, model.stride, model.fixed_size
+        self.takes_arrays = False
 
     def __call__(self, images: Tensor) -> tuple[Tensor, ...]:
         if gains_from_channels_last(self.device, self.dtype):

@@ -18,6 +18,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.inference.api import configured
+from models.inference.exported_limits import input_size
 from models.inference.hub_results import HubResults
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import class_names_of, make_predictor
@@ -36,6 +37,7 @@ from utils.media.source import BrokenSourceError
 from utils.results.result import Result
 from utils.screen.text import printable
 from utils.state.checkpoint import Checkpoint, Header
+from utils.weights.detecting import Weights
 
 FEWEST_ROWS = 5  # an array with fewer has its channels first
 
@@ -50,7 +52,7 @@ class HubModel:
         device: "cpu" or "cuda:0".
     """
 
-    def __init__(self, weights: Sequence[Checkpoint], device: str) -> None:
+    def __init__(self, weights: Sequence[Weights], device: str) -> None:
         self.conf = DetectConfig.confidence_threshold
         self.iou = DetectConfig.iou_threshold
         self.max_det = DetectConfig.max_detections
@@ -88,7 +90,8 @@ class HubModel:
         frames = [_frame(image, index) for index, image in enumerate(given)]
         long_side = _long_side(size)
         detector = self._configured(long_side, len(frames), augment)
-        views = hub_views([frame.image for frame in frames], long_side, self.stride)
+        fixed_size = detector.predictor.fixed_size
+        views = hub_views([frame.image for frame in frames], long_side, self.stride, fixed_size)
         ready = time.perf_counter()
         rows = detector.predict(views)
         predicted = time.perf_counter()
@@ -145,13 +148,21 @@ class HubModel:
             augment=augment,
             batch=max(num_images, 1),
         )
+        if self._detector.predictor.fixed_size is not None:
+            input_size(config, self._detector.predictor)
         return configured(self._detector, config, multi_label=bool(self.multi_label))
 
 
-def hub_views(images: Sequence[np.ndarray], long_side: int, stride: int) -> list[View]:
+def hub_views(
+    images: Sequence[np.ndarray],
+    long_side: int,
+    stride: int,
+    fixed_size: tuple[int, int] | None = None,
+) -> list[View]:
     """Return each image (H, W, 3) as large as fits into one input for all of them.
 
-    The input holds every image with its long side at `long_side`, and is rounded up to the stride.
+    The input holds every image with its long side at `long_side`, and is rounded up to the stride,
+    unless it has a fixed size.
     """
     if not images:
         return []
@@ -160,7 +171,8 @@ def hub_views(images: Sequence[np.ndarray], long_side: int, stride: int) -> list
         for image in images
     ]
     height, width = (-(-max(1, *sides) // stride) * stride for sides in zip(*scaled, strict=True))
-    places = [fit_letterbox(image.shape[:2], (height, width)) for image in images]
+    size = fixed_size or (height, width)
+    places = [fit_letterbox(image.shape[:2], size) for image in images]
     return [
         View(letterbox(image, place), place) for image, place in zip(images, places, strict=True)
     ]

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from backend import autograd
-from models.detector import images_to_tensor
-from models.inference.protocol import Predictor
+from models.inference.protocol import Predictor, network_input
 from models.inference.views import View, views_of
 from utils.data.image.tiling import Tiling
 from utils.evaluation.nms import SuppressionSettings
@@ -25,7 +24,8 @@ class ImageDetector:
     """A predictor on a device, for images of any size.
 
     Args:
-        image_size: what the long side of an image, or of a tile, becomes for the network.
+        image_size: what the long side of an image, or of a tile, becomes for the network; a
+            predictor of a fixed size has its own.
         suppression: which predictions count as found.
         tiling: how an image is cut that is larger than a tile; None: it is not.
         lanes: how many threads may be in the network at once; others wait.
@@ -53,7 +53,8 @@ class ImageDetector:
 
         Tiles are parts of this very image: leave it as it is until `predict` has seen them.
         """
-        return views_of(image, self.image_size, self.predictor.stride, self.tiling)
+        predictor = self.predictor
+        return views_of(image, self.image_size, predictor.stride, self.tiling, predictor.fixed_size)
 
     def predict(self, views: Sequence[View]) -> list[np.ndarray]:
         """Return the rows that may count as found in each view, (K, ...) float32.
@@ -79,7 +80,7 @@ class ImageDetector:
 
     def _predict_batch(self, images: np.ndarray) -> list[np.ndarray]:
         with self._network, autograd.no_grad():
-            raw = self.predictor(images_to_tensor(images, self.device))
+            raw = self.predictor(network_input(self.predictor, images, self.device))
             return self.predictor.decode_above(raw, self.suppression.confidence_threshold)
 
     def finish(self, views: Sequence[View], rows: Sequence[np.ndarray]) -> Any:

@@ -20,7 +20,8 @@ class InPieces:
     def __init__(self, model: Predictor, at_a_time: int) -> None:
         assert at_a_time > 0
         self.model, self.at_a_time = model, at_a_time
-        self.head, self.stride = model.head, model.stride
+        self.head, self.stride, self.fixed_size = model.head, model.stride, model.fixed_size
+        self.takes_arrays = model.takes_arrays
 
     def __call__(self, images: Tensor) -> tuple[Tensor, ...]:
         starts = range(0, max(images.shape[0], 1), self.at_a_time)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import backend
-from models.detector import require_image_size
+from models.inference.exported_limits import input_size, tell_limits
 from models.inference.image_detector import ImageDetector
 from models.inference.lanes import num_lanes
 from models.inference.pipeline import Pipeline, Write
@@ -22,22 +22,23 @@ from utils.cli.detection_config import require_known
 from utils.errors import UserError
 from utils.media.frame import Frame
 from utils.media.source import Source
+from utils.pipeline.runtime_threads import are_several
 from utils.pipeline.telling import Telling
 from utils.pipeline.totals import Done
 from utils.processes.termination import ending_at_termination
 from utils.results.run_files import RunFiles
 from utils.screen.text import say
 from utils.screen.window import Window
-from utils.state.checkpoint import Checkpoint
 from utils.state.folder import create_run_folder
 from utils.tracking.sources import SourceTrackers
 from utils.tracking.tracker import needed_threshold
+from utils.weights.detecting import Weights
 
 log = logging.getLogger("detect")
 
 
 def run_detection(
-    config: DetectConfig, sources: Sequence[Source], weights: Sequence[Checkpoint]
+    config: DetectConfig, sources: Sequence[Source], weights: Sequence[Weights]
 ) -> int:
     """Detect in every frame of the sources and write what was found.
 
@@ -47,8 +48,7 @@ def run_detection(
     Raises:
         UserError: none of the sources could be read.
     """
-    is_one_image = len(sources) == 1 and sources[0].kind == "image"
-    detector = make_detector(config, weights, several=not is_one_image)
+    detector = make_detector(config, weights, are_several(sources, config.tiling))
     class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     telling = Telling(sources)
@@ -75,25 +75,25 @@ def run_detection(
 
 
 def make_detector(
-    config: DetectConfig, weights: Sequence[Checkpoint], several: bool = True
+    config: DetectConfig, weights: Sequence[Weights], several: bool = True
 ) -> ImageDetector:
     """Build the models on the device that the flags ask for.
 
     Args:
-        several: more than one frame will come, so that they can be computed side by side.
+        several: batches can be computed side by side.
     """
     device = backend.device.resolve(config.device)
     log.info(backend.device.describe(device))
     predictor = make_predictor(weights, device, config.augment, config.half)
-    require_image_size(config.image_size, predictor.stride, trains=False)
+    image_size = input_size(config, predictor)
+    tell_limits(config, weights)
     require_known("--classes", config.classes, predictor.head.num_classes)
     suppression = suppression_settings(config, multi_label=False)
     if config.track:
         lowest = needed_threshold(config.confidence_threshold)
         suppression = dataclasses.replace(suppression, confidence_threshold=lowest)
-    # All cores are for each tile, one batch after another, and for an only image.
-    lanes = num_lanes(device) if several and config.tiling is None else 1
-    return ImageDetector(predictor, device, config.image_size, suppression, config.tiling, lanes)
+    lanes = num_lanes(device, weights) if several else 1
+    return ImageDetector(predictor, device, image_size, suppression, config.tiling, lanes)
 
 
 def places_of(files: RunFiles) -> Callable[[Source, Frame], Write]:

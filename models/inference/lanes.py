@@ -9,19 +9,24 @@ a tenth less time an image, and what decodes and draws beside it no longer holds
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import backend
 from backend.checks import CPU
 from utils.pipeline.background import MOST_THREADS
+from utils.pipeline.runtime_threads import runtime_lanes
+from utils.weights.detecting import ExportedWeights, Weights
 
 Made = TypeVar("Made")
 
 
-def num_lanes(device: str) -> int:
-    """Return how many batches to have in the network at once."""
+def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
+    """Return how many batches to have in the network at once: of weights, on a device."""
+    overlap = [one.side_by_side for one in weights if isinstance(one, ExportedWeights)]
+    if overlap:
+        return runtime_lanes() if all(overlap) else 1
     return min(backend.device.host_threads(), MOST_THREADS) if device == CPU else 1
 
 

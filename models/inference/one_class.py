@@ -23,6 +23,7 @@ class OneClass:
     def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
         self.head, self.stride = predictor.head, predictor.stride
+        self.fixed_size, self.takes_arrays = predictor.fixed_size, predictor.takes_arrays
 
     def __call__(self, images: Any) -> Any:
         return self.predictor(images)

@@ -1,7 +1,7 @@
 """Weights -> a predictor: one model, one with augmentation, or several together.
 
-Before: `models/stored.py` builds a model from weights. After: `image_detector.py`, and
-`models/evaluation.py`, which take whatever is a `Predictor`.
+Before: `models/stored.py` builds a model from weights, `exported.py` takes an exported file. After:
+`image_detector.py`, and `models/evaluation.py`, which take whatever is a `Predictor`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from backend.processes import this_process
 from models.detector import Detector
 from models.inference.augmented import Augmented
 from models.inference.ensemble import Ensemble
+from models.inference.exported import ExportedPredictor
 from models.inference.folding import fold_batch_norm
 from models.inference.half import HalfPrecision, why_not_half
 from models.inference.protocol import Predictor
 from models.stored import detector_of_weights
 from utils.cli.detection_config import DetectionConfig
 from utils.data.loading.memory import require_memory
-from utils.errors import brief
+from utils.errors import UserError, brief
 from utils.evaluation.nms import SuppressionSettings
+from utils.screen.text import printable
 from utils.state.checkpoint import Checkpoint
+from utils.weights.detecting import ExportedWeights, Weights
 
 MOST_NAMES = 3  # of classes, in a message
 
@@ -31,13 +34,15 @@ log = logging.getLogger("models")
 
 
 def make_predictor(
-    weights: Sequence[Checkpoint],
+    weights: Sequence[Weights],
     device: str,
     augment: bool = False,
     half: bool = False,
     fold: bool = True,
 ) -> Predictor:
     """Build the EMA of each checkpoint in evaluation mode on a device, and join them.
+
+    An exported file computes where its runtime does, in the precision that it was exported in.
 
     Args:
         augment: each model sees an image three times (`augmented.py`).
@@ -49,25 +54,43 @@ def make_predictor(
             for the memory, or models that cannot detect together.
     """
     float32_because = why_not_half(device) if half else ""
-    if float32_because and this_process().is_main:
-        log.warning("--half: %s", float32_because)
     members: list[Predictor] = []
-    for checkpoint in weights:
-        member: Predictor = load_detector(checkpoint, device, fold)
+    for one in weights:
+        if isinstance(one, ExportedWeights):
+            members.append(ExportedPredictor(one.runtime, one.path))
+            _tell("%s runs in %s", one.path, one.runtime.name, level=logging.INFO)
+            if half:
+                precision = one.runtime.metadata.precision
+                _tell("--half: %s computes in %s, as it was exported", one.path, precision)
+            continue
+        member: Predictor = load_detector(one, device, fold)
         if half and not float32_because:
             member = HalfPrecision(member, device)
         members.append(member)
+    if float32_because and any(isinstance(one, Checkpoint) for one in weights):
+        _tell("--half: %s", float32_because)
     predictor = members[0]
     if len(members) > 1:
-        predictor = Ensemble(members, [checkpoint.path for checkpoint in weights])
+        predictor = Ensemble(members, [one.path for one in weights])
         _tell_other_names(weights)
     return augmented(predictor) if augment else predictor
+
+
+def _tell(text: str, *given: str, level: int = logging.WARNING) -> None:
+    """Log a line, on the first rank alone."""
+    if this_process().is_main:
+        log.log(level, text, *map(printable, given))
 
 
 def augmented(predictor: Predictor) -> Predictor:
     """Return a predictor of the same models, each of which sees an image three times."""
     if isinstance(predictor, Ensemble):
-        return Ensemble([Augmented(member) for member in predictor.members], predictor.names)
+        return Ensemble(list(map(augmented, predictor.members)), predictor.names)
+    if isinstance(predictor, ExportedPredictor):
+        raise UserError(
+            f"--augment: {predictor.path} is an exported file, which returns no single maps to "
+            "choose from; leave it out, or give the weights that the file was exported from"
+        )
     return Augmented(predictor)
 
 
@@ -86,11 +109,11 @@ def load_detector(checkpoint: Checkpoint, device: str, fold: bool = False) -> De
     return detector
 
 
-def _tell_other_names(weights: Sequence[Checkpoint]) -> None:
+def _tell_other_names(weights: Sequence[Weights]) -> None:
     """Warn of weights whose classes have other names than those of the first, which count."""
     first = weights[0]
     for other in weights[1:]:
-        pairs = zip(other.header.class_names, first.header.class_names, strict=False)
+        pairs = zip(trained_names(other), trained_names(first), strict=False)
         different = [f"{brief(name)} for {brief(ours)}" for name, ours in pairs if name != ours]
         if different and this_process().is_main:
             log.warning(
@@ -99,9 +122,16 @@ def _tell_other_names(weights: Sequence[Checkpoint]) -> None:
             )  # fmt: skip
 
 
-def class_names_of(weights: Checkpoint, num_classes: int) -> tuple[str, ...]:
+def trained_names(weights: Weights) -> tuple[str, ...]:
+    """Return the class names that weights tell."""
+    if isinstance(weights, ExportedWeights):
+        return weights.runtime.metadata.class_names
+    return weights.header.class_names
+
+
+def class_names_of(weights: Weights, num_classes: int) -> tuple[str, ...]:
     """Return the name of each class that the weights predict; class5 where they tell none."""
-    names = weights.header.class_names
+    names = trained_names(weights)
     return (*names, *(f"class{number}" for number in range(len(names), num_classes)))
 
 

@@ -38,18 +38,28 @@ class View(NamedTuple):
         return left, top, left + width, top + height
 
 
-def whole_view(image: np.ndarray, long_side: int, stride: int) -> View:
+def whole_view(
+    image: np.ndarray, long_side: int, stride: int, fixed_size: tuple[int, int] | None = None
+) -> View:
     """Return an image (H, W, 3) with its long side resized to long_side, and the least padding."""
-    placement = place(image.shape[:2], long_side, stride)
+    placement = place(image.shape[:2], long_side, stride, fixed_size)
     return View(letterbox(image, placement, resize_to_detect), placement)
 
 
-def place(size: tuple[int, ...], long_side: int, stride: int) -> Letterbox:
+def place(
+    size: tuple[int, ...],
+    long_side: int,
+    stride: int,
+    fixed_size: tuple[int, int] | None = None,
+) -> Letterbox:
     """Return where a part (height, width) of an image lies in what the network takes.
 
-    Its long side becomes long_side; each side is padded to the next multiple of stride.
+    Its long side becomes long_side; each side is padded to the next multiple of stride. In an input
+    of a fixed size it is as large as fits.
     """
     height, width = size
+    if fixed_size is not None:
+        return fit_letterbox((height, width), fixed_size)
     fitted = fit_letterbox((height, width), (long_side, long_side)).resized_size
     bottom, right = (-(-side // stride) * stride for side in fitted)
     max_scale = long_side / max(height, width)
@@ -57,20 +67,25 @@ def place(size: tuple[int, ...], long_side: int, stride: int) -> Letterbox:
 
 
 def views_of(
-    image: np.ndarray, long_side: int, stride: int, tiling: Tiling | None = None
+    image: np.ndarray,
+    long_side: int,
+    stride: int,
+    tiling: Tiling | None = None,
+    fixed_size: tuple[int, int] | None = None,
 ) -> list[View]:
     """Return what the network takes of an image (H, W, 3) uint8 RGB.
 
     It is the whole image; before it, of one that is larger than a tile, the tiles: their boxes are
     the finer ones, and of equal scores the first stays. The whole shows what is larger than a tile.
-    The long side of either becomes long_side.
+    The long side of either becomes long_side; where the network takes one size only, both are as
+    large as fits.
     """
-    whole = whole_view(image, long_side, stride)
+    whole = whole_view(image, long_side, stride, fixed_size)
     size = image.shape[0], image.shape[1]
     if tiling is None or max(size) <= tiling.side:
         return [whole]
     height, width = tiling.tile_size(size)
-    placement = place((height, width), long_side, stride)
+    placement = place((height, width), long_side, stride, fixed_size)
     tiles = [
         View(image[top : top + height, left : left + width], placement, (top, left))
         for top, left in tiling.corners(size)

@@ -98,14 +98,14 @@ class Page:
         message, _, self._buffer = self._buffer.partition(b"\0")
         return json.loads(message)
 
-    def open(self, path: Path, width: int, height: int = 900, dark: bool = False) -> None:
-        """Load a file at a size of the window, until its load event."""
+    def open(self, page: Path | str, width: int, height: int = 900, dark: bool = False) -> None:
+        """Load a file, or an address, at a size of the window, until its load event."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=1, mobile=width < 600)  # fmt: skip
         self.events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._receive())
 
@@ -114,6 +114,12 @@ class Page:
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def choose_file(self, selector: str, path: Path) -> None:
+        """Choose a file in an input of the page, as its dialog does."""
+        root = self.call("DOM.getDocument")["root"]["nodeId"]
+        node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.call("DOM.setFileInputFiles", nodeId=node, files=[str(path.resolve())])
 
     def screenshot(self, path: Path) -> None:
         """The whole page, as PNG or WebP by the name of the file."""

@@ -20,6 +20,6 @@ from tests.conformance import (  # noqa: F401
     checks_shapes,
     checks_tensor,
 )
-from tests.conformance.judging import CHECKS
+from tests.conformance.judging import CHECKS, checks_of
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "checks_of"]

@@ -83,8 +83,8 @@ def divides_bytes_by_255_in_either_layout(b: Backend) -> None:
 
 @judges("ops.normalize_images")
 def refuses_what_is_no_batch_of_bytes(b: Backend) -> None:
-    images = b.ops.zeros((1, 3, 2, 2), "uint8")
-    for wrong in (b.ops.zeros((3, 2, 2), "uint8"), b.ops.zeros((1, 3, 2, 2))):
+    images = b.zeros((1, 3, 2, 2), "uint8")
+    for wrong in (b.zeros((3, 2, 2), "uint8"), b.zeros((1, 3, 2, 2))):
         assert_raises(ValueError, lambda x=wrong: b.ops.normalize_images(x, "float32"), "uint8")
     for dtype in ("int64", "float16"):
         assert_raises(ValueError, lambda d=dtype: b.ops.normalize_images(images, d), dtype)

@@ -15,6 +15,14 @@ from tests.conformance.judging import Backend, assert_equal, assert_raises, judg
 
 
 @judges("autograd.no_grad")
+def values_are_the_same_inside(b: Backend) -> None:
+    with b.autograd.no_grad():
+        found = b.ops.tensor(np.ones(2)) * 2.0
+    assert not found.requires_grad
+    assert_equal(b.ops.to_numpy(found), np.full(2, 2.0))
+
+
+@judges("autograd.no_grad", trains=True)
 def records_nothing_inside(b: Backend) -> None:
     x = b.autograd.variable(np.ones(2))
     with b.autograd.no_grad():

@@ -93,7 +93,7 @@ def keeps_nan(b: Backend) -> None:
 
 @judges("ops.clamp")
 def gradient_is_one_at_the_limits(b: Backend) -> None:
-    x = b.autograd.variable(np.array([-2.0, -1.0, 0.0, 0.5, 0.6]))
+    x = b.variable(np.array([-2.0, -1.0, 0.0, 0.5, 0.6]))
     (gradient,) = b.autograd.gradients(b.ops.sum(b.ops.clamp(x, -1.0, 0.5)), [x])
     np.testing.assert_array_equal(b.ops.to_numpy(gradient), [0.0, 1.0, 1.0, 1.0, 0.0])
 
@@ -112,7 +112,7 @@ def check_binary(name: str, reference: Callable[[Any, Any], Any], b: Backend) ->
 
 
 def check_binary_tie(name: str, b: Backend) -> None:
-    x, y = b.autograd.variable(np.ones(2)), b.autograd.variable(np.ones(2))
+    x, y = b.variable(np.ones(2)), b.variable(np.ones(2))
     gradients = b.autograd.gradients(b.ops.sum(getattr(b.ops, name)(x, y)), [x, y])
     for gradient in gradients:
         np.testing.assert_array_equal(b.ops.to_numpy(gradient), [0.5, 0.5])
@@ -127,7 +127,7 @@ def check_binary_nan(name: str, reference: Callable[[Any, Any], Any], b: Backend
         assert_values(b, function, reference, x, y)
         assert_values(b, function, reference, x[:, None], y)
         assert_values(b, function, reference, x[:0, None], y)
-        variables = b.autograd.variable(x), b.autograd.variable(y)
+        variables = b.variable(x), b.variable(y)
         weights = np.arange(1, 11).astype(dtype)
         total = b.ops.sum(function(*variables) * b.ops.tensor(weights))
         for gradient, own, other in zip(
@@ -201,5 +201,5 @@ def a_number_takes_the_dtype_of_the_tensor(b: Backend) -> None:
 
 @judges("ops.where")
 def refuses_two_dtypes(b: Backend) -> None:
-    mask, x = b.ops.tensor(np.ones(2, bool)), b.ops.zeros((2,))
-    assert_raises(ValueError, lambda: b.ops.where(mask, x, b.ops.zeros((2,), "float64")), "float64")
+    mask, x = b.ops.tensor(np.ones(2, bool)), b.zeros((2,))
+    assert_raises(ValueError, lambda: b.ops.where(mask, x, b.zeros((2,), "float64")), "float64")

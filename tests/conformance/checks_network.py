@@ -33,9 +33,11 @@ def repeats_large_maps_and_maps_kept_channels_last(b: Backend) -> None:
     for shape in ((2, 4, 5, 3), (1, 40, 30, 2), (1, 32, 32, 4)):
         for turn in ((0, 1, 2, 3), (0, 3, 1, 2)):
             array = uniform(shape)
-            x = b.autograd.variable(array)
+            x = b.variable(array)
             found = b.ops.upsample_nearest_2x(x.permute(*turn))
             assert_equal(b.ops.to_numpy(found), upsample(array.transpose(turn)))
+            if not b.trains:
+                continue
             batch, channels, height, width = array.transpose(turn).shape
             weights = uniform(found.shape, seed=1)
             (gradient,) = b.autograd.gradients(b.ops.sum(found * b.ops.tensor(weights)), [x])
@@ -80,7 +82,7 @@ def gradient_reaches_the_logits_only(b: Backend) -> None:
             lambda x, weight=weight: bce(x, target, weight),
             uniform((2, 3), low=-4, high=4),
         )
-        logits, variable = b.autograd.variable(uniform((2, 3))), b.autograd.variable(target)
+        logits, variable = b.variable(uniform((2, 3))), b.variable(target)
         loss = b.ops.bce_with_logits(logits, variable, weight)
         _, gradient = b.autograd.gradients(loss, [logits, variable])
         assert_equal(b.ops.to_numpy(gradient), np.zeros((2, 3)))
@@ -91,8 +93,8 @@ def large_logits_do_not_overflow_and_nothing_is_nan(b: Backend) -> None:
     logits = np.array([1000.0, -1000.0, 1000.0], "float32")
     assert_values(b, b.ops.bce_with_logits, bce, logits, np.array([0.0, 1.0, 1.0], "float32"))
     for weight in (1.0, 2.5):
-        x = b.autograd.variable(np.zeros((0, 3), "float32"))
-        empty = b.ops.bce_with_logits(x, b.ops.zeros((0, 3)), weight)
+        x = b.variable(np.zeros((0, 3), "float32"))
+        empty = b.ops.bce_with_logits(x, b.zeros((0, 3)), weight)
         assert_equal(b.ops.to_numpy(empty), np.array(np.nan, "float32"))
         (gradient,) = b.autograd.gradients(empty, [x])
         assert_equal(b.ops.to_numpy(gradient), np.zeros((0, 3), "float32"))
@@ -101,7 +103,7 @@ def large_logits_do_not_overflow_and_nothing_is_nan(b: Backend) -> None:
 @judges("ops.bce_with_logits")
 def refuses_two_shapes(b: Backend) -> None:
     for left, right in (((2,), (3,)), ((2, 3), (3, 2)), ((2, 3), (3,))):
-        x, target = b.ops.zeros(left), b.ops.zeros(right)
+        x, target = b.zeros(left), b.zeros(right)
         for weight in (1.0, 2.5):
             assert_raises(
                 ValueError,
@@ -138,7 +140,7 @@ def gradient_of_each_element_reaches_the_logits_only(b: Backend) -> None:
             lambda x, weight=weight: bce_terms(x, target, weight),
             uniform((2, 3), low=-4, high=4),
         )
-        logits, variable = b.autograd.variable(uniform((2, 3))), b.autograd.variable(target)
+        logits, variable = b.variable(uniform((2, 3))), b.variable(target)
         total = b.ops.sum(b.ops.bce_terms(logits, variable, weight))
         _, gradient = b.autograd.gradients(total, [logits, variable])
         assert_equal(b.ops.to_numpy(gradient), np.zeros((2, 3)))
@@ -147,7 +149,7 @@ def gradient_of_each_element_reaches_the_logits_only(b: Backend) -> None:
 @judges("ops.bce_terms")
 def refuses_two_shapes_for_single_elements(b: Backend) -> None:
     for left, right in (((2,), (3,)), ((2, 3), (3, 2)), ((2, 3), (3,))):
-        x, target = b.ops.zeros(left), b.ops.zeros(right)
+        x, target = b.zeros(left), b.zeros(right)
         assert_raises(ValueError, lambda x=x, t=target: b.ops.bce_terms(x, t), str(right))
 
 
@@ -168,7 +170,7 @@ def changes_the_module_that_owns_the_tensors(b: Backend) -> None:
     module = b.nn.BatchNorm2d(2)
     averages = b.nn.state_tensors(b.nn.frozen_copy(module))
     names = ("weight", "bias")
-    values = [b.autograd.variable(np.full(2, 5.0, "float32")) for _ in names]
+    values = [b.variable(np.full(2, 5.0, "float32")) for _ in names]
     b.ops.ema_update_([averages[name] for name in names], values, 0.5)
     assert_equal(b.ops.to_numpy(averages["weight"]), np.full(2, 3.0, "float32"))
     own = b.nn.state_tensors(module)
@@ -190,5 +192,5 @@ def an_average_of_equals_stays_bit_for_bit(b: Backend) -> None:
 @judges("ops.ema_update_")
 def accepts_none_and_refuses_unequal_numbers(b: Backend) -> None:
     b.ops.ema_update_([], [], 0.5)
-    x = b.ops.zeros((2,))
+    x = b.zeros((2,))
     assert_raises(ValueError, lambda: b.ops.ema_update_([x, x], [x], 0.5), "1 values")

@@ -85,10 +85,10 @@ def averages_all_or_along_a_dimension(b: Backend) -> None:
 def mean_of_nothing_is_nan(b: Backend) -> None:
     for shape, dim in NOTHING_TO_REDUCE:
         for dtype in ("float32", "float64"):
-            whole = b.ops.mean(b.ops.zeros(shape, dtype))
+            whole = b.ops.mean(b.zeros(shape, dtype))
             assert_equal(b.ops.to_numpy(whole), np.array(np.nan, dtype))
             for keepdim in (False, True):
-                found = b.ops.mean(b.ops.zeros(shape, dtype), dim, keepdim)
+                found = b.ops.mean(b.zeros(shape, dtype), dim, keepdim)
                 wanted = np.sum(np.zeros(shape, dtype), dim, keepdims=keepdim) + np.nan
                 assert_equal(b.ops.to_numpy(found), wanted.astype(dtype))
 
@@ -128,9 +128,9 @@ def largest_beside_nan_is_nan(b: Backend) -> None:
 @judges("ops.amax")
 def largest_of_nothing_is_an_error(b: Backend) -> None:
     for shape, dim in NOTHING_TO_REDUCE:
-        x = b.ops.zeros(shape)
+        x = b.zeros(shape)
         assert_raises(ValueError, lambda x=x, dim=dim: b.ops.amax(x, dim), str(shape))
-    assert_raises(CLEAR_ERROR, lambda: b.ops.amax(b.ops.zeros(()), 0))
+    assert_raises(CLEAR_ERROR, lambda: b.ops.amax(b.zeros(()), 0))
 
 
 JOINED = (
@@ -165,10 +165,10 @@ def check_joining(b: Backend, function, reference, shapes, dim: int) -> None:
 
 
 def check_joining_errors(b: Backend, function) -> None:
-    x = b.ops.zeros((2, 3))
+    x = b.zeros((2, 3))
     assert_raises(ValueError, lambda: function([]), "none")
-    assert_raises(ValueError, lambda: function([x, b.ops.zeros((2, 3), "float64")]), "float64")
-    assert_raises(CLEAR_ERROR, lambda: function([x, b.ops.zeros((2, 4))]))
+    assert_raises(ValueError, lambda: function([x, b.zeros((2, 3), "float64")]), "float64")
+    assert_raises(CLEAR_ERROR, lambda: function([x, b.zeros((2, 4))]))
 
 
 def check_joining_with_itself(b: Backend, function, reference) -> None:
@@ -223,11 +223,11 @@ def takes_rows_in_the_order_given(b: Backend) -> None:
 
 def check_index_errors(b: Backend, function) -> None:
     """Require that function(x, index) refuses rows outside x and what is not a row index."""
-    x = b.ops.zeros((4, 2))
+    x = b.zeros((4, 2))
     for rows in ([4], [-1], [0, 99]):
         index = b.ops.tensor(np.array(rows))
         assert_raises(ValueError, lambda index=index: function(x, index), str(rows[-1]))
-    nothing = b.ops.zeros((0, 2))
+    nothing = b.zeros((0, 2))
     assert_raises(ValueError, lambda: function(nothing, b.ops.tensor(np.array([0]))))
     for index in (np.ones(4, bool), np.zeros((1, 1), "int64"), np.zeros(1)):
         assert_raises(ValueError, lambda index=index: function(x, b.ops.tensor(index)), "int64")
@@ -264,17 +264,17 @@ def replaces_rows_in_a_copy(b: Backend) -> None:
 
 @judges("ops.put_rows")
 def leaves_the_original_as_it_was(b: Backend) -> None:
-    x = b.ops.zeros((4, 2))
-    b.ops.put_rows(x, b.ops.tensor(np.array([1])), b.ops.full((1, 2), 5.0))
+    x = b.zeros((4, 2))
+    b.ops.put_rows(x, b.ops.tensor(np.array([1])), b.full((1, 2), 5.0))
     assert_equal(b.ops.to_numpy(x), np.zeros((4, 2), "float32"))
 
 
 @judges("ops.put_rows")
 def put_refuses_rows_and_values_that_do_not_fit(b: Backend) -> None:
     def put_zeros(x, index):
-        return b.ops.put_rows(x, index, b.ops.zeros((index.shape[0], 2)))
+        return b.ops.put_rows(x, index, b.zeros((index.shape[0], 2)))
 
     check_index_errors(b, put_zeros)
-    x, index = b.ops.zeros((4, 2)), b.ops.tensor(np.array([1, 2]))
-    for values in (b.ops.zeros((1, 2)), b.ops.zeros((2,)), b.ops.zeros((2, 2), "float64")):
+    x, index = b.zeros((4, 2)), b.ops.tensor(np.array([1, 2]))
+    for values in (b.zeros((1, 2)), b.zeros((2,)), b.zeros((2, 2), "float64")):
         assert_raises(ValueError, lambda values=values: b.ops.put_rows(x, index, values), "(2, 2)")

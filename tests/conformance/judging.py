@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import backend
+from backend import completeness, contract
+from backend.contract import inference, training
+from backend.select import FRAMEWORKS
 
 # Where the contract promises no ValueError, any early exception is accepted: the process goes on.
 CLEAR_ERROR = (ValueError, RuntimeError, IndexError, TypeError)
@@ -76,6 +79,21 @@ class Backend:
         for name, method in TENSOR_METHODS.items():
             setattr(self.tensor, name, method)
 
+    @property
+    def trains(self) -> bool:
+        """Whether it promises gradients; without, a check looks at values alone."""
+        return FRAMEWORKS[backend.use()].trains
+
+    def variable(self, array: np.ndarray) -> Any:
+        """Return a tensor that records gradients where there are any."""
+        return self.autograd.variable(array) if self.trains else self.ops.tensor(array)
+
+    def zeros(self, shape: Sequence[int], dtype: str = "float32") -> Any:
+        return self.full(shape, 0, dtype)
+
+    def full(self, shape: Sequence[int], value: float, dtype: str = "float32") -> Any:
+        return self.ops.tensor(np.full(shape, value, dtype))
+
     def replaced(self, module: str, name: str, value: Any) -> Backend:
         """Return the same backend with one function or class replaced."""
         other = Backend()
@@ -89,19 +107,39 @@ class Check(NamedTuple):
     name: str
     label: str
     run: Callable[[Backend], None]
+    trains: bool = False  # whether it is for backends that train alone
 
 
 CHECKS: list[Check] = []
 
 
-def judges(name: str, label: str = "") -> Callable[[Any], Any]:
-    """Register a function of a backend as a check of a name such as "ops.where"."""
+def judges(name: str, label: str = "", trains: bool = False) -> Callable[[Any], Any]:
+    """Register a function of a backend as a check of a name such as "ops.where".
+
+    trains: it is about gradients or learning, though a backend for inference has the name too.
+    """
 
     def register(function: Callable[[Backend], None]) -> Callable[[Backend], None]:
-        CHECKS.append(Check(name, label or function.__name__, function))
+        CHECKS.append(Check(name, label or function.__name__, function, trains))
         return function
 
     return register
+
+
+def promised_names(trains: bool = True) -> set[str]:
+    """List the names of the contract: "ops.where", "Tensor.__add__", "Optimizer.step", ..."""
+    owners = {**inference.MODULES, "Tensor": contract.Tensor}
+    if trains:
+        owners |= {**training.MODULES, "Optimizer": contract.Optimizer}
+    return {
+        f"{path}.{name}" for path, owner in owners.items() for name in completeness.members(owner)
+    }
+
+
+def checks_of(trains: bool) -> list[Check]:
+    """Return the checks that a backend which trains, or one which does not, must pass."""
+    promised = promised_names(trains)
+    return [check for check in CHECKS if check.name in promised and (trains or not check.trains)]
 
 
 def uniform(
@@ -156,6 +194,8 @@ def assert_gradient(
     *arrays: np.ndarray,
 ) -> None:
     """Require gradients of a weighted sum of function's output to equal those of reference."""
+    if not b.trains:
+        return
     inputs = [b.autograd.variable(array) for array in arrays]
     weights = uniform(np.shape(reference(*arrays)), seed=99)
     total = b.ops.sum(function(*inputs) * b.ops.tensor(weights))

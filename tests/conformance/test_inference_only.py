@@ -19,27 +19,29 @@ from utils.files.project import PROJECT
 
 
 class Run(NamedTuple):
-    """What the process printed and computed, and what the backend under test computes."""
+    """What a process printed and computed, and what the backend under test computes."""
 
+    name: str
     told: dict[str, Any]
     found: dict[str, np.ndarray]
     wanted: dict[str, np.ndarray]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+@pytest.fixture(scope="module", params=["arrays", "onnx"])
+def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Run:
     folder = tmp_path_factory.mktemp("inference_only")
     cfg, weights, out = write_small_model(folder), folder / "weights.npz", folder / "out.npz"
     images = np.random.default_rng(0).integers(0, 256, (2, 3, 64, 96)).astype(np.uint8)
     model = Detector(read_model_yaml(cfg))
     model.initialize(seed=0)
     np.savez(weights, images=images, **nn.state_arrays(model))
-    command = [sys.executable, "-m", "tests.conformance.inference_only.run", weights, out, cfg]
+    name, module = request.param, "tests.conformance.inference_only.run"
+    command = [sys.executable, "-m", module, name, weights, out, cfg]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     with np.load(out) as arrays:
         found = dict(arrays)
-    return Run(json.loads(done.stdout), found, predict(model, images))
+    return Run(name, json.loads(done.stdout), found, predict(model, images))
 
 
 def predict(model: Detector, images: np.ndarray) -> dict[str, np.ndarray]:
@@ -72,6 +74,6 @@ def test_a_model_runs_on_it(run: Run) -> None:
 def test_what_trains_is_refused_by_name_with_the_next_step(run: Run) -> None:
     for path, message in run.told["errors"].items():
         assert message == (
-            f"backend 'arrays' is for inference only and has no {path}; choose one that trains: "
-            "torch, oneflow"
+            f"backend {run.name!r} is for inference only and has no {path}; "
+            "choose one that trains: torch, oneflow"
         )

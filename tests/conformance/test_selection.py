@@ -19,10 +19,10 @@ CHOOSE = """
 import sys
 from backend import select
 try:
-    print(select.choose(sys.argv[1] or None))
+    print(select.choose(sys.argv[1] or None, trains=sys.argv[2:] == ["trains"]))
 except select.BackendError as error:
     print("refused:", error)
-assert not {"torch", "oneflow"} & set(sys.modules)
+assert not {"torch", "oneflow", "onnx"} & set(sys.modules)
 """
 
 
@@ -59,8 +59,8 @@ def run(
     )
 
 
-def choose(folder: Path, name: str = "", **environment: str) -> str:
-    result = run(CHOOSE, folder, name, **environment)
+def choose(folder: Path, name: str = "", *to_train: str, **environment: str) -> str:
+    result = run(CHOOSE, folder, name, *to_train, **environment)
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
 
@@ -86,6 +86,26 @@ def test_without_a_wish_the_installed_one_is_taken(tmp_path: Path, packages: Pat
     only_oneflow.mkdir()
     install(only_oneflow, "oneflow", "0.9.0+cu117")
     assert choose(only_oneflow) == "oneflow"
+
+
+def test_a_backend_for_inference_does_not_train(tmp_path: Path, packages: Path) -> None:
+    install(packages, "onnx", "1.17.0")
+    install(packages, "onnxruntime", "1.23.2")
+    wanted = "refused: backend 'onnx' is for inference only; choose one that trains: torch, oneflow"
+    assert choose(packages, "onnx") == "onnx" and choose(packages, "onnx", "trains") == wanted
+    assert choose(packages, "", "trains", YOLO_BACKEND="onnx") == wanted
+    assert choose(packages, "", "trains") == "torch"
+
+
+def test_where_it_is_the_only_one_it_is_taken_but_not_to_train(tmp_path: Path) -> None:
+    install(tmp_path, "onnx", "1.17.0")
+    for answer in (choose(tmp_path), choose(tmp_path, "onnx")):
+        assert "is not installed" in answer and "pip install onnx onnxruntime" in answer
+    install(tmp_path, "onnxruntime", "1.23.2")
+    assert choose(tmp_path) == "onnx"
+    answer = choose(tmp_path, "", "trains")
+    assert "make setup BACKEND=torch" in answer and "make setup BACKEND=oneflow" in answer
+    assert "onnx" not in answer
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones(packages: Path) -> None:

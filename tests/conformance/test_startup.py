@@ -119,7 +119,7 @@ def test_the_contract_command_refuses_an_unknown_backend(
 
 def test_the_contract_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert contract_command.main(["--help"]) == 0
-    assert capsys.readouterr().out == "usage: python -m backend.contract torch|oneflow\n"
+    assert capsys.readouterr().out == "usage: python -m backend.contract torch|oneflow|onnx\n"
 
 
 def test_every_promised_module_is_a_namespace() -> None:

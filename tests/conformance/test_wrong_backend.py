@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backend import completeness, contract
-from backend.contract import training
 from tests.conformance.all_checks import CHECKS
-from tests.conformance.judging import Backend, Check
+from tests.conformance.judging import Backend, Check, promised_names
 from tests.conformance.wrong import (  # noqa: F401
     wrong_adam,
     wrong_amp,
@@ -23,14 +21,6 @@ from tests.conformance.wrong import (  # noqa: F401
     wrong_training,
 )
 from tests.conformance.wrong.registry import WRONG, Wrong
-
-
-def promised_names() -> set[str]:
-    """List every name of the contract: "ops.where", "Tensor.__add__", "Optimizer.step", ..."""
-    owners = {**training.MODULES, "Tensor": contract.Tensor, "Optimizer": contract.Optimizer}
-    return {
-        f"{path}.{name}" for path, owner in owners.items() for name in completeness.members(owner)
-    }
 
 
 def rejects(check: Check, backend: Backend) -> bool:

@@ -6,6 +6,7 @@ from tests.fuzz.fetch_readers import FETCH_READERS
 from tests.fuzz.font_readers import FONT_READERS
 from tests.fuzz.image_readers import IMAGE_READERS
 from tests.fuzz.media_readers import MEDIA_READERS
+from tests.fuzz.runtime_readers import RUNTIME_READERS
 from tests.fuzz.text_readers import TEXT_READERS
 from tests.fuzz.tool_readers import TOOL_READERS
 from tests.fuzz.weights_readers import WEIGHTS_READERS
@@ -16,6 +17,7 @@ READERS = {
     **TOOL_READERS,
     **IMAGE_READERS,
     **WEIGHTS_READERS,
+    **RUNTIME_READERS,
     **MEDIA_READERS,
     **FONT_READERS,
     **CACHE_READERS,

@@ -28,7 +28,9 @@ from tests.foreign_files import (
 )
 from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS
+from tests.onnx_files import FOREIGN, own_texts, write_detector
 from tests.small import TINY
+from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.state.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
 from utils.state.resume import load_state
 from utils.weights.__main__ import describe
@@ -137,6 +139,29 @@ MODEL_TOKENS = (
     b'"progress": ', b'"settings": ',
 )  # fmt: skip
 
+
+def onnx_seeds() -> list[bytes]:
+    """Return detectors of export.py and of the public exporter."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.onnx")
+        texts: list[dict[str, str]] = [own_texts(), FOREIGN]
+        return [write_detector(path, texts=each).read_bytes() for each in texts]
+
+
+def run_onnx(path: Path) -> object:
+    """Load the file and run it once."""
+    runtime = OnnxRuntime(path, 1)
+    metadata = runtime.metadata
+    shape = (metadata.batch_size, 3, *metadata.image_size)
+    return runtime(np.zeros((1, 3, *shape[2:]) if metadata.dynamic else shape, np.float32))
+
+
+ONNX_TOKENS = (
+    b"Constant", b"ConstantOfShape", b"Range", b"Tile", b"Loop", b"If", b"Expand", b"Resize",
+    b"images", b"row", b"out0", b"stride", b"names", b"[32, 32]", b"{0: 'cat'}", b"\x08\x01",
+    b"\x10\xff\xff\xff\xff\xff\xff\xff\xff\x7f", b"\x70\x01", b"location", b"../a", b"com.evil",
+)  # fmt: skip
+
 # The arrays and a copy in each section, and the small models that fit into a small file.
 WEIGHTS_BYTES = 256 * MIB
 ZIP_TOKENS = (b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06")
@@ -154,6 +179,7 @@ WEIGHTS_READERS = {
         use_weights, tiny_header, "a.safetensors", (*JSON_TOKENS, *MODEL_TOKENS), with_arrays,
         memory_bytes=WEIGHTS_BYTES,
     ),
+    "onnx": Reader(run_onnx, onnx_seeds, "a.onnx", ONNX_TOKENS),
     "own-state": Reader(
         load_state, own_headers, "a.safetensors", (*JSON_TOKENS, *MODEL_TOKENS), with_arrays
     ),

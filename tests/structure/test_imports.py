@@ -19,7 +19,7 @@ OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision", "tri
 OPTIONAL_HERE = "backend.torch.kernels"  # Triton's
 
 # Started by `python -m`, it chooses the framework and then imports the work, as scripts do.
-COMMANDS_IN_MODELS = {"models.training.doctor"}
+COMMANDS_IN_MODELS = {"models.export.graph_file", "models.training.doctor"}
 
 # `models.load` chooses the framework and then imports the work, as scripts do. What it needs before
 # is imported there too: its file is read where no package need be installed.
@@ -27,7 +27,7 @@ LOAD = "models"
 LOADED = {
     "backend.use",
     "utils.state.start_checks.check_device",
-    "utils.weights.load.load_weights",
+    "utils.weights.detecting.load_to_detect",
     "models.inference.api.TrainedDetector",
 }
 

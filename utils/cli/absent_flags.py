@@ -33,3 +33,15 @@ DETECTION = {
     "--update": "leave it out; every kind of weights of docs/weights.md is read as it is",
     "--save-format": "--save-txt writes YOLO's boxes, --save-json those in pixels",
 }
+
+EXPORT = {
+    "--inplace": "leave it out; the graph has no operations in place",
+    "--keras": "leave it out; --include tflite comes from the ONNX graph",
+    "--optimize": "leave it out; for phones there are --include tflite, ncnn and coreml",
+    "--per-tensor": "leave it out; --int8 has a scale for each channel",
+    "--simplify": "leave it out; each graph is written simple, with no node to remove",
+    "--train": "leave it out; a file is for inference, training goes on from the weights",
+    "--workspace": "leave it out; TensorRT takes what memory it finds",
+    "--verbose": "leave it out; what differs is always shown",
+    "--cache": "leave it out; nothing is kept between two exports",
+}

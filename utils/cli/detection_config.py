@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from utils.cli.flags import flag, require_fraction, whole_from
 from utils.cli.run_config import CommandConfig
 from utils.data.image.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
-from utils.errors import UserError
+from utils.errors import UserError, brief
+from utils.export.formats import FORMATS
 
 
 def require_tile(name: str, value: int) -> None:
     """Raise UserError unless value is the side of a tile, or 0 for no tiles."""
     if value and value < MIN_SIDE:
         raise UserError(f"{name} {value}; a whole number from {MIN_SIDE} up is needed, in pixels")
+
+
+def _require_runtime(name: str, value: str) -> None:
+    """Raise UserError unless value is a format whose runtime can be asked for, or left out."""
+    names = [row.name for row in FORMATS]
+    if value and value not in names:
+        raise UserError(f"{name} {brief(value)}; accepted: {', '.join(names)}")
 
 
 def require_overlap(name: str, value: float | None) -> None:
@@ -39,6 +47,8 @@ class DetectionConfig(CommandConfig):
 
     weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
         metavar="F", help="files of docs/weights.md; several detect together")  # fmt: skip
+    runtime: str = flag("model", "--runtime", default="", metavar="R", check=_require_runtime,
+        help="what runs an exported file; by default what its name tells")  # fmt: skip
     confidence_threshold: float = flag("detection", "--conf", "--conf-thres", default=0.001,
         metavar="X", check=require_fraction, help="lowest score")  # fmt: skip
     iou_threshold: float = flag("detection", "--iou", "--iou-thres", default=0.6, metavar="X",

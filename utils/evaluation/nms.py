@@ -7,25 +7,13 @@ Exact, and without a time limit: the result depends on the predictions alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
 from utils.detections import Detections
+from utils.detections import SuppressionSettings as SuppressionSettings
 from utils.evaluation.greedy_nms import suppress_greedily
-
-
-@dataclass(frozen=True)
-class SuppressionSettings:
-    """The arguments of `non_max_suppression` that flags set; its docstring explains them."""
-
-    confidence_threshold: float = 0.001
-    iou_threshold: float = 0.6
-    class_agnostic: bool = False
-    classes: tuple[int, ...] | None = None
-    max_detections: int = 300
-    multi_label: bool = True
 
 
 def non_max_suppression(

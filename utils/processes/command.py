@@ -13,7 +13,7 @@ from types import TracebackType
 
 from backend import BackendError
 from backend.processes import this_process
-from utils.errors import LoaderError, UserError
+from utils.errors import UserError, WorkerError
 from utils.processes import watchdog
 from utils.processes.exit_status import (
     EXIT_DONE,
@@ -39,7 +39,7 @@ PATIENCE_SECONDS = 3  # longer than a launcher waits before it ends the others a
 def run_command(main: Callable[[], None], several: bool = False) -> None:
     """Run a command's main; a user's mistake ends it with one message and exit code 2.
 
-    The failure of a loader worker is one message with exit code 1, a suspended run one with 75.
+    The failure of a worker is one message with exit code 1, a suspended run one with 75.
     Under a launcher rank 0 prints for all; another rank prints only what it alone knows. The end of
     one rank ends the others.
 
@@ -81,7 +81,7 @@ def _run(main: Callable[[], None]) -> int:
         _wait_for_rank_0()
         _say(f"error: {error}")
         return EXIT_USER_ERROR
-    except LoaderError as error:  # its text holds the worker's own traceback, unless that died
+    except WorkerError as error:  # its text holds the worker's own traceback, unless that died
         _say(f"error: {error}")
         return EXIT_FAILED
     except Suspended as suspended:

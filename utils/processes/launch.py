@@ -58,6 +58,11 @@ def launch(config: RunConfig, stop: StopRequests | None = None) -> None:
     if wanted == started:
         return
     name = select.choose(config.backend)
+    if not select.FRAMEWORKS[name].trains:
+        raise UserError(
+            f"{_processes(wanted)} work together under a backend that trains, not under {name!r}; "
+            "use one process, or --backend torch"
+        )
     per_device = "" if config.device in ("", CPU) else ", one a device, in place of DataParallel"
     log.info("starting %s%s", _processes(wanted), per_device)
     if stop is None:

@@ -24,5 +24,23 @@ def ending_at_termination() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextmanager
+def ending_later() -> Iterator[None]:
+    """Have SIGINT and SIGTERM wait for the end of the block; for the main thread."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for caught in came:
+            signal.raise_signal(caught)
+
+
 def _end(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(EXIT_TERMINATED)

@@ -11,12 +11,16 @@ from pathlib import Path
 
 from backend import select
 from backend.checks import CPU
+from backend.devices import require_cpu
 from utils.cli.audit_config import AuditConfig
 from utils.cli.detect_config import DetectConfig
+from utils.cli.export_config import ExportConfig
 from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.errors import UserError
+from utils.export.formats import TRACE, format_named, is_exported
+from utils.export.place import exported_path, require_free_place
 from utils.files.models import find_model, read_model
 from utils.files.project import PROJECT
 from utils.optional import import_optional
@@ -57,12 +61,66 @@ def check_detection(config: DetectConfig) -> None:
     _check_command(config, *config.weights)
 
 
+def check_export(config: ExportConfig) -> None:
+    """Raise UserError for a flag of export.py that cannot be honoured."""
+    check_file("--weights", config.weights)
+    if is_exported(config.weights):
+        raise UserError(
+            f"--weights {config.weights} is an exported file, which keeps too little of its model; "
+            "give the weights that it was made from"
+        )
+    for row in map(format_named, config.include):
+        path = exported_path(config.weights, row)
+        _check_place(path.parent)
+        require_free_place(path, row)
+    check_device(config.device)
+    _check_traced(config, select.choose(config.backend))
+    _require_packages(config)
+
+
+def _check_traced(config: ExportConfig, backend: str) -> None:
+    """Raise UserError for a format that is made of a trace, which the backend cannot write."""
+    traced = [name for name in config.include if format_named(name).source == TRACE]
+    if traced and not select.FRAMEWORKS[backend].torchscript:
+        raise UserError(
+            f"--include {traced[0]} is made of a TorchScript trace, which backend {backend!r} "
+            "cannot write; give --backend torch, or leave it out"
+        )
+
+
+def _check_place(folder: Path) -> None:
+    """Raise UserError where no file can be written beside the weights; leave nothing behind."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".duet-", dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"the files go beside --weights, into {folder.absolute()}: {error.strerror}; copy the "
+            "weights into a folder that can be written to"
+        ) from error
+
+
+def _require_packages(config: ExportConfig) -> None:
+    """Raise UserError that names all packages which the formats lack."""
+    needed = [("--include onnx", "onnx"), ("--include onnx", "onnxruntime")]
+    for name in config.include:
+        needed += [(f"--include {name}", package) for package in format_named(name).packages]
+    missing: dict[str, str] = {}
+    for what_for, package in needed:
+        try:
+            import_optional(package, what_for)
+        except UserError as error:
+            missing.setdefault(package, str(error))
+    if missing:
+        raise UserError("\n".join(missing.values()))
+
+
 def _check_command(config: CommandConfig, *weights: str) -> None:
     for path in weights:
         check_file("--weights", path)
+    require_cpu(select.choose(config.backend), config.device)
     check_device(config.device)
     check_new_folder(config.project, config.name)
-    select.choose(config.backend)
 
 
 def check_public_size(size: int, cfg: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.errors import UserError
+from utils.export.formats import is_exported
 from utils.files.regular import open_regular
 from utils.state.checkpoint import MAX_WEIGHTS_BYTES, Checkpoint, Header, read_checkpoint
 from utils.weights.reader import open_foreign
@@ -27,6 +28,11 @@ def load_weights(path: str | Path) -> Checkpoint:
         UserError: no such file, damaged, of an unknown kind, or asking for what is refused.
     """
     path = Path(path)
+    if is_exported(path):
+        raise UserError(
+            f"--weights {path}: an exported file, which detect.py, val.py and models.load run and "
+            "nothing else; give the weights that it was exported from"
+        )
     if not path.exists():
         raise UserError(
             f"--weights {path}: no such file; nothing is downloaded, docs/weights.md says which "

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from backend import ops
 from backend.contract import Tensor
 
@@ -20,8 +18,8 @@ def decode_logits(logits: Tensor, cells: Tensor, anchors: Tensor, stride: int) -
     """(..., 5 + C) of one level, with their cells and anchors (..., 2), to pixels and scores."""
     scores = ops.sigmoid(logits)
     centres = decode_centres(scores[..., 0:2]) + cells
-    sizes = decode_sizes(scores[..., 2:4], anchors)
-    return ops.cat([centres * stride, sizes * stride, scores[..., 4:]], dim=logits.ndim - 1)
+    sizes = decode_sizes(scores[..., 2:4], anchors * stride)
+    return ops.cat([centres * stride, sizes, scores[..., 4:]], dim=logits.ndim - 1)
 
 
 def decode_centres(scores: Tensor) -> Tensor:
@@ -32,12 +30,6 @@ def decode_centres(scores: Tensor) -> Tensor:
 def decode_sizes(scores: Tensor, anchors: Tensor) -> Tensor:
     """Map sigmoids in (0, 1) to sizes of up to 4 times the anchor, in the anchor's unit."""
     return (scores * 2.0) ** 2.0 * anchors
-
-
-def grid_cells(height: int, width: int, dtype: str) -> np.ndarray:
-    """Return column and row of each cell, (1, 1, H, W, 2)."""
-    rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
-    return np.stack([columns, rows], axis=-1)[None, None].astype(dtype)
 
 
 def logit(score: float) -> float:

@@ -20,7 +20,7 @@ from models.heads.anchor.anchors import anchors_in_cells, check_anchors, unfitte
 from models.heads.anchor.autoanchor import choose_anchors, number_to_fit
 from models.heads.anchor.balance import LevelBalance, reference_level
 from models.heads.anchor.ciou import complete_iou
-from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, grid_cells, logit
+from models.heads.anchor.decode import BOX_CHANNELS, decode_logits, logit
 from models.heads.anchor.fused_iou import choose_box_iou
 from models.heads.anchor.loss import DetectionLoss, LossGains
 from models.heads.base import NO_OPTIONS, BoxHead, LossOptions
@@ -81,6 +81,11 @@ class AnchorHead(BoxHead):
                 for channels in in_channels
             ]
         )
+
+    @classmethod
+    def without_network(cls, num_classes: int) -> AnchorHead:
+        """Return a head for rows that were decoded elsewhere: it finishes and scores them."""
+        return cls(num_classes, anchors=((1.0, 1.0),), in_channels=(), strides=(1,))
 
     @classmethod
     def yaml_values(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -176,8 +181,7 @@ class AnchorHead(BoxHead):
         levels = []
         for index, (level, stride) in enumerate(zip(raw, self.strides, strict=True)):
             batch, anchors, height, width, outputs = level.shape
-            dtype, device = ops.dtype_of(level), ops.device_of(level)
-            cells = ops.tensor(grid_cells(height, width, dtype), device)
+            cells = ops.cells(height, width, level)
             sizes = self.anchors[index].reshape(1, anchors, 1, 1, 2)
             decoded = decode_logits(level, cells, sizes, stride)
             levels.append(decoded.reshape(batch, anchors * height * width, outputs))

@@ -1,7 +1,8 @@
-"""A process under the backend for inference only: what it lacks, and what it computes.
+"""A process under a backend for inference only: what it lacks, and what it computes.
 
-`python -m tests.conformance.inference_only.run IN.npz OUT.npz MODEL.yaml`: IN has the weights of
-the model and `images`, (B, 3, H, W) uint8; OUT has the decoded predictions. Prints a JSON object.
+`python -m tests.conformance.inference_only.run NAME IN.npz OUT.npz MODEL.yaml`: NAME is "arrays",
+the smallest such backend, which lies here, or "onnx"; IN has the weights of the model and `images`,
+(B, 3, H, W) uint8; OUT has the decoded predictions. Prints a JSON object.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import backend
 from backend import completeness, select
 
-UNUSABLE = ("optim.SGD", "autograd.no_grad", "dist.start", "amp.autocast", "fused.complete_iou",
+UNUSABLE = ("optim.SGD", "autograd.variable", "dist.start", "amp.autocast", "fused.complete_iou",
     "multi_tensor.SGD", "nn.pack", "ops.bce_with_logits", "device.mark")  # fmt: skip
 
 
@@ -44,12 +45,14 @@ def predict(weights: dict[str, np.ndarray], cfg: str) -> dict[str, np.ndarray]:
     return {"decoded": ops.to_numpy(model.decode(raw)), "above": model.decode_above(raw, 0.01)[0]}
 
 
-def main(weights: str, out: str, cfg: str) -> None:
+def main(name: str, weights: str, out: str, cfg: str) -> None:
     backend.__path__.append(str(Path(__file__).parent))
+    select.FRAMEWORKS["arrays"] = select.Framework(package="numpy", trains=False)
     told: dict[str, Any] = {}
+    framework = select.FRAMEWORKS[name]
     for trains in (True, False):
-        select.FRAMEWORKS["arrays"] = select.Framework(package="numpy", trains=trains)
-        told["missing to train" if trains else "missing"] = completeness.missing("arrays")
+        select.FRAMEWORKS[name] = framework._replace(trains=trains)
+        told["missing to train" if trains else "missing"] = completeness.missing(name)
     with np.load(weights) as arrays:
         np.savez(out, **predict(dict(arrays), cfg))
     told["errors"] = {path: error_of(path) for path in UNUSABLE}

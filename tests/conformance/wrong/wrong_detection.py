@@ -1,4 +1,4 @@
-"""Mistakes in `ops.take_where`."""
+"""Mistakes in the `ops` of detection."""
 
 from __future__ import annotations
 
@@ -17,8 +17,26 @@ def rows_as_if_contiguous(b: Backend) -> Any:
     return take_where
 
 
+def rows_first(b: Backend) -> Any:
+    def cells(height: int, width: int, like: Any) -> Any:
+        return b.ops.cells(width, height, like).permute(0, 1, 3, 2, 4)
+
+    return cells
+
+
+def float32_cells(b: Backend) -> Any:
+    return lambda height, width, like: b.ops.cells(height, width, b.zeros((1,)))
+
+
 register(
     (
+        ("ops.cells", "has rows before columns", rows_first),
+        ("ops.cells", "is float32 always", float32_cells),
+        (
+            "ops.cells",
+            "counts from the centres",
+            lambda b: lambda height, width, like: b.ops.cells(height, width, like) + 0.5,
+        ),
         ("ops.take_where", "takes a permuted tensor for a flat one", rows_as_if_contiguous),
         (
             "ops.take_where",

@@ -212,6 +212,15 @@ def float_tensors_of_the_start(b: Backend) -> Any:
     return float_tensors
 
 
+def to_torchscript_alone(b: Backend) -> Any:
+    supported = b.device.supports("torchscript")
+    return lambda module, x, text: b.nn.to_torchscript(module, x, "") if supported else b""
+
+
+def from_torchscript_alone(b: Backend) -> Any:
+    return lambda content: lambda x: x
+
+
 register(
     (
         ("nn.Module", "stays in training mode", module_stuck_in_training),
@@ -286,5 +295,7 @@ register(
         ("nn.last_batch_statistics", "uses what was gathered", lambda b: lambda m: nullcontext()),
         ("nn.frozen_copy", "thaws", frozen_copy_that_thaws),
         ("nn.frozen_copy", "freezes the original", frozen_copy_of_the_original),
+        ("nn.to_torchscript", "forgets the text, or is there for all", to_torchscript_alone),
+        ("nn.from_torchscript", "does not run it, or is there for all", from_torchscript_alone),
     )
 )

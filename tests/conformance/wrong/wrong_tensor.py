@@ -32,6 +32,11 @@ def instead(name: str) -> Any:
     return lambda b: TENSOR_METHODS[name]
 
 
+def in_float64(name: str) -> Any:
+    """Apply the operator of this name to float64, which rounds integers beyond 2**53."""
+    return lambda b: lambda x, y: TENSOR_METHODS[name](b.ops.cast(x, "float64"), y)
+
+
 ARITHMETIC = ("__add__", "__sub__", "__mul__", "__truediv__")
 register((f"Tensor.{name}", "has no gradient", without_gradient(name)) for name in ARITHMETIC)
 register((f"Tensor.{name}", "promotes", of_float64(name)) for name in ARITHMETIC)
@@ -51,6 +56,8 @@ register(
         ("Tensor.__lt__", "includes equality", instead("__le__")),
         ("Tensor.__le__", "excludes equality", instead("__lt__")),
         ("Tensor.__gt__", "includes equality", instead("__ge__")),
+        ("Tensor.__gt__", "is rounded", in_float64("__gt__")),
+        ("Tensor.__le__", "is rounded", in_float64("__le__")),
         ("Tensor.__ge__", "is not less", lambda b: lambda x, y: (x < y).logical_not()),
         ("Tensor.__getitem__", "has no gradient", lambda b: lambda x, i: x[i].detach()),
         (

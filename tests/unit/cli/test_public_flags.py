@@ -1,9 +1,10 @@
-"""Every public flag works or says what takes its place, and the page of flags is true."""
+"""Every public flag works or says what takes its place, and the pages of flags are true."""
 
 import pytest
 
-from tests.flag_page import PAGE, page
-from utils.cli.absent_flags import TRAINING, VALIDATION
+from tests.flag_page import pages
+from utils.cli.absent_flags import EXPORT, TRAINING, VALIDATION
+from utils.cli.export_config import ExportConfig
 from utils.cli.flags import flags_of
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
@@ -21,12 +22,21 @@ VAL_FLAGS = (
     "--task --device --workers --single-cls --augment --verbose --save-txt --save-hybrid "
     "--save-conf --save-json --project --name --exist-ok --half --dnn"
 )
+EXPORT_FLAGS = (
+    "--data --weights --imgsz --img --img-size --batch-size --device --half --inplace --keras "
+    "--optimize --int8 --per-tensor --dynamic --cache --simplify --opset --verbose --workspace "
+    "--nms --agnostic-nms --topk-per-class --topk-all --iou-thres --conf-thres --include"
+)
 
 
 @pytest.mark.parametrize(
     ("settings", "absent", "public"),
-    [(TrainConfig, TRAINING, TRAIN_FLAGS), (ValConfig, VALIDATION, VAL_FLAGS)],
-    ids=["train", "val"],
+    [
+        (TrainConfig, TRAINING, TRAIN_FLAGS),
+        (ValConfig, VALIDATION, VAL_FLAGS),
+        (ExportConfig, EXPORT, EXPORT_FLAGS),
+    ],
+    ids=["train", "val", "export"],
 )
 def test_every_public_flag_is_accepted_or_answered(settings, absent, public):
     known = {name for found in flags_of(settings).values() for name in found.names}
@@ -36,5 +46,6 @@ def test_every_public_flag_is_accepted_or_answered(settings, absent, public):
     assert {flag.replace("_", "-") for flag in unknown} <= answered
 
 
-def test_the_page_of_flags_is_that_of_the_parsers():
-    assert PAGE.read_text() == page(), "python -m tests.flag_page writes it anew"
+@pytest.mark.parametrize(("path", "text"), pages().items(), ids=lambda x: getattr(x, "name", ""))
+def test_the_pages_of_flags_are_those_of_the_parsers(path, text):
+    assert path.read_text() == text, "python -m tests.flag_page writes it anew"

@@ -11,7 +11,7 @@ import pytest
 
 from backend import autograd, ops
 from models import evaluation
-from models.detector import Detector
+from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
 from tests.small import write_small_model
@@ -128,7 +128,7 @@ def test_overlapping_the_next_batch_changes_nothing(model, samples):
     with ValLoader(samples, 96, 2, 0, 32) as loader:
         for batch in loader:
             with autograd.no_grad():
-                raw = model(evaluation.images_to_tensor(batch.images, "cpu"))
+                raw = model(images_to_tensor(batch.images, "cpu"))
                 rows = model.decode_above(raw, SETTINGS.confidence_threshold)
             for index, decoded, placement in zip(
                 batch.sample_indices.tolist(), rows, batch.letterboxes, strict=True
@@ -146,6 +146,7 @@ def test_the_next_batch_is_queued_before_one_is_suppressed(model, samples):
 
     class Recording:
         head, decode_above = model.head, model.decode_above
+        fixed_size, takes_arrays = None, False
 
         def __call__(self, images):
             events.append("forward")

@@ -12,6 +12,7 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.head import AnchorHead
 from models.heads.base import LossTerms
+from models.inference import protocol
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_model
 from utils.data.loading.loader import ValLoader
@@ -41,6 +42,8 @@ def samples(tmp_path_factory):
 
 class PerImage:
     """A detector whose predictions depend on each image alone, to the bit; counts its calls."""
+
+    fixed_size, takes_arrays = None, False
 
     def __init__(self):
         self.calls, self.head = 0, AnchorHead(2, [[10, 13]], [8], [8])
@@ -90,13 +93,13 @@ class Received:
 
 @pytest.fixture(autouse=True)
 def one_thread_at_a_time(monkeypatch):
-    to_tensor = evaluation.images_to_tensor
+    to_tensor = protocol.images_to_tensor
 
     def locked(*arguments, **options):
         with _ONE_AT_A_TIME:
             return to_tensor(*arguments, **options)
 
-    monkeypatch.setattr(evaluation, "images_to_tensor", locked)
+    monkeypatch.setattr(protocol, "images_to_tensor", locked)
 
 
 def evaluate(samples, world=ALONE, model=None, loss=None, **options):
@@ -216,6 +219,8 @@ def test_nothing_done_is_where_every_validation_starts(samples):
 
 class Locked:
     """A real detector, computing for one thread at a time."""
+
+    fixed_size, takes_arrays = None, False
 
     def __init__(self, model):
         self.model, self.head = model, model.head

@@ -8,16 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.browser import chromium, install
+from tests.browser import chromium, install, npm
+from utils.files.project import PROJECT
 
-CI = Path(install.PROJECT, ".ci", "run")
+CI = Path(PROJECT, ".ci", "run")
 
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):
     """An empty folder for the browser, and programs that are never run."""
     monkeypatch.setenv("DUET_ENVIRONMENT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(install.shutil, "which", lambda name: f"/absent/{name}")
+    monkeypatch.setattr(npm.shutil, "which", lambda name: f"/absent/{name}")
     return tmp_path / "cache"
 
 
@@ -28,7 +29,7 @@ def fake_npm(monkeypatch, run):
         calls.append((command, options))
         return run(command, **options)
 
-    monkeypatch.setattr(install.subprocess, "run", record)
+    monkeypatch.setattr(npm.subprocess, "run", record)
     return calls
 
 
@@ -46,7 +47,7 @@ def exit_code_of_install():
 @pytest.mark.parametrize("code", ["ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT", "E503"])
 def test_a_registry_out_of_reach_has_an_exit_code_of_its_own(monkeypatch, capsys, code):
     fake_npm(monkeypatch, refused(code))
-    assert exit_code_of_install() == install.OUT_OF_REACH == 3
+    assert exit_code_of_install() == npm.OUT_OF_REACH == 3
     assert code in capsys.readouterr().err
 
 
@@ -58,8 +59,8 @@ def test_another_failure_of_npm_is_fatal(monkeypatch, capsys, code):
 
 
 def test_without_npm_the_exit_code_is_that_of_no_registry(monkeypatch, capsys):
-    monkeypatch.setattr(install.shutil, "which", lambda name: None)
-    assert exit_code_of_install() == install.OUT_OF_REACH
+    monkeypatch.setattr(npm.shutil, "which", lambda name: None)
+    assert exit_code_of_install() == npm.OUT_OF_REACH
     assert "npm and node are needed" in capsys.readouterr().err
 
 
@@ -68,12 +69,12 @@ def test_npm_is_not_waited_for_without_end_and_its_fetch_is_told(monkeypatch, ca
         raise subprocess.TimeoutExpired(command, timeout)
 
     calls = fake_npm(monkeypatch, hang)
-    assert exit_code_of_install() == install.OUT_OF_REACH
+    assert exit_code_of_install() == npm.OUT_OF_REACH
     ((command, options),) = calls
     assert command[command.index("--fetch-timeout") + 1] == "30000"
     assert command[command.index("--fetch-retries") + 1] == "1"
     told = capsys.readouterr()
-    assert told.out.startswith(f"fetching {install.PACKAGE}@{install.VERSION}")
+    assert told.out.startswith(f"fetching {install.CHROMIUM.name}@{install.CHROMIUM.version}")
     assert f"{options['timeout']} s" in told.err
 
 
@@ -94,8 +95,9 @@ def fake_package(monkeypatch, meanwhile=lambda: None):
         browser.mkdir()
         (browser / "chromium").write_text("ours")
         meanwhile()
+        return browser
 
-    monkeypatch.setattr(install, "_download", lambda npm, folder: Path(folder))
+    monkeypatch.setattr(npm, "_download", lambda program, package, folder: Path(folder))
     monkeypatch.setattr(install, "_unpack", unpack)
 
 
@@ -115,7 +117,7 @@ def test_an_install_that_cannot_be_kept_is_fatal(monkeypatch):
         raise PermissionError(13, "denied")
 
     fake_package(monkeypatch)
-    monkeypatch.setattr(install.os, "rename", refuse)
+    monkeypatch.setattr(npm.os, "rename", refuse)
     with pytest.raises(PermissionError):
         install.install()
 

@@ -8,11 +8,15 @@ import sys
 
 import pytest
 
+from backend import device as device_of_backend
+from backend import use
+from backend.select import FRAMEWORKS
 from tests.small import write_small_model
+from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
 from utils.files.project import PROJECT
 from utils.state import start_checks
-from utils.state.start_checks import check_device, check_new_folder
+from utils.state.start_checks import check_device, check_export, check_new_folder
 
 # Both frameworks are there but fail as soon as one is imported.
 FAILING = "raise SystemExit('the framework was imported')\n"
@@ -80,6 +84,32 @@ def test_tracking_without_its_package_is_refused_before_a_framework_starts(run, 
     assert run(*source, "--track") == f"error: --track needs trackers: {command}\n"
 
 
+@pytest.mark.parametrize("name", ["torchscript", "ncnn", "coreml"])
+@pytest.mark.parametrize("backend", ["oneflow", "onnx"])
+def test_a_format_made_of_a_trace_is_refused_before_any_file_without_pytorch(
+    name, backend, tmp_path, monkeypatch
+):
+    """Also where its packages are absent, which would be installed in vain."""
+    monkeypatch.setattr(start_checks.select, "choose", lambda asked: asked)
+    path = str(write_small_model(tmp_path))
+    config = ExportConfig(path, include=("onnx", name), backend=backend)
+    with pytest.raises(UserError) as caught:
+        check_export(config)
+    assert str(caught.value) == (
+        f"--include {name} is made of a TorchScript trace, which backend '{backend}' cannot write; "
+        "give --backend torch, or leave it out"
+    )
+
+
+def test_a_format_made_of_a_trace_passes_with_pytorch(tmp_path, monkeypatch):
+    monkeypatch.setattr(start_checks.select, "choose", lambda asked: "torch")
+    check_export(ExportConfig(str(write_small_model(tmp_path)), include=("torchscript",)))
+
+
+def test_what_is_told_of_torchscript_before_the_import_is_what_the_backend_supports():
+    assert FRAMEWORKS[use()].torchscript == device_of_backend.supports("torchscript")
+
+
 @pytest.mark.parametrize("device", ["0", "cuda:1", "0,1"])
 def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(device, monkeypatch):
     monkeypatch.setattr(start_checks, "sees_driver", lambda: False)
@@ -87,6 +117,16 @@ def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(device, monkeypatch):
         check_device(device)
     for other in ("", "cpu"):
         check_device(other)
+
+
+def test_a_gpu_is_refused_under_a_backend_of_the_cpu_whatever_the_driver(run, tmp_path):
+    told = (
+        "error: --device '0': backend onnx computes on the CPU; use --device cpu, or --backend "
+        "torch or oneflow\n"
+    )
+    for script in (("val.py",), ("detect.py", "--source", "README.md")):
+        given = (*script, "--weights", "README.md", "--backend", "onnx", "--device", "0")
+        assert run(*given) == told
 
 
 def test_a_gpu_passes_where_a_driver_is_installed(monkeypatch):

@@ -57,6 +57,13 @@ def fit_long_side(
     return _centre(original_size, (height, width), input_size)
 
 
+def fitting_long_side(original_size: tuple[int, int], input_size: tuple[int, int]) -> int:
+    """Return the largest long side with which `fit_long_side` puts an image into an input."""
+    longest = max(original_size)
+    pairs = zip(input_size, original_size, strict=True)
+    return max(1, min(longest * inside // side for inside, side in pairs))
+
+
 def fit_letterbox(
     original_size: tuple[int, int], input_size: tuple[int, int], max_scale: float = math.inf
 ) -> Letterbox:

@@ -196,6 +196,7 @@ class ValLoader(_Loader):
         rectangular: give each batch the smallest shape that holds its images.
         cache: where resized images are kept for the next validation: "" nowhere, "ram" or "disk".
         world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
+        fixed_size: (height, width) of all batches, in place of the sides above.
     """
 
     def __init__(
@@ -208,9 +209,17 @@ class ValLoader(_Loader):
         rectangular: bool = True,
         cache: str = "",
         world: World = ALONE,
+        fixed_size: tuple[int, int] | None = None,
     ):
+        rectangular = rectangular and fixed_size is None
         source = ValBatches(
-            table_of(samples), image_size, batch_size, stride, rectangular, world.process
+            table_of(samples),
+            image_size,
+            batch_size,
+            stride,
+            rectangular,
+            world.process,
+            fixed_size=fixed_size,
         )
         super().__init__(
             _with_cache(source, cache, VAL_CACHE_FRACTION, "validation", world), workers, world

@@ -13,7 +13,7 @@ import numpy as np
 
 from backend.processes import Process
 from utils.data.image.decoding import LabelledImage, letterbox_labelled
-from utils.data.image.letterbox import Letterbox, fit_long_side
+from utils.data.image.letterbox import Letterbox, fit_long_side, fitting_long_side
 from utils.data.image.resizing import resize
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import fill_images, naming_image
@@ -33,7 +33,8 @@ class ValBatches:
 
     Rectangular batches hold images of similar aspect ratio. Their sides are the smallest multiples
     of `stride` that hold the images of all ranks and half a stride. Sides of square batches are
-    the smallest multiple of `stride` from `image_size` up.
+    the smallest multiple of `stride` from `image_size` up. In batches of a fixed size, and in the
+    order of square ones, each image is as large as fits.
     """
 
     samples: SampleTable
@@ -43,6 +44,7 @@ class ValBatches:
     rectangular: bool
     process: Process = Process()
     cache: ImageCache | None = None  # made for `image_sizes`
+    fixed_size: tuple[int, int] | None = None  # (height, width)
 
     def __len__(self) -> int:
         return math.ceil(len(self.samples) / self.batch_size)
@@ -53,6 +55,7 @@ class ValBatches:
         if self.rectangular:
             sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
             height, width = rectangle(sizes, self.image_size, self.stride, RECTANGLE_MARGIN)
+        height, width = self.fixed_size or (height, width)
         return len(self.process.shard(indices)), 3, height, width
 
     def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
@@ -75,7 +78,10 @@ class ValBatches:
 
     def _letterbox(self, index: int, input_size: tuple[int, int]) -> Letterbox:
         height, width = self.samples.sizes[index].tolist()
-        return fit_long_side((height, width), self.image_size, input_size)
+        long_side = self.image_size
+        if self.fixed_size is not None:
+            long_side = fitting_long_side((height, width), self.fixed_size)
+        return fit_long_side((height, width), long_side, input_size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
         """Return (height, width) of each sample as it is resized and cached."""

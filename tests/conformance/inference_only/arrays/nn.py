@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,7 @@ class BatchNorm2d(Module):
         self.eps = np.float32(eps)
 
     def forward(self, x: Any) -> Any:
+        checks.evaluates(self.training)
         factor = self.weight / np.sqrt(self.running_var + self.eps)
         shift = self.bias - self.running_mean * factor
         return x * factor.reshape(1, -1, 1, 1) + shift.reshape(1, -1, 1, 1)
@@ -158,3 +159,11 @@ def place(module: Module, device: str, dtype: str) -> Module:
 
 def frozen_copy(module: Module) -> Module:
     return copy.deepcopy(module).eval()
+
+
+def to_torchscript(module: Module, example: Any, text: str) -> bytes:
+    raise checks.no_torchscript()
+
+
+def from_torchscript(content: bytes) -> Callable[[Any], Any]:
+    raise checks.no_torchscript()

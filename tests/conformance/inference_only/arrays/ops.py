@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from backend import checks
+from backend.map_cells import cells_of_map
 
 
 class Tensor(np.ndarray):
@@ -38,6 +39,11 @@ def dtype_of(x: Tensor) -> str:
 
 def device_of(x: Tensor) -> str:
     return checks.CPU
+
+
+def cast(x: Tensor, dtype: str) -> Any:
+    checks.known_dtype(dtype)
+    return x.astype(dtype)
 
 
 def normalize_images(images: Tensor, dtype: str, channels_last: bool = False) -> Any:
@@ -90,6 +96,10 @@ def take_where(x: Tensor, condition: Tensor) -> Any:
 
 def upsample_nearest_2x(x: Tensor) -> Any:
     return x.repeat(2, axis=2).repeat(2, axis=3)
+
+
+def cells(height: int, width: int, like: Tensor) -> Any:
+    return tensor(cells_of_map(height, width, dtype_of(like)))
 
 
 def resize_bilinear(x: Tensor, height: int, width: int) -> Any:

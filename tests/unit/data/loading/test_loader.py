@@ -245,6 +245,24 @@ def test_square_validation_batches_keep_the_order(samples):
     assert list(indices) == list(range(NUM_SAMPLES))
 
 
+def test_batches_of_a_fixed_square_are_the_square_ones(samples):
+    square = list(ValLoader(samples, 96, 8, workers=0, rectangular=False))
+    fixed = list(ValLoader(samples, 640, 8, workers=0, fixed_size=(96, 96)))
+    for one, other in zip(square, fixed, strict=True):
+        np.testing.assert_array_equal(one.images, other.images)
+        assert one.letterboxes == other.letterboxes
+
+
+@pytest.mark.parametrize("size", [(64, 96), (96, 64)])
+def test_each_image_is_as_large_as_fits_into_a_fixed_size(samples, size):
+    for batch in ValLoader(samples, 640, 8, workers=0, fixed_size=size):
+        assert batch.images.shape[2:] == size
+        for letterbox in batch.letterboxes:
+            room = np.subtract(size, letterbox.resized_size)
+            # One side is at most a pixel off, as the long side is a whole number.
+            assert (room >= 0).all() and room.min() <= 1
+
+
 @pytest.mark.parametrize("rectangular", [True, False])
 def test_a_scaled_side_is_rounded_up_in_validation(tmp_path, rectangular):
     sample = white_sample(tmp_path, (349, 640))

@@ -83,6 +83,7 @@ def test_nms_of_the_stored_rows_gives_the_stored_boxes(number):
 def test_the_stride_is_one_that_all_members_take():
     class Member:
         head = drawn_model("yolov5n.yaml", 1.8).head
+        fixed_size, takes_arrays = None, False
 
         def __init__(self, stride):
             self.stride = stride
@@ -100,6 +101,7 @@ def test_members_of_unequally_many_classes_are_refused(members):
 def test_members_of_other_tasks_are_refused(members):
     class Present:
         head, stride = PresenceHead(5, 8, 8), 8
+        fixed_size, takes_arrays = None, False
 
     with pytest.raises(UserError, match="b.pt: PresenceHead cannot .* AnchorHead of a.pt; give"):
         Ensemble([members[0], Present()], NAMES)

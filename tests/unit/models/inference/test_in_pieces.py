@@ -11,6 +11,7 @@ class Seen:
     """A model that keeps how many images it gets at a time."""
 
     head, stride = None, 8
+    fixed_size, takes_arrays = None, False
 
     def __init__(self):
         self.images, self.asked = [], None

@@ -25,6 +25,7 @@ class Finds:
     """A predictor that finds the rows in every image."""
 
     stride = 8
+    fixed_size, takes_arrays = None, False
 
     def __init__(self, head):
         self.head = head

@@ -111,6 +111,7 @@ class Brightest:
     """A predictor that finds each bright rectangle on black, to the pixel; counts its batches."""
 
     stride = 32
+    fixed_size, takes_arrays = None, False
 
     def __init__(self):
         self.head = AnchorHead(2, [[10, 13]], [8], [8])

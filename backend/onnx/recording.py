@@ -1,0 +1,394 @@
+"""Tensors that remember how they are computed.
+
+Before: `ops.py` and `nn.py` make tensors. After: `model_proto.py` makes a graph of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NoReturn
+from weakref import ref
+
+import numpy as np
+from onnx import TensorProto
+
+from backend import checks
+from backend.onnx.indexing import FAR, bounds_of, span_of, without_ellipsis
+
+TYPES = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "float16": TensorProto.FLOAT16,
+    "int32": TensorProto.INT32,
+    "int64": TensorProto.INT64,
+    "uint8": TensorProto.UINT8,
+    "bool": TensorProto.BOOL,
+}
+FLOAT_DTYPES = ("float16", *checks.FLOAT_DTYPES)  # float16: of files that are to compute in it
+
+
+class Size(int):
+    """A side of a tensor that is known only when the graph runs; its value is that of the example.
+
+    Sums, differences, products and whole quotients of such sizes are sizes again. All else would
+    give the example's value for every run: it is refused. Comparisons and `int` are not: they ask
+    for the example.
+
+    Attributes:
+        source: what computes it, (1,) int64; one without is to be asked of the result that has it.
+        name: of the dimension, where it is one of an input of the graph.
+    """
+
+    source: Tensor
+    name: str = ""
+
+    @staticmethod
+    def of(value: int, source: Tensor) -> Size:
+        size = Size(value)
+        size.source = source
+        return size
+
+    @property
+    def is_side(self) -> bool:
+        """Whether it is asked of a tensor, not computed."""
+        node = self.source.node if "source" in vars(self) else None
+        return node is not None and node.operation == "Shape"
+
+    def _refuse(self, *others: Any) -> NoReturn:
+        raise ValueError(
+            f"a free size has +, -, * and // alone (its example is {int(self)}); use int() where "
+            "the example's value is meant"
+        )
+
+    def _with(self, operation: str, value: int, other: Any) -> Size:
+        return Size.of(value, apply(operation, (self.source, size_tensor(other)), (1,), "int64"))
+
+    def __add__(self, other: int) -> Size:
+        return self._with("Add", int(self) + int(other), other)
+
+    def __sub__(self, other: int) -> Size:
+        return self._with("Sub", int(self) - int(other), other)
+
+    def __mul__(self, other: int) -> Size:
+        return self._with("Mul", int(self) * int(other), other)
+
+    def __floordiv__(self, other: int) -> Size:
+        return self._with("Div", int(self) // int(other), other)
+
+    def __rsub__(self, other: int) -> Size:
+        left = apply("Sub", (size_tensor(other), self.source), (1,), "int64")
+        return Size.of(int(other) - int(self), left)
+
+    __radd__, __rmul__ = __add__, __mul__
+    __neg__ = __abs__ = __truediv__ = __rtruediv__ = __rfloordiv__ = _refuse
+    __mod__ = __rmod__ = __divmod__ = __rdivmod__ = __pow__ = __rpow__ = _refuse
+
+
+class Node:
+    """An operation of ONNX with its inputs; without one, an input of the graph."""
+
+    def __init__(
+        self, operation: str, inputs: Sequence[Tensor | None], attributes: Mapping[str, Any]
+    ):
+        self.operation, self.inputs, self.attributes = operation, tuple(inputs), dict(attributes)
+        self.results: tuple[Tensor, ...] = ()  # in their order, where there are several
+
+
+class Tensor:
+    """A value of a graph; `contract.Tensor` says what its methods promise."""
+
+    requires_grad = False
+    grad = None
+    __array_ufunc__ = None  # a number of NumPy leaves operators to the tensor
+
+    def __init__(self, shape: Iterable[int], dtype: str, node: Node | None = None):
+        self.shape, self.dtype, self.node = tuple(shape), dtype, node
+        self.array: np.ndarray | None = None  # of a constant, and of what was computed already
+        self.name = ""  # of a parameter or an input
+        # By a module, this one included; weak, or they would hold each other in memory.
+        self.returned_with: tuple[ref[Tensor], ...] = ()
+
+    def __deepcopy__(self, memo: Mapping[int, Any]) -> Tensor:
+        """Return this tensor: its value never changes. A copy would take all it is computed of."""
+        return self
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __add__(self, other: Any) -> Tensor:
+        return arithmetic("Add", self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Tensor:
+        return arithmetic("Sub", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return arithmetic("Sub", constant_like(other, self), self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return arithmetic("Mul", self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return arithmetic("Div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return arithmetic("Div", constant_like(other, self), self)
+
+    def __pow__(self, exponent: float) -> Tensor:
+        if exponent == 2:  # squares are exact, and quicker than powers
+            return arithmetic("Mul", self, self)
+        return arithmetic("Pow", self, exponent)
+
+    def __neg__(self) -> Tensor:
+        _require_numbers("Neg", self.dtype)
+        return apply("Neg", (self,), self.shape, self.dtype)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return compared("Less", self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return compared("LessOrEqual", self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return compared("Greater", self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return compared("GreaterOrEqual", self, other)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return take(self, index if isinstance(index, tuple) else (index,))
+
+    def reshape(self, *shape: int) -> Tensor:
+        sizes = _complete(shape, self.shape)
+        # In a size of 0 ONNX sees the size of the input, unless allowzero says otherwise.
+        attributes = {"allowzero": 1} if 0 in sizes else {}
+        target = sizes if 0 in sizes else _completed_by_onnx(sizes, self.shape)
+        return apply("Reshape", (self, sizes_tensor(target)), sizes, self.dtype, **attributes)
+
+    def permute(self, *dims: int) -> Tensor:
+        if sorted(dim % self.ndim for dim in dims) != list(range(self.ndim)):
+            raise ValueError(f"permute{dims}: the {self.ndim} dimensions are needed, each once")
+        order = [dim % self.ndim for dim in dims]
+        shape = [self.shape[dim] for dim in order]
+        return apply("Transpose", (self,), shape, self.dtype, perm=order)
+
+    def detach(self) -> Tensor:
+        return self
+
+
+def constant(array: np.ndarray) -> Tensor:
+    """Return a tensor of a copy of an array."""
+    tensor = Tensor(array.shape, array.dtype.name)
+    tensor.array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    return tensor
+
+
+def constant_like(value: Any, like: Tensor) -> Tensor:
+    """Return a number as a tensor of the dtype of another; a tensor as it is."""
+    if isinstance(value, Tensor):
+        return value
+    if like.dtype not in FLOAT_DTYPES and np.asarray(value).dtype.kind == "f":
+        raise ValueError(f"a tensor of {like.dtype} and {value}; a whole number is needed")
+    return constant(np.array(value, like.dtype))
+
+
+def compute_together(tensors: Sequence[Tensor]) -> None:
+    """Have all of them computed when the values of one are asked for."""
+    references = tuple(map(ref, tensors))
+    for tensor in tensors:
+        tensor.returned_with = references
+
+
+def graph_input(
+    name: str, shape: Sequence[int], dtype: str, free: Mapping[int, str] = MappingProxyType({})
+) -> Tensor:
+    """Return an input of the graph.
+
+    Args:
+        shape: of an example.
+        free: the names of the dimensions that may have other sizes when the graph runs.
+    """
+    tensor = Tensor(shape, dtype, Node("", (), {}))
+    tensor.name = name
+    tensor.shape = tuple(
+        _side_of(tensor, dim, size, free[dim]) if dim in free else size
+        for dim, size in enumerate(shape)
+    )
+    return tensor
+
+
+def apply(
+    operation: str,
+    inputs: Sequence[Tensor | None],
+    shape: Iterable[int],
+    dtype: str,
+    **attributes: Any,
+) -> Tensor:
+    """Return the result of an operation, whose sizes are free where those of `shape` are.
+
+    A free side that an input has too is asked of that one; one that was computed, of the result.
+    """
+    return _result(Node(operation, inputs, attributes), shape, dtype)
+
+
+def apply_for_several(
+    operation: str,
+    inputs: Sequence[Tensor | None],
+    results: Iterable[tuple[Iterable[int], str]],
+    **attributes: Any,
+) -> tuple[Tensor, ...]:
+    """Return the results of an operation that has several, each of a shape and a dtype."""
+    node = Node(operation, inputs, attributes)
+    node.results = tuple(_result(node, shape, dtype) for shape, dtype in results)
+    return node.results
+
+
+def _result(node: Node, shape: Iterable[int], dtype: str) -> Tensor:
+    tensor = Tensor(shape, dtype, node)
+    tensor.shape = tuple(
+        _side_of(tensor, dim, size) if isinstance(size, Size) and not size.is_side else size
+        for dim, size in enumerate(tensor.shape)
+    )
+    return tensor
+
+
+def _side_of(tensor: Tensor, dim: int, example: int, name: str = "") -> Size:
+    """Return a side of a tensor, asked of it when the graph runs."""
+    node = Node("Shape", (tensor,), {"start": dim, "end": dim + 1})
+    side = Size.of(int(example), Tensor((1,), "int64", node))
+    side.name = name
+    return side
+
+
+def size_tensor(size: int) -> Tensor:
+    """Return a size as a tensor, (1,) int64."""
+    return size.source if isinstance(size, Size) else constant(np.array([size], np.int64))
+
+
+def sizes_tensor(sizes: Sequence[int]) -> Tensor:
+    """Return sizes as a tensor, (N,) int64."""
+    if not any(isinstance(size, Size) for size in sizes):
+        return constant(np.array([int(size) for size in sizes], np.int64))
+    parts: list[Tensor] = []
+    for is_free, group in itertools.groupby(sizes, lambda size: isinstance(size, Size)):
+        known = list(group)
+        parts += map(size_tensor, known) if is_free else [sizes_tensor(known)]
+    return apply("Concat", parts, (len(sizes),), "int64", axis=0) if len(parts) > 1 else parts[0]
+
+
+def arithmetic(operation: str, x: Tensor, other: Any) -> Tensor:
+    """Return what an operator of arithmetic gives of two tensors, or a tensor and a number."""
+    y = constant_like(other, x)
+    _require_numbers(operation, x.dtype)
+    return elementwise(operation, x, y)
+
+
+def _require_numbers(operation: str, dtype: str) -> None:
+    """Refuse arithmetic of integers that ONNX lacks or rounds: Div by 0 would end the process."""
+    if dtype not in FLOAT_DTYPES and (
+        dtype not in ("int32", "int64") or operation in ("Div", "Pow")
+    ):
+        raise ValueError(f"{operation} of tensors of {dtype}; cast them to a float dtype first")
+
+
+def elementwise(operation: str, x: Tensor, other: Any, dtype: str | None = None) -> Tensor:
+    """Return the result of an operation on two tensors, or a tensor and a number."""
+    y = constant_like(other, x)
+    checks.one_dtype((x.dtype, y.dtype))
+    return apply(operation, (x, y), _broadcast(x.shape, y.shape), dtype or x.dtype)
+
+
+def compared(operation: str, x: Tensor, other: Any) -> Tensor:
+    """Return where a comparison holds; integers are compared with a whole number as int64, with
+    any other as float64, as by NumPy.
+    """
+    if not isinstance(other, Tensor) and x.dtype not in FLOAT_DTYPES:
+        is_int64 = isinstance(other, (int, np.integer)) and -(2**63) <= other < 2**63
+        x = cast(x, "int64" if is_int64 else "float64")
+    return elementwise(operation, x, other, "bool")
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    return apply("Cast", (x,), x.shape, dtype, to=TYPES[dtype])
+
+
+def _broadcast(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    np.broadcast_shapes(tuple(map(int, one)), tuple(map(int, other)))  # or ValueError
+    length = max(len(one), len(other))
+    pairs = zip(
+        (1,) * (length - len(one)) + tuple(one),
+        (1,) * (length - len(other)) + tuple(other),
+        strict=True,
+    )
+    # A free size is not 1, though its example may be.
+    return [y if x == 1 and not isinstance(x, Size) else x for x, y in pairs]
+
+
+def _complete(shape: Sequence[int], old: Sequence[int]) -> list[int]:
+    """Return the sizes of a reshape, with that for which -1 stands."""
+    if not shape or sum(size == -1 for size in shape) > 1 or min(shape) < -1:
+        raise ValueError(f"reshape{tuple(shape)}: sizes from 0 up are needed, and at most one -1")
+    numbers, known = math.prod(map(int, old)), math.prod(int(x) for x in shape if x != -1)
+    rest = numbers // known if known else 0
+    if -1 in shape and known * rest != numbers or -1 not in shape and known != numbers:
+        raise ValueError(f"reshape{tuple(shape)}: it does not hold the numbers of {tuple(old)}")
+    if -1 not in shape:
+        return list(shape)
+    free = [size for size in old if isinstance(size, Size)]
+    total: int = math.prod(size for size in old if not isinstance(size, Size))
+    for side in free:
+        total = side * total
+    for size in shape:
+        total = total if size == -1 or not size else total // size
+    return [total if size == -1 else size for size in shape]
+
+
+def _completed_by_onnx(sizes: Sequence[int], old: Sequence[int]) -> list[int]:
+    """Return the sizes of a reshape with as few free ones as can be.
+
+    For ONNX 0 stands for the input's side at the same place, and -1 for what is left, once.
+    """
+    target = [
+        0 if isinstance(size, Size) and at < len(old) and size is old[at] else size
+        for at, size in enumerate(sizes)
+    ]
+    free = [at for at, size in enumerate(target) if isinstance(size, Size)]
+    if len(free) == 1:
+        target[free[0]] = -1
+    return target
+
+
+def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
+    """Return x[index], for integers, slices and one `...`."""
+    index = without_ellipsis(index, x.ndim)
+    if any(isinstance(bound, Size) for part in index for bound in bounds_of(part)):
+        raise ValueError("a free size cannot be an index; accepted: numbers, and slices of them")
+    whole = slice(None)
+    cut = [dim for dim, part in enumerate(index) if part != whole]
+    spans = {dim: span_of(index[dim], int(x.shape[dim])) for dim in cut}
+    if cut:
+        columns = zip(*(spans[dim] for dim in cut), strict=True)
+        starts, ends, steps = (constant(np.array(column, np.int64)) for column in columns)
+        lengths = {dim: _length(x.shape[dim], index[dim], spans[dim]) for dim in cut}
+        shape = [lengths.get(dim, size) for dim, size in enumerate(x.shape)]
+        axes = constant(np.array(cut, np.int64))
+        x = apply("Slice", (x, starts, ends, axes, steps), shape, x.dtype)
+    dropped = [dim for dim, part in enumerate(index) if isinstance(part, int)]
+    if dropped:
+        shape = [size for dim, size in enumerate(x.shape) if dim not in dropped]
+        x = apply("Squeeze", (x, constant(np.array(dropped, np.int64))), shape, x.dtype)
+    return x
+
+
+def _length(size: int, part: Any, span: tuple[int, int, int]) -> int:
+    """Return how many places of a side a slice takes, which is free where the side is."""
+    start, end, step = span
+    length = len(range(int(size))[start : None if end == FAR else end : step])
+    return Size(length) if isinstance(size, Size) and isinstance(part, slice) else length

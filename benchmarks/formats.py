@@ -1,0 +1,285 @@
+"""What each exported format of a weights file costs and keeps: size, mAP, speed, difference.
+
+    python -m benchmarks.formats --weights yolov5n.pt --data coco256.yaml --threads 1 2 4
+
+Every format that can be made and run on this machine is exported, in each precision that it has,
+and timed in turns with the model on its backend: images of --data, one at a time, letterboxed to
+--img, from pixels in memory to decoded rows. The figures are those of val.py
+--square. The largest difference is that of rows, relative to the largest value of their column.
+"""
+
+from __future__ import annotations
+
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+import backend
+from backend import autograd, ops
+from backend.checks import CPU
+from backend.words import count
+from benchmarks.side_by_side import Timing, choose_device, machine, new_parser, time_in_turns
+from utils.cli.export_config import ExportConfig
+from utils.cli.flags import from_one
+from utils.data.loading.loader import ValLoader
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.samples import Sample
+from utils.data.sources.splits import load_split
+from utils.errors import UserError
+from utils.export.formats import FORMATS, Format
+from utils.export.opening import open_runtime
+from utils.export.place import exported_path
+from utils.files.atomic import atomic_text_file
+from utils.optional import import_optional
+from utils.processes.command import run_command
+from utils.report.plots.style import new_figure, save_figure
+from utils.weights.load import load_weights
+
+PRECISIONS: dict[str, dict[str, Any]] = {
+    "float32": {},
+    "float16": {"half": True},
+    "int8": {"int8": True},
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A file, or the model itself; speeds are by number of threads."""
+
+    name: str
+    precision: str
+    megabytes: float
+    map50: float
+    map: float
+    milliseconds: dict[int, float]
+    largest_difference: float
+
+    def line(self) -> str:
+        speeds = "".join(f"{ms:>11.1f}{1000 / ms:>7.1f}" for ms in self.milliseconds.values())
+        figures = f"{self.megabytes:>7.1f}{self.map50:>8.4f}{self.map:>10.4f}"
+        return f"{self.name:<14}{self.precision:<9}{figures}{self.largest_difference:>9.0e}{speeds}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is timed and scored: exported, or the model on its backend where `path` is absent."""
+
+    name: str
+    precision: str
+    size: int  # bytes
+    path: Path | None = None
+
+
+class Measured:
+    """The model, the images, and what is known of each candidate."""
+
+    def __init__(self, flags: argparse.Namespace, weights: Any) -> None:
+        from models.inference.predictor import make_predictor
+
+        self.flags = flags
+        dataset = load_dataset(flags.data, splits=("val",))
+        self.class_names = dataset.class_names
+        self.samples: Sequence[Sample] = load_split(dataset, "val")[: flags.images]
+        self.model = make_predictor([weights], CPU)
+        self.pixels = list(islice(self._images(), flags.timed))
+        self.timings: list[Timing] = []
+
+    def loader(self) -> ValLoader:
+        return ValLoader(
+            self.samples, self.flags.img, 1, 0, self.model.stride, rectangular=False, cache=""
+        )
+
+    def _images(self) -> Iterator[np.ndarray]:
+        with self.loader() as loader:
+            for batch in loader:
+                yield batch.images.astype(np.float32) / 255
+
+    def predictor(self, candidate: Candidate, threads: int | None = None) -> Any:
+        """Return what predicts for a candidate, with a number of threads."""
+        from models.inference.exported import ExportedPredictor
+
+        if candidate.path is None:
+            return self.model
+        return ExportedPredictor(open_runtime(candidate.path, threads, runtime=candidate.name))
+
+    def rows(self, predictor: Any) -> np.ndarray:
+        """Return the decoded rows of the timed images, (images, N, 5 + C)."""
+        return np.concatenate([self._rows(predictor, image) for image in self.pixels])
+
+    def _rows(self, predictor: Any, image: np.ndarray) -> np.ndarray:
+        with autograd.no_grad():
+            raw = predictor(ops.tensor(image))
+            return raw_rows(predictor, raw)
+
+    def scores(self, predictor: Any) -> tuple[float, float]:
+        """Return mAP50 and mAP50-95 over the split."""
+        from models.evaluation import evaluate
+
+        with self.loader() as loader:
+            found = evaluate(predictor, loader, self.samples, self.class_names, CPU)
+        return found.result.map50, found.result.map
+
+    def milliseconds(self, candidates: Sequence[Candidate], threads: int) -> list[float]:
+        """Return the median of an image for each candidate, timed in turns."""
+        backend.device.set_host_threads(threads)
+        runs = {
+            f"{one.name} {one.precision}": partial(self.rows, self.predictor(one, threads))
+            for one in candidates
+        }
+        case = count(threads, "thread")
+        timings = time_in_turns(case, runs, CPU, self.flags.repeats, warm_up=1)
+        print(f"{case}: cores that other processes took: {timings[0].others}")
+        self.timings += timings
+        return [timing.median / len(self.pixels) for timing in timings]
+
+
+def raw_rows(predictor: Any, raw: Any) -> np.ndarray:
+    """Return decoded rows (B, N, 5 + C); those of a file are decoded already."""
+    if hasattr(predictor, "decode"):
+        return ops.to_numpy(predictor.decode(raw))
+    return np.stack(raw)
+
+
+def export_all(flags: argparse.Namespace, folder: Path) -> list[Candidate]:
+    """Write a file of each format in each precision, and return the model and them."""
+    found = [Candidate("model", "float32", Path(flags.weights).stat().st_size)]
+    for row in filter(runs_here, FORMATS):
+        for precision, options in PRECISIONS.items():
+            if all(getattr(row, ability) for ability in options):
+                path = export_one(flags, row, precision, folder / f"{row.name}-{precision}")
+                found.append(Candidate(row.name, precision, size_of(path), path))
+    return found
+
+
+def runs_here(row: Format) -> bool:
+    """Return whether files of a format can be made and run; print why not."""
+    if why := row.why_not_run():
+        print(f"left out: {why}")
+        return False
+    try:
+        for package in row.packages:
+            import_optional(package, row.name)
+    except UserError as error:
+        print(f"left out: {error}")
+        return False
+    return True
+
+
+def export_one(flags: argparse.Namespace, row: Format, precision: str, folder: Path) -> Path:
+    """Export the weights into a folder; return the file, or folder, that was written."""
+    from models.export.job import run_export
+    from models.export.scoring import Dataset
+
+    folder.mkdir()
+    weights = folder / Path(flags.weights).name
+    shutil.copy(flags.weights, weights)
+    data, images = "", None
+    if precision == "int8":
+        dataset = load_dataset(flags.data, splits=("val",))
+        samples = load_split(dataset, "val")
+        data, images = flags.data, Dataset(flags.data, dataset.class_names, samples)
+    config = ExportConfig(
+        weights=str(weights), include=(row.name,), sizes=(flags.img,), data=data,
+        backend=flags.backend, **PRECISIONS[precision],
+    )  # fmt: skip
+    if run_export(config, load_weights(config.weights), images):
+        raise UserError(f"{row.name} {precision} differs from the model, as said above")
+    return exported_path(config.weights, row)
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def relative_difference(found: np.ndarray, wanted: np.ndarray) -> float:
+    """Return the largest difference of rows, each relative to the largest value of its column."""
+    scale = np.abs(wanted).max(axis=(0, 1))
+    return float((np.abs(found - wanted).max(axis=(0, 1)) / scale).max())
+
+
+def measure(measured: Measured, candidates: Sequence[Candidate]) -> list[Row]:
+    """Time all candidates in turns for each number of threads, then score each."""
+    speeds = {n: measured.milliseconds(candidates, n) for n in measured.flags.threads}
+    wanted = measured.rows(measured.model)
+    rows = []
+    for index, one in enumerate(candidates):
+        predictor = measured.predictor(one)
+        map50, overall = measured.scores(predictor)
+        difference = relative_difference(measured.rows(predictor), wanted)
+        milliseconds = {n: speeds[n][index] for n in speeds}
+        size = one.size / 1e6
+        rows.append(Row(one.name, one.precision, size, map50, overall, milliseconds, difference))
+    return rows
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    """Draw mAP50-95 by milliseconds an image, with the most threads."""
+    figure, axes = new_figure(1, 1, 7, 4.5)
+    for row in rows:
+        fastest = list(row.milliseconds.values())[-1]
+        axes.plot([fastest], [row.map], marker="o")
+        axes.annotate(f"{row.name} {row.precision}", (fastest, row.map), (5, 4),
+            textcoords="offset points")  # fmt: skip
+    threads = list(rows[0].milliseconds)[-1]
+    axes.set(xlabel=f"ms an image, {count(threads, 'thread')}", ylabel="mAP50-95", xlim=(0, None))
+    save_figure(figure, path)
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    threads = "".join(f"{f'ms, {n} thr':>11}{'img/s':>7}" for n in rows[0].milliseconds)
+    print(f"{'format':<14}{'':<9}{'MB':>7}{'mAP50':>8}{'mAP50-95':>10}{'differs':>9}{threads}")
+    for row in rows:
+        print(row.line())
+
+
+def main() -> None:
+    parser = new_parser("formats", "Size, mAP and speed of each exported format.", repeats=7)
+    add = parser.add_argument
+    add("--weights", required=True, metavar="F")
+    add("--data", default="shapes", metavar="D", help="its val images are used")
+    add("--img", type=from_one, default=640, metavar="PX")
+    add("--images", type=from_one, default=1000, metavar="N", help="score the first N")
+    add("--timed", type=from_one, default=8, metavar="N", help="time the first N of them")
+    add("--threads", type=from_one, nargs="+", default=[1, os.cpu_count() or 1], metavar="N")
+    add("--plot", type=Path, metavar="F", help="draw mAP by time")
+    flags = parser.parse_args()
+    device = choose_device(flags)
+    measured = Measured(flags, load_weights(flags.weights))
+    with TemporaryDirectory() as folder:
+        rows = measure(measured, export_all(flags, Path(folder)))
+    print_table(rows)
+    if flags.plot is not None:
+        plot(rows, flags.plot)
+    if flags.json is not None:
+        document = {
+            "machine": machine(device),
+            "command": sys.argv,
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "images_a_run": len(measured.pixels),
+            "timings": [dataclasses.asdict(timing) for timing in measured.timings],
+        }
+        with atomic_text_file(flags.json) as file:
+            json.dump(document, file, indent=1)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,41 @@
+"""Export: weights -> files for other runtimes, each verified against the model.
+
+python export.py --weights runs/train/exp/weights/best.safetensors --include onnx openvino
+"""
+
+from __future__ import annotations
+
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
+import sys
+
+import backend
+from utils.cli.export_config import parse_export_flags
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+from utils.processes.command import run_command
+from utils.processes.exit_status import EXIT_FAILED
+from utils.state.start_checks import check_export
+from utils.weights.load import load_weights
+
+
+def main() -> None:
+    config = parse_export_flags()
+    check_export(config)
+    weights = load_weights(config.weights)
+    data = load_dataset(config.data, splits=("val",)) if config.data else None
+    samples = load_split(data, "val") if data else None
+    backend.use(config.backend)
+    from models.export.job import run_export
+    from models.export.scoring import Dataset
+
+    found = Dataset(config.data, data.class_names, samples) if data and samples else None
+    if run_export(config, weights, found):
+        sys.exit(EXIT_FAILED)
+
+
+if __name__ == "__main__":
+    run_command(main)

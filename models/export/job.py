@@ -1,0 +1,307 @@
+"""The work of export.py: weights -> an ONNX graph -> a file of each format, verified.
+
+Before: `export.py` read flags, weights and images, and chose the backend of the model. After: the
+files, beside the weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import backend
+from backend.checks import CPU
+from backend.select import FRAMEWORKS
+from backend.words import count
+from models.detector import Detector
+from models.evaluation import DEFAULT_SUPPRESSION
+from models.export.by_layer import where_they_part
+from models.export.calibration import batch_of, calibration_images
+from models.export.compared import TOLERANCES
+from models.export.graph_process import write_graph
+from models.export.matched import Limits
+from models.export.scoring import (
+    Dataset,
+    Score,
+    fault_of_matches,
+    fault_of_score,
+    require_same_classes,
+    score,
+    table,
+    warning_of_score,
+)
+from models.export.traced import write_trace
+from models.export.trials import Trial, chosen_images, make_trials
+from models.export.verify import verify
+from models.graph import coarsest_stride, plan_layers
+from models.inference.exported import ExportedPredictor
+from models.inference.predictor import load_detector
+from models.stored import spec_of_weights
+from utils.cli.export_config import ExportConfig
+from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings
+from utils.export.formats import GRAPH, Format, format_named
+from utils.export.onnx_file import require_below_limit, write_onnx
+from utils.export.opening import open_runtime
+from utils.export.place import exported_path, require_free_place
+from utils.export.ranges import Calibration
+from utils.processes.termination import ending_at_termination, ending_later
+from utils.runtimes.metadata import (
+    DETECTIONS,
+    EFFICIENT,
+    FLOATS,
+    PIXELS,
+    ROWS,
+    Metadata,
+    only_tensorrt_runs,
+)
+from utils.screen.text import as_message, say
+from utils.state.checkpoint import Checkpoint, save_checkpoint
+
+log = logging.getLogger("export")
+
+NOTHING_FOUND = (
+    "nothing is found in these images; give --data with images that show the model's classes"
+)
+OLDER = "older"  # of a folder whose name the new one takes
+
+
+@dataclass
+class Export:
+    """What the files of all formats are made from, and held against.
+
+    Attributes:
+        settings: of NMS, for the figures on --data.
+        scores: those figures, the model's first; [] without --data.
+    """
+
+    config: ExportConfig
+    metadata: Metadata
+    graph: Path
+    model: Detector
+    trials: list[Trial]
+    dataset: Dataset | None
+    settings: SuppressionSettings
+    scores: list[Score]
+
+
+def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> int:
+    """Write and verify a file of each format that --include names.
+
+    Returns:
+        How many formats failed: they leave no file, and say why.
+
+    Raises:
+        UserError: the model cannot be built, takes no such size or has other classes than --data.
+    """
+    require_below_limit(checkpoint.ema, config.half)
+    metadata = metadata_of_weights(config, checkpoint)
+    model = load_detector(checkpoint, CPU)
+    if dataset is not None:
+        require_same_classes(dataset, model.head)
+    model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
+    if config.int8:  # calibration holds all maps, as training does
+        model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)
+    if config.device not in ("", CPU):
+        log.warning("--device %s: only an engine uses it, all else the CPU", config.device)
+    if not FRAMEWORKS[backend.use()].trains:
+        log.warning(
+            "backend onnx runs the model: files are held against their own graph, unoptimized"
+        )
+    images = chosen_images(dataset and dataset.samples)
+    trials = make_trials(model, images, metadata)
+    source = f"--data {dataset.name}" if dataset else "the built-in dataset"
+    with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as folder:
+        graph = Path(folder, "graph.onnx")
+        snapshot = write_snapshot(checkpoint, Path(folder))
+        write_graph(dataclasses.replace(config, weights=str(snapshot)), graph)
+        say(f"files are held against the model on {count(len(images), 'image')} of {source}")
+        settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
+        export = Export(config, metadata, graph, model, trials, dataset, settings, [])
+        if dataset is not None:
+            export.scores.append(score("model", model, dataset, metadata, settings))
+        formats = [format_named(name) for name in dict.fromkeys(config.include)]
+        failed = sum(not exported(export, row) for row in formats)
+    if export.scores:
+        say(*table(export.scores, model.head))
+    return failed
+
+
+def write_snapshot(checkpoint: Checkpoint, folder: Path) -> Path:
+    """Write of weights what an export takes, for the process of the graph; return the file.
+
+    A training may replace those of --weights at any time.
+    """
+    path = folder / "weights.safetensors"
+    header = dataclasses.replace(checkpoint.header, hyperparameters={}, settings={}, progress={})
+    save_checkpoint(path, Checkpoint(header, model={}, ema=checkpoint.ema, optimizer={}))
+    return path
+
+
+def exported(export: Export, row: Format) -> bool:
+    """Make and verify the file of a format; return whether it is there now.
+
+    It is made in a folder beside its place: under its own name there is never a wrong one.
+    """
+    path = exported_path(export.config.weights, row)
+    with tempfile.TemporaryDirectory(prefix=".duet-export-", dir=path.parent) as folder:
+        made = Path(folder, path.name)
+        try:
+            shown = make_and_verify(export, row, made)
+            size = megabytes(made)
+            move(made, path, row)
+        except (UserError, OSError) as error:
+            lines = as_message(f"error: {row.title}: {error}\n{path} is not written").split("\n")
+            say(*lines, file=sys.stderr)
+            return False
+    say(f"{row.title}: {path}, {size} MB; {shown}")
+    return True
+
+
+def calibration_of(export: Export) -> Calibration | None:
+    """Return the images that choose the ranges of --int8; None without the flag."""
+    if not export.config.int8:
+        return None
+    assert export.dataset is not None, "the flags ask for --data"
+    return calibration_images(export.dataset.samples, export.metadata)
+
+
+def make_and_verify(export: Export, row: Format, made: Path) -> str:
+    """Write a file; return what to say of it, or raise UserError with what is wrong with it."""
+    row.convert(source_of(export, row), made, export.metadata, calibration_of(export))
+    if why := why_not_run(row, export.metadata):
+        return f"not verified: {why}"
+    runtime = open_runtime(made, runtime=row.name)
+    limits, tolerance = Limits.of(export.config), TOLERANCES[export.config.precision]
+    result = verify(runtime, export.metadata, export.trials, limits, tolerance)
+    if result.fault:
+        part = result.failing and part_of(export, row, made, result.failing)
+        lines = (f"it differs from the model: {result.fault}", part)
+        raise UserError("\n".join(filter(None, lines)))
+    precision = export.config.precision
+    if fault := fault_of_matches(result.num_matched, result.num_found, precision):
+        raise UserError(fault)
+    if export.dataset is not None:
+        found = score(
+            made.name, ExportedPredictor(runtime), export.dataset, export.metadata, export.settings
+        )
+        if fault := fault_of_score(found, export.scores[0], precision):
+            raise UserError(fault)
+        if text := warning_of_score(found, export.scores[0], precision):
+            log.warning(text)
+        difference = result.differences
+        export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
+    if export.metadata.output != ROWS and not result.num_matched:
+        return f"not verified: {NOTHING_FOUND}"
+    return f"{result.matches} matched; largest difference: {result.differences}"
+
+
+def part_of(export: Export, row: Format, made: Path, trial: Trial) -> str:
+    """Return in words where a wrong file and the model part, in the trial that shows it.
+
+    "" of a trace, and of 8 bits, which move what every layer returns.
+    """
+    if row.source != GRAPH or export.config.int8:
+        return ""
+    is_graph = row.name == "onnx"
+    if not is_graph and graph_agrees(export, trial):
+        return "the ONNX graph that it is made from agrees with the model; its conversion does not"
+    if trial.is_resized:
+        return "images of the network's size agree; what differs is how the file resizes others"
+    graph = made if is_graph else export.graph
+    part = where_they_part(graph, export.model, trial.images, export.metadata)
+    return part if is_graph else f"of the ONNX graph that it is made from: {part}"
+
+
+def graph_agrees(export: Export, trial: Trial) -> bool:
+    """Return whether the graph, before its conversion, predicts what the model does in a trial."""
+    metadata, path = export.metadata, export.graph.with_name("described.onnx")
+    write_onnx(export.graph, path, metadata, None)
+    runtime = open_runtime(path, runtime="onnx")
+    limits = Limits.of(export.config)
+    tolerance = TOLERANCES["float16" if metadata.precision == "float16" else "float32"]
+    return not verify(runtime, metadata, [trial], limits, tolerance).fault
+
+
+def why_not_run(row: Format, metadata: Metadata) -> str:
+    """Return why a file cannot be run on this machine; "" where it can."""
+    if only_tensorrt_runs(metadata):
+        return "only TensorRT has its operator EfficientNMS_TRT"
+    return row.why_not_run()
+
+
+def source_of(export: Export, row: Format) -> Path:
+    """Return the file of which that of a format is made; a trace is written when first needed."""
+    if row.source == GRAPH:
+        return export.graph
+    trace = export.graph.with_name("trace.pt")
+    if not trace.exists():
+        write_trace(export.model, export.metadata, trace)
+    return trace
+
+
+def move(made: Path, path: Path, row: Format) -> None:
+    """Put a file or folder in its place; an older one goes only if that succeeds.
+
+    Rename replaces no folder that has files in it. So the older one moves aside first, to beside
+    the new one, and back if that does not come: what ends this process can come between, and then
+    only a kill leaves both where they are.
+
+    Raises:
+        UserError: something else is in the way.
+    """
+    require_free_place(path, row)
+    older = made.with_name(OLDER)
+    with ending_later():
+        if row.folder and path.exists():
+            path.rename(older)
+        try:
+            made.replace(path)
+        except BaseException:
+            if older.exists():
+                older.rename(path)
+            raise
+
+
+def megabytes(path: Path) -> str:
+    """Return the size of a file, or of all files of a folder."""
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    size = sum(file.stat().st_size for file in files) / 1e6
+    return f"{size:.1f}" if size >= 1 else f"{size:.2g}"
+
+
+def metadata_of_weights(config: ExportConfig, checkpoint: Checkpoint) -> Metadata:
+    """Return what the files say of themselves; UserError for a size that does not fit the model."""
+    spec = spec_of_weights(checkpoint)
+    stride = coarsest_stride(plan_layers(spec))
+    for side in config.image_size:
+        if side % stride:
+            fitting = -(-side // stride) * stride
+            raise UserError(
+                f"--imgsz {side} is no multiple of the model's stride {stride}; use {fitting}"
+            )
+    names = checkpoint.header.class_names
+    numbered = (f"class{number}" for number in range(len(names), spec.num_classes))
+    return Metadata(
+        class_names=(*names, *numbered),
+        stride=stride,
+        image_size=config.image_size,
+        batch_size=config.batch_size,
+        dynamic=config.dynamic,
+        image=PIXELS if config.letterbox else FLOATS,
+        output=output_kind(config),
+        precision=config.precision,
+        head=spec.layers[-1].block,
+        suppression=vars(config.suppression) if config.nms else {},
+    )
+
+
+def output_kind(config: ExportConfig) -> str:
+    """Return which kind of output the flags ask for, as metadata names it."""
+    if config.efficient_nms:
+        return EFFICIENT
+    return DETECTIONS if config.nms else ROWS

@@ -1,0 +1,180 @@
+"""Decoded rows -> detections in the graph: NMS by standard operators, or by TensorRT's plugin.
+
+Before: `recorded.py` decodes. After: the outputs of the graph. The boxes are those of
+`utils/evaluation/nms.py`, each found once, of its best class.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from backend.onnx import ops
+from backend.onnx.recording import (
+    Size,
+    Tensor,
+    apply,
+    apply_for_several,
+    constant,
+    size_tensor,
+)
+from utils.evaluation.nms import SuppressionSettings
+
+EFFICIENT_NMS = "EfficientNMS_TRT"
+TENSORRT = "TRT"  # the domain of its plugins; TensorRT's parser finds one by the operator's name
+EFFICIENT_OUTPUTS = ("num_dets", "det_boxes", "det_scores", "det_classes")
+# OpenVINO removes a box whose IoU is the threshold: at 0 all but one.
+LEAST_IOU = float(np.finfo(np.float32).tiny)
+CORNERS, NO_BACKGROUND = 0, -1  # of EfficientNMS: box_coding, background_class
+
+
+class Candidates(NamedTuple):
+    """What NMS chooses from: a box for each row, of its best class."""
+
+    boxes_xyxy: Tensor  # (B, N, 4)
+    scores: Tensor  # (B, N) of the best class, 0 where not above the threshold
+    class_index: Tensor  # (B, N) int64; the first of classes that are equally good
+    num_classes: int
+
+
+def detections(rows: Tensor, settings: SuppressionSettings, top_per_class: int) -> Tensor:
+    """Return what is found in each image, (B, K, 6) float32, with K = `max_detections`.
+
+    x1, y1, x2, y2, score, class; best first, of equal scores the earlier row; unused rows are 0.
+
+    Args:
+        rows: (B, N, 5 + C) float32, each image as `non_max_suppression` takes it.
+        top_per_class: detections a class, at most; with `class_agnostic` there is no such limit.
+    """
+    found = candidates(rows, settings.confidence_threshold)
+    kept = kept_scores(found, settings, top_per_class)
+    scores, index = best(kept, settings.max_detections)
+    numbers = found.scores, ops.cast(found.class_index, "float32")
+    columns = [x.reshape(*x.shape, 1) for x in numbers]
+    table = ops.cat([found.boxes_xyxy, *columns], dim=2)
+    chosen = _take_rows(table, index)
+    used = (scores > 0.0).reshape(*scores.shape, 1)
+    return _where(used, chosen, constant(np.zeros((), np.float32)))
+
+
+def efficient_detections(rows: Tensor, settings: SuppressionSettings) -> tuple[Tensor, ...]:
+    """Return what TensorRT's plugin finds, in the order of EFFICIENT_OUTPUTS: (B, 1) int32,
+    (B, K, 4) float32 as x1, y1, x2, y2, (B, K) float32, (B, K) int32; `num_dets` of K are used.
+
+    Source: the plugin's documentation, plugin/efficientNMSPlugin in NVIDIA/TensorRT.
+    """
+    found = candidates(rows, settings.confidence_threshold)
+    batch, number = found.scores.shape[0], settings.max_detections
+    return apply_for_several(
+        EFFICIENT_NMS,
+        (found.boxes_xyxy, of_each_class(found, axis=2)),
+        [
+            ((batch, 1), "int32"),
+            ((batch, number, 4), "float32"),
+            ((batch, number), "float32"),
+            ((batch, number), "int32"),
+        ],
+        domain=TENSORRT,
+        plugin_version="1",
+        score_threshold=float(settings.confidence_threshold),
+        iou_threshold=float(settings.iou_threshold),
+        max_output_boxes=number,
+        background_class=NO_BACKGROUND,
+        score_activation=0,
+        class_agnostic=int(settings.class_agnostic),
+        box_coding=CORNERS,
+    )
+
+
+def candidates(rows: Tensor, confidence_threshold: float) -> Candidates:
+    """Return each row with its best class; one below the threshold has the score 0."""
+    batch, number, width = rows.shape
+    half_size, centre = rows[..., 2:4] / 2.0, rows[..., 0:2]
+    boxes_xyxy = ops.cat([centre - half_size, centre + half_size], dim=2)
+    # Of equal values TopK returns the first, as NumPy's argmax does.
+    scores, class_index = best(rows[..., 5:] * rows[..., 4:5], 1)
+    scores, class_index = (x.reshape(batch, number) for x in (scores, class_index))
+    # Here and not in NonMaxSuppression, whose runtimes differ on a score at the threshold.
+    above = scores > confidence_threshold
+    scores = _where(above, scores, constant(np.zeros((), np.float32)))
+    return Candidates(boxes_xyxy, scores, class_index, width - 5)
+
+
+def kept_scores(found: Candidates, settings: SuppressionSettings, top_per_class: int) -> Tensor:
+    """Return (B, N): the scores of the candidates that NMS keeps; 0 for all others."""
+    batch, number = found.scores.shape
+    if settings.class_agnostic:
+        scores, limit = found.scores.reshape(batch, 1, number), settings.max_detections
+    else:
+        scores, limit = of_each_class(found, axis=1), top_per_class
+    thresholds = threshold_of_iou(settings.iou_threshold), settings.confidence_threshold
+    selected = apply(
+        "NonMaxSuppression",
+        (
+            found.boxes_xyxy,
+            scores,
+            constant(np.array([limit], np.int64)),
+            *(constant(np.array([value], np.float32)) for value in thresholds),
+        ),
+        (Size(0), 3),
+        "int64",
+    )
+    places = apply("Gather", (selected, constant(np.array([0, 2]))), (Size(0), 2), "int64", axis=1)
+    kept = apply("GatherND", (found.scores, places), (Size(0),), "float32")
+    nothing = found.scores * 0.0
+    return apply("ScatterND", (nothing, places, kept), (batch, number), "float32")
+
+
+def threshold_of_iou(iou_threshold: float) -> float:
+    """Return the float32 that decides on IoUs in float32 as `non_max_suppression` decides.
+
+    It compares IoUs in float64 with the threshold rounded to float32. Rounded down, as 0.45 is, an
+    IoU of 0.45 is above it; in float32 both would be equal, and the box would stay.
+    """
+    rounded = np.float32(iou_threshold)
+    if float(rounded) < iou_threshold:
+        rounded = np.nextafter(rounded, np.float32(0))
+    return max(float(rounded), LEAST_IOU)
+
+
+def of_each_class(found: Candidates, axis: int) -> Tensor:
+    """Return the scores with the classes along an axis, 1 or 2; 0 for all but the best class."""
+    (batch, number), classes = found.scores.shape, found.num_classes
+    depth, values = constant(np.array(classes)), constant(np.array([0, 1], np.float32))
+    shape = (batch, classes, number) if axis == 1 else (batch, number, classes)
+    chosen = apply("OneHot", (found.class_index, depth, values), shape, "float32", axis=axis)
+    one = (batch, 1, number) if axis == 1 else (batch, number, 1)
+    return chosen * found.scores.reshape(*one)
+
+
+def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """Return the highest scores along the last dimension and where they are, the first of equals
+    first (OpenVINO 2026.4 orders equals at will). Where there are fewer than `number`, scores of
+    0 fill up.
+    """
+    *front, length = scores.shape
+    shape = (*front, number)
+    if isinstance(length, Size) or length < number:
+        pads = [0] * (2 * scores.ndim - 1) + [number]
+        padded = (scores, constant(np.array(pads)))
+        filled = apply("Pad", padded, (*front, length + number), scores.dtype)
+    else:
+        filled = scores
+    values, index = apply_for_several(
+        "TopK", (filled, constant(np.array([number]))), [(shape, scores.dtype), (shape, "int64")]
+    )
+    return values, index
+
+
+def _take_rows(table: Tensor, index: Tensor) -> Tensor:
+    """Return (B, K, D): rows of (B, N, D) by index (B, K); from N up, the last one."""
+    batch, number = index.shape
+    last = size_tensor(table.shape[1] - 1)
+    inside = apply("Min", (index, last), index.shape, "int64").reshape(batch, number, 1)
+    shape = (batch, number, table.shape[2])
+    return apply("GatherND", (table, inside), shape, table.dtype, batch_dims=1)
+
+
+def _where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return apply("Where", (condition, x, y), x.shape, x.dtype)

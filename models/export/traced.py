@@ -1,0 +1,46 @@
+"""A model -> a TorchScript trace of it, of which some formats are made.
+
+Before: `job.py`, where a format is made of no ONNX graph. After: the converters of `utils/export`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from backend import nn, ops
+from backend.contract import Tensor
+from models.detector import Detector
+from models.inference.folding import fold_batch_norm
+from utils.files.atomic import atomic_file
+from utils.runtimes.metadata import Metadata
+from utils.runtimes.metadata_file import metadata_as_json
+from utils.runtimes.torchscript_runtime import require_torchscript
+
+
+class Decoded(nn.Module):
+    """A model that returns all it predicts, (B, N, 5 + C)."""
+
+    def __init__(self, model: Detector) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.model.decode(self.model(images))
+
+
+def write_trace(model: Detector, metadata: Metadata, path: Path) -> None:
+    """Write the trace of a model with BatchNorm folded, for images of one size and number.
+
+    Raises:
+        UserError: the backend has no TorchScript.
+    """
+    require_torchscript("this format")
+    folded = nn.frozen_copy(model)
+    fold_batch_norm(folded)
+    shape = metadata.batch_size, 3, *metadata.image_size
+    example = ops.tensor(np.zeros(shape, np.float32))
+    content = nn.to_torchscript(Decoded(folded).eval(), example, metadata_as_json(metadata))
+    with atomic_file(path) as file:
+        file.write(content)

@@ -1,0 +1,20 @@
+"""Stands in for the process that writes graphs, and does what its first flag's file says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+if __name__ == "__main__":
+    out, weights = sys.argv[1], sys.argv[2].partition("=")[2]
+    deed = Path(weights).name
+    if deed == "fails":
+        raise KeyError("a defect of ours")
+    if deed == "is-killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if deed == "stays":
+        Path(out).write_text(str(os.getpid()))
+        time.sleep(300)

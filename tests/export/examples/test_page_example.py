@@ -1,0 +1,143 @@
+"""docs/examples/export/browser finds in a picture what detect.py finds with the weights."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.browser.onnxruntime_web import WEB_RUNTIME
+from tests.export.examples.example_programs import EXAMPLES, example_page
+from tests.export.examples.exported_weights import (
+    NOT_RESIZED,
+    REAL,
+    REAL_IOU,
+    REAL_SCORE,
+    RESIZED,
+    SIDE,
+    TIE_IOU,
+    TIE_SCORE,
+    Exported,
+    by_python,
+    real,
+    tiny,
+    with_nms,
+    without_metadata,
+)
+from tests.export.examples.found_lines import assert_same, parse_lines
+
+
+@pytest.fixture(scope="module")
+def page():
+    with example_page() as example:
+        example.open()
+        yield example
+
+
+def by_page(page, files: Exported, name: str):
+    page.choose("model", files.model)
+    status = page.choose("picture", files.picture(name))
+    found = parse_lines(page.text("found"))
+    assert status.startswith(f"{len(found)} found in ")
+    return found
+
+
+@pytest.mark.parametrize("name", NOT_RESIZED)
+def test_the_page_finds_what_detect_finds(page, name):
+    assert_same(by_page(page, tiny(), name), tiny().found[name])
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_the_page_resizes_a_picture_as_python_does(page, name):
+    expected = by_python(tiny(), name)
+    assert_same(by_page(page, tiny(), name), expected, TIE_SCORE, TIE_IOU)
+
+
+def test_the_page_finds_in_a_real_picture_what_detect_finds(page):
+    assert_same(by_page(page, real(), REAL), real().found[REAL], REAL_SCORE, REAL_IOU)
+
+
+def test_a_file_with_nms_is_refused(page):
+    assert "without --nms and --letterbox" in page.choose("model", with_nms())
+
+
+def test_a_file_of_another_program_is_refused(page, tmp_path):
+    status = page.choose("model", without_metadata(tiny().model, tmp_path / "foreign.onnx"))
+    assert status.startswith("error: a file of export.py is needed")
+
+
+@pytest.mark.parametrize("size", [0, 1, 40, 3000])
+def test_the_page_refuses_a_damaged_file_and_shows_no_older_boxes(page, tmp_path, size):
+    path = tmp_path / f"{size}.onnx"
+    path.write_bytes(tiny().model.read_bytes()[:size])
+    assert page.choose("model", path).startswith("error: ")
+    path = tmp_path / "cut.png"
+    path.write_bytes(tiny().picture("square").read_bytes()[: size // 30])
+    assert page.choose("picture", path) == "error: cut.png is neither an ONNX file nor a picture"
+    assert page.text("found") == ""
+
+
+def test_the_page_asks_for_nothing_outside_its_folder(page):
+    page.open()
+    by_page(page, tiny(), "square")
+    assert {address.split("/")[2] for address in page.page.requested()} == {page.site}
+    assert page.page.complaints() == []
+
+
+DROP = """(async () => {
+    const files = new DataTransfer();
+    for (const [name, text] of %s)
+        files.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name));
+    document.getElementById("status").textContent = "";
+    document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, dataTransfer: files }));
+})()"""
+
+
+def test_files_may_be_dropped_on_the_page(page):
+    page.open()
+    files = (tiny().picture("wide"), tiny().model)
+    page.page.evaluate(DROP % json.dumps([(f.name, in_base64(f)) for f in files]))
+    page.wait()
+    assert_same(parse_lines(page.text("found")), tiny().found["wide"])
+
+
+def in_base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+# The colours of the middles of the left and right edges of a box.
+EDGES = """(() => {
+    const context = document.getElementById("canvas").getContext("2d");
+    const at = (x) => Array.from(context.getImageData(x, %(y)d, 1, 1).data).join();
+    return [at(%(left)d), at(%(right)d)];
+})()"""
+
+
+def test_the_page_draws_the_best_box_over_all_others(page):
+    best = by_page(page, tiny(), "square")[0]
+    left, top, right, bottom = best.box_xyxy
+    places = {"y": (top + bottom) / 2, "left": left, "right": min(right, SIDE - 1)}
+    edges = page.page.evaluate(EDGES % places)
+    assert edges[0] == edges[1]  # the picture is noise
+    size = "[canvas.width, canvas.height, canvas.hidden]"
+    assert page.page.evaluate(size) == [SIDE, SIDE, False]
+
+
+def test_the_page_is_used_by_keyboard_and_fits_a_telephone(page):
+    page.open(width=390, dark=True)
+    by_page(page, tiny(), "large")
+    reached = []
+    for _ in range(2):
+        for kind in ("keyDown", "keyUp"):
+            page.page.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab",
+                           windowsVirtualKeyCode=9)  # fmt: skip
+        reached.append(page.page.evaluate("document.activeElement.id"))
+    assert reached == ["model", "picture"]
+    assert page.page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_the_page_is_tested_with_the_runtime_that_its_package_names():
+    package = json.loads((EXAMPLES / "browser" / "package.json").read_text(encoding="utf-8"))
+    assert package["dependencies"] == {WEB_RUNTIME.name: WEB_RUNTIME.version}

@@ -1,0 +1,91 @@
+"""docs/examples/export/python finds in a picture what detect.py finds with the weights."""
+
+from __future__ import annotations
+
+import ast
+import runpy
+
+import numpy as np
+import pytest
+
+from tests.export.examples.example_programs import PYTHON, PYTHON_NMS, run_python
+from tests.export.examples.exported_weights import (
+    NOT_RESIZED,
+    REAL,
+    REAL_IOU,
+    REAL_SCORE,
+    by_python,
+    real,
+    tiny,
+    with_nms,
+    without_metadata,
+)
+from tests.export.examples.found_lines import assert_same, parse_lines
+from utils.data.image.resizing import resize_to_detect
+
+
+@pytest.mark.parametrize("name", NOT_RESIZED)
+def test_python_finds_what_detect_finds(name):
+    assert_same(by_python(tiny(), name), tiny().found[name])
+
+
+def test_python_resizes_a_picture_as_detect_does_but_for_one_level(monkeypatch):
+    monkeypatch.setattr("sys.argv", [str(PYTHON), str(tiny().model), str(tiny().picture("square"))])
+    letterbox = runpy.run_path(str(PYTHON))["letterbox"]
+    for height, width in ((30, 41), (1, 1), (2, 90), (100, 61), (64, 128), (150, 201), (1000, 7)):
+        image = np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
+        pixels, corner, (after_width, after_height) = letterbox(image, np.array([64, 64]), 16)
+        (left, top), levels = corner, pixels[0].transpose(1, 2, 0) * 255
+        inside = levels[top : top + after_height, left : left + after_width]
+        expected = resize_to_detect(image, (int(after_height), int(after_width)))
+        assert max(after_height, after_width) == 64
+        assert np.abs(inside - expected.astype(float)).max() < 1.001
+        assert {side % 16 for side in levels.shape[:2]} == {0}
+        outside = levels.sum() - inside.sum()
+        assert outside == pytest.approx(114.0 * (levels.size - inside.size), rel=1e-4)
+
+
+def test_the_file_with_nms_and_letterbox_needs_no_more_than_its_own_example():
+    # Of a square picture this file, of one size, sees what the other sees.
+    found = parse_lines(run_python(PYTHON_NMS, with_nms(), tiny().picture("square")))
+    assert_same(found, tiny().found["square"])
+
+
+@pytest.mark.parametrize("script", [PYTHON, PYTHON_NMS])
+def test_the_examples_in_python_import_nothing_of_duet(script):
+    nodes = list(ast.walk(ast.parse(script.read_text(encoding="utf-8"))))
+    names = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert names == {"json", "sys", "numpy", "onnxruntime", "PIL"}
+
+
+def test_the_example_is_short():
+    assert len(PYTHON.read_text(encoding="utf-8").splitlines()) < 80
+
+
+def test_a_file_of_the_other_kind_is_refused():
+    with pytest.raises(SystemExit, match="onnx_detect_nms.py"):
+        run_python(PYTHON, with_nms(), tiny().picture("square"))
+    with pytest.raises(SystemExit, match="onnx_detect.py"):
+        run_python(PYTHON_NMS, tiny().model, tiny().picture("square"))
+
+
+@pytest.mark.parametrize("script", [PYTHON, PYTHON_NMS])
+def test_a_file_of_another_program_is_refused(tmp_path, script):
+    model = without_metadata(tiny().model, tmp_path / "foreign.onnx")
+    with pytest.raises(SystemExit, match="no file of export.py"):
+        run_python(script, model, tiny().picture("square"))
+
+
+@pytest.mark.parametrize("script", [PYTHON, PYTHON_NMS])
+def test_what_cannot_be_opened_is_one_message(tmp_path, script):
+    weights = tmp_path / "x.pt"
+    weights.write_bytes(b"no graph")
+    absent = tmp_path / "absent.jpg"
+    for files in ((), (tiny().model,), (tiny().model, absent), (weights, absent)):
+        with pytest.raises(SystemExit, match="^usage: .* FILE PICTURE; "):
+            run_python(script, *files)
+
+
+def test_python_finds_in_a_real_picture_what_detect_finds():
+    assert_same(by_python(real(), REAL), real().found[REAL], REAL_SCORE, REAL_IOU)

@@ -1,0 +1,63 @@
+"""Weights without training of any model, with the statistics of BatchNorm far from 0 and 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from backend import nn
+from models.detector import Detector
+from models.graph import read_model_yaml
+from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
+
+NAMES = ("a", "b")
+
+
+def write_random_weights(cfg: str, path: Path, width: float | None = None) -> Detector:
+    """Write weights of a model YAML for two classes; return their model, not folded.
+
+    width: in place of the model's width_multiple.
+    """
+    document = yaml.safe_load(Path(cfg).read_text(encoding="utf-8"))
+    copy = path.with_suffix(".yaml")
+    copy.write_text(yaml.safe_dump(document | ({"width_multiple": width} if width else {})))
+    model = Detector(read_model_yaml(copy, len(NAMES)))
+    model.initialize(seed=1)
+    arrays = _with_statistics(nn.state_arrays(model))
+    nn.load_state_arrays(model, arrays)
+    save_checkpoint(path, Checkpoint(_header(model), arrays, arrays, {}))
+    return model
+
+
+def _with_statistics(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Draw what BatchNorm learns, so that maps keep their size and no layer is without effect."""
+    random = np.random.default_rng(2)
+    ranges = {
+        "bn.weight": (0.7, 1.3),
+        "bn.bias": (-0.5, 0.5),
+        "bn.running_mean": (-0.2, 0.2),
+        "bn.running_var": (0.15, 0.25),
+    }
+    drawn = dict(arrays)
+    for name, array in arrays.items():
+        for ending, bounds in ranges.items():
+            if name.endswith(ending):
+                drawn[name] = random.uniform(*bounds, array.shape).astype(np.float32)
+    return drawn
+
+
+def _header(model: Detector) -> Header:
+    return Header(
+        model=model.spec.document,
+        class_names=NAMES,
+        epoch=0,
+        batch_number=0,
+        last_update=-1,
+        ema_updates=0,
+        best_fitness=0.0,
+        hyperparameters={},
+        settings={},
+        backend="",
+    )

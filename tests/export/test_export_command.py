@@ -1,0 +1,484 @@
+"""The whole of export.py: what it writes, says and leaves, and how it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import numpy_helper
+
+import export
+from models.export import job
+from models.export.trials import Trial
+from tests.doubling import METADATA
+from tests.export.recorded_files import write_graphs
+from tests.small import write_small_dataset
+from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
+from utils.cli.export_config import parse_export_flags
+from utils.data.loading import memory
+from utils.errors import UserError
+from utils.export import formats, opening
+from utils.export.formats import format_named
+from utils.export.onnx_file import write_onnx
+from utils.export.place import exported_path
+from utils.files.project import PROJECT
+from utils.runtimes.onnx_runtime import OnnxRuntime
+from utils.state.start_checks import check_export
+from utils.weights.load import load_weights
+
+SIZE = ("--imgsz", "64")
+STATES = PROJECT / "tests" / "train" / "states"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """Weights with their graph, which the tests below take instead of starting a process."""
+    folder = tmp_path_factory.mktemp("stored")
+    weights = write_tiny_weights(folder)
+    words = ["--weights", str(weights), *SIZE]
+    graphs = write_graphs(folder, {"plain": words, "nms": [*words, "--nms"]})
+    return weights, graphs
+
+
+@pytest.fixture
+def run(stored, tmp_path, monkeypatch, capsys):
+    """Run the command in this process; return its exit code and what it printed."""
+    weights, graphs = stored
+    shutil.copy(weights, tmp_path / "my model.safetensors")
+
+    def copy_graph(config, path):
+        shutil.copy(graphs["nms" if config.nms else "plain"], path)
+
+    monkeypatch.setattr(job, "write_graph", copy_graph)
+
+    def run(*flags, name="my model.safetensors"):
+        words = ["export.py", "--weights", str(tmp_path / name), *SIZE, *map(str, flags)]
+        monkeypatch.setattr(sys, "argv", words)
+        code = 0
+        try:
+            export.main()
+        except SystemExit as end:
+            code = end.code
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def add_format(monkeypatch, name, convert, **changes):
+    """Have a format beside the others; its files are ONNX files."""
+    row = dataclasses.replace(
+        format_named("onnx"), name=name, title=name.upper(), ending=f".{name}.onnx",
+        convert=convert, **changes,
+    )  # fmt: skip
+    use_formats(monkeypatch, row, *formats.FORMATS)
+
+
+def use_formats(monkeypatch, *rows):
+    """Have these formats and no others."""
+    for module in (formats, opening):
+        monkeypatch.setattr(module, "FORMATS", rows)
+
+
+def write_wrong(graph, path, metadata, calibration):
+    """Write an ONNX file of the graph with the weights of a layer doubled."""
+    write_onnx(graph, path, metadata, calibration)
+    content = onnx.load_model(path)
+    (tensor,) = (x for x in content.graph.initializer if x.name == "model.1.conv.weight")
+    values = 2 * numpy_helper.to_array(tensor)
+    tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    onnx.save_model(content, path)
+
+
+def write_finding_nothing(graph, path, metadata, calibration):
+    """Write an ONNX file of a graph with NMS whose output is 0 throughout."""
+    write_onnx(graph, path, metadata, calibration)
+    content = onnx.load_model(path)
+    (output,) = content.graph.output
+    for node in content.graph.node:
+        node.output[:] = ["found" if name == output.name else name for name in node.output]
+    zero = numpy_helper.from_array(np.zeros((), np.float32), "zero")
+    content.graph.initializer.append(zero)
+    content.graph.node.append(onnx.helper.make_node("Mul", ["found", "zero"], [output.name]))
+    onnx.save_model(content, path)
+
+
+def test_the_command_writes_a_verified_file_beside_the_weights(stored, tmp_path):
+    """From another folder, of a relative name, with a format that is named twice."""
+    folder = tmp_path / "weights of a run"
+    folder.mkdir()
+    shutil.copy(stored[0], folder / "best.safetensors")
+    words = ["--weights", "best.safetensors", *SIZE, "--include", "onnx", "onnx"]
+    environment = {**os.environ, "PYTHONPATH": ""}
+    done = subprocess.run(
+        [sys.executable, str(PROJECT / "export.py"), *words],
+        cwd=folder, capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    first, line = done.stdout.splitlines()
+    assert first == "files are held against the model on 8 images of the built-in dataset"
+    assert line.startswith("ONNX: best.onnx, 0.03") and " detections matched; largest" in line
+    assert sorted(os.listdir(folder)) == ["best.onnx", "best.safetensors"]
+    session = onnxruntime.InferenceSession(folder / "best.onnx")
+    assert session.get_inputs()[0].shape == [1, 3, 64, 64]
+
+
+def test_weights_that_a_training_replaces_meanwhile_are_exported_as_they_were(
+    run, tmp_path, monkeypatch
+):
+    path, copy_graph = tmp_path / "my model.safetensors", job.write_graph
+    before = load_weights(path)
+    (tmp_path / "of training").mkdir()
+    other = write_tiny_weights(tmp_path / "of training", seed=1)
+
+    def replace_weights(config, graph):
+        os.replace(other, path)
+        taken = load_weights(config.weights)
+        assert taken.header.model == before.header.model
+        assert taken.ema.keys() == before.ema.keys()
+        assert all(np.array_equal(taken.ema[name], before.ema[name]) for name in before.ema)
+        copy_graph(config, graph)
+
+    monkeypatch.setattr(job, "write_graph", replace_weights)
+    assert run()[0] == 0
+
+
+def test_an_older_file_is_replaced(run, tmp_path):
+    path = tmp_path / "my model.onnx"
+    path.write_bytes(b"older")
+    assert run()[0] == 0
+    assert OnnxRuntime(path).metadata.class_names == CLASS_NAMES
+    assert sorted(os.listdir(tmp_path)) == ["my model.onnx", "my model.safetensors"]
+
+
+def test_a_wrong_file_is_not_written_and_the_others_are(run, tmp_path, monkeypatch):
+    add_format(monkeypatch, "wrong", write_wrong)
+    (tmp_path / "my model.wrong.onnx").write_bytes(b"older")
+    code, printed, errors = run("--include", "wrong", "onnx")
+    assert code == 1
+    assert "ONNX: " in printed and "WRONG: " not in printed
+    first, part, last = errors.splitlines()
+    assert first.startswith(
+        "error: WRONG: it differs from the model: in 1 image of 64 x 64 px, row"
+    )
+    assert part == (
+        "  the ONNX graph that it is made from agrees with the model; its conversion does not"
+    )
+    assert last == f"  {tmp_path}/my model.wrong.onnx is not written"
+    assert (tmp_path / "my model.wrong.onnx").read_bytes() == b"older"
+    names = ["my model.onnx", "my model.safetensors", "my model.wrong.onnx"]
+    assert sorted(os.listdir(tmp_path)) == names
+
+
+def test_a_wrong_onnx_file_says_at_which_layer(run, tmp_path, monkeypatch):
+    row = dataclasses.replace(format_named("onnx"), convert=write_wrong)
+    use_formats(monkeypatch, row)
+    code, _, errors = run()
+    assert code == 1
+    assert "  they part in layer 1, Conv, which returns " in errors
+    assert os.listdir(tmp_path) == ["my model.safetensors"]
+
+
+def test_a_wrong_file_in_8_bits_names_no_layer_and_the_others_are_written(
+    run, tmp_path, monkeypatch
+):
+    """8 bits move every layer, so that where they part says nothing."""
+
+    def write_damaged(graph, path, metadata, calibration):
+        write_onnx(graph, path, metadata, calibration)
+        content = onnx.load_model(path)
+        (tensor,) = (x for x in content.graph.initializer if x.name == "model.4.m.0.weight")
+        values = np.full_like(numpy_helper.to_array(tensor), np.nan)
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+        onnx.save_model(content, path)
+
+    right = dataclasses.replace(format_named("onnx"), name="right", ending=".right.onnx")
+    wrong = dataclasses.replace(format_named("onnx"), convert=write_damaged)
+    use_formats(monkeypatch, wrong, right)
+    data = write_small_dataset(tmp_path)
+    code, _, errors = run("--int8", "--data", data, "--include", "onnx", "right")
+    assert code == 1
+    first, last = errors.splitlines()
+    assert first.startswith("error: ONNX: it differs from the model: in 1 image of 64 x 64 px, row")
+    assert last == f"  {tmp_path}/my model.onnx is not written"
+    assert (tmp_path / "my model.right.onnx").exists()
+
+
+def test_a_file_in_8_bits_that_finds_nothing_is_refused_where_fitness_is_no_judge(
+    run, tmp_path, monkeypatch, caplog
+):
+    def write_blind(graph, path, metadata, calibration):
+        write_onnx(graph, path, metadata, calibration)
+        content = onnx.load_model(path)
+        for tensor in content.graph.initializer:
+            if tensor.name in ("model.4.m.0.bias", "model.4.m.1.bias"):
+                values = numpy_helper.to_array(tensor) - np.float32(1e4)
+                tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+        onnx.save_model(content, path)
+
+    right = dataclasses.replace(format_named("onnx"), name="right", ending=".right.onnx")
+    use_formats(monkeypatch, dataclasses.replace(format_named("onnx"), convert=write_blind), right)
+    data = write_small_dataset(tmp_path)
+    code, _, errors = run("--int8", "--data", data, "--include", "onnx", "right")
+    assert code == 1
+    assert errors.count("error: ") == 1 and "error: ONNX: it finds 0 of the model's " in errors
+    assert "my model.right.onnx: the model's own fitness on --data is 0.0" in caplog.text
+
+
+def test_a_graph_that_is_wrong_itself_is_told_by_its_layer(run, monkeypatch):
+    right = job.write_graph
+
+    def write_wrong_graph(config, path):
+        right(config, path)
+        write_wrong(path, path, METADATA, None)
+
+    monkeypatch.setattr(job, "write_graph", write_wrong_graph)
+    add_format(monkeypatch, "other", write_onnx)
+    code, _, errors = run("--include", "other")
+    assert code == 1
+    assert "  of the ONNX graph that it is made from: they part in layer 1, Conv" in errors
+
+
+def test_a_file_that_resizes_wrongly_says_so():
+    images = np.zeros((1, 3, 50, 70), np.uint8)
+    trial = Trial(images, images, is_resized=True)
+    export = SimpleNamespace(config=SimpleNamespace(int8=False))
+    part = job.part_of(export, format_named("onnx"), Path("x.onnx"), trial)
+    assert part.endswith("what differs is how the file resizes others")
+
+
+def test_a_conversion_that_fails_leaves_nothing_and_says_why(run, tmp_path, monkeypatch):
+    def fail(graph, path, metadata, calibration):
+        path.write_bytes(b"half a file")
+        raise UserError("it has no operator Sin")
+
+    add_format(monkeypatch, "poor", fail)
+    code, printed, errors = run("--include", "poor", "onnx")
+    assert code == 1 and "ONNX: " in printed
+    assert errors.splitlines()[0] == "error: POOR: it has no operator Sin"
+    assert sorted(os.listdir(tmp_path)) == ["my model.onnx", "my model.safetensors"]
+
+
+def test_a_file_that_cannot_be_run_here_is_written_and_said_to_be_unverified(
+    run, tmp_path, monkeypatch
+):
+    add_format(monkeypatch, "far", write_onnx, why_not_run=lambda: "it runs on the moon")
+    code, printed, errors = run("--include", "far")
+    assert (code, errors) == (0, "")
+    assert printed.splitlines()[-1].endswith(" MB; not verified: it runs on the moon")
+    assert (tmp_path / "my model.far.onnx").exists()
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """A new folder of OpenVINO's, and an older one where it belongs."""
+    made, path = tmp_path / "temporary" / "x_openvino_model", tmp_path / "x_openvino_model"
+    for folder in (made, path):
+        folder.mkdir(parents=True)
+        (folder / "model.xml").write_text("new" if folder == made else "older")
+    (path / "model.bin").write_text("older")
+    return made, path
+
+
+def test_a_file_that_is_to_find_nothing_is_not_taken_for_verified(run, monkeypatch):
+    """The model finds two things with scores next to the limit, and no partner is asked of them."""
+    row = dataclasses.replace(format_named("onnx"), convert=write_finding_nothing)
+    use_formats(monkeypatch, row)
+    code, printed, errors = run("--nms", "--conf", "0.999")
+    assert (code, errors) == (0, "")
+    assert printed.splitlines()[-1].endswith(
+        " MB; not verified: nothing is found in these images; give --data with images that show "
+        "the model's classes"
+    )
+
+
+def test_a_folder_is_replaced_as_a_whole(folders):
+    made, path = folders
+    job.move(made, path, format_named("openvino"))
+    assert os.listdir(path) == ["model.xml"]
+    assert (path / "model.xml").read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SystemExit(143)])
+def test_an_older_folder_stays_where_the_new_one_cannot_be_put(folders, monkeypatch, error):
+    def fail(path, target):
+        raise error
+
+    made, path = folders
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(type(error)):
+        job.move(made, path, format_named("openvino"))
+    assert sorted(os.listdir(path)) == ["model.bin", "model.xml"]
+    assert (path / "model.xml").read_text() == "older"
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "model.xml/thesis.txt", "chapters/"])
+def test_a_folder_that_holds_other_things_is_refused_before_any_work(
+    run, tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr(export, "load_weights", None)
+    folder = tmp_path / "my model_openvino_model"
+    work = folder / name
+    work.parent.mkdir(parents=True)
+    work.mkdir() if name.endswith("/") else work.write_text("of a week")
+    with pytest.raises(UserError) as caught:
+        run("--include", "onnx", "openvino")
+    assert str(caught.value) == (
+        f"{folder} is in the way, which export.py did not write; move it away"
+    )
+    assert work.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "ending", "is_folder"),
+    [("onnx", ".onnx", True), ("openvino", "_openvino_model", False)],
+)
+def test_a_folder_and_a_file_are_in_the_way_of_each_other(
+    run, tmp_path, monkeypatch, name, ending, is_folder
+):
+    monkeypatch.setattr(export, "load_weights", None)
+    path = tmp_path / f"my model{ending}"
+    path.mkdir() if is_folder else path.touch()
+    with pytest.raises(UserError, match=f"my model{ending} is in the way, which export.py did not"):
+        run("--include", name)
+    assert path.exists()
+
+
+def test_a_folder_of_weights_is_exported_beside_itself_from_inside(tmp_path, monkeypatch):
+    inside = tmp_path / "saved" / "more"
+    inside.mkdir(parents=True)
+    row = format_named("onnx")
+    monkeypatch.chdir(inside.parent)
+    assert exported_path(".", row) == tmp_path / "saved.onnx"
+    assert exported_path("more/..", row) == tmp_path / "saved.onnx"
+    assert exported_path("more", row) == Path("more.onnx")
+    check_export(parse_export_flags(["--weights", "."]))
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(run, tmp_path):
+    target, link = tmp_path / "target", tmp_path / "my model.onnx"
+    target.write_bytes(b"precious")
+    link.symlink_to(target)
+    assert run()[0] == 0
+    assert not link.is_symlink() and target.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("flags", [(), ("--nms",)], ids=["rows", "nms"])
+def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags):
+    data = write_small_dataset(tmp_path)
+    code, printed, errors = run(*flags, "--data", data)
+    assert (code, errors) == (0, "")
+    lines = printed.splitlines()
+    assert lines[0] == f"files are held against the model on 6 images of --data {data}"
+    title, model, file = (line.split() for line in lines[-3:])
+    assert title[:6] == ["MB", "P", "R", "mAP50", "mAP50-95", "ms/image"]
+    assert model[0] == "model" and file[:2] == ["my", "model.onnx"]
+    assert model[1:5] == file[3:7]
+    assert all(0 <= float(figure) <= 1 for figure in model[1:5])
+    assert float(model[5]) > 0 and float(file[7]) > 0
+
+
+def test_a_dataset_of_other_classes_is_refused_before_any_work(run, tmp_path, monkeypatch):
+    data = write_small_dataset(tmp_path)
+    text = data.read_text().replace("names:", "names:\n  5: sixth")
+    data.write_text(text)
+    monkeypatch.setattr(job, "write_graph", None)
+    with pytest.raises(UserError, match="has 6 classes, the model 5; they must be equal"):
+        run("--data", data)
+
+
+def test_a_size_that_does_not_fit_the_stride_is_refused(run):
+    with pytest.raises(UserError, match="--imgsz 65 is no multiple of the model's stride 16; use"):
+        run("--imgsz", "64", "65")
+
+
+class Stopped(Exception):
+    """The work begins."""
+
+
+def stop(*_):
+    raise Stopped
+
+
+def test_a_batch_beyond_the_memory_is_refused(run, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**20)
+    with pytest.raises(UserError, match="the model's maps of 1,000 images of 64 x 64 px"):
+        run("--batch-size", "1000")
+
+
+def test_a_batch_whose_maps_cannot_be_calibrated_on_is_refused(run, tmp_path, monkeypatch):
+    """All maps of a batch are held at once, where the model alone holds one after another."""
+    data = write_small_dataset(tmp_path)
+    flags = "--data", data, "--batch-size", 10
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**17)
+    monkeypatch.setattr(job, "write_graph", stop)
+    with pytest.raises(Stopped):
+        run(*flags)
+    with pytest.raises(Stopped):
+        run(*flags, "--int8", "--dynamic")  # which calibrates on one image at a time
+    with pytest.raises(UserError, match="maps of 10 images of 64 x 64 px .*--batch-size"):
+        run(*flags, "--int8")
+
+
+def test_a_device_that_nothing_uses_is_said(run, monkeypatch, caplog):
+    monkeypatch.setattr(export, "check_export", lambda config: None)
+    assert run("--device", "0")[0] == 0
+    assert "--device 0: only an engine uses it, all else the CPU" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "state", sorted(STATES.rglob("second-epoch.safetensors")), ids=lambda x: x.name
+)
+def test_what_a_training_left_is_exported(run, tmp_path, monkeypatch, state):
+    shutil.copy(state, tmp_path / "last.safetensors")
+    (graph,) = write_graphs(tmp_path, {"graph": ["--weights", str(state), *SIZE]}).values()
+    monkeypatch.setattr(job, "write_graph", lambda config, path: shutil.copy(graph, path))
+    code, printed, errors = run(name="last.safetensors")
+    assert (code, errors) == (0, "")
+    assert printed.splitlines()[-1].startswith(f"ONNX: {tmp_path}/last.onnx, ")
+
+
+def refused(*words):
+    with pytest.raises(UserError) as caught:
+        check_export(parse_export_flags(["--weights", *map(str, words)]))
+    return str(caught.value)
+
+
+def test_weights_that_are_not_there_or_exported_are_refused(tmp_path):
+    assert refused(tmp_path / "x.pt") == f"--weights {tmp_path}/x.pt: no such file"
+    path = tmp_path / "x.onnx"
+    path.touch()
+    text = "is an exported file, which keeps too little of its model; give the weights that it was"
+    assert text in refused(path)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused():
+    text = "the files go beside --weights, into /proc: No such file or directory; copy the weights"
+    assert refused("/proc/version").startswith(text)
+
+
+def test_all_absent_packages_are_named_with_the_command_that_installs_them(tmp_path, monkeypatch):
+    weights = write_tiny_weights(tmp_path)
+    for name in ("onnxruntime", "openvino"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert refused(weights, "--include", "openvino", "onnx").splitlines() == [
+        "--include onnx needs onnxruntime: pip install onnxruntime==1.23.2",
+        "--include openvino needs openvino: pip install openvino==2026.4.1",
+    ]
+
+
+def test_hostile_weights_are_refused_by_their_reader(run, tmp_path):
+    path = tmp_path / "\x1b[31mbad.safetensors"
+    path.write_bytes(b"\xff" * 100)
+    with pytest.raises(UserError, match="bad.safetensors"):
+        run(name=path.name)
+    assert not Path(tmp_path / "bad.onnx").exists()
+    assert load_weights(tmp_path / "my model.safetensors")

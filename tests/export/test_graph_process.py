@@ -1,0 +1,121 @@
+"""The process that writes graphs: how it fails, how it ends, and what it leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.export import graph_process
+from models.export.graph_process import MODULE, write_graph
+from tests.environments import BACKENDS, python_of
+from tests.tiny_weights import tiny_checkpoint, write_tiny_weights
+from utils.cli.export_config import ExportConfig
+from utils.errors import UserError, WorkerError
+from utils.files.project import PROJECT
+from utils.state.checkpoint import Checkpoint, save_checkpoint
+
+STAND_IN = "tests.export.ends_badly"
+SECONDS = 60  # far more than a process needs to end
+STARTER = """
+import signal, sys
+from pathlib import Path
+from models.export import graph_process
+from utils.cli.export_config import ExportConfig
+from utils.processes.command import run_command
+from utils.processes.termination import ending_at_termination
+graph_process.MODULE = "tests.export.ends_badly"
+def main():
+    with ending_at_termination():
+        graph_process.write_graph(ExportConfig(weights="stays"), Path(sys.argv[1]))
+run_command(main)
+"""
+
+
+def config_for(weights: Path | str, **settings: object) -> ExportConfig:
+    return ExportConfig(weights=str(weights), sizes=(64,), **settings)
+
+
+def test_equal_arrays_give_equal_bytes_whichever_backend_saved_or_exports_them(
+    tmp_path: Path,
+) -> None:
+    checkpoint = tiny_checkpoint(tmp_path)
+    written = set()
+    for backend in BACKENDS:
+        header = dataclasses.replace(checkpoint.header, backend=backend, epoch=len(backend))
+        weights, graph = tmp_path / f"{backend}.safetensors", tmp_path / f"{backend}.onnx"
+        save_checkpoint(weights, Checkpoint(header, checkpoint.model, checkpoint.ema, {}))
+        command = [python_of(backend), "-m", MODULE, graph, "--weights", weights, "--img=64"]
+        subprocess.run(command, cwd=PROJECT, check=True, timeout=300)
+        written.add(graph.read_bytes())
+    assert len(written) == 1
+
+
+def test_a_weight_beyond_half_precision_is_named(tmp_path: Path) -> None:
+    checkpoint = tiny_checkpoint(tmp_path)
+    arrays = dict(checkpoint.ema)
+    arrays["model.1.bn.weight"] = np.full_like(arrays["model.1.bn.weight"], 1e6)
+    weights = tmp_path / "large.safetensors"
+    save_checkpoint(weights, Checkpoint(checkpoint.header, arrays, arrays, {}))
+    with pytest.raises(UserError, match=r"^--half: model\.1\.conv\.weight, .* 65,504;"):
+        write_graph(config_for(weights, half=True), tmp_path / "graph.onnx")
+    assert not list(tmp_path.glob("*.onnx*"))
+
+
+def test_a_defect_is_told_with_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_process, "MODULE", STAND_IN)
+    with pytest.raises(WorkerError, match="Traceback(.|\n)*KeyError: 'a defect of ours'"):
+        write_graph(config_for("fails"), tmp_path / "graph.onnx")
+
+
+def test_a_process_that_the_system_ends_is_told_by_its_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_process, "MODULE", STAND_IN)
+    with pytest.raises(WorkerError, match="was ended by SIGKILL; without enough memory"):
+        write_graph(config_for("is-killed"), tmp_path / "graph.onnx")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_it_ends_with_the_process_that_started_it(tmp_path: Path, number: signal.Signals) -> None:
+    told = tmp_path / "process"
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, told], cwd=PROJECT)
+    wait_until(lambda: told.exists() and told.read_text() != "")
+    starter.send_signal(number)
+    assert starter.wait(SECONDS) != 0
+    wait_until(lambda: not Path("/proc", told.read_text(), "exe").exists())
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    weights = write_tiny_weights(tmp_path)
+    graph = tmp_path / "out" / "graph.onnx"
+    graph.parent.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", MODULE, graph, "--weights", weights, "--img=64"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: ") and "graph.onnx" in done.stderr
+    assert os.listdir(graph.parent) == []

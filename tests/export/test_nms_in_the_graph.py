@@ -1,0 +1,245 @@
+"""NMS in an exported graph finds what `utils/evaluation/nms.py` finds, of one class a box."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.export.suppressed import detections, efficient_detections
+from tests.export.small_graphs import onnx, run_graph, shapes, small_graph
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+
+FREE = (0, 1)  # number of images and of rows, as with --dynamic
+
+
+def nms_graph(
+    shape: Sequence[int],
+    free: Sequence[int] = (),
+    top_per_class: int = 100,
+    opset: int = 17,
+    **settings: float,
+) -> Any:
+    wanted = {"confidence_threshold": 0.25, "iou_threshold": 0.5, "max_detections": 5, **settings}
+    values = SuppressionSettings(multi_label=False, **wanted)
+    return small_graph(
+        lambda rows: (detections(rows, values, top_per_class),), shape, "float32", free, opset
+    )
+
+
+def found_in(rows: np.ndarray, **settings: float) -> np.ndarray:
+    """Run NMS of the rows of one image, (N, 5 + C), through a graph; (K, 6)."""
+    images = rows[None].astype(np.float32)
+    return run_graph(nms_graph(images.shape, **settings))(images)[0][0]
+
+
+def row(box_xyxy: Sequence[float], objectness: float, *classes: float) -> list[float]:
+    """Return a row of a model: centre, size and scores."""
+    left, top, right, bottom = box_xyxy
+    centre = (left + right) / 2, (top + bottom) / 2
+    return [*centre, right - left, bottom - top, objectness, *classes]
+
+
+A, INSIDE_A, APART = (0, 0, 10, 10), (0, 0, 10, 8), (20, 0, 30, 10)  # IoU of the first two: 0.8
+
+
+def test_a_box_is_removed_by_a_better_one_of_its_class_alone():
+    rows = np.array(
+        [
+            row(INSIDE_A, 0.5, 0.75, 0.25),  # 0.375
+            row(A, 0.5, 1.0, 0.25),  # 0.5
+            row(APART, 0.75, 1.0, 0),  # 0.75
+            row(INSIDE_A, 0.625, 0.0, 1.0),  # 0.625, of the other class
+        ]
+    )
+    wanted = [[*APART, 0.75, 0], [*INSIDE_A, 0.625, 1], [*A, 0.5, 0], [0] * 6, [0] * 6]
+    np.testing.assert_array_equal(found_in(rows), wanted)
+
+
+def test_agnostic_nms_removes_boxes_of_all_classes():
+    rows = np.array([row(A, 0.5, 1.0, 0), row(INSIDE_A, 0.625, 0, 1.0)])
+    (first, second, *_) = found_in(rows, class_agnostic=True)
+    np.testing.assert_array_equal(first, [*INSIDE_A, 0.625, 1])
+    np.testing.assert_array_equal(second, np.zeros(6))
+
+
+def test_the_product_of_both_scores_must_be_above_the_threshold():
+    rows = np.array(
+        [
+            row(A, 0.5, 0.5),  # 0.25 is not above 0.25
+            row(APART, 0.75, 0.25),  # an objectness above it is not enough
+            row((40, 0, 50, 10), 0.5, 0.53125),
+        ]
+    )
+    found = found_in(rows)
+    np.testing.assert_array_equal(found[0], [40, 0, 50, 10, 0.265625, 0])
+    assert not found[1:].any()
+
+
+@pytest.mark.parametrize(("iou_threshold", "number"), [(0.8, 2), (0.79, 1)])
+def test_a_box_whose_iou_is_the_threshold_stays(iou_threshold, number):
+    rows = np.array([row(A, 0.75, 1.0), row(INSIDE_A, 0.5, 1.0)])
+    assert np.count_nonzero(found_in(rows, iou_threshold=iou_threshold)[:, 4]) == number
+
+
+@pytest.mark.parametrize("iou_threshold", [0.45, 0.3, 0.6, 0.65, 0.7, 0.8, 0.5])
+@pytest.mark.parametrize("length", [20, 60, 140])
+def test_at_the_threshold_itself_it_decides_as_detect_does(iou_threshold, length):
+    """Of these whole pixels the IoU is a threshold that float32 holds only nearly."""
+    rows = [row((0, 0, length, 8), 0.75, 1.0), row((0, 0, length * iou_threshold, 8), 0.5, 1.0)]
+    check_image(
+        found_in(np.array(rows), iou_threshold=iou_threshold),
+        np.array(rows, np.float32),
+        {"confidence_threshold": 0.25, "iou_threshold": iou_threshold, "max_detections": 5},
+    )
+
+
+def test_boxes_that_touch_and_boxes_without_area_remove_nothing():
+    boxes = [A, (10, 0, 20, 10), (5, 5, 5, 5), (5, 5, 5, 5)]
+    rows = np.array([row(box, 0.5, 1.0) for box in boxes])
+    np.testing.assert_array_equal(found_in(rows, iou_threshold=0.0)[:4, :4], boxes)
+
+
+def test_the_threshold_of_iou_is_never_zero():
+    """OpenVINO removes a box whose IoU is the threshold: all that only touch, or lie apart."""
+    model = nms_graph((1, 8, 7), iou_threshold=0.0)
+    (node,) = (node for node in model.graph.node if node.op_type == "NonMaxSuppression")
+    (stored,) = (x for x in model.graph.initializer if x.name == node.input[3])
+    assert 0 < onnx.numpy_helper.to_array(stored)[0] < 1e-30
+
+
+def test_equal_scores_keep_the_order_of_their_rows():
+    apart = [(40 * n, 0, 40 * n + 10, 10) for n in (3, 0, 4, 1)]
+    rows = [row(box, 0.5, *(np.arange(3) == n % 3)) for n, box in enumerate(apart)]
+    found = found_in(np.array([*rows, row(apart[0], 0.5, 1.0, 0, 0)]))
+    np.testing.assert_array_equal(found[:4, :4], apart)
+    np.testing.assert_array_equal(found[:4, 5], [0, 1, 2, 0])
+    assert not found[4:].any()  # of two boxes with one score the earlier one stayed
+
+
+def test_of_equally_good_classes_the_first_counts():
+    found = found_in(np.array([row(A, 0.5, 0.25, 0.75, 0.75)]))
+    np.testing.assert_array_equal(found[0], [*A, 0.375, 1])
+
+
+def test_nothing_found_is_rows_of_zeros():
+    found = found_in(np.array([row(A, 0.125, 1.0), row(APART, 0.0, 0.0)]))
+    np.testing.assert_array_equal(found, np.zeros((5, 6)))
+
+
+def test_the_best_stay_of_more_than_are_wanted():
+    rows = [
+        row((20 * n, 0, 20 * n + 10, 10), (n + 30) / 64, *(np.arange(3) == n % 3)) for n in range(9)
+    ]
+    found = found_in(np.array(rows), max_detections=4)
+    np.testing.assert_array_equal(found[:, 4], [38 / 64, 37 / 64, 36 / 64, 35 / 64])
+    found = found_in(np.array(rows), top_per_class=1, max_detections=4)
+    np.testing.assert_array_equal(found[:, 4], [38 / 64, 37 / 64, 36 / 64, 0])
+    agnostic = found_in(np.array(rows), top_per_class=1, max_detections=4, class_agnostic=True)
+    np.testing.assert_array_equal(agnostic[:, 4], [38 / 64, 37 / 64, 36 / 64, 35 / 64])
+
+
+@pytest.mark.parametrize("free", [(), FREE])
+def test_fewer_rows_than_detections_are_filled_up(free):
+    rows = np.array([[row(A, 0.5, 1.0), row(APART, 0.75, 1.0)]], np.float32)
+    model = nms_graph(rows.shape, free, max_detections=7)
+    (found,) = run_graph(model)(rows)
+    assert found.shape == (1, 7, 6)
+    np.testing.assert_array_equal(found[0, :2], [[*APART, 0.75, 0], [*A, 0.5, 0]])
+    assert not found[0, 2:].any()
+
+
+@pytest.mark.parametrize("opset", [13, 17, 18, 21])
+def test_its_shapes_are_static_in_every_opset(opset):
+    model = nms_graph((3, 40, 7), opset=opset, max_detections=9)
+    assert shapes(model) == {"output0": (3, 9, 6)}
+    assert run_graph(model)(np.zeros((3, 40, 7), np.float32))[0].shape == (3, 9, 6)
+
+
+def crowded_rows(images: int, number: int, num_classes: int, seed: int) -> np.ndarray:
+    """Return rows (B, N, 5 + C) that overlap a lot, with few different scores."""
+    rng = np.random.default_rng(seed)
+    centres, sizes = (
+        rng.uniform(20, 80, (images, number, 2)),
+        rng.uniform(4, 60, (images, number, 2)),
+    )
+    scores = rng.integers(0, 9, (images, number, 1 + num_classes)) / 8
+    return np.concatenate((centres, sizes, scores), axis=2).astype(np.float32)
+
+
+@pytest.mark.parametrize("class_agnostic", [False, True])
+@pytest.mark.parametrize("free", [(), FREE])
+def test_many_overlapping_boxes_are_those_of_numpy(free, class_agnostic):
+    settings = {
+        "confidence_threshold": 0.25,
+        "iou_threshold": 0.45,
+        "class_agnostic": class_agnostic,
+        "max_detections": 60,
+    }
+    run = run_graph(nms_graph((4, 400, 5 + 12), free, **settings))
+    images = crowded_rows(4, 400, 12, seed=7)
+    images[2, :, 4] = 0  # nothing in the third
+    found = run(images)[0]
+    assert found.shape == (4, 60, 6)
+    if free:
+        more = np.concatenate((images, crowded_rows(4, 30, 12, seed=8)), axis=1)
+        check_image(run(more[:2])[0][1], more[1], settings)
+    for image, rows in zip(found, images, strict=True):
+        check_image(image, rows, settings)
+
+
+def check_image(found: np.ndarray, rows: np.ndarray, settings: dict[str, float]) -> None:
+    wanted = non_max_suppression(rows, multi_label=False, **settings)
+    number = len(wanted.scores)
+    np.testing.assert_array_equal(found[:number, :4], wanted.boxes_xyxy)
+    np.testing.assert_array_equal(found[:number, 4], wanted.scores)
+    np.testing.assert_array_equal(found[:number, 5], wanted.class_index)
+    assert not found[number:].any()
+
+
+def efficient_graph(class_agnostic: bool) -> Any:
+    values = SuppressionSettings(0.25, 0.6, class_agnostic, max_detections=8, multi_label=False)
+    return small_graph(lambda rows: efficient_detections(rows, values), (2, 30, 9))
+
+
+@pytest.mark.parametrize("class_agnostic", [False, True])
+def test_efficient_nms_is_the_node_that_tensorrt_documents(class_agnostic):
+    model = efficient_graph(class_agnostic)
+    (node,) = (node for node in model.graph.node if node.op_type == "EfficientNMS_TRT")
+    attributes = {x.name: onnx.helper.get_attribute_value(x) for x in node.attribute}
+    assert attributes == {
+        "plugin_version": b"1",
+        "score_threshold": 0.25,
+        "iou_threshold": pytest.approx(0.6),
+        "max_output_boxes": 8,
+        "background_class": -1,
+        "score_activation": 0,
+        "class_agnostic": int(class_agnostic),
+        "box_coding": 0,
+    }
+    assert node.domain == "TRT"
+    assert ("TRT", 1) in {(x.domain, x.version) for x in model.opset_import}
+    assert shapes(model) == dict(zip(node.output, [(2, 1), (2, 8, 4), (2, 8), (2, 8)], strict=True))
+    types = [output.type.tensor_type.elem_type for output in model.graph.output]
+    integer, real = onnx.TensorProto.INT32, onnx.TensorProto.FLOAT
+    assert types == [integer, real, real, integer]
+
+
+def test_efficient_nms_takes_corners_and_the_score_of_the_best_class_alone():
+    model = efficient_graph(class_agnostic=False)
+    (node,) = (node for node in model.graph.node if node.op_type == "EfficientNMS_TRT")
+    model.graph.node.remove(node)
+    del model.graph.output[:]
+    for name in node.input:
+        model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
+    rows = np.zeros((2, 30, 9), np.float32)
+    rows[1, 4] = row((10, 20, 50, 40), 0.5, 0.25, 1.0, 0.75, 1.0)
+    rows[1, 5] = row((10, 20, 50, 40), 0.5, 0.25, 0.5, 0.5, 0.5)  # 0.25 is not above 0.25
+    boxes, scores = run_graph(model)(rows)
+    assert boxes.shape == (2, 30, 4)
+    assert scores.shape == (2, 30, 4)
+    np.testing.assert_array_equal(boxes[1, 4], [10, 20, 50, 40])
+    np.testing.assert_array_equal(scores[1, 4], [0, 0.5, 0, 0])
+    assert np.count_nonzero(scores) == 1

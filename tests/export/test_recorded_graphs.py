@@ -1,0 +1,240 @@
+"""Graphs compute what the model computes, in every form that flags can ask for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from backend import nn, ops
+from models.detector import Detector
+from tests.export.random_weights import write_random_weights
+from tests.export.recorded_files import MODULES, write_graphs
+from tests.export.small_graphs import onnx, onnxruntime
+from tests.small import write_tiny_model
+
+# Of the largest value. Convolutions of a framework and of ONNX Runtime add in another order, each
+# time with an error of 6e-8; what these models showed was at most 1e-6.
+TOLERANCE = 1e-5
+HALF_TOLERANCE = 1e-2  # as above, with an error of 5e-4 each time; these models showed 1e-3
+NARROW = 0.125
+MODELS = {
+    "yolov5n": "models/yolov5n.yaml",
+    "yolov3-tiny": "models/hub/yolov3-tiny.yaml",  # it pads by zeros before a pooling
+    "attention": "models/hub/yolov5s-transformer.yaml",
+    "ghost": "models/hub/yolov5s-ghost.yaml",
+    "p6": "models/hub/yolov5n6.yaml",
+}
+STATIC = ("yolov5n static", "yolov3-tiny static", "tiny static --batch-size=2")
+DYNAMIC = tuple(
+    f"{name} dynamic" for name in ("yolov5n", "yolov3-tiny", "attention", "ghost", "p6", "grey")
+)
+HALF = "yolov5n half"
+OPSETS = {13: 7, 14: 7, 15: 8, 17: 8, 18: 8, 19: 9, 21: 10}  # with the oldest format that has it
+Shape = tuple[int, int, int]  # images, height, width
+
+
+class Written:
+    """Models, and graphs of them, written by one process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.models = {
+            name: nn.frozen_copy(write_random_weights(cfg, self.weights(name), NARROW))
+            for name, cfg in MODELS.items()
+        }
+        for name, cfg in (("tiny", write_tiny_model(folder)), ("grey", grey_model(folder))):
+            self.models[name] = nn.frozen_copy(write_random_weights(str(cfg), self.weights(name)))
+        names = [*STATIC, *DYNAMIC, HALF, *(of_opset(opset) for opset in OPSETS)]
+        self.files = write_graphs(folder, {name: self.flags(name) for name in names})
+
+    def weights(self, model: str) -> Path:
+        return self.folder / f"{model}.safetensors"
+
+    def flags(self, name: str) -> list[str]:
+        model, form, *others = name.split()
+        forms = {"static": [], "dynamic": ["--dynamic"], "half": ["--half"]}
+        return [f"--weights={self.weights(model)}", "--imgsz=64", *forms[form], *others]
+
+    def rows(self, name: str, shapes: Sequence[Shape]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """What a graph and its model make of images."""
+        session = onnxruntime.InferenceSession(self.files[name])
+        for batch, *sides in shapes:
+            images = np.random.default_rng(0).random((batch, 3, *sides), np.float32)
+            (found,) = session.run(None, {"images": images})
+            yield found, rows_of(self.models[name.split()[0]], images)
+
+
+def of_opset(opset: int) -> str:
+    return f"tiny dynamic --opset={opset}"
+
+
+def grey_model(folder: Path) -> Path:
+    """The smallest model, for images of one channel, with another activation."""
+    document = yaml.safe_load(write_tiny_model(folder).read_text(encoding="utf-8"))
+    path = folder / "grey_model.yaml"
+    path.write_text(yaml.safe_dump(document | {"ch": 1, "act": "nn.LeakyReLU(0.1)"}))
+    return path
+
+
+def rows_of(model: Detector, images: np.ndarray) -> np.ndarray:
+    return ops.to_numpy(model.decode(model(ops.tensor(images))))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return Written(tmp_path_factory.mktemp("graphs"))
+
+
+@pytest.fixture(scope="module")
+def protos(written: Written) -> Mapping[str, Any]:
+    return {name: onnx.load(path) for name, path in written.files.items()}
+
+
+def assert_near(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None:
+    """Boxes relative to the largest number of them, scores as they are."""
+    assert found.dtype == np.float32 and found.shape == wanted.shape
+    sides = np.abs(wanted[..., :4]).max()
+    assert np.abs(found[..., :4] - wanted[..., :4]).max() <= tolerance * sides
+    assert np.abs(found[..., 4:] - wanted[..., 4:]).max() <= tolerance
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_a_static_graph_returns_the_rows_of_its_model(written: Written, name: str) -> None:
+    batch = 2 if "batch" in name else 1
+    for found, wanted in written.rows(name, [(batch, 64, 64)]):
+        assert_near(found, wanted, TOLERANCE)
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_a_dynamic_graph_takes_other_sizes_and_batches(written: Written, name: str) -> None:
+    stride = written.models[name.split()[0]].stride
+    shapes = [(1, 2 * stride, stride), (2, stride, 3 * stride), (3, stride, stride)]
+    for found, wanted in written.rows(name, shapes):
+        assert_near(found, wanted, TOLERANCE)
+
+
+def test_half_precision_is_near_and_comes_back_in_float32(written: Written) -> None:
+    for found, wanted in written.rows(HALF, [(1, 64, 64)]):
+        assert_near(found, wanted, HALF_TOLERANCE)
+        assert np.abs(found - wanted).max() > 1e-6  # it did compute in another precision
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_every_opset_gives_the_same_rows(written: Written, opset: int) -> None:
+    for found, wanted in written.rows(of_opset(opset), [(2, 32, 48)]):
+        assert_near(found, wanted, TOLERANCE)
+
+
+def test_each_opset_has_the_oldest_format_that_knows_it(protos: Mapping[str, Any]) -> None:
+    for opset, version in OPSETS.items():
+        proto = protos[of_opset(opset)]
+        assert [(x.domain, x.version) for x in proto.opset_import] == [("", opset)]
+        assert proto.ir_version == version
+
+
+def test_graphs_are_what_the_specification_says(protos: Mapping[str, Any]) -> None:
+    for proto in protos.values():
+        onnx.checker.check_model(proto, full_check=True)  # with shapes, strictly
+
+
+def test_the_runtime_has_nothing_to_say(
+    written: Written, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("yolov5n dynamic", HALF, of_opset(13), of_opset(21)):
+        onnxruntime.InferenceSession(written.files[name])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_node_and_no_constant_is_without_use(protos: Mapping[str, Any]) -> None:
+    for proto in protos.values():
+        graph = proto.graph
+        used = {name for node in graph.node for name in node.input}
+        made = [name for node in graph.node for name in node.output]
+        constants = {constant.name for constant in graph.initializer}
+        assert set(made) - used == {output.name for output in graph.output}
+        assert constants <= used and len(made) == len(set(made))
+        assert not [node.name for node in graph.node if set(node.input) <= constants]
+
+
+def test_equal_constants_are_stored_once(protos: Mapping[str, Any]) -> None:
+    for proto in protos.values():
+        stored = [
+            (x.data_type, tuple(x.dims), x.raw_data)
+            for x in proto.graph.initializer
+            if x.name.startswith("constant")
+        ]
+        assert stored and len(stored) == len(set(stored))
+
+
+def test_equal_nodes_are_written_once(protos: Mapping[str, Any]) -> None:
+    for name, proto in protos.items():
+        if "--opset" not in name:  # an old one has no Shape for one side alone
+            nodes = [
+                (x.op_type, *x.input, *(a.SerializeToString() for a in x.attribute))
+                for x in proto.graph.node
+            ]
+            assert len(nodes) == len(set(nodes))
+
+
+def test_a_graph_names_what_is_in_it(protos: Mapping[str, Any], written: Written) -> None:
+    for name, proto in protos.items():
+        model = written.models[name.split()[0]]
+        made = {output for node in proto.graph.node for output in node.output}
+        last = len(model.spec.layers) - 1
+        levels = [f"layer_{last}_{level}" for level in range(len(model.head.strides))]
+        assert {f"layer_{index}" for index in range(last)} | set(levels) <= made
+        parts = {node.name.split("_")[0] for node in proto.graph.node}
+        assert parts == {"layer", "decode", "output0"}
+
+
+def test_parameters_have_the_names_of_weights_files(
+    protos: Mapping[str, Any], written: Written
+) -> None:
+    model = written.models["yolov5n"]
+    convolutions = {
+        name.replace(".bn.", ".conv.")  # the bias that BatchNorm becomes
+        for name in nn.state_arrays(model)
+        if name.endswith((".conv.weight", ".bn.bias", ".m.0.weight", ".m.0.bias"))
+    }
+    for form in ("static", "dynamic", "half"):
+        names = {x.name for x in protos[f"yolov5n {form}"].graph.initializer}
+        assert convolutions <= names
+
+
+def test_layers_are_half_precision_and_boxes_are_not(protos: Mapping[str, Any]) -> None:
+    proto = onnx.shape_inference.infer_shapes(protos["yolov5n half"])
+    types = {x.name: x.type.tensor_type.elem_type for x in proto.graph.value_info}
+    for name, kind in types.items():
+        shape = "shape" in name
+        wanted = onnx.TensorProto.FLOAT16 if name.startswith("layer") else onnx.TensorProto.FLOAT
+        assert shape or kind == wanted, name
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "returned"),
+    [
+        ("yolov5n dynamic", ["batch", 3, "height", "width"], ["batch", "rows", 7]),
+        # 3 anchors of 8², 4² and 2² cells; 2 classes
+        ("yolov5n static", [1, 3, 64, 64], [1, 252, 7]),
+    ],
+)
+def test_a_graph_says_which_sizes_are_free(
+    protos: Mapping[str, Any], name: str, taken: list[int | str], returned: list[int | str]
+) -> None:
+    graph = protos[name].graph
+    assert [x.name for x in (*graph.input, *graph.output)] == ["images", "output0"]
+    for value, wanted in ((graph.input[0], taken), (graph.output[0], returned)):
+        dims = value.type.tensor_type.shape.dim
+        assert [x.dim_param or x.dim_value for x in dims] == wanted
+
+
+def test_the_process_needs_no_framework(written: Written) -> None:
+    imported = json.loads((written.folder / MODULES).read_text())
+    assert "onnx" in imported
+    assert not {"torch", "oneflow"} & set(imported)

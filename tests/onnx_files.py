@@ -1,0 +1,95 @@
+"""Small ONNX files, written node by node: detectors, and what is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+SIDE = 32
+CLASSES = ("cat", "dog")
+FOREIGN = {"names": "{0: 'cat', 1: 'dog'}", "stride": "32"}
+NODE = helper.make_node
+# One row an image, whatever it shows: cx, cy, w, h, objectness, two classes; objectness is the mean
+# of the image, so that images can be told apart.
+ROW = np.float32([[[16, 12, 8, 4, 0, 0.25, 0.75]]])
+MEAN = np.float32([[[0, 0, 0, 0, 1, 0, 0]]])
+
+
+def own_texts(**changes: Any) -> dict[str, str]:
+    """Return the metadata of export.py, with changes, as JSON texts; None leaves one out."""
+    values = {
+        "class_names": list(CLASSES), "stride": 32, "image_size": [SIDE, SIDE], "batch_size": 1,
+        "dynamic": False, "image": "floats", "output": "rows", "precision": "float32",
+        "head": "Detect", "suppression": {}, "producer": "Duet",
+    }  # fmt: skip
+    return {name: json.dumps(x) for name, x in {**values, **changes}.items() if x is not None}
+
+
+def constant(name: str, value: Any) -> TensorProto:
+    return numpy_helper.from_array(np.asarray(value), name)
+
+
+def make_file(
+    path: Path,
+    nodes: Sequence[onnx.NodeProto],
+    initial: Sequence[TensorProto] = (),
+    shape: Sequence[int | str] = (1, 3, SIDE, SIDE),
+    outputs: Sequence[Sequence[int | str]] = ((1, 1, 7),),
+    texts: Mapping[str, str] | None = None,
+    kind: int = TensorProto.FLOAT,
+    domains: Sequence[str] = (),
+) -> Path:
+    """Write a model whose outputs are called out0, out1, ... and whose input is called images."""
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("images", kind, shape)],
+        [
+            helper.make_tensor_value_info(f"out{index}", kind, sizes)
+            for index, sizes in enumerate(outputs)
+        ],
+        initial,
+    )
+    opsets = [helper.make_opsetid("", 17), *(helper.make_opsetid(name, 1) for name in domains)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    helper.set_model_props(model, dict(own_texts() if texts is None else texts))
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def detector_nodes(dtype: type = np.float32) -> tuple[list[onnx.NodeProto], list[TensorProto]]:
+    """Return the graph that finds `ROW` in each image, with the image's mean as objectness."""
+    nodes = [
+        NODE("ReduceMean", ["images"], ["mean4"], axes=[1, 2, 3]),
+        NODE("Squeeze", ["mean4", "last"], ["mean"]),
+        NODE("Mul", ["mean", "place"], ["objectness"]),
+        NODE("Add", ["objectness", "row"], ["out0"]),
+    ]
+    initial = [
+        constant("last", np.int64([3])),
+        constant("place", MEAN.astype(dtype)),
+        constant("row", ROW.astype(dtype)),
+    ]
+    return nodes, initial
+
+
+def write_detector(path: Path, batch: int | str = 1, **given: Any) -> Path:
+    """Write that detector for a batch of images; more as `make_file`."""
+    nodes, initial = detector_nodes(given.pop("dtype", np.float32))
+    sizes = {"shape": (batch, 3, SIDE, SIDE), "outputs": ((batch, 1, 7),)}
+    return make_file(path, nodes, initial, **{**sizes, **given})
+
+
+def bare_rows(*before: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """Return nodes that add up `big`, which nodes before make, and return it as a row."""
+    return [
+        *before,
+        NODE("ReduceSum", ["big"], ["sum"], keepdims=0),
+        NODE("Add", ["sum", "row"], ["out0"]),
+    ]

@@ -1,0 +1,104 @@
+"""export.py's flags: what parses, and what is refused how."""
+
+import shlex
+
+import pytest
+
+from utils.cli.absent_flags import EXPORT
+from utils.cli.export_config import ExportConfig, parse_export_flags
+from utils.cli.flags import as_words, flags_of
+from utils.errors import UserError
+
+
+def parse(flags):
+    return parse_export_flags(["--weights", "W", *shlex.split(flags)])
+
+
+def test_the_public_export_flags_parse():
+    config = parse(
+        "--include onnx --imgsz 640 480 --batch-size 2 --nms --topk-per-class 5 "
+        "--topk-all 50 --iou-thres 0.5 --conf-thres 0.3 --opset 14 --half"
+    )
+    assert (config.include, config.image_size, config.batch_size) == (("onnx",), (640, 480), 2)
+    assert (config.nms, config.half) == 2 * (True,)
+    assert (config.top_per_class, config.top_all, config.opset) == (5, 50, 14)
+    assert (config.iou_threshold, config.confidence_threshold) == (0.5, 0.3)
+    assert config.precision == "float16"
+
+
+def test_the_defaults_are_the_public_ones_and_one_side_is_a_square():
+    config = parse("")
+    assert (config.include, config.image_size, config.batch_size) == (("onnx",), (640, 640), 1)
+    assert (config.top_per_class, config.top_all) == (100, 100)
+    assert (config.iou_threshold, config.confidence_threshold) == (0.45, 0.25)
+    assert (config.precision, config.device) == ("float32", "cpu")
+    assert parse("--imgsz 320").image_size == (320, 320)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--include", "argument --include: expected at least one argument"),
+        ("--imgsz 64.5", "64.5"),
+        ("--topk", "--topk is no flag of export.py; did you mean --topk-all?"),
+        ("onnx", "'onnx' belongs to no flag"),
+    ],
+)
+def test_what_does_not_parse_ends_with_code_2(flags, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse(flags)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--include pb", "--include pb: no such format; accepted: onnx"),
+        ("--include onnx,openvino", "stand apart, without commas: --include onnx openvino"),
+        ("--include ''", "--include : no such format"),
+        ("--imgsz 64 64 64", "--imgsz: 3 numbers; one is needed, or height and width"),
+        ("--imgsz 0", "--imgsz 0; a whole number from 32 to 16384 is needed"),
+        ("--imgsz 640 -640", "--imgsz -640; a whole number from 32"),
+        ("--imgsz 99999999999999999999", "--imgsz 99999999999999999999; a whole number"),
+        ("--batch-size 0", "--batch-size 0; a whole number from 1 to 65536 is needed"),
+        ("--batch-size 65537", "--batch-size 65537; a whole number from 1 to 65536 is needed"),
+        ("--conf 1.5", "--conf-thres 1.5; a number from 0 to 1 is needed"),
+        ("--iou nan", "--iou-thres nan; a number from 0 to 1 is needed"),
+        ("--opset 12", "--opset 12; a whole number from 13 to 21 is needed"),
+        ("--topk-all 0", "--topk-all 0; a whole number from 1 to 10000 is needed"),
+        ("--half --int8 --data D", "--half and --int8: a file has one precision"),
+        ("--int8", "--int8 is calibrated on images; name their dataset with --data"),
+        ("--efficient-nms", "--efficient-nms is of NMS in the graph; give --nms too"),
+        ("--conf 0.3", "--conf-thres is of NMS in the graph; give --nms too"),
+        ("--iou 0.5", "--iou-thres is of NMS in the graph; give --nms too"),
+        ("--letterbox --dynamic", "--letterbox takes one image of any size"),
+        ("--letterbox --batch 2", "--letterbox takes one image of any size"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_accepted(flags, message):
+    with pytest.raises(UserError) as caught:
+        parse(flags)
+    assert message in str(caught.value)
+
+
+def test_weights_are_needed():
+    with pytest.raises(UserError, match="--weights is needed: a file that docs/weights.md lists"):
+        parse_export_flags([])
+
+
+@pytest.mark.parametrize("name", EXPORT)
+def test_a_public_flag_that_is_not_there_is_answered_with_what_takes_its_place(name, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse(name)
+    assert caught.value.code == 2
+    text = f"error: {name} is not in this version: {EXPORT[name]}"
+    assert capsys.readouterr().err.splitlines() == [
+        text, "`export.py --help` lists what is accepted"
+    ]  # fmt: skip
+
+
+def test_the_words_of_settings_give_these_settings():
+    config = parse("--imgsz 64 96 --nms --conf 0.125 --topk-all 7 --dynamic --opset 15 --data=-x")
+    assert parse_export_flags(as_words(config)) == config
+    assert set(flags_of(ExportConfig)) >= {"sizes", "include", "nms"}

@@ -1,0 +1,97 @@
+"""The ONNX file that a user gets: what it says of itself, and how large it may be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.export.small_graphs import onnx
+from utils.errors import UserError
+from utils.export.onnx_file import require_below_limit, write_onnx
+from utils.runtimes.metadata import DETECTIONS, PIXELS, Metadata, metadata_of
+
+
+def arrays_of(numbers: int) -> dict[str, np.ndarray]:
+    """Arrays of so many numbers, which take the memory of one."""
+    half = numbers // 2
+    number = np.zeros(1, np.float32)
+    return {"a": np.broadcast_to(number, half), "b": np.broadcast_to(number, numbers - half)}
+
+
+def write_graph(path: Path) -> Path:
+    value = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y")
+    ]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Neg", ["x"], ["y"])], "g", value[:1], value[1:]
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+    )
+    model.metadata_props.add(key="author", value="another")
+    onnx.save(model, path)
+    return path
+
+
+def test_weights_that_fill_an_onnx_file_are_refused(tmp_path: Path) -> None:
+    numbers = 2**31 // 4  # of float32 in the 2 GiB where protobuf ends
+    with pytest.raises(UserError, match="536,870,912 numbers; .* holds .*: use --half"):
+        require_below_limit(arrays_of(numbers), half=False)
+    require_below_limit(arrays_of(numbers), half=True)
+    with pytest.raises(UserError, match="export a smaller model"):
+        require_below_limit(arrays_of(2 * numbers), half=True)
+    with pytest.raises(UserError, match="export a smaller model"):
+        require_below_limit(arrays_of(2 * numbers), half=False)
+
+
+def test_the_largest_model_there_is_fits() -> None:
+    require_below_limit(arrays_of(141_000_000), half=False)  # yolov5x6
+
+
+def test_a_file_says_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "file.onnx"
+    metadata = Metadata(
+        ("étoile", 'a "b"'), 32, (640, 480), image=PIXELS, output=DETECTIONS, precision="float16"
+    )
+    write_onnx(write_graph(tmp_path / "graph.onnx"), path, metadata, None)
+    model = onnx.load(path)
+    assert (model.producer_name, model.producer_version) == ("Duet", "0")
+    found = {entry.key: json.loads(entry.value) for entry in model.metadata_props}
+    assert found == {
+        "class_names": ["étoile", 'a "b"'],
+        "stride": 32,
+        "image_size": [640, 480],
+        "batch_size": 1,
+        "dynamic": False,
+        "image": "pixels",
+        "output": "detections",
+        "precision": "float16",
+        "head": "Detect",
+        "suppression": {},
+        "producer": "Duet",
+    }
+    assert "any size" in model.graph.input[0].doc_string
+    assert "x1, y1, x2, y2" in model.graph.output[0].doc_string
+
+
+def test_a_name_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
+    path, names = tmp_path / "file.onnx", ("\ud800", "\0\x1b[31m")
+    write_onnx(write_graph(tmp_path / "graph.onnx"), path, Metadata(names, 32, (64, 64)), None)
+    texts = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
+    assert metadata_of(texts).class_names == names
+
+
+def test_equal_graphs_and_metadata_give_equal_files(tmp_path: Path) -> None:
+    graph, metadata = write_graph(tmp_path / "graph.onnx"), Metadata(("a", "b"), 32, (64, 64))
+    for name in ("one.onnx", "two.onnx"):
+        write_onnx(graph, tmp_path / name, metadata, None)
+    assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "two.onnx").read_bytes()
+
+
+def test_a_folder_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
+    graph = write_graph(tmp_path / "graph.onnx")
+    with pytest.raises(OSError, match=r"absent.file\.onnx"):
+        write_onnx(graph, tmp_path / "absent" / "file.onnx", Metadata(("a",), 32, (64, 64)), None)

@@ -1,0 +1,211 @@
+"""A recorded graph in 8 bits, run by ONNX Runtime beside the one in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from tests.export.recorded_files import write_graphs
+from tests.tiny_weights import noise, write_tiny_weights
+from utils.errors import UserError
+from utils.export.quantization import ONNX_RUNTIME, OPENVINO, Layout, quantize
+from utils.export.ranges import Calibration
+
+SIDE = 64
+GRAPHS = {
+    "fixed": (),
+    "batch": ("--batch-size", "2"),
+    "dynamic": ("--dynamic",),
+    "oldest": ("--opset", "13"),
+    "newest": ("--opset", "21"),
+    "boxes": ("--nms", "--letterbox"),
+}
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("graphs")
+    common = ["--weights", str(write_tiny_weights(folder)), "--imgsz", str(SIDE)]
+    return write_graphs(folder, {name: [*common, *flags] for name, flags in GRAPHS.items()})
+
+
+def pictures(batch: int = 1, number: int = 4) -> Calibration:
+    """What yields batches (B, 3, H, W) of coloured blocks."""
+
+    def images() -> Iterator[np.ndarray]:
+        for index in range(number):
+            yield inputs(batch, first_seed=index)
+
+    return images
+
+
+def inputs(batch: int = 1, height: int = SIDE, width: int = SIDE, first_seed: int = 9) -> Any:
+    images = [noise(height, width, first_seed + index) for index in range(batch)]
+    return np.stack(images).transpose(0, 3, 1, 2) / np.float32(255)
+
+
+def run(model: Any, images: np.ndarray) -> list[np.ndarray]:
+    content = model if isinstance(model, bytes) else model.SerializeToString()
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return session.run(None, {session.get_inputs()[0].name: images})
+
+
+def weights_of(model: Any) -> dict[str, bool]:
+    """Whether the weight of each convolution is in 8 bits, by the name of its output."""
+    from_8_bits = {
+        node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"
+    }
+    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
+    return {node.output[0]: node.input[1] in from_8_bits for node in convolutions}
+
+
+@pytest.mark.parametrize("name", ["fixed", "batch", "dynamic", "oldest", "newest"])
+def test_rows_stay_near_those_of_float32(graphs: dict[str, Path], name: str) -> None:
+    batch = 2 if name == "batch" else 1
+    model = quantize(graphs[name], pictures(batch))
+    images = inputs(batch)
+    (expected,) = run(graphs[name].read_bytes(), images)
+    (found,) = run(model, images)
+    assert found.shape == expected.shape
+    # The largest map is 8 bits of a range of about 10: steps of 0.04. The gains of the weights
+    # multiply them by up to 2,000, so that a score may flip, but few do.
+    assert np.median(np.abs(found - expected)[..., 4:]) < 0.02
+    assert np.abs(found - expected)[..., 4:].mean() < 0.1
+    assert np.abs(found - expected).max() > 0, "nothing was quantized"
+
+
+def test_all_convolutions_but_the_first_and_the_last_of_the_head_are_in_8_bits(
+    graphs: dict[str, Path],
+) -> None:
+    model = quantize(graphs["fixed"], pictures())
+    is_fast = weights_of(model)
+    assert set(is_fast) == set(weights_of(onnx.load(graphs["fixed"])))
+    first, *others = is_fast
+    slow = [name for name in others if not is_fast[name]]
+    assert not is_fast[first]
+    assert len(slow) == 2, "one a level"
+    assert len(others) - len(slow) == 7  # 5 of the C3 and its block, 2 of strides
+
+
+def test_each_channel_of_a_weight_has_the_scale_of_its_own_largest_number(
+    graphs: dict[str, Path],
+) -> None:
+    exact = {array.name: array for array in onnx.load(graphs["fixed"]).graph.initializer}
+    model = quantize(graphs["fixed"], pictures())
+    values = {array.name: onnx.numpy_helper.to_array(array) for array in model.graph.initializer}
+    checked = 0
+    for node in model.graph.node:
+        name = node.input[0].removesuffix("_quantized")
+        if node.op_type != "DequantizeLinear" or not name.endswith("conv.weight"):
+            continue
+        weight = onnx.numpy_helper.to_array(exact[name])
+        largest = np.abs(weight).max(axis=(1, 2, 3))
+        whole, scales, zeros = (values[given] for given in node.input)
+        assert whole.dtype == np.int8 and not zeros.any()
+        assert len(set(scales.tolist())) > 1
+        np.testing.assert_allclose(scales, largest / 127.5, rtol=0.01)
+        checked += 1
+    assert checked == 7
+
+
+@pytest.mark.parametrize("layout", [ONNX_RUNTIME, OPENVINO])
+def test_graph_with_nothing_between_first_and_last_convolution_is_refused(
+    tmp_path: Path, layout: Layout
+) -> None:
+    weight = onnx.numpy_helper.from_array(np.ones((3, 3, 1, 1), np.float32), "w")
+    nodes = [
+        onnx.helper.make_node("Conv", ["images", "w"], ["first"], "first"),
+        onnx.helper.make_node("Sigmoid", ["first"], ["active"], "active"),
+        onnx.helper.make_node("Conv", ["active", "w"], ["last"], "last"),
+    ]
+    given, returned = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, 3, SIDE, SIDE))
+        for name in ("images", "last")
+    )
+    graph = onnx.helper.make_graph(nodes, "small", [given], [returned], [weight])
+    opset = onnx.helper.make_opsetid("", 17)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset]), tmp_path / "small.onnx")
+    with pytest.raises(UserError, match="--int8: .* no convolution between its first and its last"):
+        quantize(tmp_path / "small.onnx", pictures(), layout)
+
+
+def test_decoding_has_no_map_in_8_bits(graphs: dict[str, Path]) -> None:
+    model = quantize(graphs["fixed"], pictures())
+    _, *others = weights_of(model).items()
+    behind = {name for name, is_fast in others if not is_fast}
+    assert behind
+    for node in model.graph.node:
+        if behind & set(node.input):
+            behind.update(node.output)
+            assert node.op_type not in ("QuantizeLinear", "DequantizeLinear"), node.name
+
+
+def test_equal_images_give_equal_bytes(graphs: dict[str, Path]) -> None:
+    first, second = (quantize(graphs["fixed"], pictures()) for _ in range(2))
+    assert first.SerializeToString(deterministic=True) == second.SerializeToString(
+        deterministic=True
+    )
+
+
+def test_graph_needs_standard_operators_alone(graphs: dict[str, Path]) -> None:
+    model = quantize(graphs["fixed"], pictures())
+    onnx.checker.check_model(model)
+    assert {node.domain for node in model.graph.node} == {""}
+    assert [opset.domain for opset in model.opset_import] == [""]
+
+
+def test_dynamic_file_takes_other_sizes(graphs: dict[str, Path]) -> None:
+    model = quantize(graphs["dynamic"], pictures())
+    images = inputs(3, 96, 32)
+    (expected,) = run(graphs["dynamic"].read_bytes(), images)
+    assert run(model, images)[0].shape == expected.shape
+
+
+def test_nms_and_letterbox_stay_in_float32(graphs: dict[str, Path]) -> None:
+    def images() -> Iterator[np.ndarray]:
+        yield from (noise(50, 80, index) for index in range(3))
+
+    model = quantize(graphs["boxes"], images)
+    assert sum(weights_of(model).values()) >= 5
+    found, expected = run(model, noise(50, 80)), run(graphs["boxes"].read_bytes(), noise(50, 80))
+    assert [output.shape for output in found] == [output.shape for output in expected]
+
+
+def test_layout_of_openvino_rounds_what_convolutions_take_alone(graphs: dict[str, Path]) -> None:
+    model = quantize(graphs["fixed"], pictures(), OPENVINO)
+    rounded = {node.input[0] for node in model.graph.node if node.op_type == "QuantizeLinear"}
+    convolved = {name for name in weights_of(model)}
+    assert rounded and not rounded & convolved
+    assert sum(weights_of(model).values()) >= 5
+
+
+def test_one_picture_is_enough(graphs: dict[str, Path]) -> None:
+    assert np.isfinite(run(quantize(graphs["fixed"], pictures(number=1)), inputs())[0]).all()
+
+
+def test_black_picture_gives_a_file_that_runs(graphs: dict[str, Path]) -> None:
+    def images() -> Iterator[np.ndarray]:
+        yield np.zeros((1, 3, SIDE, SIDE), np.float32)
+
+    assert np.isfinite(run(quantize(graphs["fixed"], images), inputs())[0]).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_map_that_is_no_number_is_an_error(
+    graphs: dict[str, Path], tmp_path: Path, value: float
+) -> None:
+    model = onnx.load(graphs["fixed"])
+    weight = next(array for array in model.graph.initializer if array.name.endswith("weight"))
+    array = onnx.numpy_helper.to_array(weight).copy()
+    array.flat[0] = value
+    weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
+    path = tmp_path / "damaged.onnx"
+    onnx.save(model, path)
+    with pytest.raises(UserError, match="not finite"):
+        quantize(path, pictures())

@@ -1,0 +1,76 @@
+"""The images that choose the ranges of --int8."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from models.export.calibration import MOST_IMAGES, calibration_images
+from utils.data.sources.samples import Sample
+from utils.errors import UserError
+from utils.runtimes.metadata import PIXELS, Metadata
+
+METADATA = Metadata(class_names=("a",), stride=32, image_size=(32, 64))
+
+
+def samples(folder: Path, number: int, height: int = 32, width: int = 64) -> list[Sample]:
+    """Images of one colour each: (index, 0, 255)."""
+    found = []
+    for index in range(number):
+        path = folder / f"{index}.png"
+        Image.new("RGB", (width, height), (index, 0, 255)).save(path)
+        boxes = np.zeros((0, 4), np.float32)
+        found.append(Sample(path, height, width, np.zeros(0, np.int64), boxes))
+    return found
+
+
+def test_images_are_padded_and_between_0_and_1(tmp_path: Path) -> None:
+    (image,) = calibration_images(samples(tmp_path, 1, height=32, width=32), METADATA)()
+    assert image.shape == (1, 3, 32, 64) and image.dtype == np.float32
+    assert image[0, :, 0, 0].tolist() == pytest.approx([114 / 255] * 3)  # the border
+    assert image[0, :, 16, 32].tolist() == [0, 0, 1]
+
+
+def test_images_are_chosen_evenly_from_first_to_last(tmp_path: Path) -> None:
+    images = list(calibration_images(samples(tmp_path, 2 * MOST_IMAGES - 1), METADATA)())
+    colours = [round(float(image[0, 0, 0, 0] * 255)) for image in images]
+    assert colours == list(range(0, 2 * MOST_IMAGES, 2))
+
+
+def test_images_are_the_same_each_time(tmp_path: Path) -> None:
+    images = calibration_images(samples(tmp_path, 3), METADATA)
+    first, second = (np.stack(list(images())) for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_last_batch_is_filled(tmp_path: Path) -> None:
+    metadata = Metadata(class_names=("a",), stride=32, image_size=(32, 64), batch_size=3)
+    first, last = calibration_images(samples(tmp_path, 5), metadata)()
+    assert first.shape == last.shape == (3, 3, 32, 64)
+    colours = [round(float(image[0, 0, 0] * 255)) for image in (*first, *last)]
+    assert colours == [0, 1, 2, 3, 4, 4]  # with its own last image
+
+
+def test_dynamic_graph_gets_one_image_at_a_time(tmp_path: Path) -> None:
+    """Calibration holds all maps of a batch, and nothing is to be filled."""
+    metadata = Metadata(("a",), 32, image_size=(32, 64), batch_size=2, dynamic=True)
+    images = list(calibration_images(samples(tmp_path, 3), metadata)())
+    assert [image.shape for image in images] == [(1, 3, 32, 64)] * 3
+
+
+def test_graph_that_letterboxes_gets_the_images_as_they_are(tmp_path: Path) -> None:
+    metadata = Metadata(class_names=("a",), stride=32, image_size=(32, 64), image=PIXELS)
+    (image,) = calibration_images(samples(tmp_path, 1, height=20, width=50), metadata)()
+    assert image.shape == (20, 50, 3) and image.dtype == np.uint8
+    assert image[0, 0].tolist() == [0, 0, 255]
+
+
+def test_damaged_image_is_named(tmp_path: Path) -> None:
+    found = samples(tmp_path, 2)
+    path = tmp_path / "1.png"
+    path.write_bytes(path.read_bytes()[:60])
+    with pytest.raises(UserError, match="1.png"):
+        list(calibration_images(found, METADATA)())

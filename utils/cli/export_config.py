@@ -1,0 +1,157 @@
+"""The settings of export.py, and its command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.select import FRAMEWORKS
+from utils.cli.absent_flags import EXPORT
+from utils.cli.flags import (
+    add_flags,
+    check_flags,
+    flag,
+    flags_of,
+    new_parser,
+    read_flags,
+    require_fraction,
+    whole_between,
+)
+from utils.cli.run_config import MAX_IMAGE_SIZE
+from utils.detections import SuppressionSettings
+from utils.errors import UserError
+from utils.export.formats import FORMATS, format_named
+from utils.runtimes.metadata import LARGEST_BATCH
+
+OLDEST_OPSET, OPSET, NEWEST_OPSET = 13, 17, 21
+LARGEST_TOP = 10_000
+
+
+def _require_sizes(name: str, value: tuple[int, ...]) -> None:
+    if len(value) not in (1, 2):
+        raise UserError(f"{name}: {len(value)} numbers; one is needed, or height and width")
+    for side in value:
+        whole_between(32, MAX_IMAGE_SIZE)(name, side)
+
+
+def _require_formats(name: str, value: tuple[Any, ...]) -> None:
+    for each in value:
+        if "," in each:
+            words = " ".join(each.replace(",", " ").split())
+            raise UserError(f"{name} {each}: formats stand apart, without commas: {name} {words}")
+        format_named(each)
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """The settings of one export; defaults are the public YOLOv5's but for --include."""
+
+    weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
+        help="a file that docs/weights.md lists, but no exported one")  # fmt: skip
+    include: tuple[str, ...] = flag("output", "--include", default=("onnx",), type=str, nargs="+",
+        metavar="F", check=_require_formats,
+        help=f"formats: {', '.join(row.name for row in FORMATS)}")  # fmt: skip
+    sizes: tuple[int, ...] = flag("data", "--imgsz", "--img", "--img-size", default=(640,),
+        type=int, nargs="+", metavar="PX", check=_require_sizes,
+        help="sides of an image, or height and width")  # fmt: skip
+    batch_size: int = flag("data", "--batch-size", "--batch", default=1, metavar="N",
+        check=whole_between(1, LARGEST_BATCH),
+        help="images that a call of the file takes")  # fmt: skip
+    data: str = flag("data", "--data", default="", metavar="D",
+        help="dataset whose val images calibrate --int8, and on which the file's mAP is held "
+        "against the model's")  # fmt: skip
+    dynamic: bool = flag("output", "--dynamic", default=False,
+        help="leave number and size of the images free")  # fmt: skip
+    half: bool = flag("output", "--half", default=False,
+        help="weights and maps in half precision")  # fmt: skip
+    int8: bool = flag("output", "--int8", default=False,
+        help="weights and maps in 8 bits, calibrated on --data")  # fmt: skip
+    letterbox: bool = flag("output", "--letterbox", default=False,
+        help="resize and pad in the graph: it takes images (H, W, 3) uint8 of any "
+        "size")  # fmt: skip
+    nms: bool = flag("detection", "--nms", default=False,
+        help="put NMS into the graph: it returns boxes, scores and classes")  # fmt: skip
+    efficient_nms: bool = flag("detection", "--efficient-nms", default=False,
+        help="with --nms: as TensorRT's EfficientNMS operator")  # fmt: skip
+    class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,
+        help="a box removes boxes of all classes")  # fmt: skip
+    top_per_class: int = flag("detection", "--topk-per-class", default=100, metavar="N",
+        check=whole_between(1, LARGEST_TOP), help="detections a class, at most")  # fmt: skip
+    top_all: int = flag("detection", "--topk-all", default=100, metavar="N",
+        check=whole_between(1, LARGEST_TOP), help="detections an image, at most")  # fmt: skip
+    iou_threshold: float = flag("detection", "--iou-thres", "--iou", default=0.45, metavar="X",
+        check=require_fraction, help="of NMS")  # fmt: skip
+    confidence_threshold: float = flag("detection", "--conf-thres", "--conf", default=0.25,
+        metavar="X", check=require_fraction, help="lowest score of NMS")  # fmt: skip
+    opset: int = flag("output", "--opset", default=OPSET, metavar="N",
+        check=whole_between(OLDEST_OPSET, NEWEST_OPSET),
+        help="version of ONNX's operators")  # fmt: skip
+    backend: str | None = flag("backend and device", "--backend", default=None,
+        choices=tuple(FRAMEWORKS),
+        help="what runs the model that the files are held against; else found")  # fmt: skip
+    device: str = flag("backend and device", "--device", default="cpu",
+        help="cpu, or 0 for the first GPU; only an engine uses it")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_flags(self)
+        if not self.weights:
+            raise UserError("--weights is needed: a file that docs/weights.md lists")
+        self._check_formats()
+        if self.half and self.int8:
+            raise UserError("--half and --int8: a file has one precision; give one of them")
+        if self.int8 and not self.data:
+            raise UserError("--int8 is calibrated on images; name their dataset with --data")
+        self._check_suppression()
+        if self.letterbox and (self.dynamic or self.batch_size > 1):
+            raise UserError(
+                "--letterbox takes one image of any size; leave out --dynamic and --batch-size"
+            )
+
+    def _check_suppression(self) -> None:
+        names = (
+            "efficient_nms", "class_agnostic", "top_per_class", "top_all", "iou_threshold",
+            "confidence_threshold",
+        )  # fmt: skip
+        given = [name for name in names if getattr(self, name) != getattr(ExportConfig, name)]
+        if given and not self.nms:
+            word = flags_of(self)[given[0]].names[0]
+            raise UserError(f"{word} is of NMS in the graph; give --nms too")
+        if "top_per_class" in given and (self.efficient_nms or self.class_agnostic):
+            reason = "--efficient-nms has no such limit"
+            if self.class_agnostic:
+                reason = "--agnostic-nms takes all classes for one"
+            raise UserError(f"--topk-per-class: {reason}; give --topk-all alone")
+
+    def _check_formats(self) -> None:
+        for name in self.include:
+            row = format_named(name)
+            for ability in ("half", "int8", "dynamic", "letterbox", "nms", "efficient_nms"):
+                if getattr(self, ability) and not getattr(row, ability):
+                    fit = ", ".join(other.name for other in FORMATS if getattr(other, ability))
+                    word = ability.replace("_", "-")
+                    raise UserError(f"--include {name} has no --{word}; formats with it: {fit}")
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """(height, width) of the network's input."""
+        return self.sizes[0], self.sizes[-1]
+
+    @property
+    def suppression(self) -> SuppressionSettings:
+        """What NMS in the graph keeps; --topk-per-class comes to it where classes are apart."""
+        return SuppressionSettings(
+            self.confidence_threshold, self.iou_threshold, self.class_agnostic,
+            max_detections=self.top_all, multi_label=False,
+        )  # fmt: skip
+
+    @property
+    def precision(self) -> str:
+        return "float16" if self.half else "int8" if self.int8 else "float32"
+
+
+def parse_export_flags(arguments: Sequence[str] | None = None) -> ExportConfig:
+    """Parse export.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
+    parser = new_parser("export.py", "Write a trained model for other runtimes.", EXPORT)
+    add_flags(parser, ExportConfig)
+    return ExportConfig(**read_flags(parser, arguments)[0])

@@ -1,0 +1,1 @@
+"""Trained models for other runtimes: the table of formats, converters, calibration."""

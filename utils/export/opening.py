@@ -1,0 +1,53 @@
+"""An exported file -> the runtime that runs it, chosen by the file or by --runtime.
+
+Before: `utils/weights/detecting.py`. After: `models/inference/exported.py` makes a predictor of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from utils.errors import UserError
+from utils.export.formats import FORMATS, Format, find_format
+from utils.runtimes.runtime import Runtime
+
+
+def open_runtime(path: str | Path, threads: int | None = None, runtime: str = "") -> Runtime:
+    """Load an exported file.
+
+    Args:
+        threads: of the CPU, to run it with; None: the runtime's own choice.
+        runtime: the format whose runtime is to run it; "" for that of the file.
+
+    Raises:
+        UserError: no such file, no format that is known, damaged, or its runtime is not installed.
+    """
+    path = Path(path)
+    row = format_to_run(path, runtime)
+    if not path.exists():
+        raise UserError(f"--weights {path}: no such file")
+    try:
+        return row.open(path, threads)
+    except UserError as error:
+        text = str(error)
+        raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
+    except MemoryError as error:
+        raise UserError(f"--weights {path}: it does not fit into the memory") from error
+    except OSError as error:
+        raise UserError(f"--weights {path}: {error.strerror or error}") from error
+
+
+def format_to_run(path: Path, name: str = "") -> Format:
+    """Return the format whose runtime runs a file: what --runtime names, else the file's own.
+
+    Raises:
+        UserError: it does not read the file; or as `find_format`.
+    """
+    if not name:
+        return find_format(path)
+    able = [row for row in FORMATS if row.can_read(path)]
+    for row in able:
+        if row.name == name:
+            return row
+    fit = ", ".join(row.name for row in able)
+    raise UserError(f"--runtime {name} does not read --weights {path}; accepted: {fit}")

@@ -1,0 +1,48 @@
+"""Converters that are programs: started without a shell, in a folder, for a limited time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from utils.errors import UserError, brief
+
+LONGEST_SECONDS = 900
+
+
+def run_program(command: Sequence[str | Path], folder: Path) -> None:
+    """Run a program in a folder; UserError has the last line it wrote if it fails."""
+    name = Path(command[0]).name
+    try:
+        with subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # with what it starts it is one group
+        ) as process:
+            output, errors = _outputs_of(process)
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"{name} has not ended after {LONGEST_SECONDS} s") from error
+    except OSError as error:
+        raise UserError(f"{command[0]} cannot be started: {error.strerror}") from error
+    if process.returncode:
+        *_, last = (errors.strip() or output.strip() or "no word").splitlines()
+        raise UserError(f"{name} failed with status {process.returncode}: {brief(last)}")
+
+
+def _outputs_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Wait for a program; at the end of its time, or of ours, end all that it has started."""
+    try:
+        return process.communicate(timeout=LONGEST_SECONDS)
+    except BaseException:  # Ctrl-C and SIGTERM too
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise

@@ -1,0 +1,111 @@
+"""An ONNX graph in float32 -> the same in 8 bits: weights by channel, maps by what images show.
+
+Before: `backend/onnx` wrote the graph. After: the ONNX file, and what converters make of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from utils.errors import UserError
+from utils.export.ranges import Calibration, find_ranges
+from utils.optional import import_optional
+
+CONVOLUTION = "Conv"
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Which maps are rounded to 8 bits: those with which a runtime is quick.
+
+    Attributes:
+        operators: those that compute in 8 bits.
+        not_after: of them, those whose results stay in float32.
+    """
+
+    operators: tuple[str, ...]
+    not_after: tuple[str, ...] = ()
+
+
+# ONNX Runtime has a kernel in 8 bits for each, and converts wherever a float32 one lies between.
+ONNX_RUNTIME = Layout((CONVOLUTION, "Sigmoid", "Mul", "Add", "Concat", "MaxPool", "Resize"))
+# OpenVINO computes the activation inside the convolution, in float32, and rounds after it.
+OPENVINO = Layout((CONVOLUTION,), not_after=(CONVOLUTION,))
+
+
+def quantize(graph: Path, images: Calibration, layout: Layout = ONNX_RUNTIME) -> Any:
+    """Return a graph in 8 bits, an onnx.ModelProto with QuantizeLinear and DequantizeLinear.
+
+    Weights are int8, a scale for each channel; maps are uint8, with one range each. The first
+    convolution stays in float32, and so do the last ones of the head with the decoding.
+
+    Args:
+        images: as `find_ranges` takes them.
+
+    Raises:
+        UserError: as `find_ranges`, or nothing is left to round.
+    """
+    onnx = import_optional("onnx", "--int8")
+    tools = import_optional("onnxruntime.quantization", "--int8")
+    model = onnx.load_model(graph)
+    nodes = [node for node in inner_nodes(model.graph) if node.op_type in layout.operators]
+    if not any(node.op_type == CONVOLUTION for node in nodes):
+        raise UserError(
+            "--int8: the model has no convolution between its first and its last ones, which stay "
+            "in float32, so nothing would be in 8 bits; export it without --int8"
+        )
+    ranges = find_ranges(model, maps_of(model.graph, nodes), images)
+    names = [node.name for node in nodes]
+    quantizer = tools.QDQQuantizer(
+        model,
+        per_channel=True,
+        reduce_range=False,
+        weight_qType=tools.QuantType.QInt8,
+        activation_qType=tools.QuantType.QUInt8,
+        tensors_range=tools.calibrate.TensorsData(tools.CalibrationMethod.MinMax, ranges),
+        nodes_to_quantize=names,
+        nodes_to_exclude=[node.name for node in model.graph.node if node.name not in set(names)],
+        op_types_to_quantize=layout.operators,
+        extra_options={"OpTypesToExcludeOutputQuantization": layout.not_after},
+    )
+    quantizer.quantize_model()
+    quantizer.model.topological_sort()
+    return quantizer.model.model
+
+
+def inner_nodes(graph: Any) -> list[Any]:
+    """Return the convolutions that are neither first nor last, and the nodes between them.
+
+    The first one sees three channels with a wide range, and in 8 bits is no quicker; the last ones
+    are those of the head. Other nodes prepare images, activate the first map, or decode.
+    """
+    nodes = list(graph.node)
+    convolutions = {node.name for node in nodes if node.op_type == CONVOLUTION}
+    later = _reached(nodes, convolutions, "input", "output")
+    behind_later = _reached(nodes, convolutions & later, "input", "output")
+    lead = _reached(nodes[::-1], convolutions, "output", "input")
+    inner = lead & (behind_later | convolutions & later)
+    return [node for node in nodes if node.name in inner]
+
+
+def _reached(nodes: Sequence[Any], starts: set[str], taken: str, returned: str) -> set[str]:
+    """Return the names of the nodes that take, directly or not, what those of `starts` return."""
+    maps: set[str] = set()
+    found: set[str] = set()
+    for node in nodes:
+        if not maps.isdisjoint(getattr(node, taken)):
+            found.add(node.name)
+        if node.name in found or node.name in starts:
+            maps.update(filter(None, getattr(node, returned)))
+    return found
+
+
+def maps_of(graph: Any, nodes: Sequence[Any]) -> list[str]:
+    """Return the names of the maps that nodes take and return, each once, without constants."""
+    constants = {array.name for array in graph.initializer}
+    constants.update(name for node in graph.node if not any(node.input) for name in node.output)
+    names = (name for node in nodes for name in (*node.input, *node.output))
+    return [name for name in dict.fromkeys(names) if name and name not in constants]

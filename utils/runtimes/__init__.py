@@ -1,0 +1,1 @@
+"""What runs exported files: one small interface, a file for each runtime."""

@@ -1,0 +1,62 @@
+"""TorchScript files, run by PyTorch on the CPU.
+
+Such a file is a program. PyTorch interprets it, and it can read and write files: `opening.py` loads
+one only if --runtime asks for it. Its metadata is read without PyTorch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from backend import device, nn, ops
+from backend.contract import Tensor
+from utils.errors import UserError, brief
+from utils.files.regular import read_bytes
+from utils.runtimes.metadata_file import METADATA_FILE, metadata_in_zip
+
+MAX_FILE_BYTES = 1 << 32
+
+
+class TorchScriptRuntime:
+    """A program that PyTorch interprets; `runtime.py` says what its names mean.
+
+    It is loaded when it first runs: until then no backend need be chosen.
+    """
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        self._content = read_bytes(path, MAX_FILE_BYTES)
+        self.metadata = metadata_in_zip(self._content, f"/extra/{METADATA_FILE}")
+        self.name = "TorchScript, PyTorch, CPU"
+        self._threads, self._loading = threads, threading.Lock()
+        self._run: Callable[[Tensor], Tensor] | None = None
+
+    def __call__(self, images: np.ndarray) -> np.ndarray:
+        with self._loading:
+            self._run = self._run or self._load()
+        try:
+            return np.asarray(ops.to_numpy(self._run(ops.tensor(images))))
+        except RuntimeError as error:
+            raise UserError(f"TorchScript failed: {brief(str(error))}") from error
+
+    def _load(self) -> Callable[[Tensor], Tensor]:
+        require_torchscript("a TorchScript file")
+        if self._threads:
+            device.set_host_threads(self._threads)
+        try:
+            run: Callable[[Tensor], Tensor] = nn.from_torchscript(self._content)
+        except ValueError as error:
+            raise UserError(brief(str(error))) from error
+        self._content = b""
+        return run
+
+
+def require_torchscript(what_for: str) -> None:
+    """Raise UserError if the backend in use has no TorchScript."""
+    if not device.supports("torchscript"):
+        raise UserError(
+            f"{what_for} needs TorchScript, which is PyTorch's alone; give --backend torch"
+        )
