@@ -71,6 +71,8 @@ TRIED_BY = {
     "utils.evolution.folder": "run-options",
     "utils.evolution.records": "search-trials",
     "utils.evolution.trial_run": "results-csv",
+    "utils.export.openvino": "onnx",  # our own graph
+    "utils.export.tensorrt": "onnx",  # likewise
     "utils.files.array_cache": "kept-scans",
     "utils.files.json": "coco-annotations",
     "utils.files.json_members": "coco-dataset",
@@ -84,6 +86,16 @@ TRIED_BY = {
     "utils.processes.watchdog_link": "watchdog-message",
     "utils.report.loggers.tensorboard": "png",  # our own plots
     "utils.report.results": "results-csv",
+    "utils.runtimes.foreign_metadata": "onnx",
+    "utils.runtimes.litert_runtime": "exported-zip",
+    "utils.runtimes.metadata": "exported-metadata",
+    "utils.runtimes.metadata_file": "exported-zip",
+    "utils.runtimes.ncnn_runtime": "exported-metadata",
+    "utils.runtimes.onnx_reading": "onnx",
+    "utils.runtimes.onnx_tensors": "onnx",
+    "utils.runtimes.openvino_runtime": "openvino",
+    "utils.runtimes.tensorrt_runtime": "exported-metadata",
+    "utils.runtimes.torchscript_runtime": "exported-zip",
     "utils.state.checkpoint": "own-state",
     "utils.state.resume": "run-options",
     "utils.state.start_checks": "model-yaml",

@@ -37,6 +37,7 @@ from utils.state.start_checks import (
 )
 
 FILE = "settings.json"
+TRAINERS = tuple(name for name, framework in FRAMEWORKS.items() if framework.trains)
 KINDS = {
     **dict.fromkeys(("data", "cfg", "weights", "hyp", "device"), str),
     **dict.fromkeys(("image_size", "epochs", "warm_up_epochs", "rounds", "nproc"), int),
@@ -198,7 +199,7 @@ def compare_parser() -> argparse.ArgumentParser:
     add("--warm-up-epochs", type=int, default=1, metavar="N",
         help="epochs before them that are not counted")  # fmt: skip
     add("--rounds", type=int, default=2, metavar="N", help="runs of every cell, A B A B")
-    add("--backends", default=",".join(FRAMEWORKS), metavar="B,B", help="the first is compared to")
+    add("--backends", default=",".join(TRAINERS), metavar="B,B", help="the first is compared to")
     add("--variants", default=PLAIN, metavar="V,V", help=f"of {', '.join(VARIANTS)}")
     add("--ablate", action="store_true", help="instead of --variants: each option on and off, one "
         "at a time, on one backend")  # fmt: skip
@@ -226,8 +227,9 @@ def _settings(flags: Any) -> Settings:
     require_part("--split", flags.train_part)
     backends = _names(flags.backends)
     for name in backends:
-        if name not in FRAMEWORKS:
-            raise UserError(f"--backends {name}: unknown; accepted: {', '.join(FRAMEWORKS)}")
+        if name not in TRAINERS:
+            known = ", ".join(TRAINERS)
+            raise UserError(f"--backends {name}: no backend that trains; accepted: {known}")
     if flags.ablate and (len(backends) > 1 or flags.variants != PLAIN):
         raise UserError("--ablate takes one backend, as --backends torch, and no --variants")
     return Settings(
