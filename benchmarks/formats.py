@@ -232,15 +232,19 @@ def measure(measured: Measured, candidates: Sequence[Candidate]) -> list[Row]:
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:
-    """Draw mAP50-95 by milliseconds an image, with the most threads."""
-    figure, axes = new_figure(1, 1, 7, 4.5)
-    for row in rows:
-        fastest = list(row.milliseconds.values())[-1]
-        axes.plot([fastest], [row.map], marker="o")
-        axes.annotate(f"{row.name} {row.precision}", (fastest, row.map), (5, 4),
-            textcoords="offset points")  # fmt: skip
-    threads = list(rows[0].milliseconds)[-1]
-    axes.set(xlabel=f"ms an image, {count(threads, 'thread')}", ylabel="mAP50-95", xlim=(0, None))
+    """Draw milliseconds an image, a bar for each number of threads, with mAP50-95 beside it."""
+    figure, axes = new_figure(1, 1, 7, 1 + 0.5 * len(rows))
+    numbers = list(rows[0].milliseconds)
+    height = 0.8 / len(numbers)
+    places = np.arange(len(rows))
+    for index, threads in enumerate(numbers):
+        bars = places + (index - (len(numbers) - 1) / 2) * height
+        times = [row.milliseconds[threads] for row in rows]
+        axes.barh(bars, times, height, label=count(threads, "thread"))
+    axes.set_yticks(places, [f"{row.name} {row.precision}\nmAP {row.map:.4f}" for row in rows])
+    axes.invert_yaxis()
+    axes.set(xlabel="ms an image")
+    axes.legend(loc="lower right")
     save_figure(figure, path)
 
 
