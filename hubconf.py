@@ -19,7 +19,7 @@ def custom(path: str, device: str | int | None = None, backend: str | None = Non
     Args:
         path: a file that docs/weights.md lists.
         device: "cpu"; "0", or 0, for the first GPU; None for a GPU if there is one.
-        backend: "torch" or "oneflow"; None for the order of choice that the README gives.
+        backend: "torch", "oneflow" or "onnx"; None for the order of choice that the README gives.
     """
     weights = models.begin([path], backend, _device_name(device))
     from models.inference.hub import HubModel

@@ -24,6 +24,14 @@ def choose_threads() -> None:
     os.environ.update(_chosen(os.environ))
 
 
+def default_threads() -> int:
+    """Return how many threads a library that knows no OpenMP may have: OMP_NUM_THREADS, or a core
+    each.
+    """
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdecimal() and int(asked) else cores_of_rank()
+
+
 def thread_variables() -> dict[str, str]:
     """Return the variables that are set, whoever set them."""
     return {name: os.environ[name] for name in (*WAITING, *THREADS) if name in os.environ}

@@ -45,7 +45,7 @@ from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.export.formats import FORMATS, Format
 from utils.export.opening import open_runtime
-from utils.export.place import exported_path
+from utils.export.place import exported_path, size_of
 from utils.files.atomic import atomic_text_file
 from utils.optional import import_optional
 from utils.processes.command import run_command
@@ -202,12 +202,6 @@ def export_one(flags: argparse.Namespace, row: Format, precision: str, folder: P
     if run_export(config, load_weights(config.weights), images):
         raise UserError(f"{row.name} {precision} differs from the model, as said above")
     return exported_path(config.weights, row)
-
-
-def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder."""
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def relative_difference(found: np.ndarray, wanted: np.ndarray) -> float:

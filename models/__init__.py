@@ -23,8 +23,8 @@ def load(  # its result is not annotated: that class can be imported only inside
     Args:
         weights: a file that docs/weights.md lists, or one of export.py; of several files the models
             detect together.
-        backend: "torch" or "oneflow"; None for the one in use, else YOLO_BACKEND, else what is
-            installed. A process has one.
+        backend: "torch", "oneflow" or "onnx"; None for the one in use, else YOLO_BACKEND, else what
+            is installed. A process has one.
         device: "cpu"; "0", or 0, for the first GPU; "" for a GPU if there is one.
         half: compute in half precision on a GPU; a line of the log says where there is none.
         max_pixels: image files of more pixels are refused; None for the limit of --max-pixels.

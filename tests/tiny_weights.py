@@ -29,9 +29,14 @@ def tiny_checkpoint(folder: Path, seed: int = 0) -> Checkpoint:
     for name in arrays:
         if name.startswith(f"{model.head_name}m."):
             arrays[name] = arrays[name] * (gain if name.endswith(".weight") else np.float32(0))
-    header = Header(
-        model=spec.document,
-        class_names=CLASS_NAMES,
+    return Checkpoint(header_of(model, CLASS_NAMES), arrays, arrays, {})
+
+
+def header_of(model: Detector, class_names: tuple[str, ...]) -> Header:
+    """Return what a checkpoint says of a model that nobody has trained."""
+    return Header(
+        model=model.spec.document,
+        class_names=class_names,
         epoch=0,
         batch_number=0,
         last_update=-1,
@@ -41,7 +46,6 @@ def tiny_checkpoint(folder: Path, seed: int = 0) -> Checkpoint:
         settings={},
         backend="",
     )
-    return Checkpoint(header, arrays, arrays, {})
 
 
 def write_tiny_weights(folder: Path, seed: int = 0) -> Path:

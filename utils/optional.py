@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -53,6 +54,14 @@ _QUIET = {
 # Modules that a package tells its makers with, and does without: OpenVINO and NNCF send an event
 # when they are imported, and no variable stops that.
 _BARRED = {"nncf": ("openvino_telemetry",), "openvino": ("openvino_telemetry",)}
+
+
+def find_program(name: str, what_for: str) -> str:
+    """Return the path of an optional program; UserError if it is absent, as `import_optional`."""
+    found = shutil.which(name)
+    if found is None:
+        raise UserError(f"{what_for} needs the program {name}: {INSTALL[name]}")
+    return found
 
 
 def import_optional(module: str, what_for: str) -> ModuleType:

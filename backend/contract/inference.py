@@ -1,6 +1,6 @@
 """The contract of running a model: all that a backend for inference only must have.
 
-The smallest example is in the tests, `tests/conformance/inference_only/arrays`.
+`backend/onnx` has no more than this.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 
 import onnx
@@ -11,10 +10,11 @@ import onnxruntime
 
 from backend import checks
 from backend.contract import CAPABILITIES
-from backend.cores import cores_of_rank
 from backend.devices import require_cpu
+from backend.openmp import default_threads
 from backend.words import count
 
+_default_threads = functools.cache(default_threads)
 _own = threading.local()  # `threads`, where this thread has set it
 
 
@@ -35,13 +35,6 @@ def host_threads() -> int:
 def set_host_threads(number: int) -> None:
     checks.thread_number(number)
     _own.threads = number
-
-
-@functools.cache
-def _default_threads() -> int:
-    """Return as many as the other backends take: OMP_NUM_THREADS, else one a core."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return int(asked) if asked.isdecimal() and int(asked) else cores_of_rank()
 
 
 def supports(capability: str) -> bool:

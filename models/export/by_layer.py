@@ -17,7 +17,7 @@ from models.detector import Detector, images_to_tensor
 from utils.optional import import_optional
 from utils.runtimes.metadata import PIXELS, Metadata
 
-LAYER = "layer_{}"  # as `recorded.py` names what a layer returns
+LAYER = "layer_{}"  # what a layer returns, in the graph that `recorded.py` writes
 # Of the largest number that a layer returns. Float32 layers of the public YOLOv5n differ by 1e-6.
 SAME = {"float32": 1e-4, "float16": 2e-2}
 

@@ -6,7 +6,6 @@ backend that records; this process keeps its own.
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 import subprocess
 import sys
@@ -27,7 +26,7 @@ KILLED = (
 
 
 def write_graph(config: ExportConfig, path: Path) -> None:
-    """Write the ONNX graph of the weights that a configuration names.
+    """Write the ONNX graph of the weights that a configuration names, both by absolute paths.
 
     The process ends with this one, also at Ctrl-C.
 
@@ -35,7 +34,6 @@ def write_graph(config: ExportConfig, path: Path) -> None:
         UserError: as that process says.
         WorkerError: it failed or was ended; the text has its traceback.
     """
-    config = dataclasses.replace(config, weights=str(Path(config.weights).absolute()))
     done = subprocess.run(
         [sys.executable, "-m", MODULE, str(path), *as_words(config, leave_out=("backend",))],
         cwd=PROJECT,

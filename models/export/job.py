@@ -39,7 +39,7 @@ from models.export.trials import Trial, chosen_images, make_trials
 from models.export.verify import verify
 from models.graph import coarsest_stride, plan_layers
 from models.inference.exported import ExportedPredictor
-from models.inference.predictor import load_detector
+from models.inference.predictor import class_names_of, load_detector
 from models.stored import spec_of_weights
 from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
@@ -47,7 +47,7 @@ from utils.evaluation.nms import SuppressionSettings
 from utils.export.formats import GRAPH, Format, format_named
 from utils.export.onnx_file import require_below_limit, write_onnx
 from utils.export.opening import open_runtime
-from utils.export.place import exported_path, require_free_place
+from utils.export.place import exported_path, require_free_place, size_of
 from utils.export.ranges import Calibration
 from utils.processes.termination import ending_at_termination, ending_later
 from utils.runtimes.metadata import (
@@ -61,6 +61,7 @@ from utils.runtimes.metadata import (
 )
 from utils.screen.text import as_message, say
 from utils.state.checkpoint import Checkpoint, save_checkpoint
+from utils.state.start_checks import check_image_size
 
 log = logging.getLogger("export")
 
@@ -269,8 +270,7 @@ def move(made: Path, path: Path, row: Format) -> None:
 
 def megabytes(path: Path) -> str:
     """Return the size of a file, or of all files of a folder."""
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    size = sum(file.stat().st_size for file in files) / 1e6
+    size = size_of(path) / 1e6
     return f"{size:.1f}" if size >= 1 else f"{size:.2g}"
 
 
@@ -279,15 +279,9 @@ def metadata_of_weights(config: ExportConfig, checkpoint: Checkpoint) -> Metadat
     spec = spec_of_weights(checkpoint)
     stride = coarsest_stride(plan_layers(spec))
     for side in config.image_size:
-        if side % stride:
-            fitting = -(-side // stride) * stride
-            raise UserError(
-                f"--imgsz {side} is no multiple of the model's stride {stride}; use {fitting}"
-            )
-    names = checkpoint.header.class_names
-    numbered = (f"class{number}" for number in range(len(names), spec.num_classes))
+        check_image_size(side, stride, "--imgsz")
     return Metadata(
-        class_names=(*names, *numbered),
+        class_names=class_names_of(checkpoint, spec.num_classes),
         stride=stride,
         image_size=config.image_size,
         batch_size=config.batch_size,

@@ -16,6 +16,7 @@ from backend.onnx.model_proto import build_model, name_part
 from backend.onnx.nn import name_tensors
 from backend.onnx.recording import Size, graph_input
 from models.detector import Detector
+from models.export.by_layer import LAYER
 from models.export.letterboxed import (
     Placement,
     boxes_in_image,
@@ -35,7 +36,7 @@ FREE = {0: "batch", 2: "height", 3: "width"}  # dimensions of the images with --
 FREE_SIDES = {0: "height", 1: "width"}  # of the image with --letterbox
 ROWS = "rows"  # the name of their number with --dynamic
 BEYOND_HALF = 65_520  # what rounds to infinity in float16
-LETTERBOX, LAYER, DECODING, FINISH = "letterbox", "layer_{}", "decode", "finish"  # parts of a graph
+LETTERBOX, DECODING, FINISH = "letterbox", "decode", "finish"  # parts of a graph
 
 
 def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:

@@ -12,6 +12,7 @@ import pytest
 
 from backend import completeness, nn, ops
 from backend.contract import inference, training
+from backend.select import FRAMEWORKS
 from models.detector import Detector
 from models.graph import read_model_yaml
 from tests.small import write_small_model
@@ -27,7 +28,7 @@ class Run(NamedTuple):
     wanted: dict[str, np.ndarray]
 
 
-@pytest.fixture(scope="module", params=["arrays", "onnx"])
+@pytest.fixture(scope="module", params=[name for name, row in FRAMEWORKS.items() if not row.trains])
 def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Run:
     folder = tmp_path_factory.mktemp("inference_only")
     cfg, weights, out = write_small_model(folder), folder / "weights.npz", folder / "out.npz"
@@ -35,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
     model = Detector(read_model_yaml(cfg))
     model.initialize(seed=0)
     np.savez(weights, images=images, **nn.state_arrays(model))
-    name, module = request.param, "tests.conformance.inference_only.run"
+    name, module = request.param, "tests.conformance.inference_run"
     command = [sys.executable, "-m", module, name, weights, out, cfg]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

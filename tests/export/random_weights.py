@@ -10,7 +10,8 @@ import yaml
 from backend import nn
 from models.detector import Detector
 from models.graph import read_model_yaml
-from utils.state.checkpoint import Checkpoint, Header, save_checkpoint
+from tests.tiny_weights import header_of
+from utils.state.checkpoint import Checkpoint, save_checkpoint
 
 NAMES = ("a", "b")
 
@@ -27,7 +28,7 @@ def write_random_weights(cfg: str, path: Path, width: float | None = None) -> De
     model.initialize(seed=1)
     arrays = _with_statistics(nn.state_arrays(model))
     nn.load_state_arrays(model, arrays)
-    save_checkpoint(path, Checkpoint(_header(model), arrays, arrays, {}))
+    save_checkpoint(path, Checkpoint(header_of(model, NAMES), arrays, arrays, {}))
     return model
 
 
@@ -46,18 +47,3 @@ def _with_statistics(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             if name.endswith(ending):
                 drawn[name] = random.uniform(*bounds, array.shape).astype(np.float32)
     return drawn
-
-
-def _header(model: Detector) -> Header:
-    return Header(
-        model=model.spec.document,
-        class_names=NAMES,
-        epoch=0,
-        batch_number=0,
-        last_update=-1,
-        ema_updates=0,
-        best_fitness=0.0,
-        hyperparameters={},
-        settings={},
-        backend="",
-    )

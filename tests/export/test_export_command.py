@@ -460,6 +460,15 @@ def test_weights_that_are_not_there_or_exported_are_refused(tmp_path):
     assert text in refused(path)
 
 
+def test_a_program_that_is_absent_is_told_before_any_work(run, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(job, "write_graph", None)
+    with pytest.raises(
+        UserError, match=r"--include tflite needs the program onnx2tf: pipx install"
+    ):
+        run("--include", "onnx", "tflite")
+
+
 def test_a_folder_that_cannot_be_written_to_is_refused():
     text = "the files go beside --weights, into /proc: No such file or directory; copy the weights"
     assert refused("/proc/version").startswith(text)

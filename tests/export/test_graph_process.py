@@ -71,20 +71,19 @@ def test_a_weight_beyond_half_precision_is_named(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.onnx*"))
 
 
-def test_a_defect_is_told_with_its_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [
+        ("fails", "Traceback(.|\n)*KeyError: 'a defect of ours'"),
+        ("is-killed", "was ended by SIGKILL; without enough memory"),
+    ],
+)
+def test_a_defect_is_told_with_its_traceback_and_a_kill_by_its_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, text: str
 ) -> None:
     monkeypatch.setattr(graph_process, "MODULE", STAND_IN)
-    with pytest.raises(WorkerError, match="Traceback(.|\n)*KeyError: 'a defect of ours'"):
-        write_graph(config_for("fails"), tmp_path / "graph.onnx")
-
-
-def test_a_process_that_the_system_ends_is_told_by_its_signal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(graph_process, "MODULE", STAND_IN)
-    with pytest.raises(WorkerError, match="was ended by SIGKILL; without enough memory"):
-        write_graph(config_for("is-killed"), tmp_path / "graph.onnx")
+    with pytest.raises(WorkerError, match=text):
+        write_graph(config_for(end), tmp_path / "graph.onnx")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

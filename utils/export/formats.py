@@ -12,7 +12,7 @@ from pathlib import Path
 
 from utils.errors import UserError
 from utils.export.coreml import write_coreml
-from utils.export.litert import write_litert
+from utils.export.litert import PROGRAM, write_litert
 from utils.export.ncnn import write_ncnn
 from utils.export.onnx_file import write_onnx
 from utils.export.openvino import write_openvino
@@ -48,6 +48,7 @@ class Format:
         title: as people call it.
         ending: of the file, or folder, that replaces the ending of the weights.
         packages: what converting and running import, each a key of `utils/optional.py::INSTALL`.
+        programs: that convert, found on PATH; likewise keys.
         convert: takes the model's file, where to write, what the new file is to say of itself, and
             for int8 the images.
         open: loads one to run it, with a number of threads.
@@ -67,6 +68,7 @@ class Format:
     packages: tuple[str, ...]
     convert: Convert
     open: Callable[[Path, int | None], Runtime]
+    programs: tuple[str, ...] = ()
     folder: tuple[str, ...] = ()
     also_reads: tuple[str, ...] = ()
     source: str = GRAPH
@@ -101,7 +103,7 @@ FORMATS = (
     Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime,
         folder=NCNN_FILES, source=TRACE, half=True),
     Format("tflite", "LiteRT", ".tflite", ("ai_edge_litert",), write_litert,
-        LiteRtRuntime),
+        LiteRtRuntime, programs=(PROGRAM,)),
     Format("coreml", "CoreML", ".mlpackage", ("coremltools",), write_coreml, CoreMlRuntime,
         folder=COREML_FILES, source=TRACE, half=True, why_not_run=why_no_coreml),
     Format("engine", "TensorRT", "_tensorrt_model", ("tensorrt", "cuda"), write_engine,

@@ -15,7 +15,7 @@ from pathlib import Path
 from utils.errors import UserError
 from utils.export.program import run_program
 from utils.export.ranges import Calibration
-from utils.optional import INSTALL
+from utils.optional import find_program
 from utils.runtimes.metadata import Metadata
 from utils.runtimes.metadata_file import METADATA_FILE, metadata_as_json
 
@@ -29,9 +29,7 @@ def write_litert(
     calibration: Calibration | None,
 ) -> None:
     """Make a file that takes images (B, H, W, 3); UserError if onnx2tf is absent or fails."""
-    program = shutil.which(PROGRAM)
-    if program is None:
-        raise UserError(f"--include tflite needs the program {PROGRAM}: {INSTALL[PROGRAM]}")
+    program = find_program(PROGRAM, "--include tflite")
     with tempfile.TemporaryDirectory(prefix="duet-onnx2tf-") as folder:
         shutil.copyfile(graph, Path(folder, "model.onnx"))
         run_program([program, "-i", "model.onnx", "-o", "made", "-n"], Path(folder))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from utils.errors import UserError
 from utils.export.quantization import quantize
+from utils.export.ranges import Calibration
 from utils.files.atomic import atomic_file
 from utils.optional import import_optional
 from utils.runtimes.metadata import (
@@ -65,7 +66,7 @@ def write_onnx(
     graph: Path,
     path: Path,
     metadata: Metadata,
-    calibration: Callable[[], Iterator[np.ndarray]] | None,
+    calibration: Calibration | None,
 ) -> None:
     """Write an ONNX file with metadata, in 8 bits where there are images to calibrate it on.
 

@@ -28,6 +28,12 @@ def require_free_place(path: Path, row: Format) -> None:
         raise UserError(f"{path} is in the way, which export.py did not write; move it away")
 
 
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
 def _holds_more(folder: Path, files: tuple[str, ...]) -> bool:
     """Return whether something else is in a folder than these files and their folders."""
     known = {str(each) for file in files for each in (file, *PurePosixPath(file).parents)}

@@ -5,10 +5,10 @@ Before: --weights names such a file. After: `models/inference/lanes.py` runs it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from backend.cores import cores_of_rank
+from backend.openmp import default_threads
 from utils.data.image.tiling import Tiling
 from utils.media.source import Source
 from utils.pipeline.background import MOST_THREADS
@@ -19,9 +19,7 @@ def usable_threads() -> int:
 
     Where OMP_NUM_THREADS asks for fewer, it holds for them as for the framework.
     """
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    cores = cores_of_rank()
-    return min(int(asked), cores) if asked.isdecimal() and int(asked) else cores
+    return min(default_threads(), cores_of_rank())
 
 
 def runtime_lanes() -> int:

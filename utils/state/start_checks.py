@@ -23,7 +23,7 @@ from utils.export.formats import TRACE, format_named, is_exported
 from utils.export.place import exported_path, require_free_place
 from utils.files.models import find_model, read_model
 from utils.files.project import PROJECT
-from utils.optional import import_optional
+from utils.optional import find_program, import_optional
 from utils.report.loggers.chosen import check_loggers
 from utils.screen.window import require_window
 from utils.setup.driver import NVIDIA_DRIVER, sees_driver
@@ -101,16 +101,16 @@ def _check_place(folder: Path) -> None:
 
 
 def _require_packages(config: ExportConfig) -> None:
-    """Raise UserError that names all packages which the formats lack."""
-    needed = [("--include onnx", "onnx"), ("--include onnx", "onnxruntime")]
-    for name in config.include:
-        needed += [(f"--include {name}", package) for package in format_named(name).packages]
+    """Raise UserError that names all packages and programs which the formats lack."""
     missing: dict[str, str] = {}
-    for what_for, package in needed:
-        try:
-            import_optional(package, what_for)
-        except UserError as error:
-            missing.setdefault(package, str(error))
+    for name in ("onnx", *config.include):  # all are made of an ONNX graph, or held against one
+        row = format_named(name)
+        for find, names in ((import_optional, row.packages), (find_program, row.programs)):
+            for wanted in names:
+                try:
+                    find(wanted, f"--include {name}")
+                except UserError as error:
+                    missing.setdefault(wanted, str(error))
     if missing:
         raise UserError("\n".join(missing.values()))
 
@@ -132,12 +132,12 @@ def check_public_size(size: int, cfg: str) -> None:
         check_image_size(size, PUBLIC_STRIDE)
 
 
-def check_image_size(size: int, stride: int) -> None:
-    """Raise UserError unless --img is a multiple of a model's stride."""
+def check_image_size(size: int, stride: int, flag: str = "--img") -> None:
+    """Raise UserError unless a flag's size is a multiple of a model's stride."""
     if size % stride:
         fitting = -(-size // stride) * stride
         raise UserError(
-            f"--img {size} is no multiple of the model's stride {stride}; use {fitting}"
+            f"{flag} {size} is no multiple of the model's stride {stride}; use {fitting}"
         )
 
 

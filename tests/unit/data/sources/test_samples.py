@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.outlines import assert_same_polygons, make_polygons
+from tests.equal_samples import assert_same_samples
+from tests.outlines import make_polygons
 from utils.data.records.layout import RecordPlace
 from utils.data.sources.samples import Sample, SampleTable, table_of
-from utils.polygons import Polygons
 
 
 def make_sample(number: int, num_boxes: int) -> Sample:
@@ -34,20 +34,6 @@ def test_polygons_come_back_beside_samples_without_any():
     table = table_of(samples)
     assert_same_samples(table, samples)
     assert_same_samples(pickle.loads(pickle.dumps(table)), samples)  # as it is sent to a worker
-
-
-def assert_same_samples(table, samples):
-    assert len(table) == len(samples)
-    for index, sample in enumerate(samples):
-        for field in dataclasses.fields(Sample):
-            expected, found = getattr(sample, field.name), getattr(table[index], field.name)
-            assert type(found) is type(expected), field.name
-            if isinstance(expected, Polygons):
-                assert_same_polygons(found, expected)
-                continue
-            np.testing.assert_array_equal(found, expected, err_msg=field.name)
-            if isinstance(expected, np.ndarray):
-                assert found.dtype == expected.dtype
 
 
 def test_samples_without_any_object_have_tables_too():

@@ -1,15 +1,14 @@
 """A process under a backend for inference only: what it lacks, and what it computes.
 
-`python -m tests.conformance.inference_only.run NAME IN.npz OUT.npz MODEL.yaml`: NAME is "arrays",
-the smallest such backend, which lies here, or "onnx"; IN has the weights of the model and `images`,
-(B, 3, H, W) uint8; OUT has the decoded predictions. Prints a JSON object.
+`python -m tests.conformance.inference_run NAME IN.npz OUT.npz MODEL.yaml`: NAME is such a backend;
+IN has the weights of the model and `images`, (B, 3, H, W) uint8; OUT has the decoded predictions.
+Prints a JSON object.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,8 +45,6 @@ def predict(weights: dict[str, np.ndarray], cfg: str) -> dict[str, np.ndarray]:
 
 
 def main(name: str, weights: str, out: str, cfg: str) -> None:
-    backend.__path__.append(str(Path(__file__).parent))
-    select.FRAMEWORKS["arrays"] = select.Framework(package="numpy", trains=False)
     told: dict[str, Any] = {}
     framework = select.FRAMEWORKS[name]
     for trains in (True, False):
