@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from backend import openmp
 from models.inference.lanes import num_lanes
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.tiny_weights import write_tiny_weights
@@ -72,8 +73,13 @@ def test_an_absent_file_and_a_folder_are_refused(tmp_path):
 # Threads.
 
 
+def have_cores(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    for module in (openmp, runtime_threads):
+        monkeypatch.setattr(module, "cores_of_rank", lambda: number)
+
+
 def test_several_batches_share_the_cores(monkeypatch, tmp_path):
-    monkeypatch.setattr(runtime_threads, "cores_of_rank", lambda: 20)
+    have_cores(monkeypatch, 20)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert (usable_threads(), runtime_lanes()) == (20, 8)
     assert runtime_threads.runtime_threads(side_by_side=True) == 2
@@ -82,7 +88,7 @@ def test_several_batches_share_the_cores(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("asked, expected", [("3", 3), ("64", 20), ("0", 20), ("x", 20), ("", 20)])
 def test_fewer_threads_can_be_asked_for(monkeypatch, asked, expected):
-    monkeypatch.setattr(runtime_threads, "cores_of_rank", lambda: 20)
+    have_cores(monkeypatch, 20)
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
     assert usable_threads() == expected
 
