@@ -11,6 +11,8 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 import backend
 from backend.select import choose
@@ -42,6 +44,8 @@ from utils.state.resume import (
     resumed_config,
 )
 from utils.state.start_checks import check_training
+from utils.tasks.table import find_task
+from utils.tasks.task import Task
 from utils.weights.load import load_weights
 
 log = logging.getLogger("train")
@@ -52,8 +56,10 @@ def main() -> None:
     with listening(values["suspend_file"], values["time_limit"]) as stop:
         point = find_resume_point(values, given)
         if point is None:
-            config = TrainConfig(**values)
+            task = task_of_flags(values)
+            config = TrainConfig(**task.completed(values, given))
             check_training(config)
+            task.check(config)
             hyp = read_hyperparameters(config.hyp, config.override)
         else:
             config, hyp = resumed_config(values, given, point.header)
@@ -75,6 +81,13 @@ def main() -> None:
             run(config, hyp, point, stop, world)
 
 
+def task_of_flags(values: Mapping[str, Any]) -> Task:
+    """Return the task of a new training; errors of its weights come up when they are read."""
+    name, cfg, weights = values["task"], values["cfg"], values["weights"]
+    asks_weights = weights and not name and not cfg
+    return find_task(name, cfg, load_weights(weights).header.model if asks_weights else {})
+
+
 def run(
     config: TrainConfig,
     hyp: Hyperparameters,
@@ -87,12 +100,17 @@ def run(
         if point is not None and world.process.is_main:
             hold(point, lock)
         start = load_weights(config.weights) if config.weights and point is None else None
+        origin = start or point
+        task = find_task(config.task, config.cfg, origin.header.model if origin else {})
         dataset = load_dataset(
             config.data, single_class=config.single_class, train_part=config.train_part
         )
         train = load_split(dataset, "train", world, config.max_pixels, config.fraction)
         val = load_split(dataset, "val", world, config.max_pixels)
-        job = Job(config, hyp, dataset.class_names, train, val, start, point, stop, lock, world)
+        for samples in (train, val):
+            task.check_samples(samples, dataset.name)
+        names, items = dataset.class_names, task.items(config)
+        job = Job(config, hyp, names, train, val, start, point, stop, lock, world, items)
         if point is not None:
             require_equal_data(point.header, job.class_names, job.data)
         if config.batch_size == AUTO_BATCH:
@@ -126,7 +144,16 @@ def train_loader(job: Job) -> TrainLoader:
     if reason := why_nothing_is_pasted(augment.copy_paste, has_mosaics, has_polygons):
         log.warning("copy_paste %g: nothing is pasted: %s", augment.copy_paste, reason)
     loader = TrainLoader(
-        job.train_samples, size, batch, augment, config.seed, workers, cache, job.world, recipe
+        job.train_samples,
+        size,
+        batch,
+        augment,
+        config.seed,
+        workers,
+        cache,
+        job.world,
+        recipe,
+        job.items,
     )
     if config.repeat_factor:
         log.info("--repeat-factor: an epoch shows %s", count(loader.num_images, "image"))

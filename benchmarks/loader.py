@@ -84,7 +84,7 @@ def require_equal_samples(plain: Batch, fast: Batch) -> None:
     """Raise SystemExit if the batches differ by more than repeated interpolation explains."""
     equal = all(
         one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-6)
-        for one, other in zip(plain.targets, fast.targets, strict=True)
+        for one, other in zip(plain.targets.arrays(), fast.targets.arrays(), strict=True)
     )
     # The tests compare away from the edges between images, and closely; this is a safeguard.
     difference = np.abs(plain.images.astype(np.int16) - fast.images).mean()

@@ -186,7 +186,16 @@ def val_loader(
     size, batch, workers = config.image_size, config.batch_size, loader_workers(config.workers)
     rectangular, cache = not config.square, ""
     return ValLoader(
-        samples, size, batch, workers, model.stride, rectangular, cache, world, model.fixed_size
+        samples,
+        size,
+        batch,
+        workers,
+        model.stride,
+        rectangular,
+        cache,
+        world,
+        model.fixed_size,
+        model.head.task.val_items,
     )
 
 
@@ -194,9 +203,7 @@ def of_classes(objects: GroundTruth, classes: Sequence[int] | None) -> GroundTru
     """Return the objects of these classes; all when None."""
     if classes is None:
         return objects
-    rows = np.isin(objects.class_index, classes)
-    given = {name: field for name, field in objects._asdict().items() if field is not None}
-    return objects._replace(**{name: field[rows] for name, field in given.items()})
+    return objects.take(np.isin(objects.class_index, classes))
 
 
 def study(

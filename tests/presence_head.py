@@ -16,6 +16,9 @@ from backend import nn, ops
 from models import registry
 from models.heads.base import NO_OPTIONS, Head, Loss, LossOptions, LossTerms
 from models.registry import Block, LayerPlan, LayerRequest
+from utils.data.loading.items import BOXES
+from utils.tasks import table
+from utils.tasks.task import Task
 
 YAML = """
 nc: 5
@@ -29,6 +32,16 @@ head:
 """
 
 
+class Presence(Task):
+    """Tell which classes an image shows."""
+
+    name, head, model = "presence", "Presence", ""
+    val_items = BOXES
+
+
+PRESENCE = Presence()
+
+
 class Present(NamedTuple):
     """What is found in an image."""
 
@@ -38,6 +51,7 @@ class Present(NamedTuple):
 class PresenceHead(Head):
     """A 1x1 convolution to C classes and a count, averaged over the image."""
 
+    task = PRESENCE
     loss_names = {"presence": "pres", "count": "num"}
     figure_names = {"accuracy": "acc"}
     target_fields = ("image_index", "class_index")
@@ -144,3 +158,4 @@ class PresenceEvaluator:
 def register(monkeypatch: Any) -> None:
     """Make `Presence` a block of model YAMLs for one test."""
     monkeypatch.setitem(registry._BLOCKS, "Presence", Block(PresenceHead, False, False))
+    monkeypatch.setitem(table.TASKS, "presence", PRESENCE)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from utils.ragged import Ragged
+
 
 class Detections(NamedTuple):
     """What was found in one image, highest score first."""
@@ -20,6 +22,27 @@ class Detections(NamedTuple):
         return Detections(*(field[rows] for field in self))
 
 
+class Segmentations(NamedTuple):
+    """Objects found in one image with their pixels, highest score first."""
+
+    boxes_xyxy: np.ndarray  # (K, 4) float32, pixels
+    scores: np.ndarray  # (K,) float32, objectness * class score
+    class_index: np.ndarray  # (K,) int64
+    masks: Ragged  # K rows of uint32: COCO's run lengths over the image, column by column
+
+    def take(self, rows: np.ndarray) -> Segmentations:
+        """Return the objects at these rows, in the order of the rows."""
+        return Segmentations(
+            self.boxes_xyxy[rows], self.scores[rows], self.class_index[rows], self.masks.take(rows)
+        )
+
+
+class Classification(NamedTuple):
+    """How probable each class is for one image as a whole."""
+
+    scores: np.ndarray  # (1, C) float32, which add up to 1
+
+
 class GroundTruth(NamedTuple):
     """The objects labelled in one image.
 
@@ -31,6 +54,13 @@ class GroundTruth(NamedTuple):
     boxes_xyxy: np.ndarray  # (M, 4) float, pixels of the frame that the detections are in
     is_crowd: np.ndarray | None = None  # (M,) bool, boxes around many objects; none when None
     area: np.ndarray | None = None  # (M,) float64, square pixels; of the boxes when None
+    masks: Ragged | None = None  # M rows of run lengths, as in `Segmentations`
+
+    def take(self, rows: np.ndarray) -> GroundTruth:
+        """Return some of the objects: their indices, in any order, or an (M,) bool."""
+        masks = None if self.masks is None else self.masks.take(rows)
+        crowd, area = (None if field is None else field[rows] for field in self[2:4])
+        return GroundTruth(self.class_index[rows], self.boxes_xyxy[rows], crowd, area, masks)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
+from utils.tasks.task import Task
 
 
 class LossTerms(NamedTuple):
@@ -125,6 +126,7 @@ class Head(nn.Module, ABC):
     argument is the number of classes.
 
     Attributes:
+        task: its half without a framework.
         loss_names: the losses in their order, each with its short name: NAME_loss in results.csv.
         figure_names: the figures of a validation in their order, as results.csv has them behind
             metrics/, each with its name on screen.
@@ -134,6 +136,7 @@ class Head(nn.Module, ABC):
         strides: pixels a cell of each map that it takes.
     """
 
+    task: ClassVar[Task]
     loss_names: ClassVar[Mapping[str, str]]
     figure_names: ClassVar[Mapping[str, str]]
     target_fields: ClassVar[tuple[str, ...]]
@@ -199,10 +202,10 @@ class Head(nn.Module, ABC):
         """Return all that is predicted for each image, (B, N, ...), on the device."""
 
     @abstractmethod
-    def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[np.ndarray]:
-        """Return of each image the rows of `decode` that may count as found, as an array."""
+    def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[Any]:
+        """Return of each image what may count as found, on the host, as `finish` takes it."""
 
-    def of_best_class(self, decoded: np.ndarray) -> np.ndarray:
+    def of_best_class(self, decoded: Any) -> Any:
         """Return rows of `decode_above` as one of a single class has them: the best one's score.
 
         Raises:
@@ -211,12 +214,14 @@ class Head(nn.Module, ABC):
         raise UserError("--single-cls: models of this task have no such classes; leave it out")
 
     @abstractmethod
-    def finish(
-        self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
-    ) -> Any:
-        """Return what is found in one image, in its own pixels: a NamedTuple of arrays.
+    def finish(self, decoded: Any, letterbox: Letterbox, settings: SuppressionSettings) -> Any:
+        """Return what is found in one image, in its own pixels: a NamedTuple of arrays and
+        `utils/ragged.py::Ragged`.
 
-        All arrays have as many rows, one for each thing found.
+        All of them have as many rows, one for each thing found.
+
+        Args:
+            decoded: of one image, from `decode_above`.
 
         On the host alone: whatever asks the framework for a result waits for all that it has
         queued.

@@ -88,5 +88,13 @@ def val_loader(job: Job, stride: int) -> ValLoader:
     size, batch = job.config.image_size, 2 * job.config.batch_size
     workers = loader_workers(job.config.workers)
     return ValLoader(
-        job.val_samples, size, batch, workers, stride, True, job.config.cache, job.world
+        job.val_samples,
+        size,
+        batch,
+        workers,
+        stride,
+        True,
+        job.config.cache,
+        job.world,
+        items=job.items,
     )

@@ -14,8 +14,6 @@ from contextlib import AbstractContextManager
 from functools import partial, reduce
 from typing import Any
 
-import numpy as np
-
 from backend import autograd, device, dist, nn, ops
 from backend.contract import Stage, Tensor
 from backend.processes import this_process
@@ -122,15 +120,8 @@ def pieces_of(batch: Batch, size: int) -> Iterator[Batch]:
         return
     bounds = [images * index // number for index in range(number + 1)]
     for start, end in itertools.pairwise(bounds):
-        targets = targets_between(batch.targets, start, end)
+        targets = batch.targets.between(start, end)
         yield batch._replace(images=batch.images[start:end], targets=targets)
-
-
-def targets_between(targets: Targets, start: int, end: int) -> Targets:
-    """Return those of the images from start to before end, which then are counted from 0."""
-    first, last = np.searchsorted(targets.image_index, [start, end])
-    kept = Targets(*(field[first:last] for field in targets))
-    return kept._replace(image_index=kept.image_index - start)
 
 
 def network_images(state: TrainState, batch: Batch) -> Tensor:

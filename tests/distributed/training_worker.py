@@ -29,7 +29,7 @@ from tests.out_of_memory import run_out
 from tests.small import write_small_dataset, write_small_model
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import parse_train_flags
-from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
@@ -140,7 +140,7 @@ def validation_losses(
 def with_objects_of_first(batch: Batch) -> Batch:
     """Return the targets with only the objects of the first image of the whole batch."""
     kept = batch.sample_indices[batch.targets.image_index] == batch.global_indices[0]
-    return batch._replace(targets=Targets(*(field[kept] for field in batch.targets)))
+    return batch._replace(targets=batch.targets.take(kept))
 
 
 def write_inputs(folder: Path) -> None:

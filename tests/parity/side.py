@@ -124,8 +124,8 @@ def compare_batches(side: Side) -> Arrays:
     with side.loader() as loader:
         for index, batch in enumerate(loader.epoch(0)):
             arrays[f"exact/batches/{index} images"] = batch.images
-            for name, value in batch.targets._asdict().items():
-                arrays[f"exact/batches/{index} {name}"] = value
+            for number, value in enumerate(batch.targets.arrays()):
+                arrays[f"exact/batches/{index} targets {number}"] = value
     return arrays
 
 

@@ -13,7 +13,7 @@ from utils.files.project import PROJECT
 
 # From below to above: each imports from itself and from what stands before it.
 LAYERS = ("backend", "utils", "models", "scripts", "benchmarks", "tests")
-FLAT_IN_UTILS = {"__init__", "errors", "boxes", "detections", "optional", "polygons"}
+FLAT_IN_UTILS = {"__init__", "errors", "boxes", "detections", "optional", "polygons", "ragged"}
 # Large packages that not every command needs.
 OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision", "triton"}
 OPTIONAL_HERE = "backend.torch.kernels"  # Triton's

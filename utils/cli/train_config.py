@@ -16,6 +16,7 @@ from utils.errors import UserError
 PRECISIONS = ("off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
+TASK_NAMES = ("detect",)  # of utils/tasks/table.py, which needs this module
 AUTO_BATCH = -1  # of --batch-size: measured
 # Settings of one process, not of the run that it begins or continues.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
@@ -45,6 +46,9 @@ class TrainConfig(RecipeConfig):
         help="file of docs/weights.md")  # fmt: skip
     cfg: str = flag("model", "--cfg", default="", type=str.strip, metavar="F",
         help="model YAML, to start from scratch; yolov5s without --weights")  # fmt: skip
+    task: str = flag("model", "--task", default="", choices=TASK_NAMES,
+        help="what to train for, where neither --cfg nor --weights tell it, or in place of the "
+        "task of --weights")  # fmt: skip
     freeze: tuple[str, ...] = flag("model", "--freeze", default=("0",), type=str, nargs="+",
         metavar="LAYER", help="N: the first N layers; several numbers or names (model.24.m): "
         "these; BatchNorm statistics go on")  # fmt: skip

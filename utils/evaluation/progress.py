@@ -13,6 +13,7 @@ import numpy as np
 
 from backend.words import count
 from utils.processes.world import World
+from utils.ragged import Ragged, join_ragged
 
 
 class FoundImage(NamedTuple):
@@ -20,7 +21,7 @@ class FoundImage(NamedTuple):
 
     batch_index: int
     image_index: int  # its place among the samples
-    found: Any  # a NamedTuple of arrays, all with as many rows, as `Head.finish` returns it
+    found: Any  # a NamedTuple of arrays and `Ragged`, all with as many rows: of `Head.finish`
 
 
 class EvaluationProgress(NamedTuple):
@@ -43,18 +44,29 @@ class EvaluationProgress(NamedTuple):
         """Return the images in the order of a single process."""
         ends = np.cumsum(self.images[:, 2]).tolist()
         return [
-            FoundImage(batch, index, type(self.rows)(*(x[end - count : end] for x in self.rows)))
+            FoundImage(batch, index, _each(self.rows, _taken, np.arange(end - count, end)))
             for (batch, index, count), end in zip(self.images.tolist(), ends, strict=True)
         ]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all arrays by name: losses, images, and the fields of `rows`."""
-        return {"losses": self.losses, "images": self.images, **self.rows._asdict()}
+        arrays = {"losses": self.losses, "images": self.images}
+        for name, field in self.rows._asdict().items():
+            if isinstance(field, Ragged):
+                arrays |= {f"{name}.{part}": array for part, array in field._asdict().items()}
+            else:
+                arrays[name] = field
+        return arrays
 
     def of_arrays(self, arrays: Mapping[str, np.ndarray]) -> EvaluationProgress:
         """Return another validation of the same task, of which `arrays` are."""
-        rows = type(self.rows)(*(arrays[name] for name in self.rows._fields))
-        return EvaluationProgress(arrays["losses"], arrays["images"], rows)
+        rows = {
+            name: Ragged(*(arrays[f"{name}.{part}"] for part in Ragged._fields))
+            if isinstance(field, Ragged)
+            else arrays[name]
+            for name, field in self.rows._asdict().items()
+        }
+        return EvaluationProgress(arrays["losses"], arrays["images"], type(self.rows)(**rows))
 
 
 def make_progress(
@@ -64,11 +76,32 @@ def make_progress(
 
     like: anything found in the same task, for the dtypes and shapes where there is no image.
     """
-    found = [[field[:0] for field in like], *(image.found for image in images)]
-    rows = [np.concatenate(field) for field in zip(*found, strict=True)]
-    places = [(image.batch_index, image.image_index, len(image.found[0])) for image in images]
+    found = [_each(like, _taken, np.zeros(0, np.int64)), *(image.found for image in images)]
+    rows = [_joined(field) for field in zip(*found, strict=True)]
+    places = [(image.batch_index, image.image_index, num_rows(image.found)) for image in images]
     of_images = np.array(places, np.int64).reshape(len(places), 3)
     return EvaluationProgress(losses, of_images, type(like)(*rows))
+
+
+def num_rows(found: Any) -> int:
+    """Return how many things are found."""
+    return _length(found[0])
+
+
+def _each(rows: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    return type(rows)(*(function(field, *arguments) for field in rows))
+
+
+def _length(field: np.ndarray | Ragged) -> int:
+    return field.num_rows if isinstance(field, Ragged) else len(field)
+
+
+def _taken(field: np.ndarray | Ragged, rows: np.ndarray) -> np.ndarray | Ragged:
+    return field.take(rows) if isinstance(field, Ragged) else field[rows]
+
+
+def _joined(fields: Sequence[Any]) -> Any:
+    return join_ragged(fields) if isinstance(fields[0], Ragged) else np.concatenate(fields)
 
 
 def read_progress(
@@ -94,11 +127,22 @@ def read_progress(
         ((batch_index >= 0) & (batch_index < progress.num_batches)).all()
         and ((image_index >= 0) & (image_index < num_images)).all()
         and len(np.unique(image_index)) == len(image_index) >= progress.num_batches
-        and ((counts >= 0) & (counts <= len(progress.rows[0]))).all()
-        and {len(array) for array in progress.rows} == {int(counts.sum())}
+        and ((counts >= 0) & (counts <= num_rows(progress.rows))).all()
+        and {_length(field) for field in progress.rows} == {int(counts.sum())}
+        and all(_is_whole(field) for field in progress.rows)
     ):
         raise ValueError("its validation in progress is none of these images")
     return progress
+
+
+def _is_whole(field: np.ndarray | Ragged) -> bool:
+    """Return whether the lengths of rows, if they have any, are those of their values."""
+    if not isinstance(field, Ragged):
+        return True
+    lengths = field.lengths
+    return bool((lengths >= 0).all() and (lengths <= len(field.values)).all()) and (
+        int(lengths.sum()) == len(field.values)
+    )
 
 
 class Collector:

@@ -12,6 +12,7 @@ from typing import Any
 
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
+from utils.data.loading.items import BOXES, Items
 from utils.data.loading.recipe import BatchRecipe
 from utils.data.sources.samples import Sample
 from utils.processes.suspend import StopRequests
@@ -36,6 +37,7 @@ class Job:
     stop: StopRequests
     lock: RunLock  # of the run's folder; rank 0 takes it
     world: World = ALONE
+    items: Items = BOXES  # of the task
 
     @cached_property
     def data(self) -> Mapping[str, Any]:

@@ -39,6 +39,7 @@ from utils.report.console import metrics_table
 from utils.report.plots.confusion import plot_confusion
 from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
 from utils.report.plots.images import plot_examples
+from utils.tasks.detection import DETECTION
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by
@@ -53,6 +54,7 @@ class AnchorHead(BoxHead):
         anchors: buffer (levels, A, 2), width and height in cells of the level.
     """
 
+    task = DETECTION
     loss_names = {"box": "box", "objectness": "obj", "classification": "cls"}
     figure_names = {
         "precision": "P", "recall": "R", "mAP_0.5": "mAP50", "mAP_0.5:0.95": "mAP50-95",

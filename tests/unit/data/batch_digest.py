@@ -30,7 +30,12 @@ TRANSFORMS = """{"GaussNoise": {}, "CLAHE": {}, "MedianBlur": {}, "ToGray": {"p"
 def digest(batch: Batch) -> str:
     """Return SHA-256 over every array of a batch, with its dtype and shape."""
     total = hashlib.sha256(repr(batch.letterboxes).encode())
-    for array in (batch.images, *batch.targets, batch.sample_indices, batch.global_indices):
+    for array in (
+        batch.images,
+        *batch.targets.arrays(),
+        batch.sample_indices,
+        batch.global_indices,
+    ):
         total.update(f"{array.dtype} {array.shape}".encode())
         total.update(array.tobytes())
     return total.hexdigest()

@@ -5,11 +5,23 @@ Before: `batches.py`. After: the training step, and validation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from utils.data.image.letterbox import Letterbox
+
+
+class TargetMasks(NamedTuple):
+    """The pixels of T objects: those of object t are `maps[map_index[t]] == value[t]`.
+
+    In maps of whole images an object hides those below it; in a map of its own it is whole.
+    """
+
+    maps: np.ndarray  # (N, h, w) uint8 or int32: the images, reduced; 0 is background
+    map_index: np.ndarray  # (T,) int64, ascending
+    value: np.ndarray  # (T,) int64, from 1 up
 
 
 class Targets(NamedTuple):
@@ -18,6 +30,54 @@ class Targets(NamedTuple):
     image_index: np.ndarray  # (T,) int64, position in the batch, ascending
     class_index: np.ndarray  # (T,) int64
     boxes_cxcywh_norm: np.ndarray  # (T, 4) float32, fractions of the batch's images
+    masks: TargetMasks | None = None  # of tasks that have any
+
+    def take(self, rows: np.ndarray | slice) -> Targets:
+        """Return some of the objects, in their order; their masks lie in the same maps."""
+        masks = self.masks
+        if masks is not None:
+            masks = TargetMasks(masks.maps, masks.map_index[rows], masks.value[rows])
+        fields = self.image_index[rows], self.class_index[rows], self.boxes_cxcywh_norm[rows]
+        return Targets(*fields, masks)
+
+    def between(self, start: int, end: int) -> Targets:
+        """Return those of the images from start to before end, which then are counted from 0."""
+        first, last = np.searchsorted(self.image_index, [start, end]).tolist()
+        kept = self.take(slice(first, last))
+        masks = kept.masks
+        if masks is not None and first < last:
+            low, high = int(masks.map_index[0]), int(masks.map_index[-1]) + 1
+            masks = TargetMasks(masks.maps[low:high], masks.map_index - low, masks.value)
+        return kept._replace(image_index=kept.image_index - start, masks=masks)
+
+    def arrays(self) -> list[np.ndarray]:
+        """Return all arrays, those of the masks last."""
+        own = [self.image_index, self.class_index, self.boxes_cxcywh_norm]
+        return own if self.masks is None else [*own, *self.masks]
+
+
+def join_targets(parts: Sequence[Targets]) -> Targets:
+    """Return the objects of images, each with its own targets, as those of a batch.
+
+    Without images there are no masks either.
+    """
+    empty = np.zeros(0, np.int64)
+    counts = np.array([len(part.class_index) for part in parts], np.int64)
+    image_index = np.repeat(np.arange(len(parts)), counts)
+    class_index = np.concatenate([empty, *(part.class_index for part in parts)])
+    boxes = np.concatenate(
+        [np.zeros((0, 4), np.float32), *(part.boxes_cxcywh_norm for part in parts)]
+    )
+    masks = [part.masks for part in parts if part.masks is not None]
+    if not masks:
+        return Targets(image_index, class_index, boxes)
+    offsets = np.cumsum([0, *(len(mask.maps) for mask in masks)])[:-1]
+    map_index = [m.map_index + offset for m, offset in zip(masks, offsets.tolist(), strict=True)]
+    maps = np.concatenate([mask.maps for mask in masks])
+    joined = TargetMasks(
+        maps, np.concatenate(map_index), np.concatenate([mask.value for mask in masks])
+    )
+    return Targets(image_index, class_index, boxes, joined)
 
 
 class Batch(NamedTuple):

@@ -17,17 +17,11 @@ import cv2
 import numpy as np
 
 from backend.processes import Process
-from utils.boxes import xyxy_to_cxcywh
-from utils.data.augment.sample import augment, draw_augmentation
 from utils.data.augment.strengths import AugmentConfig
-from utils.data.image.decoding import (
-    LabelledImage,
-    SourceImage,
-    choose_reduction,
-    reduced_size,
-)
-from utils.data.loading.batch import Batch, Targets
+from utils.data.image.decoding import LabelledImage, SourceImage, reduced_size
+from utils.data.loading.batch import Batch, Targets, join_targets
 from utils.data.loading.image_cache import ImageCache
+from utils.data.loading.items import BOXES, Items
 from utils.data.loading.order import Epoch, Order, draws_of
 from utils.data.loading.quads import QUAD, draw_enlarged, join_quads
 from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
@@ -76,6 +70,7 @@ class TrainBatches:
     recipe: BatchRecipe = SQUARE
     stride: int = 32
     cache: ImageCache | None = None  # made for `image_sizes`
+    items: Items = BOXES
 
     def __len__(self) -> int:
         return math.ceil(self.num_images / self.batch_size)
@@ -116,11 +111,11 @@ class TrainBatches:
         if self.recipe.quad:
             _, channels, height, width = images.shape
             singles = np.empty((mine.size, channels, height // 2, width // 2), np.uint8)
-            targets = fill_images(singles, mine.reshape(-1), make_item)
+            targets = fill_images(singles, mine.reshape(-1), make_item, self.items)
             enlarged = draw_enlarged(self.seed, epoch.number, mine[:, 0])
             targets = join_quads(singles, targets, enlarged, images)
         else:
-            targets = fill_images(images, mine.reshape(-1), make_item)
+            targets = fill_images(images, mine.reshape(-1), make_item, self.items)
         indices, global_indices = (x.reshape(-1) % len(self.samples) for x in (mine, draws))
         return Batch(images, targets, indices, (), global_indices)
 
@@ -137,20 +132,20 @@ class TrainBatches:
         index = draw_number % len(self.samples)
         generator = sample_generator(self.seed, epoch, draw_number)
         strengths = self.augment.in_epoch(epoch)
-        draw = draw_augmentation(strengths, generator, index, len(self.samples))
+        drawn = self.items.draw(strengths, generator, index, len(self.samples))
         with naming_image(self.samples[index].image_path):
-            sources = [self._source(tile) for tile in draw.samples]
-            return augment(draw, sources, self.image_size, size)
+            sources = [self._source(tile) for tile in drawn.samples]
+            return self.items.make(drawn, sources, self.image_size, size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
         """Return (height, width) of each sample as it is decoded and cached."""
         sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
-        return [reduced_size(size, choose_reduction(size, self.image_size)) for size in sizes]
+        return [reduced_size(size, self.items.reduction(size, self.image_size)) for size in sizes]
 
     def _source(self, index: int) -> SourceImage:
         sample = self.samples[index]
         size = sample.height, sample.width
-        reduction = choose_reduction(size, self.image_size)
+        reduction = self.items.reduction(size, self.image_size)
         return SourceImage(
             size,
             sample.class_index,
@@ -168,7 +163,10 @@ class TrainBatches:
 
 
 def fill_images(
-    images: np.ndarray, numbers: np.ndarray, make_item: Callable[[int], LabelledImage]
+    images: np.ndarray,
+    numbers: np.ndarray,
+    make_item: Callable[[int], LabelledImage],
+    items: Items = BOXES,
 ) -> Targets:
     """Make the item of every number and write its image into `images`.
 
@@ -176,26 +174,18 @@ def fill_images(
         images: (B, 3, H, W) uint8, contiguous, overwritten.
         numbers: (B,) of samples; B may be 0.
         make_item: from one of them to an image of size (H, W).
+        items: makes its targets.
 
     Returns:
         The targets of all items together.
     """
-    image_index, class_index = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    boxes = [np.zeros((0, 4), np.float32)]
+    targets = []
     for position, number in enumerate(numbers.tolist()):
         item = make_item(number)
         for channel in range(3):  # BGR to RGB; three times as fast as assigning a transposed view
             cv2.extractChannel(item.image, 2 - channel, images[position, channel])
-        image_index.append(np.full(len(item.class_index), position, np.int64))
-        class_index.append(item.class_index)
-        boxes.append(_normalise(item))
-    return Targets(np.concatenate(image_index), np.concatenate(class_index), np.concatenate(boxes))
-
-
-def _normalise(item: LabelledImage) -> np.ndarray:
-    height, width = item.size
-    boxes = xyxy_to_cxcywh(item.boxes_xyxy) / [width, height, width, height]
-    return boxes.astype(np.float32)
+        targets.append(items.targets(item))
+    return join_targets(targets)
 
 
 class _NamedError(RuntimeError):

@@ -18,6 +18,7 @@ from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import TrainBatches
 from utils.data.loading.image_cache import create_cache
+from utils.data.loading.items import BOXES, Items
 from utils.data.loading.memory import require_memory
 from utils.data.loading.order import Epoch
 from utils.data.loading.quads import QUAD
@@ -124,6 +125,7 @@ class TrainLoader(_Loader):
         cache: where decoded images are kept from epoch to epoch: "" nowhere, "ram" or "disk".
         world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
         recipe: which samples form a batch, and in which shape.
+        items: of the task.
 
     Raises:
         UserError: --quad has fewer than four samples.
@@ -142,6 +144,7 @@ class TrainLoader(_Loader):
         cache: str = "",
         world: World = ALONE,
         recipe: BatchRecipe = SQUARE,
+        items: Items = BOXES,
     ):
         if recipe.quad and len(samples) < QUAD:
             raise UserError(
@@ -150,7 +153,14 @@ class TrainLoader(_Loader):
         if recipe.rectangular:
             augment = dataclasses.replace(augment, mosaic=0.0)
         source = TrainBatches(
-            table_of(samples), image_size, batch_size, augment, seed, world.process, recipe
+            table_of(samples),
+            image_size,
+            batch_size,
+            augment,
+            seed,
+            world.process,
+            recipe,
+            items=items,
         )
         super().__init__(
             _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world), workers, world
@@ -197,6 +207,7 @@ class ValLoader(_Loader):
         cache: where resized images are kept for the next validation: "" nowhere, "ram" or "disk".
         world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
         fixed_size: (height, width) of all batches, in place of the sides above.
+        items: of the task.
     """
 
     def __init__(
@@ -210,8 +221,9 @@ class ValLoader(_Loader):
         cache: str = "",
         world: World = ALONE,
         fixed_size: tuple[int, int] | None = None,
+        items: Items = BOXES,
     ):
-        rectangular = rectangular and fixed_size is None
+        rectangular = rectangular and fixed_size is None and items.has_rectangles
         source = ValBatches(
             table_of(samples),
             image_size,
@@ -220,6 +232,7 @@ class ValLoader(_Loader):
             rectangular,
             world.process,
             fixed_size=fixed_size,
+            items=items,
         )
         super().__init__(
             _with_cache(source, cache, VAL_CACHE_FRACTION, "validation", world), workers, world

@@ -12,14 +12,14 @@ from functools import cached_property, partial
 import numpy as np
 
 from backend.processes import Process
-from utils.data.image.decoding import LabelledImage, letterbox_labelled
-from utils.data.image.letterbox import Letterbox, fit_long_side, fitting_long_side
-from utils.data.image.resizing import resize
+from utils.data.image.decoding import LabelledImage
+from utils.data.image.letterbox import Letterbox
 from utils.data.loading.batch import Batch
 from utils.data.loading.batches import fill_images, naming_image
 from utils.data.loading.image_cache import ImageCache
+from utils.data.loading.items import BOXES, Items
 from utils.data.loading.order import Epoch, aspect_order
-from utils.data.loading.reading import decode, pixel_boxes
+from utils.data.loading.reading import decode, pixel_boxes, pixel_polygons
 from utils.data.loading.rectangles import rectangle
 from utils.data.sources.samples import Sample, SampleTable
 
@@ -45,6 +45,7 @@ class ValBatches:
     process: Process = Process()
     cache: ImageCache | None = None  # made for `image_sizes`
     fixed_size: tuple[int, int] | None = None  # (height, width)
+    items: Items = BOXES
 
     def __len__(self) -> int:
         return math.ceil(len(self.samples) / self.batch_size)
@@ -63,7 +64,7 @@ class ValBatches:
         indices = self.process.shard(global_indices)
         input_size = images.shape[2], images.shape[3]
         letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
-        targets = fill_images(images, indices, partial(self._item, input_size))
+        targets = fill_images(images, indices, partial(self._item, input_size), self.items)
         return Batch(images, targets, indices, letterboxes, global_indices)
 
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
@@ -78,10 +79,8 @@ class ValBatches:
 
     def _letterbox(self, index: int, input_size: tuple[int, int]) -> Letterbox:
         height, width = self.samples.sizes[index].tolist()
-        long_side = self.image_size
-        if self.fixed_size is not None:
-            long_side = fitting_long_side((height, width), self.fixed_size)
-        return fit_long_side((height, width), long_side, input_size)
+        is_fixed = self.fixed_size is not None
+        return self.items.place((height, width), self.image_size, input_size, is_fixed)
 
     def image_sizes(self) -> list[tuple[int, int]]:
         """Return (height, width) of each sample as it is resized and cached."""
@@ -91,11 +90,14 @@ class ValBatches:
     def _item(self, input_size: tuple[int, int], index: int) -> LabelledImage:
         sample, placement = self.samples[index], self._letterbox(index, input_size)
         with naming_image(sample.image_path):
-            image = self._resized(index, sample, placement.resized_size)
-            item = LabelledImage(image, sample.class_index, pixel_boxes(sample))
-            return letterbox_labelled(item, placement)
+            image = self._resized(index, sample, placement)
+            labels = sample.class_index, pixel_boxes(sample), pixel_polygons(sample)
+            return self.items.fit(LabelledImage(image, *labels), placement)
 
-    def _resized(self, index: int, sample: Sample, size: tuple[int, int]) -> np.ndarray:
+    def _resized(self, index: int, sample: Sample, placement: Letterbox) -> np.ndarray:
+        def make() -> np.ndarray:
+            return self.items.resize(decode(sample), placement)
+
         if self.cache is None or not self.cache.holds(index):
-            return resize(decode(sample), size)
-        return self.cache.get(index, lambda: resize(decode(sample), size))
+            return make()
+        return self.cache.get(index, make)

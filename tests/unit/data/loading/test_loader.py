@@ -200,8 +200,8 @@ def test_images_without_objects_give_empty_targets(samples):
         for sample in samples
     ]
     for batch in (next(train_loader(empty).epoch(0)), next(iter(ValLoader(empty, 64, 4, 0)))):
-        assert [array.shape for array in batch.targets] == [(0,), (0,), (0, 4)]
-        assert [array.dtype for array in batch.targets] == [np.int64, np.int64, np.float32]
+        assert [array.shape for array in batch.targets.arrays()] == [(0,), (0,), (0, 4)]
+        assert [array.dtype for array in batch.targets.arrays()] == [np.int64, np.int64, np.float32]
 
 
 def test_training_images_are_rgb_images_of_their_samples(samples):

@@ -28,7 +28,7 @@ def test_both_draws_give_the_public_images_and_targets(golden, draw):
     images, found = join(golden, np.array([draw == "upsampled"] * 2))
     np.testing.assert_array_equal(images, golden[f"{draw}_images"])
     expected = golden[f"{draw}_targets"]
-    rows = np.column_stack(found)
+    rows = np.column_stack(found.arrays())
     # The public order within an image is by column; ours by image. Halves are exact in float32.
     for array in (rows, expected):
         array[:] = array[np.lexsort(array.T[::-1])]
@@ -48,7 +48,7 @@ def test_no_images_give_no_targets():
     found = join_quads(
         np.zeros((0, 3, 8, 8), np.uint8), nothing, np.zeros(0, bool), np.zeros((0, 3, 16, 16), "u1")
     )
-    assert [array.shape for array in found] == [(0,), (0,), (0, 4)]
+    assert [array.shape for array in found.arrays()] == [(0,), (0,), (0, 4)]
 
 
 def test_half_of_the_groups_are_enlarged_by_seed_epoch_and_first_image():

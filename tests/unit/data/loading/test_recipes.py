@@ -79,7 +79,9 @@ def test_the_shards_of_two_ranks_are_the_batches_of_one_process(samples, recipe)
             np.testing.assert_array_equal(joined, getattr(batch, name))
         first, second = (shard.targets for shard in shards)
         second = second._replace(image_index=second.image_index + len(shards[0].images))
-        for left, right, both in zip(first, second, batch.targets, strict=True):
+        for left, right, both in zip(
+            *(x.arrays() for x in (first, second, batch.targets)), strict=True
+        ):
             np.testing.assert_array_equal(np.concatenate((left, right)), both)
         for shard in shards:
             np.testing.assert_array_equal(shard.global_indices, batch.global_indices)

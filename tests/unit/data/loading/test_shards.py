@@ -53,7 +53,7 @@ def assert_shards_make(whole, shards):
     for name in ("class_index", "boxes_cxcywh_norm"):
         joined.append(np.concatenate([getattr(shard.targets, name) for shard in shards]))
     joined.append(np.concatenate([shard.sample_indices for shard in shards]))
-    expected = (whole.images, *whole.targets, whole.sample_indices)
+    expected = (whole.images, *whole.targets.arrays(), whole.sample_indices)
     for found, array in zip(joined, expected, strict=True):
         assert found.dtype == array.dtype
         np.testing.assert_array_equal(found, array)
@@ -92,8 +92,8 @@ def test_workers_build_the_same_shards(samples, batches_of):
 def test_a_rank_without_any_image_gets_empty_batches(samples, batches_of, workers):
     (batch,) = batches_of(samples[:1], World(Process(1, 1, 2)), workers)
     assert batch.images.shape[:2] == (0, 3) and batch.images.shape[2] >= 64
-    assert [array.shape for array in batch.targets] == [(0,), (0,), (0, 4)]
-    assert [array.dtype for array in batch.targets] == [np.int64, np.int64, np.float32]
+    assert [array.shape for array in batch.targets.arrays()] == [(0,), (0,), (0, 4)]
+    assert [array.dtype for array in batch.targets.arrays()] == [np.int64, np.int64, np.float32]
     assert batch.letterboxes == () and len(batch.sample_indices) == 0
     assert batch.global_indices.tolist() == [0]
 

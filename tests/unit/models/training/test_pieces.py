@@ -8,7 +8,7 @@ import pytest
 from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
-from models.training.pieces import pieces_of, targets_between
+from models.training.pieces import pieces_of
 from models.training.state import build_state
 from models.training.step import train_step
 from tests.out_of_memory import run_out
@@ -217,6 +217,6 @@ def test_pieces_are_as_few_and_as_equal_as_they_can_be():
 
 
 def test_targets_between_images_are_counted_from_the_first():
-    found = targets_between(draw_batch().targets, 2, 4)
+    found = draw_batch().targets.between(2, 4)
     assert found.image_index.tolist() == [0, 1, 1, 1, 1]
     assert found.boxes_cxcywh_norm.shape == (5, 4)

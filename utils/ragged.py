@@ -1,0 +1,48 @@
+"""Rows of different lengths in two arrays, for what must travel and be stored as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Ragged(NamedTuple):
+    """K rows of any number of values each, one behind the other."""
+
+    values: np.ndarray  # (P,)
+    lengths: np.ndarray  # (K,) int64, which add up to P
+
+    @staticmethod
+    def of(rows: Sequence[np.ndarray], dtype: type) -> Ragged:
+        """Return rows, each (N,), in this dtype."""
+        lengths = np.array([len(row) for row in rows], np.int64)
+        return Ragged(np.concatenate([np.zeros(0, dtype), *rows]).astype(dtype), lengths)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are, K; `len` is that of the tuple."""
+        return len(self.lengths)
+
+    def row(self, index: int) -> np.ndarray:
+        """Return one row, a view (N,)."""
+        end = int(self.lengths[: index + 1].sum())
+        return self.values[end - int(self.lengths[index]) : end]
+
+    def rows(self) -> list[np.ndarray]:
+        """Return all rows, as views."""
+        return np.split(self.values, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
+
+    def take(self, rows: np.ndarray) -> Ragged:
+        """Return some rows: their indices, in any order, or a (K,) bool."""
+        chosen = np.arange(len(self.lengths))[rows]
+        starts, lengths = np.cumsum(self.lengths) - self.lengths, self.lengths[chosen]
+        before = np.cumsum(lengths) - lengths
+        index = np.arange(int(lengths.sum())) + np.repeat(starts[chosen] - before, lengths)
+        return Ragged(self.values[index], lengths)
+
+
+def join_ragged(parts: Sequence[Ragged]) -> Ragged:
+    """Return the rows of all parts, of which there is one at least."""
+    return Ragged(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
