@@ -26,6 +26,13 @@ def test_rows_can_be_taken_in_any_order_and_by_a_mask():
     assert ragged.take(np.array([2])).values.dtype == np.uint32
 
 
+def test_rows_can_be_split_into_groups():
+    groups = Ragged.of(ROWS, np.uint32).split([1, 0, 2])
+    assert list(map(as_lists, groups)) == [[[5, 6, 7]], [], [[], [8]]]
+    assert all(group.values.dtype == np.uint32 for group in groups)
+    assert Ragged.of([], np.uint32).split([]) == []
+
+
 def test_no_row_is_a_ragged_too():
     nothing = Ragged.of([], np.uint32)
     assert nothing.num_rows == 0 and nothing.rows() == []
