@@ -1,1 +1,1 @@
-"""The head of masks: boxes, and prototypes that each box weighs: assembly, loss, figures."""
+"""The mask head: boxes, and the pixels of each object."""

@@ -28,15 +28,15 @@ class ScoredMasks(Head):
 
     figure_names = {
         "precision(B)": "P(B)", "recall(B)": "R(B)",
-        "mAP_0.5(B)": "mAP50(B)", "mAP_0.5:0.95(B)": "mAP(B)",
+        "mAP_0.5(B)": "mAP50(B)", "mAP_0.5:0.95(B)": "mAP50-95(B)",
         "precision(M)": "P(M)", "recall(M)": "R(M)",
-        "mAP_0.5(M)": "mAP50(M)", "mAP_0.5:0.95(M)": "mAP(M)",
+        "mAP_0.5(M)": "mAP50(M)", "mAP_0.5:0.95(M)": "mAP50-95(M)",
     }  # fmt: skip
     nothing_found = Segmentations(
         np.zeros((0, 4), np.float32),
         np.zeros(0, np.float32),
         np.zeros(0, np.int64),
-        Ragged(np.zeros(0, np.uint32), np.zeros(0, np.int64)),
+        Ragged.of((), np.uint32),
     )
 
     def make_evaluator(
