@@ -40,6 +40,7 @@ from utils.report.plots.confusion import plot_confusion
 from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
 from utils.report.plots.images import plot_examples
 from utils.tasks.detection import DETECTION
+from utils.weights.transfer import ClassRows
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by
@@ -219,6 +220,9 @@ class AnchorHead(BoxHead):
         found = ops.take_where(logits, above)
         decoded = ops.to_numpy(decode_logits(found, cells, sizes, self.strides[level]))
         return np.split(decoded, np.searchsorted(image, np.arange(1, logits.shape[0])))
+
+    def class_rows(self) -> ClassRows:
+        return ClassRows("m.", before=BOX_CHANNELS + 1)
 
     def of_best_class(self, decoded: np.ndarray) -> np.ndarray:
         best = decoded[:, BOX_CHANNELS + 1 :].max(axis=1, keepdims=True)
