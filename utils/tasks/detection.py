@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from utils.data.loading.items import BOXES
-from utils.tasks.task import Task
+from utils.tasks.task import CLASSIFIER_FLAGS, Task
 
 
 class Detection(Task):
@@ -12,6 +15,8 @@ class Detection(Task):
     name = "detect"
     head = "Detect"
     model = "models/yolov5s.yaml"
+    head_args = ("nc", "anchors")
+    refused: ClassVar[Mapping[str, str]] = CLASSIFIER_FLAGS
     val_items = BOXES
 
 

@@ -6,12 +6,21 @@ task it serves: it asks the task, or the head.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
+from utils.cli.flags import flags_of
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.items import Items
 from utils.data.sources.samples import SampleTable
+from utils.errors import UserError
+from utils.tasks.documents import block_of, with_levels
+
+CLASSIFIER_FLAGS = {
+    "dropout": "only classifiers have it",
+    "cutoff": "only classifiers are made of a part of another model",
+}
 
 
 class Task:
@@ -23,6 +32,8 @@ class Task:
         model: the model YAML of a training that names none, from the project's folder.
         own_flags: fields of `TrainConfig` that mean something to this task alone.
         defaults: fields of `TrainConfig` whose default is another one for this task.
+        head_args: the args of its head in a model YAML that is made for it.
+        refused: fields of `TrainConfig` that mean nothing to it, each with the reason.
         val_items: make the images of a validation without a loss.
     """
 
@@ -31,6 +42,8 @@ class Task:
     model: ClassVar[str]
     own_flags: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
+    head_args: ClassVar[tuple[Any, ...]]
+    refused: ClassVar[Mapping[str, str]] = {}
     val_items: ClassVar[Items]
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -40,6 +53,29 @@ class Task:
 
     def check(self, config: TrainConfig) -> None:
         """Raise UserError for a flag of a training that means nothing to the task."""
+        flags = flags_of(config)
+        defaults = {field.name: field.default for field in dataclasses.fields(config)}
+        for name, reason in self.refused.items():
+            if getattr(config, name) != defaults[name]:
+                raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
+
+    def adopted(self, document: Mapping[str, Any], cutoff: int = 0) -> Mapping[str, Any]:
+        """Return a model document with the task's head: the one given, if it has it.
+
+        Args:
+            document: of a model of any task, checked by `models/graph.py`.
+            cutoff: of --cutoff.
+
+        Raises:
+            UserError: the layers of that model do not suffice.
+        """
+        if block_of(document) == self.head and not cutoff:
+            return document
+        return self.made_of(document, cutoff)
+
+    def made_of(self, document: Mapping[str, Any], cutoff: int) -> Mapping[str, Any]:
+        """Return a model document with the task's head in place of another; else as `adopted`."""
+        return with_levels(document, self.head, self.head_args)
 
     def check_samples(self, samples: SampleTable, name: str) -> None:
         """Raise DatasetError for samples whose labels are not those of the task.
