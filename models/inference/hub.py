@@ -22,12 +22,12 @@ from models.inference.exported_limits import input_size
 from models.inference.hub_results import HubResults
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import class_names_of, make_predictor
-from models.inference.views import View
 from utils.cli.call_config import call_config
 from utils.cli.detect_config import DetectConfig
 from utils.data.image.letterbox import fit_letterbox
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.image.resizing import letterbox
+from utils.data.image.view import View
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.files.models import shipped_model

@@ -15,8 +15,9 @@ import numpy as np
 
 from backend import autograd
 from models.inference.protocol import Predictor, network_input
-from models.inference.views import View, views_of
+from models.inference.views import views_of
 from utils.data.image.tiling import Tiling
+from utils.data.image.view import View
 from utils.evaluation.nms import SuppressionSettings
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from utils.cli.train_config import TrainConfig
+from utils.data.image.view import View, whole_view
 from utils.data.loading.items import Items
 from utils.data.sources.samples import SampleTable
 
@@ -48,3 +51,19 @@ class Task:
     def items(self, config: TrainConfig) -> Items:
         """Return what makes the images and targets of a training and of its validations."""
         return self.val_items
+
+    def view(
+        self,
+        image: np.ndarray,
+        image_size: int,
+        stride: int,
+        fixed_size: tuple[int, int] | None = None,
+    ) -> View:
+        """Return an image (H, W, 3) uint8 RGB of no dataset as the network takes it.
+
+        Args:
+            image_size: that of --img.
+            stride: the network takes sides that are multiples of it.
+            fixed_size: (height, width), the only size that the network takes, if it takes one.
+        """
+        return whole_view(image, image_size, stride, fixed_size)
