@@ -54,7 +54,8 @@ def as_data_frame(
         names: the class name of each detection.
         columns: what the four numbers of a box are called.
     """
-    table = dict(zip(columns, boxes.astype(np.float64).T, strict=True))
+    numbers = boxes.astype(np.float64)
+    table = {name: numbers[:, index] for index, name in enumerate(columns)}
     return as_class_frame(detections.scores, detections.class_index, names, table)
 
 
