@@ -31,6 +31,7 @@ class Task:
         name: as --task has it.
         head: the name of its head in model YAMLs.
         model: the model YAML of a training that names none, from the project's folder.
+        own_flags: fields of `TrainConfig` that mean something to this task alone.
         defaults: fields of `TrainConfig` whose default is another one for this task.
         val_items: make the images of a validation without a loss.
         meaningless: fields of `DetectConfig` that mean nothing to the task, with what to know.
@@ -39,6 +40,7 @@ class Task:
     name: ClassVar[str]
     head: ClassVar[str]
     model: ClassVar[str]
+    own_flags: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
     val_items: ClassVar[Items]
     meaningless: ClassVar[Mapping[str, str]] = {}
