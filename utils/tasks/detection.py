@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from utils.data.loading.items import BOXES
 from utils.tasks.task import Task
 
@@ -13,6 +16,10 @@ class Detection(Task):
     head = "Detect"
     model = "models/yolov5s.yaml"
     val_items = BOXES
+    fitness = "0.1 mAP50 + 0.9 mAP50-95"
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        return [f"anchors in pixels: {document.get('anchors', 'unknown')}"]
 
 
 DETECTION = Detection()

@@ -23,6 +23,7 @@ class Task:
         model: the model YAML of a training that names none, from the project's folder.
         defaults: fields of `TrainConfig` whose default is another one for this task.
         val_items: make the images of a validation without a loss.
+        fitness: the figure that decides which weights are best, in words.
     """
 
     name: ClassVar[str]
@@ -30,6 +31,11 @@ class Task:
     model: ClassVar[str]
     defaults: ClassVar[Mapping[str, Any]] = {}
     val_items: ClassVar[Items]
+    fitness: ClassVar[str] = "fitness"
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        """Return what is told of a model that nothing has checked yet, one line a subject."""
+        return []
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
         """Return values of flags, with the task's defaults for those that were not given."""

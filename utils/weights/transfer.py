@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from utils.errors import UserError
-from utils.weights.model_document import BOX_OUTPUTS
+from utils.weights.public_heads import BOX_OUTPUTS
 
 Arrays = Mapping[str, np.ndarray]
 
