@@ -16,7 +16,7 @@ class Detection(Task):
     head = "Detect"
     model = "models/yolov5s.yaml"
     val_items = BOXES
-    fitness = "0.1 mAP50 + 0.9 mAP50-95"
+    fitness = {"mAP_0.5": 0.1, "mAP_0.5:0.95": 0.9}
 
     def about(self, document: Mapping[str, Any]) -> list[str]:
         return [f"anchors in pixels: {document.get('anchors', 'unknown')}"]

@@ -23,7 +23,8 @@ class Task:
         model: the model YAML of a training that names none, from the project's folder.
         defaults: fields of `TrainConfig` whose default is another one for this task.
         val_items: make the images of a validation without a loss.
-        fitness: the figure that decides which weights are best, in words.
+        fitness: the weights of the figures, by the names that `Head.figures` has, whose sum
+            decides which weights, and which hyper-parameters, are best.
     """
 
     name: ClassVar[str]
@@ -31,7 +32,7 @@ class Task:
     model: ClassVar[str]
     defaults: ClassVar[Mapping[str, Any]] = {}
     val_items: ClassVar[Items]
-    fitness: ClassVar[str] = "fitness"
+    fitness: ClassVar[Mapping[str, float]] = {}
 
     def about(self, document: Mapping[str, Any]) -> list[str]:
         """Return what is told of a model that nothing has checked yet, one line a subject."""

@@ -21,6 +21,7 @@ from utils.processes.command import run_command
 from utils.screen.text import printable, say
 from utils.state.checkpoint import FORMAT, Checkpoint, Header, save_checkpoint
 from utils.tasks.table import task_of_head
+from utils.tasks.task import Task
 from utils.weights.load import load_weights, model_document
 from utils.weights.model_document import complete_document
 
@@ -77,8 +78,13 @@ def _about_task(header: Header) -> list[str]:
     return [
         f"task: {task.name}",
         *task.about(header.model),
-        *([] if best is None else [f"best {task.fitness}: {best}"]),
+        *([] if best is None else [f"best fitness: {best} ({_fitness_of(task)})"]),
     ]
+
+
+def _fitness_of(task: Task) -> str:
+    weights = task.fitness.items()
+    return " + ".join(name if weight == 1 else f"{weight:g} {name}" for name, weight in weights)
 
 
 def _blocks(document: Mapping[str, Any]) -> list[Any]:
