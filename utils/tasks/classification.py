@@ -31,6 +31,7 @@ class Classification(Task):
         "single_class": "a classifier of one class has nothing to tell apart",
     }
     val_items = BOXES
+    fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}
     defaults: ClassVar[Mapping[str, Any]] = {
         "hyp": HYPERPARAMETERS,
         "image_size": 224,

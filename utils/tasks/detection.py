@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from utils.data.loading.items import BOXES
@@ -19,6 +22,10 @@ class Detection(Task):
     model = "models/yolov5s.yaml"
     head_args = ("nc", "anchors")
     val_items = BOXES
+    fitness = {"mAP_0.5": 0.1, "mAP_0.5:0.95": 0.9}
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        return [f"anchors in pixels: {document.get('anchors', 'unknown')}"]
 
     def result(
         self,

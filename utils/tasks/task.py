@@ -38,6 +38,8 @@ class Task:
         refused: fields of `TrainConfig` that mean nothing to it, each with the reason.
         val_items: make the images of a validation without a loss.
         meaningless: fields of `DetectConfig` likewise.
+        fitness: the weights of the figures, by the names that `Head.figures` has, whose sum
+            decides which weights, and which hyper-parameters, are best.
     """
 
     name: ClassVar[str]
@@ -49,6 +51,11 @@ class Task:
     refused: ClassVar[Mapping[str, str]] = {}
     val_items: ClassVar[Items]
     meaningless: ClassVar[Mapping[str, str]] = {}
+    fitness: ClassVar[Mapping[str, float]] = {}
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        """Return what is told of a model that nothing has checked yet, one line a subject."""
+        return []
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
         """Return values of flags, with the task's defaults for those that were not given."""
