@@ -7,11 +7,21 @@ task it serves: it asks the task, or the head.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from typing import Any, ClassVar
 
+import numpy as np
+
+from utils.cli.detection_config import DetectionConfig
+from utils.cli.flags import flags_of
+from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
+from utils.data.image.view import View, whole_view
 from utils.data.loading.items import Items
 from utils.data.sources.samples import SampleTable
+from utils.errors import UserError
+from utils.media.frame import Frame
+from utils.results.image_result import ImageResult
 
 
 class Task:
@@ -24,6 +34,7 @@ class Task:
         own_flags: fields of `TrainConfig` that mean something to this task alone.
         defaults: fields of `TrainConfig` whose default is another one for this task.
         val_items: make the images of a validation without a loss.
+        meaningless: fields of `DetectConfig` that mean nothing to the task, with what to know.
     """
 
     name: ClassVar[str]
@@ -32,6 +43,7 @@ class Task:
     own_flags: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
     val_items: ClassVar[Items]
+    meaningless: ClassVar[Mapping[str, str]] = {}
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
         """Return values of flags, with the task's defaults for those that were not given."""
@@ -50,3 +62,54 @@ class Task:
     def items(self, config: TrainConfig) -> Items:
         """Return what makes the images and targets of a training and of its validations."""
         return self.val_items
+
+    def view(
+        self,
+        image: np.ndarray,
+        image_size: int,
+        stride: int,
+        fixed_size: tuple[int, int] | None = None,
+    ) -> View:
+        """Return an image (H, W, 3) uint8 RGB of no dataset as the network takes it.
+
+        Args:
+            image_size: that of --img.
+            stride: the network takes sides that are multiples of it.
+            fixed_size: (height, width), the only size that the network takes, if it takes one.
+        """
+        return whole_view(image, image_size, stride, fixed_size)
+
+    def input_size(self, trained: object) -> int:
+        """Return the long side of images for the network where --img is left out.
+
+        trained: that of the training, as the weights tell it, unchecked; None where they do not.
+        """
+        return CommandConfig.image_size
+
+    def check_detection(self, config: DetectionConfig) -> None:
+        """Raise UserError for a flag of a detection that means nothing to the task."""
+        flags, usual = flags_of(config), {field.name: field.default for field in fields(config)}
+        for name, reason in self.meaningless.items():
+            if getattr(config, name) != usual[name]:
+                raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
+
+    def check_hub(self) -> None:
+        """Raise UserError where what is found has no boxes, of which the hub's results are made."""
+
+    def result(
+        self,
+        frame: Frame,
+        found: Any,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> ImageResult:
+        """Return what `Head.finish` found in a frame as a result.
+
+        Args:
+            class_names: of every class that the model knows.
+            track_ids: (K,) int64; None where nothing is tracked.
+
+        Raises:
+            UserError: there is no way to show it.
+        """
+        raise UserError(f"what a model to {self.name} finds can only be validated, with val.py")
