@@ -20,6 +20,7 @@ from utils.drawing.lines import draw_lines
 from utils.errors import UserError
 from utils.results.image_result import ImageResult, as_utf8
 from utils.results.other_programs import as_class_frame, as_classifications
+from utils.results.text_lines import table_lines
 from utils.screen.text import printable
 
 SHOWN_CLASSES = 5
@@ -106,6 +107,10 @@ class ClassResult(ImageResult):
         scores: they are always there.
         """
         return [f"{found.score:.2f} {printable(found.name)}" for found in self]
+
+    def table_lines(self, image_name: str) -> str:
+        """Return lines of CSV: image, class name, probability; the most probable first."""
+        return table_lines(image_name, self.names[::-1], self.scores[::-1])
 
     def __len__(self) -> int:
         return len(self.top5)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from utils.detections import Detections
+from utils.detections import Detections, Segmentations
 from utils.drawing.annotate import draw_boxes
 from utils.drawing.crop import crop_box
 from utils.drawing.fonts import drawable_name
@@ -38,11 +38,11 @@ class Detection(NamedTuple):
 class Result(ImageResult):
     """The boxes of one image, highest score first; it yields each as a `Detection`."""
 
-    found: Detections  # in pixels of the frame
+    found: Detections | Segmentations  # in pixels of the frame
     track_ids: np.ndarray | None = None  # (K,) int64, one for an object in all frames; -1: none
 
     @property
-    def detections(self) -> Detections:
+    def detections(self) -> Detections | Segmentations:
         """What was found, as arrays."""
         return self.found
 
