@@ -106,8 +106,8 @@ class _View:
         def masks_of(place: int) -> Ragged:
             size = samples[place].height, samples[place].width
             rows = rows_of(images[place]).tolist()
-            boxes = self.instances.boxes_ltwh
-            return Ragged.of([segments.runs_of(row, boxes[row], size) for row in rows], np.uint32)
+            of_boxes = zip(rows, objects[place].boxes_xyxy, strict=True)
+            return Ragged.of([segments.runs_of(row, box, size) for row, box in of_boxes], np.uint32)
 
         return CocoAnnotations(objects, image_ids, category_ids, masks_of)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from utils.boxes import corners_of
 from utils.data.sources.formats.coco_masks import MaskRuns, read_pieces, read_runs
 from utils.masks.runs import runs_of_polygons
 from utils.polygons import Polygons, starts_of
@@ -27,18 +28,16 @@ class Segments:
     run_starts: np.ndarray  # (T + 1,) int64: object i has those from run_starts[i] on
     sizes: np.ndarray  # (T, 2) int64: height and width of the runs; 0 where there are none
 
-    def runs_of(self, row: int, box_ltwh: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    def runs_of(self, row: int, box_xyxy: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         """Return the runs (N,) uint32 of an object over an image of (height, width).
 
-        box_ltwh: (4,) of the object, which counts where it has no segmentation.
+        box_xyxy: (4,) of the object, which counts where it has no segmentation.
         """
         if self.sizes[row, 0]:
             return self.runs[self.run_starts[row] : self.run_starts[row + 1]]
         pieces = [self.pieces.outline(i) for i in range(self.starts[row], self.starts[row + 1])]
         if not pieces:
-            left, top, width, height = box_ltwh.tolist()
-            corners = [(0, 0), (0, 1), (1, 1), (1, 0)]
-            pieces = [np.array([(left + x * width, top + y * height) for x, y in corners])]
+            pieces = [corners_of(box_xyxy)]
         return runs_of_polygons(pieces, size)
 
 
