@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from utils.data.loading.items import BOXES
-from utils.tasks.task import Task
+from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
+from utils.data.sources.samples import Sample
+from utils.detections import GroundTruth
+from utils.evaluation.coco.results_file import CocoMaskResults
+from utils.evaluation.masks.metric import legacy_masks
+from utils.evaluation.masks.truth import masked_ground_truth
+from utils.report.console import legacy_mask_table
+from utils.tasks.task import LegacyMetric, Task
 
 
 class Segmentation(Task):
@@ -14,6 +24,22 @@ class Segmentation(Task):
     model = "models/yolov5s-seg.yaml"
     own_flags = ("mask_ratio", "no_overlap")
     val_items = BOXES
+
+    def ground_truth(self, sample: Sample) -> GroundTruth:
+        return masked_ground_truth(sample)
+
+    def annotations(
+        self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
+    ) -> CocoAnnotations:
+        return read_coco_annotations(path, samples, class_names, masks=True)
+
+    def coco_results(
+        self, class_names: Sequence[str], samples: Sequence[Sample]
+    ) -> CocoMaskResults:
+        return CocoMaskResults(class_names, samples)
+
+    def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
+        return LegacyMetric(legacy_masks(class_names), legacy_mask_table)
 
 
 SEGMENTATION = Segmentation()
