@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from utils.data.loading.items import BOXES
+from utils.detections import Segmentations
+from utils.media.frame import Frame
+from utils.results.mask_result import MaskResult
 from utils.tasks.task import Task
 
 
@@ -14,6 +19,16 @@ class Segmentation(Task):
     model = "models/yolov5s-seg.yaml"
     own_flags = ("mask_ratio", "no_overlap")
     val_items = BOXES
+    meaningless = {"tile": "masks that are found in tiles cannot be put together"}
+
+    def result(
+        self,
+        frame: Frame,
+        found: Segmentations,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> MaskResult:
+        return MaskResult(frame, found, class_names, track_ids)
 
 
 SEGMENTATION = Segmentation()
