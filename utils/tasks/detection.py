@@ -17,6 +17,7 @@ class Detection(Task):
     name = "detect"
     head = "Detect"
     model = "models/yolov5s.yaml"
+    head_args = ("nc", "anchors")
     val_items = BOXES
 
     def result(

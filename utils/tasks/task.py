@@ -22,6 +22,7 @@ from utils.data.sources.samples import SampleTable
 from utils.errors import UserError
 from utils.media.frame import Frame
 from utils.results.image_result import ImageResult
+from utils.tasks.documents import block_of, with_levels
 
 
 class Task:
@@ -33,8 +34,10 @@ class Task:
         model: the model YAML of a training that names none, from the project's folder.
         own_flags: fields of `TrainConfig` that mean something to this task alone.
         defaults: fields of `TrainConfig` whose default is another one for this task.
+        head_args: the args of its head in a model YAML that is made for it.
+        refused: fields of `TrainConfig` that mean nothing to it, each with the reason.
         val_items: make the images of a validation without a loss.
-        meaningless: fields of `DetectConfig` that mean nothing to the task, with what to know.
+        meaningless: fields of `DetectConfig` likewise.
     """
 
     name: ClassVar[str]
@@ -42,6 +45,8 @@ class Task:
     model: ClassVar[str]
     own_flags: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
+    head_args: ClassVar[tuple[Any, ...]]
+    refused: ClassVar[Mapping[str, str]] = {}
     val_items: ClassVar[Items]
     meaningless: ClassVar[Mapping[str, str]] = {}
 
@@ -52,6 +57,25 @@ class Task:
 
     def check(self, config: TrainConfig) -> None:
         """Raise UserError for a flag of a training that means nothing to the task."""
+        _refuse(config, self.refused)
+
+    def adopted(self, document: Mapping[str, Any], cutoff: int = 0) -> Mapping[str, Any]:
+        """Return a model document with the task's head: the one given, if it has it.
+
+        Args:
+            document: of a model of any task, checked by `models/graph.py`.
+            cutoff: of --cutoff.
+
+        Raises:
+            UserError: the layers of that model do not suffice.
+        """
+        if block_of(document) == self.head and not cutoff:
+            return document
+        return self.made_of(document, cutoff)
+
+    def made_of(self, document: Mapping[str, Any], cutoff: int) -> Mapping[str, Any]:
+        """Return a model document with the task's head in place of another; else as `adopted`."""
+        return with_levels(document, self.head, self.head_args)
 
     def check_samples(self, samples: SampleTable, name: str) -> None:
         """Raise DatasetError for samples whose labels are not those of the task.
@@ -88,10 +112,7 @@ class Task:
 
     def check_detection(self, config: DetectionConfig) -> None:
         """Raise UserError for a flag of a detection that means nothing to the task."""
-        flags, usual = flags_of(config), {field.name: field.default for field in fields(config)}
-        for name, reason in self.meaningless.items():
-            if getattr(config, name) != usual[name]:
-                raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
+        _refuse(config, self.meaningless)
 
     def check_hub(self) -> None:
         """Raise UserError where what is found has no boxes, of which the hub's results are made."""
@@ -113,3 +134,11 @@ class Task:
             UserError: there is no way to show it.
         """
         raise UserError(f"what a model to {self.name} finds can only be validated, with val.py")
+
+
+def _refuse(config: CommandConfig, reasons: Mapping[str, str]) -> None:
+    """Raise UserError for a field that is not at its default and has a reason against it."""
+    flags, usual = flags_of(config), {field.name: field.default for field in fields(config)}
+    for name, reason in reasons.items():
+        if getattr(config, name) != usual[name]:
+            raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
