@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from utils.data.loading.items import BOXES
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample
-from utils.detections import GroundTruth
+from utils.detections import GroundTruth, Segmentations
 from utils.evaluation.coco.results_file import CocoMaskResults
 from utils.evaluation.masks.metric import legacy_masks
 from utils.evaluation.masks.truth import masked_ground_truth
+from utils.media.frame import Frame
 from utils.report.console import legacy_mask_table
+from utils.results.label_files import LabelFiles
+from utils.results.mask_result import MaskResult
+from utils.results.text_lines import outline_lines
 from utils.tasks.task import LegacyMetric, Task
 
 
@@ -24,6 +31,16 @@ class Segmentation(Task):
     model = "models/yolov5s-seg.yaml"
     own_flags = ("mask_ratio", "no_overlap")
     val_items = BOXES
+    meaningless = {"tile": "masks that are found in tiles cannot be put together"}
+
+    def result(
+        self,
+        frame: Frame,
+        found: Segmentations,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> MaskResult:
+        return MaskResult(frame, found, class_names, track_ids)
 
     def ground_truth(self, sample: Sample) -> GroundTruth:
         return masked_ground_truth(sample)
@@ -40,6 +57,9 @@ class Segmentation(Task):
 
     def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
         return LegacyMetric(legacy_masks(class_names), legacy_mask_table)
+
+    def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
+        return LabelFiles(samples, partial(outline_lines, scores=scores))
 
 
 SEGMENTATION = Segmentation()
