@@ -7,8 +7,7 @@ and `utils/masks/assemble.py` in validation. Source: Bolya et al. 2019, YOLACT, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,17 +15,15 @@ from backend import ops
 from backend.contract import Tensor
 from models.heads.anchor.cell_head import CellHead
 from models.heads.anchor.decode import BOX_CHANNELS
-from models.heads.base import Evaluator
 from models.heads.mask.loss import SegmentationLoss
 from models.heads.mask.protonet import Protonet
+from models.heads.mask.scored import ScoredMasks
 from models.registry import MAX_CHANNELS, LayerPlan, LayerRequest, register
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
-from utils.data.sources.samples import Sample
 from utils.detections import Segmentations
 from utils.errors import UserError, brief
 from utils.evaluation.nms import SuppressionSettings, best_rows
 from utils.masks.assemble import native_runs
-from utils.ragged import Ragged
 from utils.tasks.segmentation import SEGMENTATION
 
 MOST_MASKS = 1024  # prototypes of an image; the public models have 32
@@ -40,7 +37,7 @@ class MaskRows(NamedTuple):
 
 
 @register("Segment", joins=True)
-class MaskHead(CellHead):
+class MaskHead(ScoredMasks, CellHead):
     """A head of cells whose rows end in M coefficients, and M prototypes of the first map.
 
     The mask of an object is where the sum of the prototypes, each times its coefficient, is
@@ -49,19 +46,7 @@ class MaskHead(CellHead):
 
     task = SEGMENTATION
     loss_names = {"box": "box", "mask": "seg", "objectness": "obj", "classification": "cls"}
-    figure_names = {
-        "precision(B)": "P(B)", "recall(B)": "R(B)",
-        "mAP_0.5(B)": "mAP50(B)", "mAP_0.5:0.95(B)": "mAP50-95(B)",
-        "precision(M)": "P(M)", "recall(M)": "R(M)",
-        "mAP_0.5(M)": "mAP50(M)", "mAP_0.5:0.95(M)": "mAP50-95(M)",
-    }  # fmt: skip
     target_fields = ("image_index", "class_index", "boxes_cxcywh_norm", "masks")
-    nothing_found = Segmentations(
-        np.zeros((0, 4), np.float32),
-        np.zeros(0, np.float32),
-        np.zeros(0, np.int64),
-        Ragged.of((), np.uint32),
-    )
     loss_type = SegmentationLoss
 
     def __init__(
@@ -131,25 +116,6 @@ class MaskHead(CellHead):
         boxes = letterbox_to_image(found.boxes_xyxy, letterbox)
         masks = native_runs(decoded.prototypes, coefficients[row], boxes, letterbox)
         return Segmentations(boxes, found.scores, found.class_index, masks)
-
-    def make_evaluator(self, class_names: Sequence[str]) -> Evaluator:
-        raise NotImplementedError
-
-    @staticmethod
-    def figures(result: Any) -> dict[str, float]:
-        raise NotImplementedError
-
-    @staticmethod
-    def fitness(result: Any) -> float:
-        raise NotImplementedError
-
-    @staticmethod
-    def table(result: Any) -> str:
-        raise NotImplementedError
-
-    @staticmethod
-    def plot(result: Any, samples: Sequence[Sample], folder: Path) -> None:
-        raise NotImplementedError
 
 
 def _require_count(name: str, value: object, most: int) -> None:
