@@ -23,7 +23,8 @@ from utils.files.project import PROJECT
 
 NETWORK_TOLERANCE = 2e-5
 MODELS = sorted((PROJECT / "models").rglob("*.yaml"))
-DETECTORS = [path for path in MODELS if "segment" not in path.parts]
+OTHER_TASKS = ("-seg", "-cls")
+DETECTORS = [path for path in MODELS if not path.stem.endswith(OTHER_TASKS)]
 HUB = [path.stem for path in DETECTORS if path.parent.name == "hub"]
 COMMON_DEPTH = 0.33  # of what is stored
 # At that depth and width s6, m6, l6 and x6 are n6. Of them the deepest is stored as it is, too.
