@@ -16,7 +16,7 @@ from utils.errors import UserError
 PRECISIONS = ("off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
-TASK_NAMES = ("detect", "classify")  # of utils/tasks/table.py, which needs this module
+TASK_NAMES = ("detect", "segment", "classify")  # of utils/tasks/table.py, which needs this module
 AUTO_BATCH = -1  # of --batch-size: measured
 # Settings of one process, not of the run that it begins or continues.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}

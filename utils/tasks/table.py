@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from utils.cli.flags import flags_of
+from utils.cli.train_config import TrainConfig
+from utils.errors import UserError
 from utils.files.models import read_model
 from utils.tasks.classification import CLASSIFICATION
 from utils.tasks.detection import DETECTION
 from utils.tasks.documents import block_of
+from utils.tasks.segmentation import SEGMENTATION
 from utils.tasks.task import Task
 
-TASKS: dict[str, Task] = {task.name: task for task in (DETECTION, CLASSIFICATION)}
+TASKS: dict[str, Task] = {task.name: task for task in (DETECTION, SEGMENTATION, CLASSIFICATION)}
 
 
 def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
@@ -28,6 +33,19 @@ def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
     if name:
         return TASKS[name]
     return task_of_model(read_model(cfg)[1] if cfg else document)
+
+
+def check_flags(task: Task, config: TrainConfig) -> None:
+    """Raise UserError for a flag of a training that means nothing to its task."""
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for other in TASKS.values():
+        for field in other.own_flags:
+            if field not in task.own_flags and getattr(config, field) != defaults[field]:
+                raise UserError(
+                    f"{flags_of(config)[field].names[0]} is for models to {other.name}, this one "
+                    f"is to {task.name}; leave it out"
+                )
+    task.check(config)
 
 
 def task_of_model(document: Mapping[str, Any]) -> Task:
