@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from utils.data.loading.items import BOXES
+from utils.data.loading.class_items import CLASSES
 from utils.errors import UserError
 from utils.files.project import PROJECT
 from utils.tasks.task import Task
@@ -30,7 +30,7 @@ class Classification(Task):
         "close_mosaic": "the images of classification are no mosaics",
         "single_class": "a classifier of one class has nothing to tell apart",
     }
-    val_items = BOXES
+    val_items = CLASSES
     defaults: ClassVar[Mapping[str, Any]] = {
         "hyp": HYPERPARAMETERS,
         "image_size": 224,

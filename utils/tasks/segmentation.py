@@ -12,6 +12,7 @@ class Segmentation(Task):
     name = "segment"
     head = "Segment"
     model = "models/yolov5s-seg.yaml"
+    head_args = ("nc", "anchors", 32, 256)
     own_flags = ("mask_ratio", "no_overlap")
     val_items = BOXES
 
