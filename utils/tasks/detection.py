@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from utils.data.loading.items import BOXES
+from utils.data.sources.class_folders import refuse_classes
+from utils.data.sources.samples import SampleTable
 from utils.detections import Detections
 from utils.media.frame import Frame
 from utils.results.result import Result
@@ -19,6 +21,9 @@ class Detection(Task):
     model = "models/yolov5s.yaml"
     head_args = ("nc", "anchors")
     val_items = BOXES
+
+    def check_samples(self, samples: SampleTable, name: str) -> None:
+        refuse_classes(samples, name)
 
     def result(
         self,

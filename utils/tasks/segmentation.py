@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from utils.data.loading.items import BOXES
+from utils.data.sources.class_folders import refuse_classes
+from utils.data.sources.samples import SampleTable
+from utils.errors import DatasetError
 from utils.tasks.task import Task
 
 
@@ -15,6 +18,15 @@ class Segmentation(Task):
     head_args = ("nc", "anchors", 32, 256)
     own_flags = ("mask_ratio", "no_overlap")
     val_items = BOXES
+
+    def check_samples(self, samples: SampleTable, name: str) -> None:
+        refuse_classes(samples, name)
+        if samples.polygons_norm is None:
+            raise DatasetError(
+                f"{name}: its labels are boxes, and segmentation learns from polygons, a line "
+                "'class x1 y1 x2 y2 x3 y3 ...' for each object; label them, or train a detector: "
+                "--task detect, or --cfg yolov5s.yaml"
+            )
 
 
 SEGMENTATION = Segmentation()
