@@ -12,7 +12,7 @@ from utils.files.project import PROJECT
 
 # Where any task is served.
 SHARED = ("models/", "utils/report/", "utils/evaluation/progress.py", "train.py")
-DETECTION = "models/heads/anchor/"
+HEADS_OF_BOXES = ("models/heads/anchor/", "models/heads/mask/")
 REGISTRY = "models/heads/__init__.py"  # imports every head, so that model YAMLs may name it
 # Detection's losses by name, and losses that are three.
 TEXTS = re.compile(r"objectness|\b(box|obj|cls)_loss|\[:3\]|zeros\(3\)|reshape\(-1, 3\)")
@@ -22,7 +22,7 @@ EVALUATOR = "utils.evaluation.coco.metric.DetectionEvaluator"
 def shared_files() -> Iterator[Path]:
     for path in PYTHON_FILES:
         name = path.relative_to(PROJECT).as_posix()
-        if name.startswith(SHARED) and not name.startswith(DETECTION):
+        if name.startswith(SHARED) and not name.startswith(HEADS_OF_BOXES):
             yield path
 
 
