@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.loading.items import BOXES
+from utils.cli.train_config import TrainConfig
+from utils.data.loading.mask_items import MaskItems
 from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample, SampleTable
@@ -33,11 +34,14 @@ class Segmentation(Task):
     model = "models/yolov5s-seg.yaml"
     own_flags = ("mask_ratio", "no_overlap")
     head_args = ("nc", "anchors", 32, 256)
-    val_items = BOXES
+    val_items = MaskItems()
     fitness = {
         "mAP_0.5(B)": 0.1, "mAP_0.5:0.95(B)": 0.9, "mAP_0.5(M)": 0.1, "mAP_0.5:0.95(M)": 0.9,
     }  # fmt: skip
     meaningless = {"tile": "masks that are found in tiles cannot be put together"}
+
+    def items(self, config: TrainConfig) -> MaskItems:
+        return MaskItems(config.mask_ratio, not config.no_overlap)
 
     def result(
         self,
