@@ -44,7 +44,7 @@ from utils.state.resume import (
     resumed_config,
 )
 from utils.state.start_checks import check_training
-from utils.tasks.table import find_task
+from utils.tasks.table import check_flags, find_task
 from utils.tasks.task import Task
 from utils.weights.load import load_weights
 
@@ -59,7 +59,7 @@ def main() -> None:
             task = task_of_flags(values)
             config = TrainConfig(**task.completed(values, given))
             check_training(config)
-            task.check(config)
+            check_flags(task, config)
             hyp = read_hyperparameters(config.hyp, config.override)
         else:
             config, hyp = resumed_config(values, given, point.header)

@@ -34,6 +34,13 @@ class Ragged(NamedTuple):
         """Return all rows, as views."""
         return np.split(self.values, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
 
+    def split(self, counts: Sequence[int]) -> list[Ragged]:
+        """Return groups of so many rows, one behind the other; views."""
+        ends = np.cumsum(counts, dtype=np.int64)[:-1]
+        starts = np.concatenate(([0], np.cumsum(self.lengths)))
+        groups = np.split(self.values, starts[ends]), np.split(self.lengths, ends)
+        return [Ragged(*group) for group in zip(*groups, strict=True)][: len(counts)]
+
     def take(self, rows: np.ndarray) -> Ragged:
         """Return some rows: their indices, in any order, or a (K,) bool."""
         chosen = np.arange(len(self.lengths))[rows]

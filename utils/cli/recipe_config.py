@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.words import count
-from utils.cli.flags import flag, flags_of, require_fraction, whole_from
+from utils.cli.flags import flag, flags_of, require_fraction, whole_between, whole_from
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
 from utils.cli.run_config import RunConfig
 from utils.data.augment.strengths import AugmentConfig
@@ -19,6 +19,7 @@ from utils.errors import UserError
 MAX_SEED = 2**63 - 1
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
 QUAD_IMAGES = 4
+LARGEST_MASK_RATIO = 32  # the smallest --img has one pixel then
 # Fields of flags that cannot be honoured together, and why.
 EXCLUDED = (
     ("rect", "quad", "four images of one shape are joined"),
@@ -42,6 +43,12 @@ def require_hours(name: str, value: float) -> None:
     """Raise UserError unless value is a number of hours."""
     if not 0 <= value < math.inf:
         raise UserError(f"{name} {value:g}; a number of hours from 0 up is needed")
+
+
+def require_chance(name: str, value: float) -> None:
+    """Raise UserError unless value is from 0 to below 1."""
+    if not 0 <= value < 1:
+        raise UserError(f"{name} {value:g}; a number from 0 to below 1 is needed")
 
 
 def require_part(name: str, value: float) -> None:
@@ -80,6 +87,13 @@ class RecipeConfig(RunConfig):
         "follows --epochs; 0: never")  # fmt: skip
     label_smoothing: float = flag("recipe", "--label-smoothing", default=0.0, metavar="F",
         check=require_fraction, help="of the class targets")  # fmt: skip
+    mask_ratio: int = flag("recipe", "--mask-ratio", default=4, metavar="N",
+        check=whole_between(1, LARGEST_MASK_RATIO),
+        help="segmentation: how many times smaller than the images masks are")  # fmt: skip
+    no_overlap: bool = flag("recipe", "--no-overlap", default=False,
+        help="segmentation: a mask for each object, whole where others cover it")  # fmt: skip
+    dropout: float = flag("recipe", "--dropout", default=0.0, metavar="P", check=require_chance,
+        help="leave out this part of what a classifier's last layer sees, in training")  # fmt: skip
     autobalance: bool = flag("recipe", "--autobalance", default=False,
         help="weigh the levels' objectness losses by how large they are")  # fmt: skip
     precise_bn: int = flag("recipe", "--precise-bn", default=0, nargs="?", const=8, metavar="N",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from utils.boxes import pairwise_iou
-from utils.detections import Detections, GroundTruth
+from utils.detections import Detections, GroundTruth, Segmentations
 
 # Those of the public YOLOv5: a matrix stored of it is met by no other confidence.
 IOU_ABOVE = 0.45
@@ -54,7 +54,7 @@ class ConfusionCounter:
         self.num_classes = num_classes
         self._seen: list[np.ndarray] = []  # of each image, one number for each pair of classes
 
-    def add(self, detections: Detections, truth: GroundTruth) -> None:
+    def add(self, found: Detections | Segmentations, truth: GroundTruth) -> None:
         """Count an image.
 
         Of all pairs of a detection and an object, whatever their classes, the one that overlaps
@@ -62,15 +62,15 @@ class ConfusionCounter:
         on one counts only where it finds an object.
         """
         background = self.num_classes
-        rows = np.flatnonzero(detections.scores > CONFIDENCE_ABOVE)
-        boxes_xyxy, _, predicted = detections.take(rows)
+        rows = np.flatnonzero(found.scores > CONFIDENCE_ABOVE)
+        boxes_xyxy, predicted = found.boxes_xyxy[rows], found.class_index[rows]
         is_crowd = truth.is_crowd
         if is_crowd is None:
             is_crowd = np.zeros(len(truth.class_index), bool)
         iou = pairwise_iou(boxes_xyxy, truth.boxes_xyxy, is_crowd)
-        matched, found = _match(np.where(is_crowd, 0, iou))
+        matched, of_object = _match(np.where(is_crowd, 0, iou))
         as_class = np.full(len(is_crowd), background)
-        as_class[found] = predicted[matched]
+        as_class[of_object] = predicted[matched]
         is_alarm = np.all(iou[:, is_crowd] <= IOU_ABOVE, axis=1, keepdims=True)[:, 0]
         is_alarm[matched] = False
         alarms = predicted[is_alarm]

@@ -44,15 +44,38 @@ def non_max_suppression(
     Returns:
         Detections in the frame of decoded, K <= max_detections; K = 0 when nothing is found.
     """
+    return best_rows(
+        decoded,
+        confidence_threshold,
+        iou_threshold,
+        multi_label,
+        class_agnostic,
+        classes,
+        max_detections,
+        max_candidates,
+    )[0]
+
+
+def best_rows(
+    decoded: np.ndarray,
+    confidence_threshold: float,
+    iou_threshold: float,
+    multi_label: bool,
+    class_agnostic: bool = False,
+    classes: Sequence[int] | None = None,
+    max_detections: int = 300,
+    max_candidates: int = 30000,
+) -> tuple[Detections, np.ndarray]:
+    """Return what `non_max_suppression` does, and the row of decoded of each, (K,) int64."""
     # Half precision would place boxes on a grid of half pixels and tie their scores.
     assert decoded.dtype == np.float32, f"decoded is {decoded.dtype}: cast the raw maps to float32"
     assert confidence_threshold >= 0
-    found = _candidates(decoded, confidence_threshold, multi_label)
+    found, row = _candidates(decoded, confidence_threshold, multi_label)
     if classes is not None:
-        found = found.take(np.flatnonzero(np.isin(found.class_index, classes)))
-    return suppress_overlapping(
-        found, iou_threshold, class_agnostic, max_detections, max_candidates
-    )
+        wanted = np.flatnonzero(np.isin(found.class_index, classes))
+        found, row = found.take(wanted), row[wanted]
+    kept = _survivors(found, iou_threshold, class_agnostic, max_detections, max_candidates)
+    return found.take(kept), row[kept]
 
 
 def suppress_overlapping(
@@ -66,16 +89,33 @@ def suppress_overlapping(
 
     Equal scores keep their order.
     """
-    found = found.take(_descending_order(found.scores)[:max_candidates])
+    return found.take(
+        _survivors(found, iou_threshold, class_agnostic, max_detections, max_candidates)
+    )
+
+
+def _survivors(
+    found: Detections,
+    iou_threshold: float,
+    class_agnostic: bool,
+    max_detections: int,
+    max_candidates: int,
+) -> np.ndarray:
+    """Return which of them `suppress_overlapping` keeps, (K,) int64, best first."""
+    order = _descending_order(found.scores)[:max_candidates]
+    found = found.take(order)
     group = np.zeros_like(found.class_index) if class_agnostic else found.class_index
     threshold = float(np.float32(iou_threshold))
-    return found.take(suppress_greedily(found.boxes_xyxy, group, threshold, max_detections))
+    return order[suppress_greedily(found.boxes_xyxy, group, threshold, max_detections)]
 
 
-def _candidates(decoded: np.ndarray, confidence_threshold: float, multi_label: bool) -> Detections:
-    """Return every prediction above the threshold, by row and then by class."""
+def _candidates(
+    decoded: np.ndarray, confidence_threshold: float, multi_label: bool
+) -> tuple[Detections, np.ndarray]:
+    """Return every prediction above the threshold, by row and then by class, and its row."""
     # No class score exceeds 1, so an objectness below the threshold already decides.
-    decoded = decoded[decoded[:, 4] > confidence_threshold]
+    above = np.flatnonzero(decoded[:, 4] > confidence_threshold)
+    decoded = decoded[above]
     boxes_xyxy = cxcywh_to_xyxy(decoded[:, :4])
     scores = decoded[:, 5:] * decoded[:, 4:5]
     num_classes = scores.shape[1]
@@ -85,7 +125,8 @@ def _candidates(decoded: np.ndarray, confidence_threshold: float, multi_label: b
         best = np.arange(len(scores)) * num_classes + scores.argmax(axis=1)
         position = best[scores.ravel()[best] > confidence_threshold]
     row, class_index = np.divmod(position, num_classes)
-    return Detections(boxes_xyxy.take(row, axis=0), scores.ravel()[position], class_index)
+    found = Detections(boxes_xyxy.take(row, axis=0), scores.ravel()[position], class_index)
+    return found, above[row]
 
 
 def _descending_order(scores: np.ndarray) -> np.ndarray:

@@ -42,28 +42,34 @@ class EvaluationProgress(NamedTuple):
 
     def found(self) -> list[FoundImage]:
         """Return the images in the order of a single process."""
-        ends = np.cumsum(self.images[:, 2]).tolist()
+        counts = self.images[:, 2].tolist()
+        rows = zip(*(_split(field, counts) for field in self.rows), strict=True)
         return [
-            FoundImage(batch, index, _each(self.rows, _taken, np.arange(end - count, end)))
-            for (batch, index, count), end in zip(self.images.tolist(), ends, strict=True)
+            FoundImage(batch, index, type(self.rows)(*found))
+            for (batch, index, _), found in zip(self.images.tolist(), rows, strict=True)
         ]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all arrays by name: losses, images, and the fields of `rows`."""
+        """Return all arrays by name: losses, images, and the fields of `rows`.
+
+        Of dtypes that a checkpoint holds and ranks exchange: uint32 as rows of four bytes.
+        """
         arrays = {"losses": self.losses, "images": self.images}
         for name, field in self.rows._asdict().items():
             if isinstance(field, Ragged):
-                arrays |= {f"{name}.{part}": array for part, array in field._asdict().items()}
+                arrays |= {f"{name}.{part}": _to_store(x) for part, x in field._asdict().items()}
             else:
-                arrays[name] = field
+                arrays[name] = _to_store(field)
         return arrays
 
     def of_arrays(self, arrays: Mapping[str, np.ndarray]) -> EvaluationProgress:
         """Return another validation of the same task, of which `arrays` are."""
         rows = {
-            name: Ragged(*(arrays[f"{name}.{part}"] for part in Ragged._fields))
+            name: Ragged(
+                *(_stored(arrays[f"{name}.{part}"], x) for part, x in field._asdict().items())
+            )
             if isinstance(field, Ragged)
-            else arrays[name]
+            else _stored(arrays[name], field)
             for name, field in self.rows._asdict().items()
         }
         return EvaluationProgress(arrays["losses"], arrays["images"], type(self.rows)(**rows))
@@ -76,7 +82,8 @@ def make_progress(
 
     like: anything found in the same task, for the dtypes and shapes where there is no image.
     """
-    found = [_each(like, _taken, np.zeros(0, np.int64)), *(image.found for image in images)]
+    nothing = type(like)(*(_taken(field, np.zeros(0, np.int64)) for field in like))
+    found = [nothing, *(image.found for image in images)]
     rows = [_joined(field) for field in zip(*found, strict=True)]
     places = [(image.batch_index, image.image_index, num_rows(image.found)) for image in images]
     of_images = np.array(places, np.int64).reshape(len(places), 3)
@@ -88,8 +95,17 @@ def num_rows(found: Any) -> int:
     return _length(found[0])
 
 
-def _each(rows: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    return type(rows)(*(function(field, *arguments) for field in rows))
+def _to_store(array: np.ndarray) -> np.ndarray:
+    if array.dtype != np.uint32:
+        return array
+    return np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, 4)
+
+
+def _stored(array: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Return what `_to_store` made of an array of the dtype of another one."""
+    if like.dtype != np.uint32:
+        return array
+    return np.ascontiguousarray(array).view(np.uint32).reshape(array.shape[:-1])
 
 
 def _length(field: np.ndarray | Ragged) -> int:
@@ -98,6 +114,13 @@ def _length(field: np.ndarray | Ragged) -> int:
 
 def _taken(field: np.ndarray | Ragged, rows: np.ndarray) -> np.ndarray | Ragged:
     return field.take(rows) if isinstance(field, Ragged) else field[rows]
+
+
+def _split(field: np.ndarray | Ragged, counts: Sequence[int]) -> list[Any]:
+    """Return groups of so many rows, one behind the other; views."""
+    if isinstance(field, Ragged):
+        return field.split(counts)
+    return np.split(field, np.cumsum(counts, dtype=np.int64)[:-1])[: len(counts)]
 
 
 def _joined(fields: Sequence[Any]) -> Any:

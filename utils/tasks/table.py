@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from utils.cli.flags import flags_of
+from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
-from utils.files.models import read_model
+from utils.files.models import block_of, read_model
+from utils.tasks.classification import CLASSIFICATION
 from utils.tasks.detection import DETECTION
+from utils.tasks.segmentation import SEGMENTATION
 from utils.tasks.task import Task
 
-TASKS: dict[str, Task] = {task.name: task for task in (DETECTION,)}
+TASKS: dict[str, Task] = {task.name: task for task in (DETECTION, SEGMENTATION, CLASSIFICATION)}
 
 
 def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
     """Return the task of a training.
 
     Args:
-        name: of --task; "" where that is not given.
-        cfg: the model YAML of --cfg, which decides; "" where that is not given.
+        name: of --task, which decides; "" where that is not given.
+        cfg: the model YAML of --cfg; "" where that is not given.
         document: the model of the weights, or of the run that goes on; empty where it tells none.
 
     Raises:
-        UserError: --task and --cfg are for different tasks, or the YAML cannot be read.
+        UserError: the YAML cannot be read.
     """
-    if not cfg:
-        return TASKS[name] if name else task_of_model(document)
-    path, model = read_model(cfg)
-    task = task_of_model(model)
-    if name and task.name != name:
-        raise UserError(f"--task {name}: --cfg {path} is a model to {task.name}; leave one out")
-    return task
+    if name:
+        return TASKS[name]
+    return task_of_model(read_model(cfg)[1] if cfg else document)
+
+
+def check_flags(task: Task, config: TrainConfig) -> None:
+    """Raise UserError for a flag of a training that means nothing to its task."""
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for other in TASKS.values():
+        for field in other.own_flags:
+            if field not in task.own_flags and getattr(config, field) != defaults[field]:
+                raise UserError(
+                    f"{flags_of(config)[field].names[0]} is for models to {other.name}, this one "
+                    f"is to {task.name}; leave it out"
+                )
+    task.check(config)
 
 
 def task_of_model(document: Mapping[str, Any]) -> Task:
     """Return the task of a model document by its last layer; detection where that tells none."""
-    try:
-        block = document["head"][-1][2]
-    except (KeyError, IndexError, TypeError):
-        return DETECTION  # `models/graph.py` says what is wrong with it
-    return task_of_head(block) or DETECTION
+    return task_of_head(block_of(document)) or DETECTION
 
 
 def task_of_head(block: Any) -> Task | None:

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.heads.anchor.decode import BOX_CHANNELS
 from utils.data.loading.batch import Targets
 
 # In cells: the cell that holds the centre, then its neighbours to the left, above, to the right
@@ -38,6 +37,7 @@ class Assignment(NamedTuple):
     boxes_cxcywh: np.ndarray  # (P, 4) float32, centre relative to the cell's corner
     anchors_wh: np.ndarray  # (P, 2) float32
     class_index: np.ndarray  # (P,) int64
+    target_index: np.ndarray  # (P,) int64, among the targets of the batch
 
 
 def assign_targets(
@@ -84,6 +84,7 @@ def _assign_level(
         boxes_cxcywh=np.concatenate([boxes[:, :2] - corner, boxes[:, 2:]], axis=1),
         anchors_wh=anchors[anchor_index],
         class_index=targets.class_index[target_index],
+        target_index=target_index,
     )
 
 
@@ -127,17 +128,20 @@ class Positives(NamedTuple):
 
 
 def join_assignments(
-    assignments: Sequence[Assignment], shapes: Sequence[Sequence[int]], padded: bool
+    assignments: Sequence[Assignment],
+    shapes: Sequence[Sequence[int]],
+    num_classes: int,
+    padded: bool,
 ) -> Positives:
     """Return the positives in exactly the rows that they need or, padded, in `padded_size` each.
 
     Args:
-        shapes: (B, A, H, W, 5 + C) of each level.
+        shapes: (B, A, H, W, outputs) of each level.
     """
     counts = [len(found.row) for found in assignments]
     sizes = [padded_size(max(counts))] * len(counts) if padded else counts
     levels = [
-        _rows_of(found, shape, size, padded)
+        _rows_of(found, shape, num_classes, size, padded)
         for found, shape, size in zip(assignments, shapes, sizes, strict=True)
     ]
     indices, numbers = zip(*levels, strict=True)
@@ -153,10 +157,10 @@ def padded_size(count: int) -> int:
 
 
 def _rows_of(
-    found: Assignment, shape: Sequence[int], size: int, padded: bool
+    found: Assignment, shape: Sequence[int], num_classes: int, size: int, padded: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return indices (3, size) and numbers (size, 7) of one level."""
-    _, anchors, height, width, outputs = shape
+    _, anchors, height, width = shape[:4]
     count = len(found.row)
     grid = (found.image_index * anchors + found.anchor_index) * height + found.row
     grid = grid * width + found.column
@@ -167,7 +171,7 @@ def _rows_of(
     indices[0, :count] = memory
     indices[1] = math.prod(shape[:4]) + np.arange(size)
     indices[1, last] = (memory if padded else grid)[last]
-    indices[2] = outputs - BOX_CHANNELS - 1
+    indices[2] = num_classes
     indices[2, :count] = found.class_index
     numbers = np.ones((size, 7))
     numbers[:count, :4] = found.boxes_cxcywh

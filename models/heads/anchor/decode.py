@@ -14,12 +14,19 @@ from backend.contract import Tensor
 BOX_CHANNELS = 4  # of an output: cx, cy, w, h, then objectness, then the classes
 
 
-def decode_logits(logits: Tensor, cells: Tensor, anchors: Tensor, stride: int) -> Tensor:
-    """(..., 5 + C) of one level, with their cells and anchors (..., 2), to pixels and scores."""
-    scores = ops.sigmoid(logits)
+def decode_logits(
+    logits: Tensor, cells: Tensor, anchors: Tensor, stride: int, num_added: int = 0
+) -> Tensor:
+    """Map (..., 5 + C) of one level, with their cells and anchors (..., 2), to pixels and scores.
+
+    num_added: further numbers at the end of a row, which stay as they are.
+    """
+    last = logits.shape[-1] - num_added
+    scores = ops.sigmoid(logits[..., :last] if num_added else logits)
     centres = decode_centres(scores[..., 0:2]) + cells
     sizes = decode_sizes(scores[..., 2:4], anchors * stride)
-    return ops.cat([centres * stride, sizes, scores[..., 4:]], dim=logits.ndim - 1)
+    added = [logits[..., last:]] if num_added else []
+    return ops.cat([centres * stride, sizes, scores[..., 4:], *added], dim=logits.ndim - 1)
 
 
 def decode_centres(scores: Tensor) -> Tensor:

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend import dist, ops
+from backend import ops
 from backend.contract import Tensor
-from backend.processes import this_process
-from models.heads.anchor.assign import assign_targets, join_assignments
+from models.heads.anchor.assign import Assignment, assign_targets, join_assignments
 from models.heads.anchor.balance import LevelBalance
 from models.heads.anchor.ciou import BoxIou, complete_iou
 from models.heads.anchor.cross_entropy import cross_entropy
 from models.heads.anchor.decode import BOX_CHANNELS, decode_centres, decode_sizes
 from models.heads.base import Loss, LossTerms, WholeBatch
+from models.heads.parts import BatchParts, batch_parts
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.loading.batch import Targets
 
@@ -65,44 +65,21 @@ class LossGains:
         )
 
 
-class BatchParts(NamedTuple):
-    """What part of the whole batch a rank or a piece has: factors of its means, on the device.
-
-    A mean over its rows times its part of all rows, summed over ranks and pieces, is the mean over
-    all rows; the mean of the means is not.
-    """
-
-    images: Tensor  # 0-d: of the batch's images, those of the piece
-    positives: Tensor  # (L,): of each level's positives, those of the piece; 0 of none
-    total: Tensor  # 0-d: images of the batch times ranks: gradients are averaged over the ranks
+# Terms; of each level, its objectness loss, and what its positives have behind the classes.
+CostOnDevice = tuple[LossTerms, list[Tensor], list[Tensor]]
 
 
-def batch_parts(
-    own: Sequence[int], all_pieces: Sequence[int], whole: WholeBatch | None, dtype: str, device: str
-) -> BatchParts | None:
-    """Return the parts of this rank's piece; None if it is all of the batch.
+class DetectionCost(NamedTuple):
+    """What a batch costs as boxes, and what a loss of more than boxes goes on with."""
 
-    Every rank calls it for every batch.
-
-    Args:
-        own: number of images of the piece, then of its positives at each level.
-        all_pieces: the same of all pieces of this rank.
-        dtype: of the losses.
-    """
-    if this_process().world_size == 1 and own[0] == all_pieces[0]:
-        return None
-    sums = whole.over_ranks if whole is not None else None
-    if sums is None:
-        sums = ops.tensor(np.array(all_pieces, dtype), device)
-        dist.sum_(sums)
-        if whole is not None:
-            whole.over_ranks = sums
-    parts = ops.tensor(np.array(own, dtype), device) / ops.clamp(sums, low=1.0)
-    return BatchParts(parts[0], parts[1:], sums[0] * float(this_process().world_size))
+    terms: LossTerms
+    assignments: Sequence[Assignment]
+    added: Sequence[Tensor]  # of each level, what its positives have behind the classes (P, ...)
+    parts: BatchParts | None
 
 
 class DetectionLoss(Loss):
-    """Box, objectness and classification loss of an anchor head.
+    """Box, objectness and classification loss of a head of cells.
 
     Args:
         anchors: (levels, A, 2) width and height in cells of the level.
@@ -126,7 +103,7 @@ class DetectionLoss(Loss):
         self.anchors, self.num_classes, self.gains = anchors, num_classes, gains
         self.box_iou, self.label_smoothing = box_iou, label_smoothing
         self.balance = balance or LevelBalance(len(anchors))  # shared with the compiled form
-        self._compiled_cost: Callable[..., tuple[LossTerms, list[Tensor]]] | None = None
+        self._compiled_cost: Callable[..., CostOnDevice] | None = None
         self._one_hots: dict[tuple[str, str], Tensor] = {}
 
     @property
@@ -151,26 +128,34 @@ class DetectionLoss(Loss):
             targets: of the same images; may be empty, which leaves objectness alone.
             whole: of which they are a piece; None for all of it.
         """
+        return self.cost_of_boxes(raw, targets, whole).terms
+
+    def cost_of_boxes(
+        self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None
+    ) -> DetectionCost:
+        """Return the cost; the rows of raw (B, A, H, W, 5 + C + added) may be longer."""
         shapes = [level.shape for level in raw]
         grids = [(height, width) for _, _, height, width, _ in shapes]
         assignments = assign_targets(targets, self.anchors, grids, self.gains.max_side_ratio)
         # Without images there is no cell that padding could stand for.
         cost = self._compiled_cost if shapes[0][0] else None
-        positives = join_assignments(assignments, shapes, padded=cost is not None)
+        positives = join_assignments(assignments, shapes, self.num_classes, cost is not None)
         dtype, device = ops.dtype_of(raw[0]), ops.device_of(raw[0])
         counts = [shapes[0][0], *(len(found.row) for found in assignments)]
-        terms, objectness = (cost or self._cost)(
+        parts = batch_parts(counts, self._counts_of(whole, counts, grids), whole, dtype, device)
+        terms, objectness, added = (cost or self._cost)(
             tuple(raw),
             positives.sizes,
             ops.tensor(positives.indices, device),
             ops.tensor(positives.numbers.astype(dtype), device),
             self._one_hot(dtype, device),
             self.balance.weights(dtype, device),
-            batch_parts(counts, self._counts_of(whole, counts, grids), whole, dtype, device),
+            parts,
             cost is not None,
         )
         self.balance.see(objectness, adds=whole is not None and whole.done > 0)
-        return terms
+        added = [rows[:number] for rows, number in zip(added, counts[1:], strict=False)]
+        return DetectionCost(terms, assignments, added, parts)
 
     def _counts_of(
         self, whole: WholeBatch | None, counts: Sequence[int], grids: Sequence[tuple[int, int]]
@@ -200,11 +185,8 @@ class DetectionLoss(Loss):
         balance: Sequence[float] | Tensor,
         parts: BatchParts | None,
         padded: bool,
-    ) -> tuple[LossTerms, list[Tensor]]:
-        """Turn raw maps and what `Positives` holds into terms, without reading a tensor.
-
-        Returns the objectness loss of each level besides.
-        """
+    ) -> CostOnDevice:
+        """Turn raw maps and what `Positives` holds into terms, without reading a tensor."""
         spans = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
         # Over (B, H, W, A): in this order channels-last maps need no copy.
         cells = [level.permute(0, 2, 3, 1, 4).reshape(-1, level.shape[4]) for level in raw]
@@ -236,7 +218,9 @@ class DetectionLoss(Loss):
                 mean = self._classification(predicted[index], wanted, weights)
                 classification = classification + part_of(mean, part)
         terms = self._weighted(box, objectness, classification, raw[0].shape[0], parts)
-        return terms, [level.detach() for level in levels]
+        end = BOX_CHANNELS + 1 + self.num_classes
+        added = [rows[:, end:] for rows in predicted] if raw[0].shape[4] > end else []
+        return terms, [level.detach() for level in levels], added
 
     def _iou(self, box_logits: Tensor, numbers: Tensor) -> Tensor:
         """Return the IoU (K,) of predicted boxes (K, 4) with their targets, in cells."""
@@ -258,7 +242,8 @@ class DetectionLoss(Loss):
 
     def _classification(self, predicted: Tensor, wanted: Tensor, weights: Tensor | None) -> Tensor:
         """Return mean cross-entropy of rows (P, 5 + C) against rows of `_one_hot` (P, C), 0-d."""
-        gains, logits = self.gains, predicted[:, BOX_CHANNELS + 1 :]
+        gains, first = self.gains, BOX_CHANNELS + 1
+        logits = predicted[:, first : first + self.num_classes]
         if weights is None:
             return cross_entropy(logits, wanted, gains.classification_positive, gains.focal_gamma)
         size = wanted.shape[0]

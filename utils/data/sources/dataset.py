@@ -13,6 +13,7 @@ from pathlib import Path
 
 from backend.words import count
 from utils.data.shapes.dataset import draw_dataset
+from utils.data.sources.class_folders import ClassFolders, class_names_of
 from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
 from utils.data.sources.formats.annotations import Annotations
 from utils.data.sources.formats.format import AnnotatedFolder
@@ -55,8 +56,18 @@ def load_dataset(
     if train_part is not None:
         dataset = _drawn(dataset, train_part)
     if not dataset.class_names:
-        dataset = dataclasses.replace(dataset, class_names=_annotated_names(dataset))
-    return dataset.as_single_class() if single_class else dataset
+        dataset = dataclasses.replace(dataset, class_names=_found_names(dataset))
+    return _of_one_class(dataset) if single_class else dataset
+
+
+def _of_one_class(dataset: DatasetSpec) -> DatasetSpec:
+    entries = (*dataset.train, *dataset.val, *dataset.test)
+    if any(isinstance(entry, ClassFolders) for entry in entries):
+        raise DatasetError(
+            f"--single-cls: {dataset.name} has a folder of images for each class, and nothing "
+            "else tells its images apart; leave --single-cls out"
+        )
+    return dataset.as_single_class()
 
 
 def _read(argument: Path, splits: Sequence[str]) -> DatasetSpec:
@@ -72,6 +83,13 @@ def _drawn(dataset: DatasetSpec, train_part: float) -> DatasetSpec:
             f"--split {train_part:g}: {dataset.name} has a split for validation; leave --split out"
         )
     return dataclasses.replace(dataset, train_part=train_part)
+
+
+def _found_names(dataset: DatasetSpec) -> tuple[str, ...]:
+    """Return the class names of a dataset that has them in its folders or annotations."""
+    entries = (*dataset.train, *dataset.val, *dataset.test)
+    folders = [entry for entry in entries if isinstance(entry, ClassFolders)]
+    return class_names_of(folders, dataset.name) if folders else _annotated_names(dataset)
 
 
 def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:

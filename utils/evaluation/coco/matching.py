@@ -7,12 +7,12 @@ Source: Lin et al. 2014, arXiv:1405.0312, and the rules of https://cocodataset.o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from utils.boxes import pairwise_iou
 from utils.detections import Detections, GroundTruth
+from utils.evaluation.overlap import BOXES, Overlap
 
 IOU_THRESHOLDS = np.linspace(0.50, 0.95, 10)
 MAX_DETECTIONS_PER_CLASS = 100
@@ -63,28 +63,33 @@ class Matches(NamedTuple):
     counted: np.ndarray  # (10, D) bool, right or wrong
 
 
-def find_candidates(detections: Detections, ground_truth: GroundTruth) -> MatchCandidates:
+def find_candidates(
+    found: Any, ground_truth: GroundTruth, overlap: Overlap = BOXES
+) -> MatchCandidates:
     """Sort one image's detections by class and descending score, and find overlaps with objects.
 
     As in pycocotools, the best 100 of each class take part and equal scores keep their order.
+
+    Args:
+        found: `Detections`, or whatever else has scores and classes, and what overlap compares.
     """
-    order = np.lexsort((-detections.scores, detections.class_index))
-    rank = position_in_run(detections.class_index[order])
+    order = np.lexsort((-found.scores, found.class_index))
+    rank = position_in_run(found.class_index[order])
     order, rank = order[rank < MAX_DETECTIONS_PER_CLASS], rank[rank < MAX_DETECTIONS_PER_CLASS]
-    boxes_xyxy, scores, class_index = detections.take(order)
+    best = found.take(order)
     is_crowd, object_area = ground_truth.is_crowd, ground_truth.area
     if is_crowd is None:
         is_crowd = np.zeros(len(ground_truth.class_index), dtype=bool)
     if object_area is None:
-        object_area = _area(ground_truth.boxes_xyxy)
-    iou = pairwise_iou(boxes_xyxy, ground_truth.boxes_xyxy, is_crowd)
-    same_class = class_index[:, None] == ground_truth.class_index
+        object_area = overlap.labelled_area(ground_truth)
+    iou = overlap.iou(best, ground_truth, is_crowd)
+    same_class = best.class_index[:, None] == ground_truth.class_index
     pair_detection, pair_object = np.nonzero(same_class & (iou >= IOU_THRESHOLDS[0]))
     return MatchCandidates(
-        scores,
-        class_index,
+        best.scores,
+        best.class_index,
         rank,
-        _area(boxes_xyxy),
+        overlap.area(best),
         ground_truth.class_index,
         object_area,
         is_crowd,
@@ -165,12 +170,6 @@ def _last_true_of_each_run(flags: np.ndarray, values: np.ndarray) -> tuple[np.nd
     last = np.maximum.reduceat(column, _run_starts(values), axis=1)
     row, run = np.nonzero(last >= 0)
     return row, last[row, run]
-
-
-def _area(boxes_xyxy: np.ndarray) -> np.ndarray:
-    """Return (N,) float64 areas, in the square of the unit of the boxes."""
-    size = boxes_xyxy[:, 2:].astype(np.float64) - boxes_xyxy[:, :2]
-    return size[:, 0] * size[:, 1]
 
 
 def _no_candidates() -> MatchCandidates:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from utils.detections import Detections, GroundTruth
+from utils.detections import Detections, GroundTruth, Segmentations
 from utils.evaluation.coco.by_confidence import ByConfidence, count_by_confidence
 from utils.evaluation.coco.matching import (
     SIZE_RANGES,
@@ -27,6 +27,7 @@ from utils.evaluation.coco.matching import (
 from utils.evaluation.coco.operating_point import best_operating_point
 from utils.evaluation.coco.precision import SizeResult, measure_by_class
 from utils.evaluation.confusion import CONFIDENCE_ABOVE, Confusion, ConfusionCounter
+from utils.evaluation.overlap import BOXES, Overlap
 
 NUM_EXAMPLES = 48  # images; three plots of sixteen
 
@@ -34,13 +35,13 @@ NUM_EXAMPLES = 48  # images; three plots of sixteen
 class Example(NamedTuple):
     """What was found in an image and what is labelled there, in its pixels."""
 
-    found: Detections  # above the confidence from which the confusion matrix counts
+    found: Detections | Segmentations  # above the confidence that the confusion matrix counts from
     truth: GroundTruth
 
 
 @dataclass(frozen=True, eq=False)
-class EvaluationResult:
-    """How well a set of images was detected, by class and over all.
+class MetricResult:
+    """How well the objects of a set of images were found, by class and over all.
 
     Classes without ground truth are NaN in every per-class array and left out of the means; where
     no class has any, the means are 0, and NaN in the summary. Crowds are no ground truth.
@@ -58,8 +59,6 @@ class EvaluationResult:
     recall: np.ndarray  # (C,) float64
     sizes: Mapping[str, SizeResult]  # by the names of SIZE_RANGES
     by_confidence: ByConfidence
-    confusion: Confusion
-    examples: Mapping[int, Example]  # the images whose id is below NUM_EXAMPLES, by id
 
     @property
     def num_ground_truth(self) -> np.ndarray:
@@ -120,29 +119,35 @@ class EvaluationResult:
         return self.sizes["all"].class_mean(per_class) if self.num_ground_truth.any() else 0.0
 
 
-class DetectionEvaluator:
-    """Detections and labels, added image by image and measured together."""
+@dataclass(frozen=True, eq=False)
+class EvaluationResult(MetricResult):
+    """How well a set of images was detected: the figures of boxes, and what shows errors."""
 
-    def __init__(self, class_names: Sequence[str]) -> None:
-        self.class_names = tuple(class_names)
+    confusion: Confusion
+    examples: Mapping[int, Example]  # the images whose id is below NUM_EXAMPLES, by id
+
+
+class ObjectMetric:
+    """What is found and what is labelled, added image by image and measured together.
+
+    Args:
+        overlap: what of the objects is compared.
+    """
+
+    def __init__(self, class_names: Sequence[str], overlap: Overlap = BOXES) -> None:
+        self.class_names, self._overlap = tuple(class_names), overlap
         self._images: dict[int, MatchCandidates] = {}
-        self._confusion = ConfusionCounter(len(self.class_names))
-        self._examples: dict[int, Example] = {}
 
-    def add(self, image_id: int, detections: Detections, ground_truth: GroundTruth) -> None:
+    def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
         """Add one image; both arguments in the same frame, once for each image_id.
 
         The order of the calls does not matter: detections of equal score in different images are
         ranked by image_id, as in pycocotools.
         """
         assert image_id not in self._images, f"image {image_id} was added before"
-        self._images[image_id] = find_candidates(detections, ground_truth)
-        self._confusion.add(detections, ground_truth)
-        if image_id < NUM_EXAMPLES:
-            shown = detections.take(np.flatnonzero(detections.scores > CONFIDENCE_ABOVE))
-            self._examples[image_id] = Example(shown, ground_truth)
+        self._images[image_id] = find_candidates(found, ground_truth, self._overlap)
 
-    def result(self) -> EvaluationResult:
+    def result(self) -> MetricResult:
         """Return the measures of everything added so far."""
         candidates = join_images([self._images[image_id] for image_id in sorted(self._images)])
         order = np.lexsort((-candidates.scores, candidates.class_index))
@@ -161,7 +166,7 @@ class DetectionEvaluator:
         found = scores[counted], class_index[counted], correct[counted]
         num_ground_truth = sizes["all"].num_ground_truth
         point = best_operating_point(*found, num_ground_truth)
-        return EvaluationResult(
+        return MetricResult(
             class_names=self.class_names,
             num_images=len(self._images),
             confidence=point.confidence,
@@ -169,11 +174,36 @@ class DetectionEvaluator:
             recall=point.recall,
             sizes=sizes,
             by_confidence=count_by_confidence(*found, num_ground_truth),
-            confusion=self._confusion.result(),
-            examples=dict(sorted(self._examples.items())),
         )
 
     def _count(self, candidates: MatchCandidates, size: SizeRange) -> np.ndarray:
         """Return (C,) objects to be found."""
         sought = candidates.object_class_index[~ignored_objects(candidates, size)]
         return np.bincount(sought, minlength=len(self.class_names))
+
+
+class DetectionEvaluator:
+    """Detections and labels, added image by image and measured together, by their boxes."""
+
+    def __init__(self, class_names: Sequence[str]) -> None:
+        self._metric = ObjectMetric(class_names)
+        self._confusion = ConfusionCounter(len(class_names))
+        self._examples: dict[int, Example] = {}
+
+    def add(
+        self, image_id: int, found: Detections | Segmentations, ground_truth: GroundTruth
+    ) -> None:
+        """Add one image, as `ObjectMetric.add`."""
+        self._metric.add(image_id, found, ground_truth)
+        self._confusion.add(found, ground_truth)
+        if image_id < NUM_EXAMPLES:
+            shown = found.take(np.flatnonzero(found.scores > CONFIDENCE_ABOVE))
+            self._examples[image_id] = Example(shown, ground_truth)
+
+    def result(self) -> EvaluationResult:
+        """Return the measures of everything added so far."""
+        return EvaluationResult(
+            **vars(self._metric.result()),
+            confusion=self._confusion.result(),
+            examples=dict(sorted(self._examples.items())),
+        )

@@ -16,13 +16,13 @@ Source: Everingham et al. 2010, "The PASCAL Visual Object Classes (VOC) Challeng
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from utils.boxes import pairwise_iou
 from utils.detections import Detections, GroundTruth
 from utils.evaluation.coco.matching import IOU_THRESHOLDS, position_in_run
+from utils.evaluation.overlap import BOXES, Overlap
 
 
 class Claims(NamedTuple):
@@ -39,18 +39,17 @@ class Claims(NamedTuple):
     pair_iou: np.ndarray  # (P,) float64, at least the lowest threshold
 
 
-def claim_objects(detections: Detections, ground_truth: GroundTruth) -> Claims:
+def claim_objects(detections: Any, ground_truth: GroundTruth, overlap: Overlap = BOXES) -> Claims:
     """Pair every detection of an image with the object of its class that it overlaps most.
 
     Crowds are left out: YOLO labels have none. The stored IoU (float32) is within 2e-7 of this one,
     and 1.6e-4 or more from any threshold.
     """
-    object_class_index, boxes_xyxy = ground_truth.class_index, ground_truth.boxes_xyxy
-    if ground_truth.is_crowd is not None:
-        object_class_index = object_class_index[~ground_truth.is_crowd]
-        boxes_xyxy = boxes_xyxy[~ground_truth.is_crowd]
-    iou = pairwise_iou(detections.boxes_xyxy, boxes_xyxy)
-    same_class = detections.class_index[:, None] == object_class_index
+    objects = ground_truth
+    if objects.is_crowd is not None:
+        objects = objects.take(~objects.is_crowd)
+    iou = overlap.iou(detections, objects, np.zeros(len(objects.class_index), bool))
+    same_class = detections.class_index[:, None] == objects.class_index
     pair_detection, pair_object = np.nonzero(same_class & (iou >= IOU_THRESHOLDS[0]))
     pair_iou = iou[pair_detection, pair_object]
     order = np.lexsort((-pair_iou, pair_detection))
@@ -58,7 +57,7 @@ def claim_objects(detections: Detections, ground_truth: GroundTruth) -> Claims:
     return Claims(
         detections.scores,
         detections.class_index,
-        object_class_index,
+        objects.class_index,
         pair_detection[best],
         pair_object[best],
         pair_iou[best],

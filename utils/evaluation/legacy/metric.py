@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from utils.detections import Detections, GroundTruth
+from utils.detections import GroundTruth
 from utils.evaluation.legacy.curves import measure_classes
 from utils.evaluation.legacy.matching import Claims, claim_objects, grant_claims, join_claims
+from utils.evaluation.overlap import BOXES, Overlap
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,20 +71,24 @@ class LegacyResult:
 
 
 class LegacyEvaluator:
-    """Detections and labels, added image by image and measured together."""
+    """What is found and what is labelled, added image by image and measured together.
 
-    def __init__(self, class_names: Sequence[str]) -> None:
-        self.class_names = tuple(class_names)
+    Args:
+        overlap: what of the objects is compared.
+    """
+
+    def __init__(self, class_names: Sequence[str], overlap: Overlap = BOXES) -> None:
+        self.class_names, self._overlap = tuple(class_names), overlap
         self._images: dict[int, Claims] = {}
 
-    def add(self, image_id: int, detections: Detections, ground_truth: GroundTruth) -> None:
+    def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
         """Add one image; both arguments in the same frame, once for each image_id.
 
         Unlike in COCO's metric all detections count, however many. The order of the calls does not
         matter: detections of equal score in different images are ranked by image_id.
         """
         assert image_id not in self._images, f"image {image_id} was added before"
-        self._images[image_id] = claim_objects(detections, ground_truth)
+        self._images[image_id] = claim_objects(found, ground_truth, self._overlap)
 
     def result(self) -> LegacyResult:
         """Return the measures of everything added so far."""

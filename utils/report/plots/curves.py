@@ -14,7 +14,7 @@ import numpy as np
 
 from backend.words import count
 from utils.evaluation.coco.by_confidence import CONFIDENCE_GRID, ByConfidence
-from utils.evaluation.coco.metric import EvaluationResult
+from utils.evaluation.coco.metric import MetricResult
 from utils.evaluation.coco.precision import RECALL_GRID
 from utils.report.plots.style import (
     INK,
@@ -40,7 +40,7 @@ class Curves(NamedTuple):
     figure_title: str
 
 
-def plot_precision_recall(result: EvaluationResult, path: Path) -> None:
+def plot_precision_recall(result: MetricResult, path: Path) -> None:
     """Draw precision over recall at IoU 0.50, per class and as the mean of the classes.
 
     Of more than seven classes those with the most labels have a name, the others are grey.
@@ -51,10 +51,12 @@ def plot_precision_recall(result: EvaluationResult, path: Path) -> None:
     save_figure(figure, path)
 
 
-def plot_over_confidence(result: EvaluationResult, folder: Path) -> None:
+def plot_over_confidence(result: MetricResult, folder: Path, of: str = "") -> None:
     """Draw precision, recall and F1 over the confidence, each into a file of the folder.
 
     A line marks the confidence with the highest mean F1, where the legend's figures are.
+
+    of: what the names of the files begin with.
     """
     both = result.precision + result.recall
     f1 = np.divide(2 * result.precision * result.recall, both, out=0 * both, where=both > 0)
@@ -73,10 +75,10 @@ def plot_over_confidence(result: EvaluationResult, folder: Path) -> None:
             axes.axvline(result.confidence, color=INK, linewidth=0.8, linestyle=":")
         axes.set(title=f"{name} over confidence, at IoU 0.50", xlabel="confidence")
         axes.set_ylabel(name if name == "F1" else name.lower())
-        save_figure(figure, folder / f"{name[0] if name != 'F1' else name}_curve.png")
+        save_figure(figure, folder / f"{of}{name[0] if name != 'F1' else name}_curve.png")
 
 
-def _draw(result: EvaluationResult, curves: Curves) -> tuple[Any, Any]:
+def _draw(result: MetricResult, curves: Curves) -> tuple[Any, Any]:
     """Return a figure with its axes: a curve per class, their mean, and a legend beside them."""
     from matplotlib.collections import LineCollection
 

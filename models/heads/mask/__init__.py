@@ -1,0 +1,1 @@
+"""The mask head: boxes, and the pixels of each object."""

@@ -1,0 +1,197 @@
+"""Masks against what the public YOLOv5 computed of the same predictions, and by arithmetic."""
+
+import numpy as np
+import pytest
+
+from backend import autograd, ops
+from models.heads.anchor.anchors import anchors_in_cells
+from models.heads.anchor.loss import LossGains
+from models.heads.base import WholeBatch
+from models.heads.mask.loss import SegmentationLoss
+from tests.golden_models import stored
+from tests.losses import arrays_of
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.data.loading.batch import TargetMasks, Targets
+
+LEVELS = range(3)
+ANCHORS = anchors_in_cells(
+    ((10, 13, 16, 30, 33, 23), (30, 61, 62, 45, 59, 119), (116, 90, 156, 198, 373, 326)),
+    (8, 16, 32),
+)
+NO_TARGETS = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
+# Sums of some thousand float32 terms in another order.
+FLOAT32 = 1e-6
+# Of float64 the targets are still float32: boxes on cells, and what is stored.
+TARGETS_FLOAT32 = 1e-7
+
+
+def make_loss(**changes):
+    """The loss whose hyper-parameters golden/segment/info.json tells: of images of 224 px."""
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    gains = LossGains.scaled(hyp, num_levels=3, num_classes=5, image_size=224)
+    return SegmentationLoss(ANCHORS, 5, gains, **changes)
+
+
+def raw_arrays(dtype="float64"):
+    """Raw maps of two images at each level, and prototypes."""
+    model = stored("segment/model_w0125")
+    names = *(f"train_raw{level}" for level in LEVELS), "train_proto"
+    return [model[name].astype(dtype) for name in names]
+
+
+def targets_of(rows, maps, is_separate=False):
+    image_index = rows[:, 0].astype(np.int64)
+    before = np.array([(image_index[:t] == image).sum() for t, image in enumerate(image_index)])
+    masks = TargetMasks(maps, image_index, before + 1)
+    if is_separate:
+        masks = TargetMasks(maps, np.arange(len(rows)), np.ones(len(rows), np.int64))
+    return Targets(image_index, rows[:, 1].astype(np.int64), rows[:, 2:], masks)
+
+
+def encoded(name):
+    arrays = stored("segment/loss_targets")
+    rows, maps = arrays[f"targets_{name}"], arrays[f"masks_{name}"]
+    return targets_of(rows, maps, name == "separate")
+
+
+def cost(raw, targets, loss=None, whole=None):
+    """The terms as arrays, then the gradient of the total by each raw output."""
+    variables = [autograd.variable(array) for array in raw]
+    terms = (loss or make_loss())(variables, targets, whole)
+    gradients = autograd.gradients(terms.total, variables)
+    return arrays_of(terms), [ops.to_numpy(gradient) for gradient in gradients]
+
+
+def joined(terms):
+    return np.array([float(value) for value in terms.values()])
+
+
+@pytest.mark.parametrize("name", ["overlap", "separate"])
+@pytest.mark.parametrize(
+    ("dtype", "key", "tolerance"),
+    [("float32", "fp32", FLOAT32), ("float64", "fp64", TARGETS_FLOAT32)],
+)
+def test_losses_and_gradients_are_the_stored_ones(name, dtype, key, tolerance):
+    wanted = stored("segment/loss")
+    terms, gradients = cost(raw_arrays(dtype), encoded(name))
+    assert list(terms) == ["box", "mask", "objectness", "classification", "total"]
+    items, total = wanted[f"{name}_{key}_items_box_seg_obj_cls"], wanted[f"{name}_{key}_loss"]
+    np.testing.assert_allclose(joined(terms), [*items, *total], rtol=tolerance)
+    for gradient, part in zip(gradients, ("gp0", "gp1", "gp2", "gproto"), strict=True):
+        expected = wanted[f"{name}_fp32_{part}"]
+        atol = FLOAT32 * np.abs(expected).max()
+        np.testing.assert_allclose(gradient, expected, rtol=0, atol=atol)
+    if key == "fp64":
+        norms = [np.linalg.norm(gradient) for gradient in gradients]
+        np.testing.assert_allclose(norms, wanted[f"{name}_fp64_grad_norms"], rtol=tolerance)
+
+
+@pytest.mark.parametrize("ratio", [1, 2])
+def test_masks_of_another_size_are_compared_at_the_prototypes(ratio):
+    wanted = stored("segment/loss")
+    rows = wanted[f"overlap_ratio{ratio}_targets"]
+    terms, _ = cost(raw_arrays(), targets_of(rows, wanted[f"overlap_ratio{ratio}_masks"]))
+    expected = [*wanted[f"overlap_ratio{ratio}_items"], *wanted[f"overlap_ratio{ratio}_loss"]]
+    np.testing.assert_allclose(joined(terms), expected, rtol=FLOAT32)
+
+
+def test_images_without_objects_have_a_loss_of_objectness_alone():
+    wanted = stored("segment/loss")
+    terms, gradients = cost(raw_arrays(), NO_TARGETS)
+    expected = [*wanted["empty_items"], *wanted["empty_loss"]]
+    np.testing.assert_allclose(joined(terms), expected, rtol=FLOAT32)
+    assert not gradients[-1].any() and gradients[-1].shape == (2, 32, 40, 56)
+
+
+def random_batch(images=2, objects=4, masks=3, seed=0):
+    """Small raw maps of two classes and targets with maps of 8 x 12, twice as fine as a level."""
+    generator = np.random.default_rng(seed)
+    shapes = [(images, 3, 4 // s, 8 // s, 7 + masks) for s in (1, 2, 4)]
+    raw = [generator.normal(size=shape) for shape in [*shapes, (images, masks, 8, 12)]]
+    image_index = np.sort(generator.integers(0, images, objects))
+    boxes = generator.uniform(0.3, 0.7, (objects, 4)).astype(np.float32)
+    maps = generator.integers(0, objects + 1, (images, 8, 12)).astype(np.uint8)
+    masks = TargetMasks(maps, image_index, np.arange(objects) + 1)
+    return raw, Targets(image_index, generator.integers(0, 2, objects), boxes, masks)
+
+
+def small_loss():
+    """Of anchors of 2 to 8 cells at the finest level, which match the boxes of `random_batch`."""
+    anchors = np.array(
+        [[[2, 2], [3, 5], [6, 3]], [[1, 2], [3, 2], [2, 3]], [[1, 1], [2, 1], [1, 2]]]
+    )
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    return SegmentationLoss(anchors.astype(np.float32), 2, LossGains.scaled(hyp, 3, 2, 64))
+
+
+def test_the_gradient_of_masks_agrees_with_finite_differences():
+    raw, targets = random_batch()
+    loss, step = small_loss(), 1e-6
+
+    def mask_loss(arrays):
+        return loss([ops.tensor(x) for x in arrays], targets).by_name["mask"]
+
+    variables = [autograd.variable(x) for x in raw]
+    term = loss(variables, targets).by_name["mask"]
+    gradients = [ops.to_numpy(x) for x in autograd.gradients(term, variables)]
+    generator = np.random.default_rng(1)
+    for array, gradient in zip(raw, gradients, strict=True):
+        places = np.argwhere(gradient)
+        assert len(places) > 10
+        for place in map(tuple, generator.permutation(places)[:12]):
+            sides = []
+            for sign in (1, -1):
+                array[place] += sign * step
+                sides.append(float(ops.to_numpy(mask_loss(raw))))
+                array[place] -= sign * step
+            # Differences of step 1e-6 in float64 are good to about 1e-10.
+            assert gradient[place] == pytest.approx((sides[0] - sides[1]) / (2 * step), abs=1e-9)
+
+
+def test_pieces_add_up_to_the_batch():
+    raw, targets = random_batch(images=3, objects=7)
+    whole_terms, whole_gradients = cost(raw, targets, small_loss())
+    terms, gradients = 0, []
+    whole = WholeBatch(3, targets)
+    loss = small_loss()
+    for start, end in ((0, 2), (2, 3)):
+        piece = [level[start:end] for level in raw]
+        found, by_raw = cost(piece, targets.between(start, end), loss, whole)
+        terms = terms + joined(found)
+        gradients.append(by_raw)
+        whole.done = end
+    np.testing.assert_allclose(terms, joined(whole_terms), rtol=1e-12)
+    for wanted, parts in zip(whole_gradients, zip(*gradients, strict=True), strict=True):
+        np.testing.assert_allclose(np.concatenate(parts), wanted, rtol=0, atol=1e-12)
+
+
+def test_a_rank_without_images_costs_nothing():
+    raw, targets = random_batch()
+    nothing = [level[:0] for level in raw]
+    terms, gradients = cost(nothing, targets.between(0, 0), small_loss())
+    assert joined(terms).tolist() == [0] * 5
+    assert [gradient.shape for gradient in gradients] == [level.shape for level in nothing]
+
+
+def test_a_box_between_the_corners_of_cells_has_no_mask_and_no_gradient():
+    raw, targets = random_batch(images=1, objects=1)
+    narrow = targets._replace(boxes_cxcywh_norm=np.array([[0.55, 0.5, 0.05, 0.5]], np.float32))
+    wide = small_loss()
+    wide.gains = wide.gains.__class__(**{**vars(wide.gains), "max_side_ratio": 100.0})
+    terms, gradients = cost(raw, narrow, wide)  # columns 6.3 to 6.9 of 12
+    assert float(terms["mask"]) == 0 and not gradients[-1].any()
+    assert float(terms["box"]) > 0
+
+
+def test_many_objects_of_one_image_are_told_apart():
+    """More than a byte can number: values are compared as they are."""
+    raw, _ = random_batch(images=1, objects=1)
+    boxes = np.tile(np.float32([[0.5, 0.5, 0.5, 0.5]]), (2, 1))
+    maps = np.full((1, 8, 12), 300, np.int32)
+    zeros = np.zeros(2, np.int64)
+    one, other = (
+        Targets(zeros[:1], zeros[:1], boxes[:1], TargetMasks(maps, zeros[:1], np.array([value])))
+        for value in (300, 300 - 256)
+    )
+    full, empty = (float(cost(raw, targets, small_loss())[0]["mask"]) for targets in (one, other))
+    assert full > 0 and empty > 0 and full != pytest.approx(empty, rel=1e-3)

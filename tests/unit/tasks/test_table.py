@@ -1,0 +1,46 @@
+"""Which task flags and weights mean, and flags that mean nothing to a task."""
+
+import pytest
+
+from utils.cli.train_config import TASK_NAMES, parse_train_flags
+from utils.errors import UserError
+from utils.files.models import read_model
+from utils.tasks.detection import DETECTION
+from utils.tasks.segmentation import SEGMENTATION
+from utils.tasks.table import TASKS, check_flags, find_task
+
+
+def test_tasks_are_those_of_the_flag():
+    assert tuple(TASKS) == TASK_NAMES
+
+
+def test_the_model_decides_and_then_the_flag_and_then_the_weights():
+    _, masks = read_model("yolov5n-seg.yaml")
+    assert find_task("", "yolov5n-seg.yaml", {}) is SEGMENTATION
+    assert find_task("", "yolov5n.yaml", masks) is DETECTION
+    assert find_task("segment", "", {}) is SEGMENTATION
+    assert find_task("detect", "", masks) is DETECTION
+    assert find_task("", "", masks) is SEGMENTATION
+    assert find_task("", "", {}) is DETECTION
+    with pytest.raises(UserError, match="--task detect: --cfg .*yolov5n-seg.yaml is a .* segment"):
+        find_task("detect", "yolov5n-seg.yaml", {})
+
+
+@pytest.mark.parametrize("flags", [["--mask-ratio", "2"], ["--no-overlap"]])
+def test_flags_of_masks_are_refused_where_there_are_none(flags):
+    config = parse_train_flags(flags)
+    check_flags(SEGMENTATION, config)
+    with pytest.raises(UserError, match=f"{flags[0]} is for models to segment.* to detect; leave"):
+        check_flags(DETECTION, config)
+
+
+def test_the_defaults_of_all_flags_are_accepted_by_all_tasks():
+    for task in TASKS.values():
+        config = parse_train_flags([])
+        check_flags(task, type(config)(**task.completed(vars(config), ())))
+
+
+@pytest.mark.parametrize("ratio", ["0", "-1", "33", "4.5"])
+def test_a_ratio_of_masks_that_leaves_none_is_refused(ratio, capsys):
+    with pytest.raises((UserError, SystemExit)):
+        parse_train_flags(["--mask-ratio", ratio])

@@ -1,0 +1,42 @@
+"""Rows of different lengths in two arrays."""
+
+import numpy as np
+
+from utils.ragged import Ragged, join_ragged
+
+ROWS = [np.array([5, 6, 7]), np.array([], int), np.array([8])]
+
+
+def as_lists(ragged: Ragged) -> list[list[int]]:
+    return [row.tolist() for row in ragged.rows()]
+
+
+def test_rows_come_back_as_they_were():
+    ragged = Ragged.of(ROWS, np.uint32)
+    assert ragged.values.dtype == np.uint32 and ragged.lengths.dtype == np.int64
+    assert as_lists(ragged) == [[5, 6, 7], [], [8]]
+    assert [ragged.row(index).tolist() for index in range(3)] == [[5, 6, 7], [], [8]]
+    assert ragged.num_rows == 3
+
+
+def test_rows_can_be_taken_in_any_order_and_by_a_mask():
+    ragged = Ragged.of(ROWS, np.uint32)
+    assert as_lists(ragged.take(np.array([2, 0, 0]))) == [[8], [5, 6, 7], [5, 6, 7]]
+    assert as_lists(ragged.take(np.array([False, True, True]))) == [[], [8]]
+    assert ragged.take(np.array([2])).values.dtype == np.uint32
+
+
+def test_rows_can_be_split_into_groups():
+    groups = Ragged.of(ROWS, np.uint32).split([1, 0, 2])
+    assert list(map(as_lists, groups)) == [[[5, 6, 7]], [], [[], [8]]]
+    assert all(group.values.dtype == np.uint32 for group in groups)
+    assert Ragged.of([], np.uint32).split([]) == []
+
+
+def test_no_row_is_a_ragged_too():
+    nothing = Ragged.of([], np.uint32)
+    assert nothing.num_rows == 0 and nothing.rows() == []
+    assert nothing.take(np.zeros(0, np.int64)).values.dtype == np.uint32
+    joined = join_ragged([nothing, Ragged.of(ROWS, np.uint32), nothing])
+    assert as_lists(joined) == [[5, 6, 7], [], [8]]
+    assert joined.values.dtype == np.uint32

@@ -1,0 +1,1 @@
+"""The metric of objects that have boxes and masks."""

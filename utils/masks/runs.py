@@ -1,0 +1,273 @@
+"""COCO's run lengths: the pixels of an object as the lengths of its runs, column by column.
+
+The first run is background; it has length 0 where the first pixel is the object's. Nothing here
+decodes a mask to compare it. Source: the COCO API (Lin et al. 2014, arXiv:1405.0312), whose masks
+these are number by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from utils.ragged import Ragged
+
+_UPSAMPLING = 5  # COCO draws outlines so many times larger
+_BITS, _MORE, _OFFSET = 5, 0x20, 48  # of a character of the text form
+_MAX_CHARACTERS = 7  # of a number below 2**32, with its sign
+_END = 2**32
+
+
+def runs_of_mask(mask: np.ndarray) -> np.ndarray:
+    """Return the runs (N,) uint32 of a mask (H, W) bool."""
+    return runs_of_window(mask, (0, 0), mask.shape)
+
+
+def runs_of_window(
+    window: np.ndarray, corner: tuple[int, int], size: tuple[int, ...]
+) -> np.ndarray:
+    """Return the runs (N,) uint32 of a mask which is empty around a window.
+
+    Args:
+        window: (h, w) bool.
+        corner: (top, left) of the window in the mask.
+        size: (height, width) of the mask.
+    """
+    (top, left), (height, width) = corner, size
+    columns = np.zeros((window.shape[1], window.shape[0] + 1), bool)  # a pixel between columns
+    columns[:, :-1] = window.T
+    flat = columns.reshape(-1)
+    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    if len(flat) and flat[0]:
+        changes = np.concatenate(([0], changes))
+    column, row = np.divmod(changes, window.shape[0] + 1)
+    return _runs_between((left + column) * height + top + row, height * width)
+
+
+def _runs_between(changes: np.ndarray, num_pixels: int) -> np.ndarray:
+    """Return the runs between ascending places of changes, those in pairs left out."""
+    places, counts = np.unique(changes, return_counts=True)
+    places = places[(counts % 2 == 1) & (places < num_pixels)]
+    return np.diff(places, prepend=0, append=num_pixels).astype(np.uint32)
+
+
+def mask_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Return the mask (H, W) bool of runs (N,).
+
+    Raises:
+        ValueError: the runs are not of a mask of this size.
+    """
+    height, width = size
+    require_size(runs, size)
+    is_object = np.arange(len(runs)) % 2 == 1
+    return np.repeat(is_object, runs).reshape(width, height).T
+
+
+def require_size(runs: np.ndarray, size: tuple[int, int]) -> None:
+    """Raise ValueError unless runs are those of a mask of (height, width)."""
+    total = int(runs.sum(dtype=np.int64))
+    if total != size[0] * size[1]:
+        raise ValueError(f"runs over {total:,} pixels; {size[1]}x{size[0]} are needed")
+
+
+def area(runs: np.ndarray) -> int:
+    """Return the number of pixels of an object."""
+    return int(runs[1::2].sum(dtype=np.int64))
+
+
+def bounds(runs: np.ndarray, height: int) -> tuple[int, int, int, int]:
+    """Return left, top, right, bottom around an object in a mask of this height; 0 of none."""
+    starts, ends = _intervals(runs)
+    if not len(starts):
+        return 0, 0, 0, 0
+    first, top = np.divmod(starts, height)
+    last, bottom = np.divmod(ends - 1, height)
+    whole = (last > first).any()  # a run over the end of a column
+    low, high = (0, height) if whole else (int(top.min()), int(bottom.max()) + 1)
+    return int(first[0]), low, int(last[-1]) + 1, high
+
+
+def _intervals(runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the runs of the object begin and end, int64, without empty ones."""
+    ends = np.cumsum(runs, dtype=np.int64)
+    starts, ends = ends[: len(runs) // 2 * 2 : 2], ends[1::2]
+    filled = ends > starts
+    return starts[filled], ends[filled]
+
+
+def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.ndarray:
+    """Return the intersection over union of each mask found with each labelled one.
+
+    Args:
+        found: K rows of runs.
+        truth: M rows of runs over images of the same size.
+        is_crowd: (M,) bool, masks of many objects: with these it is the part of the found mask
+            that is covered, COCO's rule.
+
+    Returns:
+        (K, M) float64 in [0, 1]; 0 where nothing is common.
+    """
+    masks, labels = ([_Covered(row) for row in rows.rows()] for rows in (found, truth))
+    overlaps = np.zeros((len(masks), len(labels)))
+    if not masks:
+        return overlaps
+    places = Ragged.of([mask.places for mask in masks], np.float64)
+    first, last, areas = np.array([(mask.first, mask.last, mask.area) for mask in masks]).T
+    for index, label in enumerate(labels):
+        near = np.flatnonzero((first < label.last) & (last > label.first))
+        overlaps[near, index] = label.covered(places.take(near))
+        is_one = is_crowd is None or not is_crowd[index]
+        union = areas + label.area - overlaps[:, index] if is_one else areas
+        np.divide(overlaps[:, index], union, out=overlaps[:, index], where=overlaps[:, index] > 0)
+    return overlaps
+
+
+class _Covered:
+    """A mask as the number of its pixels before each place where it begins or ends."""
+
+    def __init__(self, runs: np.ndarray):
+        starts, ends = _intervals(runs)
+        before = np.cumsum(ends - starts)
+        self.area = int(before[-1]) if len(before) else 0
+        self.first, self.last = (int(starts[0]), int(ends[-1])) if len(starts) else (0, 0)
+        self.places = np.stack((starts, ends), axis=1).reshape(-1)
+        self._before = np.stack((before - (ends - starts), before), axis=1).reshape(-1)
+
+    def covered(self, places: Ragged) -> np.ndarray:
+        """Return how many pixels of each of N masks, of which no one is empty, this one has.
+
+        places: where each begins and ends, again and again.
+        """
+        if not places.num_rows:
+            return np.zeros(0)
+        before = np.interp(places.values, self.places, self._before)
+        starts = np.cumsum(places.lengths) - places.lengths
+        return np.add.reduceat(before[1::2] - before[::2], starts // 2)
+
+
+def runs_of_polygons(outlines: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
+    """Return the runs (N,) uint32 of all pixels in any of some outlines.
+
+    Args:
+        outlines: each (K, 2) x and y, finite, in pixels; where one crosses itself, or lies over
+            another part of itself, that is outside again.
+        size: (height, width) of the mask.
+    """
+    num_pixels = size[0] * size[1]
+    parts = [_runs_between(_changes(outline, size), num_pixels) for outline in outlines]
+    if not parts:
+        return np.array([num_pixels], np.uint32)
+    return parts[0] if len(parts) == 1 else _union(parts, num_pixels)
+
+
+def _union(parts: Sequence[np.ndarray], num_pixels: int) -> np.ndarray:
+    """Return the runs of pixels that are in any of some masks, each given by its runs."""
+    starts, ends = (np.concatenate(x) for x in zip(*map(_intervals, parts), strict=True))
+    places = np.concatenate((starts, ends))
+    order = np.argsort(places, kind="stable")  # starts first: masks that touch are one
+    covering = np.cumsum(np.repeat((1, -1), (len(starts), len(ends)))[order])
+    is_change = (covering == 0) | (np.concatenate(([0], covering[:-1])) == 0)
+    return _runs_between(places[order][is_change], num_pixels)
+
+
+def _changes(outline: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Return where an outline is entered or left, column by column, in no order.
+
+    COCO walks along the outline at five times the size, one pixel at a time, and keeps the steps
+    from the third to the fourth of the five columns that become one. These steps alone are
+    computed here.
+    """
+    height, width = size
+    corners = np.trunc(np.asarray(outline, np.float64) * _UPSAMPLING + 0.5)
+    following = np.roll(corners, -1, axis=0)
+    length = np.abs(following - corners)
+    is_flat = length[:, 0] >= length[:, 1]  # one step is one column
+    backwards = np.where(is_flat, corners[:, 0] > following[:, 0], corners[:, 1] > following[:, 1])[
+        :, None
+    ]
+    start, end = np.where(backwards, following, corners), np.where(backwards, corners, following)
+    low, high = np.minimum(start[:, 0], end[:, 0]), np.maximum(start[:, 0], end[:, 0])
+    first = np.ceil((low - 2) / _UPSAMPLING).clip(min=0)
+    last = np.floor((high - 3) / _UPSAMPLING).clip(max=width - 1)
+    num_steps = (last - first + 1).clip(min=0).astype(np.int64)
+    edge = np.repeat(np.arange(len(corners)), num_steps)
+    before = np.cumsum(num_steps) - num_steps
+    column = first[edge] + np.arange(len(edge)) - before[edge]
+    row = np.where(
+        is_flat[edge],
+        _rows_of_flat(start[edge], end[edge], column),
+        _rows_of_steep(start[edge], end[edge], column),
+    )
+    row = np.ceil(((row + 0.5) / _UPSAMPLING - 0.5).clip(0, height))
+    return (column * height + row).astype(np.int64)
+
+
+def _rows_of_flat(start: np.ndarray, end: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Return the higher row of a step over a column's middle, of edges that go to the right."""
+    change = end - start
+    slope = change[:, 1] / np.where(change[:, 0] == 0, 1, change[:, 0])
+    step = _UPSAMPLING * column + 2 - start[:, 0]
+    rows = [np.trunc(start[:, 1] + slope * place + 0.5) for place in (step, step + 1)]
+    return np.minimum(*rows)
+
+
+def _rows_of_steep(start: np.ndarray, end: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Return the higher row of a step over a column's middle, of edges that go down."""
+    change = end - start
+    slope = change[:, 0] / np.where(change[:, 1] == 0, 1, change[:, 1])
+    left = _UPSAMPLING * column + 2
+
+    def is_before(step: np.ndarray) -> np.ndarray:
+        at = np.trunc(start[:, 0] + slope * step + 0.5)
+        return np.where(slope > 0, at <= left, at > left)
+
+    step = np.ceil((left + 0.5 - start[:, 0]) / np.where(slope == 0, 1, slope)) - 1
+    step = step + is_before(step + 1)  # the division rounds
+    return start[:, 1] + step - ~is_before(step)
+
+
+def to_text(runs: np.ndarray) -> str:
+    """Return COCO's text form of runs: numbers in characters of five bits each.
+
+    From the fourth on a number is the difference to the second last.
+    """
+    numbers = runs.astype(np.int64)
+    numbers[3:] -= runs[1:-2].astype(np.int64)
+    characters = np.zeros((len(numbers), _MAX_CHARACTERS), np.uint8)
+    is_open = np.ones(len(numbers), bool)
+    for place in range(_MAX_CHARACTERS):
+        part = numbers & 0x1F
+        numbers = numbers >> _BITS
+        goes_on = np.where(part & 0x10, numbers != -1, numbers != 0)
+        character = part + np.where(goes_on, _MORE, 0) + _OFFSET
+        characters[is_open, place] = character[is_open]
+        is_open = is_open & goes_on
+    return characters[characters > 0].tobytes().decode("ascii")
+
+
+def from_text(text: str) -> np.ndarray:
+    """Return the runs (N,) uint32 of their text form.
+
+    Raises:
+        ValueError: it is none; the message says why.
+    """
+    characters = np.frombuffer(text.encode("utf-8"), np.uint8).astype(np.int64) - _OFFSET
+    if ((characters < 0) | (characters >= 2 * _MORE)).any():
+        raise ValueError("a character that run lengths do not have")
+    if len(characters) and characters[-1] & _MORE:
+        raise ValueError("run lengths that end within a number")
+    ends = np.flatnonzero(~characters & _MORE)
+    starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+    lengths = ends - starts + 1
+    if (lengths > _MAX_CHARACTERS).any():
+        raise ValueError("a run length of too many characters")
+    place = np.arange(len(characters)) - np.repeat(starts, lengths)
+    parts = (characters & 0x1F) << (_BITS * place)
+    numbers = np.add.reduceat(parts, starts) if len(starts) else parts
+    numbers -= np.where(characters[ends] & 0x10, 1 << (_BITS * lengths), 0)
+    numbers[1::2] = np.cumsum(numbers[1::2])
+    numbers[2::2] = np.cumsum(numbers[2::2])
+    if ((numbers < 0) | (numbers >= _END)).any():
+        raise ValueError("a run length below 0 or too large")
+    return numbers.astype(np.uint32)

@@ -1,0 +1,61 @@
+"""Classification: one class for each image as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from utils.data.loading.items import BOXES
+from utils.errors import UserError
+from utils.files.project import PROJECT
+from utils.tasks.task import Task
+
+HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.classify.yaml"
+
+
+class Classification(Task):
+    """Tell the class of each image."""
+
+    name = "classify"
+    head = "Classify"
+    model = "models/yolov5s-cls.yaml"
+    own_flags = ("dropout", "cutoff")
+    head_args = ("nc",)
+    fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}
+    refused: ClassVar[Mapping[str, str]] = {
+        "quad": "four images would have one class",
+        "rect": "the images of classification are square",
+        "bbox_iou_optim": "the loss of classification has no boxes",
+        "autobalance": "the loss of classification has one level",
+        "no_auto_anchor": "classifiers have no anchors",
+        "close_mosaic": "the images of classification are no mosaics",
+        "single_class": "a classifier of one class has nothing to tell apart",
+    }
+    val_items = BOXES
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "hyp": HYPERPARAMETERS,
+        "image_size": 224,
+        "batch_size": 64,
+        "optimizer": "Adam",
+        "label_smoothing": 0.1,
+    }
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        parts = (document.get(name) for name in ("backbone", "head"))
+        layers = sum(len(part) for part in parts if isinstance(part, list))
+        return [f"cutoff: {layers}, the layers of a detector with the head as the last one"]
+
+    def made_of(self, document: Mapping[str, Any], cutoff: int) -> Mapping[str, Any]:
+        layers = [*document["backbone"], *document["head"]]
+        number = cutoff or len(document["backbone"])
+        if not 2 <= number <= len(layers):
+            raise UserError(
+                f"--cutoff {number}; the model has {len(layers)} layers: a number from 2 to "
+                f"{len(layers)} is needed"
+            )
+        own = {name: value for name, value in document.items() if name != "anchors"}
+        head = [-1, 1, self.head, list(self.head_args)]
+        return {**own, "backbone": layers[: number - 1], "head": [head]}
+
+
+CLASSIFICATION = Classification()
