@@ -146,6 +146,7 @@ class Head(nn.Module, ABC):
             dtypes and shapes of its arrays, which a suspended validation is saved by.
         strides: pixels a cell of each map that it takes.
         passes: how a model sees an image with --augment; none where it cannot.
+        joins_models: rows of `decode_above` of several models may be put one behind the other.
         image_mean, image_std: of red, green and blue in [0, 1]: the detector subtracts the one and
             divides by the other; None to take images as they are.
     """
@@ -156,6 +157,7 @@ class Head(nn.Module, ABC):
     target_fields: ClassVar[tuple[str, ...]]
     nothing_found: Any
     passes: ClassVar[Sequence[Pass]] = ()
+    joins_models: ClassVar[bool] = False
     image_mean: ClassVar[tuple[float, float, float] | None] = None
     image_std: ClassVar[tuple[float, float, float] | None] = None
     num_classes: int
@@ -321,6 +323,7 @@ class BoxHead(Head):
     meaning; each map gives its own rows. `models/inference/ensemble.py` needs that.
     """
 
+    joins_models = True
     # Scales, mirroring and unused maps are those of the public YOLOv5.
     passes = (Pass(1.0, False, max), Pass(0.83, True), Pass(0.67, False, min))
 

@@ -32,6 +32,7 @@ class Classification(Task):
     model = "models/yolov5s-cls.yaml"
     own_flags = ("dropout", "cutoff")
     head_args = ("nc",)
+    fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}
     refused: ClassVar[Mapping[str, str]] = {
         "quad": "four images would have one class",
         "rect": "the images of classification are square",
@@ -84,6 +85,11 @@ class Classification(Task):
         track_ids: np.ndarray | None = None,
     ) -> ClassResult:
         return ClassResult(frame, found, class_names)
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        parts = (document.get(name) for name in ("backbone", "head"))
+        layers = sum(len(part) for part in parts if isinstance(part, list))
+        return [f"cutoff: {layers}, the layers of a detector with the head as the last one"]
 
     def made_of(self, document: Mapping[str, Any], cutoff: int) -> Mapping[str, Any]:
         layers = [*document["backbone"], *document["head"]]

@@ -26,10 +26,11 @@ from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.coco.results_file import CocoResults
+from utils.files.models import block_of
 from utils.media.frame import Frame
 from utils.results.image_result import ImageResult
 from utils.results.label_files import LabelFiles
-from utils.tasks.documents import block_of, with_levels
+from utils.tasks.documents import with_levels
 
 
 class LegacyMetric(NamedTuple):
