@@ -17,7 +17,7 @@ def compare_logits(result: Verified, batch: Batch) -> str:
 
     Two classes may change places where they are as far apart as probabilities may be.
     """
-    result.things = "best class"
+    result.things = "image"
     allowed = batch.tolerance.scores
     for index, ((logits,), expected) in enumerate(
         zip(batch.found, batch.trial.outputs[0], strict=True)

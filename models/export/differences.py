@@ -17,8 +17,8 @@ from models.export.trials import Trial
 from utils.runtimes.metadata import Metadata
 from utils.runtimes.runtime import Outputs
 
-SCORES, PIXELS, MASKS = "scores", "boxes", "masks"  # of what is compared
-UNITS = {PIXELS: " px", MASKS: " of their IoU"}
+SCORES, PIXELS, MASKS = "scores", "boxes", "1 - IoU of masks"
+UNITS = {PIXELS: " px"}
 
 
 @dataclass

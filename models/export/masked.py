@@ -30,20 +30,22 @@ def masks_in_boxes(
     found = coefficients.shape[1]
     scores = ops.sigmoid(ops.matmul(coefficients, flat)).reshape(batch, found, height, width)
     cells = ops.cells(height, width, prototypes)[0]  # (1, h, w, 2): column, row
-    inside = []
     for axis, (side, pixels) in enumerate(((width, input_size[1]), (height, input_size[0]))):
         scale = _number(side) / _number(pixels)
         places = cells[..., axis].reshape(1, 1, height, width)
-        low, high = (
-            (boxes_xyxy[..., axis + end] * scale).reshape(batch, found, 1, 1) for end in (0, 2)
+        first, end = (
+            (boxes_xyxy[..., column] * scale).reshape(batch, found, 1, 1)
+            for column in (axis, axis + 2)
         )
-        inside += [places >= low, places < high]
-    is_inside = inside[0]
-    for condition in inside[1:]:
-        is_inside = apply("And", (is_inside, condition), scores.shape, "bool")
-    return apply(
-        "Where", (is_inside, scores, constant(np.zeros((), np.float32))), scores.shape, "float32"
-    )
+        scores = _where(first > places, None, scores)
+        scores = _where(end > places, scores, None)
+    return scores
+
+
+def _where(condition: Tensor, x: Tensor | None, y: Tensor | None) -> Tensor:
+    """Return x where the condition holds, else y; None stands for 0."""
+    x, y = (constant(np.zeros((), np.float32)) if side is None else side for side in (x, y))
+    return apply("Where", (condition, x, y), condition.shape, "float32")
 
 
 def _number(size: int) -> Tensor:
