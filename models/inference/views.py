@@ -5,6 +5,8 @@ Before: an image of any size. After: `image_detector.py` predicts in the views.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from utils.data.image.tiling import Tiling
@@ -17,6 +19,7 @@ def views_of(
     stride: int,
     tiling: Tiling | None = None,
     fixed_size: tuple[int, int] | None = None,
+    view: Callable[..., View] = whole_view,
 ) -> list[View]:
     """Return what the network takes of an image (H, W, 3) uint8 RGB.
 
@@ -24,8 +27,10 @@ def views_of(
     the finer ones, and of equal scores the first stays. The whole shows what is larger than a tile.
     The long side of either becomes long_side; where the network takes one size only, both are as
     large as fits.
+
+    view: makes that of the whole image: `Task.view`.
     """
-    whole = whole_view(image, long_side, stride, fixed_size)
+    whole = view(image, long_side, stride, fixed_size)
     size = image.shape[0], image.shape[1]
     if tiling is None or max(size) <= tiling.side:
         return [whole]

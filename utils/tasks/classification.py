@@ -19,6 +19,7 @@ class Classification(Task):
     name = "classify"
     head = "Classify"
     model = "models/yolov5s-cls.yaml"
+    own_flags = ("dropout", "cutoff")
     head_args = ("nc",)
     refused: ClassVar[Mapping[str, str]] = {
         "quad": "four images would have one class",

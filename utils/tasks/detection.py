@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+import numpy as np
 
 from utils.data.loading.items import BOXES
-from utils.tasks.task import CLASSIFIER_FLAGS, Task
+from utils.detections import Detections
+from utils.media.frame import Frame
+from utils.results.result import Result
+from utils.tasks.task import Task
 
 
 class Detection(Task):
@@ -16,8 +18,16 @@ class Detection(Task):
     head = "Detect"
     model = "models/yolov5s.yaml"
     head_args = ("nc", "anchors")
-    refused: ClassVar[Mapping[str, str]] = CLASSIFIER_FLAGS
     val_items = BOXES
+
+    def result(
+        self,
+        frame: Frame,
+        found: Detections,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> Result:
+        return Result(frame, found, class_names, track_ids)
 
 
 DETECTION = Detection()

@@ -6,24 +6,23 @@ task it serves: it asks the task, or the head.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from typing import Any, ClassVar
 
 import numpy as np
 
+from utils.cli.detection_config import DetectionConfig
 from utils.cli.flags import flags_of
+from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
 from utils.data.image.view import View, whole_view
 from utils.data.loading.items import Items
 from utils.data.sources.samples import SampleTable
 from utils.errors import UserError
+from utils.media.frame import Frame
+from utils.results.image_result import ImageResult
 from utils.tasks.documents import block_of, with_levels
-
-CLASSIFIER_FLAGS = {
-    "dropout": "only classifiers have it",
-    "cutoff": "only classifiers are made of a part of another model",
-}
 
 
 class Task:
@@ -38,6 +37,7 @@ class Task:
         head_args: the args of its head in a model YAML that is made for it.
         refused: fields of `TrainConfig` that mean nothing to it, each with the reason.
         val_items: make the images of a validation without a loss.
+        meaningless: fields of `DetectConfig` likewise.
     """
 
     name: ClassVar[str]
@@ -48,6 +48,7 @@ class Task:
     head_args: ClassVar[tuple[Any, ...]]
     refused: ClassVar[Mapping[str, str]] = {}
     val_items: ClassVar[Items]
+    meaningless: ClassVar[Mapping[str, str]] = {}
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
         """Return values of flags, with the task's defaults for those that were not given."""
@@ -56,11 +57,7 @@ class Task:
 
     def check(self, config: TrainConfig) -> None:
         """Raise UserError for a flag of a training that means nothing to the task."""
-        flags = flags_of(config)
-        defaults = {field.name: field.default for field in dataclasses.fields(config)}
-        for name, reason in self.refused.items():
-            if getattr(config, name) != defaults[name]:
-                raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
+        _refuse(config, self.refused)
 
     def adopted(self, document: Mapping[str, Any], cutoff: int = 0) -> Mapping[str, Any]:
         """Return a model document with the task's head: the one given, if it has it.
@@ -105,3 +102,43 @@ class Task:
             fixed_size: (height, width), the only size that the network takes, if it takes one.
         """
         return whole_view(image, image_size, stride, fixed_size)
+
+    def input_size(self, trained: object) -> int:
+        """Return the long side of images for the network where --img is left out.
+
+        trained: that of the training, as the weights tell it, unchecked; None where they do not.
+        """
+        return CommandConfig.image_size
+
+    def check_detection(self, config: DetectionConfig) -> None:
+        """Raise UserError for a flag of a detection that means nothing to the task."""
+        _refuse(config, self.meaningless)
+
+    def check_hub(self) -> None:
+        """Raise UserError where what is found has no boxes, of which the hub's results are made."""
+
+    def result(
+        self,
+        frame: Frame,
+        found: Any,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> ImageResult:
+        """Return what `Head.finish` found in a frame as a result.
+
+        Args:
+            class_names: of every class that the model knows.
+            track_ids: (K,) int64; None where nothing is tracked.
+
+        Raises:
+            UserError: there is no way to show it.
+        """
+        raise UserError(f"what a model to {self.name} finds can only be validated, with val.py")
+
+
+def _refuse(config: CommandConfig, reasons: Mapping[str, str]) -> None:
+    """Raise UserError for a field that is not at its default and has a reason against it."""
+    flags, usual = flags_of(config), {field.name: field.default for field in fields(config)}
+    for name, reason in reasons.items():
+        if getattr(config, name) != usual[name]:
+            raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
