@@ -44,6 +44,7 @@ from models.inference.predictor import class_names_of, load_detector
 from models.registry import find_block
 from models.stored import spec_of_weights
 from utils.cli.export_config import ExportConfig
+from utils.data.sources.samples import table_of
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.export.formats import GRAPH, Format, format_named
@@ -99,6 +100,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     model = load_detector(checkpoint, CPU)
     if dataset is not None:
         require_same_classes(dataset, model.head)
+        model.head.task.check_samples(table_of(dataset.samples), dataset.name)
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)
@@ -163,7 +165,8 @@ def calibration_of(export: Export) -> Calibration | None:
     if not export.config.int8:
         return None
     assert export.dataset is not None, "the flags ask for --data"
-    return calibration_images(export.dataset.samples, export.metadata)
+    task = export.model.head.task
+    return calibration_images(export.dataset.samples, export.metadata, task.view)
 
 
 def make_and_verify(export: Export, row: Format, made: Path) -> str:

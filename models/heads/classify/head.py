@@ -132,8 +132,8 @@ class ClassifyHead(Head):
             raise UserError("--nms: a classifier finds no boxes to choose from; leave it out")
         if letterbox:
             raise UserError(
-                "--letterbox: a classifier takes the middle of an image, and no border; leave it "
-                "out, and cut images as docs/classify.md says"
+                "--letterbox: a classifier takes the middle of an image, which the graph does not "
+                "cut out; leave it out"
             )
         return LOGITS
 
