@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from utils.data.loading.items import BOXES
+from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
-from utils.data.sources.samples import Sample
+from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import GroundTruth, Segmentations
+from utils.errors import DatasetError
 from utils.evaluation.coco.results_file import CocoMaskResults
 from utils.evaluation.masks.metric import legacy_masks
 from utils.evaluation.masks.truth import masked_ground_truth
@@ -64,6 +66,15 @@ class Segmentation(Task):
 
     def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
         return LabelFiles(samples, partial(outline_lines, scores=scores))
+
+    def check_samples(self, samples: SampleTable, name: str) -> None:
+        refuse_classes(samples, name)
+        if samples.polygons_norm is None:
+            raise DatasetError(
+                f"{name}: its labels are boxes, and segmentation learns from polygons, a line "
+                "'class x1 y1 x2 y2 x3 y3 ...' for each object; label them, or train a detector: "
+                "--task detect, or --cfg yolov5s.yaml"
+            )
 
 
 SEGMENTATION = Segmentation()

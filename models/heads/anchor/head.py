@@ -31,7 +31,6 @@ from utils.report.plots.curves import plot_over_confidence, plot_precision_recal
 from utils.report.plots.images import plot_examples
 from utils.runtimes.metadata import DETECTIONS, EFFICIENT, ROWS
 from utils.tasks.detection import DETECTION
-from utils.weights.transfer import ClassRows
 
 
 @register("Detect", joins=True)
@@ -91,9 +90,6 @@ class AnchorHead(CellHead, BoxHead):
     ) -> list[np.ndarray]:
         """Return of each image the rows (K, 5 + C) that may become detections, of some levels."""
         return self.rows_above(raw, confidence_threshold, levels)
-
-    def class_rows(self) -> ClassRows:
-        return ClassRows("m.", before=BOX_CHANNELS + 1)
 
     def of_best_class(self, decoded: np.ndarray) -> np.ndarray:
         best = decoded[:, BOX_CHANNELS + 1 :].max(axis=1, keepdims=True)
