@@ -42,7 +42,6 @@ class Classification(Task):
         "close_mosaic": "the images of classification are no mosaics",
         "single_class": "a classifier of one class has nothing to tell apart",
     }
-    fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}
     unused = (
         "degrees", "translate", "shear", "perspective", "mosaic", "mosaic9", "mixup", "copy_paste",
     )  # fmt: skip
