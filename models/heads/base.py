@@ -149,6 +149,7 @@ class Head(nn.Module, ABC):
         joins_models: rows of `decode_above` of several models may be put one behind the other.
         image_mean, image_std: of red, green and blue in [0, 1]: the detector subtracts the one and
             divides by the other; None to take images as they are.
+        exported_kinds: what its exported files may return (`utils/runtimes/outputs.py`).
     """
 
     task: ClassVar[Task]
@@ -160,6 +161,7 @@ class Head(nn.Module, ABC):
     joins_models: ClassVar[bool] = False
     image_mean: ClassVar[tuple[float, float, float] | None] = None
     image_std: ClassVar[tuple[float, float, float] | None] = None
+    exported_kinds: ClassVar[tuple[str, ...]] = ()
     num_classes: int
     strides: tuple[int, ...]
 
@@ -285,6 +287,38 @@ class Head(nn.Module, ABC):
             UserError: what the task finds cannot be put together.
         """
         raise UserError("--tile: models of this task find nothing in tiles; leave it out")
+
+    @classmethod
+    def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
+        """Return which of `exported_kinds` the flags of these names ask for.
+
+        Raises:
+            UserError: flags that mean nothing to the task, or it has no exported files.
+        """
+        raise UserError("models of this task cannot be exported")
+
+    def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return what an exported file without NMS returns of raw outputs, (B, ...) each."""
+        raise UserError("models of this task cannot be exported")
+
+    @classmethod
+    def without_network(cls, num_classes: int) -> Head:
+        """Return a head that finishes and scores what an exported file returned."""
+        raise UserError("exported files of this task cannot be run here; give weights")
+
+    def from_exported(
+        self, kind: str, outputs: tuple[np.ndarray, ...], confidence_threshold: float
+    ) -> Any:
+        """Return of one image what `decode_above` does, of what a file returned for it.
+
+        Args:
+            kind: of `exported_kinds`.
+            outputs: float32, without the batch.
+
+        Raises:
+            UserError: numbers that no file of this head returns.
+        """
+        raise UserError("exported files of this task cannot be run here; give weights")
 
     @abstractmethod
     def make_evaluator(self, class_names: Sequence[str]) -> Evaluator:
