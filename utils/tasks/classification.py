@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from utils import detections
+from utils.cli.run_config import MAX_IMAGE_SIZE
 from utils.data.image.centre_crop import centre_region, crop, crop_placement
 from utils.data.image.view import View
 from utils.data.loading.class_items import CLASSES
@@ -14,8 +16,11 @@ from utils.data.sources.class_folders import fill_images
 from utils.data.sources.samples import SampleTable
 from utils.errors import DatasetError, UserError
 from utils.files.project import PROJECT
+from utils.media.frame import Frame
+from utils.results.class_result import ClassResult
 from utils.tasks.task import Task
 
+NO_BOXES = "a classifier finds no boxes"
 HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.classify.yaml"
 
 
@@ -27,6 +32,7 @@ class Classification(Task):
     model = "models/yolov5s-cls.yaml"
     own_flags = ("dropout", "cutoff")
     head_args = ("nc",)
+    fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}
     refused: ClassVar[Mapping[str, str]] = {
         "quad": "four images would have one class",
         "rect": "the images of classification are square",
@@ -47,6 +53,42 @@ class Classification(Task):
         "optimizer": "Adam",
         "label_smoothing": 0.1,
     }
+    meaningless: ClassVar[Mapping[str, str]] = {
+        "confidence_threshold": "the five most probable classes are told, whatever their scores",
+        "classes": "a classifier tells all its classes apart",
+        "iou_threshold": NO_BOXES,
+        "class_agnostic": NO_BOXES,
+        "max_detections": NO_BOXES,
+        "tile": "a classifier sees an image as a whole",
+        "track": NO_BOXES,
+        "save_crop": NO_BOXES,
+        "line_thickness": NO_BOXES,
+    }
+
+    def input_size(self, trained: object) -> int:
+        if isinstance(trained, int) and 0 < trained <= MAX_IMAGE_SIZE:
+            return trained
+        return int(self.defaults["image_size"])
+
+    def check_hub(self) -> None:
+        raise UserError(
+            f"the hub's results are boxes, and {NO_BOXES}; `from models import load` takes its "
+            "weights, as docs/api.md shows"
+        )
+
+    def result(
+        self,
+        frame: Frame,
+        found: detections.Classification,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> ClassResult:
+        return ClassResult(frame, found, class_names)
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        parts = (document.get(name) for name in ("backbone", "head"))
+        layers = sum(len(part) for part in parts if isinstance(part, list))
+        return [f"cutoff: {layers}, the layers of a detector with the head as the last one"]
 
     def made_of(self, document: Mapping[str, Any], cutoff: int) -> Mapping[str, Any]:
         layers = [*document["backbone"], *document["head"]]

@@ -22,7 +22,7 @@ def test_the_flag_decides_and_then_the_model_and_then_the_weights():
     assert find_task("detect", "", masks) is DETECTION
     assert find_task("", "", masks) is SEGMENTATION
     assert find_task("", "", {}) is DETECTION
-    assert find_task("detect", "yolov5n-seg.yaml", {}) is DETECTION
+    assert find_task("detect", "yolov5n-seg.yaml", {}) is DETECTION  # with the layers of that
 
 
 @pytest.mark.parametrize("flags", [["--mask-ratio", "2"], ["--no-overlap"]])
