@@ -164,7 +164,8 @@ def _cells(pieces: Sequence[Piece], windows: np.ndarray, masks: TargetMasks) -> 
         for place, index in enumerate(piece.objects):
             own = Window(*windows[index].tolist())
             values = masks.maps[masks.map_index[index]][own.slices()]
-            inside = part[(slice(None), place, *own.slices(top, left))]
+            rows, columns = own.slices(top, left)
+            inside = part[:, place, rows, columns]
             inside[0], inside[1] = values == masks.value[index], 1
         parts.append(part.reshape(2, -1))
     return np.concatenate(parts, axis=1)
