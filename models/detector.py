@@ -101,6 +101,9 @@ class Detector(nn.Module):
         """Run the layers one after the other and yield what each returns."""
         if images.shape[1] != self.spec.image_channels:
             images = grey_of(images)
+        mean, std = self.head.image_mean, self.head.image_std
+        if mean is not None and std is not None:
+            images = normalized(images, mean, std)
         outputs: dict[int, Tensor] = {IMAGE: images}
         for index, (module, layer) in enumerate(zip(self.model, self.spec.layers, strict=True)):
             output = module(*(outputs[source] for source in layer.sources))
@@ -130,7 +133,23 @@ class Detector(nn.Module):
 def grey_of(images: Tensor) -> Tensor:
     """Map (B, 3, H, W) RGB to (B, 1, H, W), the luma of ITU-R BT.601."""
     red, green, blue = (images[:, index : index + 1] for index in range(3))
+    return luma(red, green, blue)
+
+
+def luma(red: Any, green: Any, blue: Any) -> Any:
+    """Return the luma of colours, as tensors or numbers."""
     return red * 0.299 + green * 0.587 + blue * 0.114
+
+
+def normalized(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Return images (B, 3 or 1, H, W) less a mean, divided by a deviation, channel by channel.
+
+    mean, std: of red, green and blue; a grey image has their luma.
+    """
+    if images.shape[1] == 1:
+        return (images - luma(*mean)) / luma(*std)
+    channels = [images[:, index : index + 1] for index in range(3)]
+    return ops.cat([(x - m) / s for x, m, s in zip(channels, mean, std, strict=True)], dim=1)
 
 
 def count_parameters(model: Detector, folded: bool = False) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.registry import Cost, LayerPlan
+from models.registry import ONCE, Cost, LayerPlan
 
 # By the tool that the public tables were made with, in multiply-adds.
 NORMALIZATION = 4  # a value that BatchNorm normalizes
@@ -17,8 +17,12 @@ def count_gflops(plans: Sequence[LayerPlan], image_size: int = 640, folded: bool
     As the public tables count: convolutions, products and softmaxes, and BatchNorm unless it is
     folded into the convolutions; neither activations nor what the head decodes.
     """
-    parts = [(image_size / stride, cost) for plan in plans for stride, cost in plan.costs]
-    return 2e-9 * sum(_multiply_adds(side**2, cost, folded) for side, cost in parts)
+    parts = [
+        (1 if stride == ONCE else (image_size / stride) ** 2, cost)
+        for plan in plans
+        for stride, cost in plan.costs
+    ]
+    return 2e-9 * sum(_multiply_adds(cells, cost, folded) for cells, cost in parts)
 
 
 def _multiply_adds(cells: float, cost: Cost, folded: bool) -> float:

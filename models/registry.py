@@ -46,6 +46,7 @@ class LayerRequest:
         return values
 
 
+ONCE = 0  # in place of a stride: what is computed once an image
 BATCHNORM_NUMBERS = 4  # a channel: weight, bias, mean and variance
 
 
@@ -79,7 +80,7 @@ class LayerPlan:
     numbers: int  # in its arrays, as `Cost.numbers`
     out_channels: int
     stride: int  # image pixels per cell
-    costs: tuple[tuple[int, Cost], ...] = ()  # each with the stride that it computes at
+    costs: tuple[tuple[int, Cost], ...] = ()  # each with the stride that it computes at, or ONCE
     margin: int = 0  # rows and columns beyond those of the image / stride
 
 

@@ -138,7 +138,7 @@ class Differences:
 
     def val_batches(self) -> Iterator[list[Placed]]:
         """Yield the batches of val.py."""
-        from models.inference.views import View
+        from utils.data.image.view import View
 
         size, batch_size = self.thresholds.image_size, self._batch_size
         with ValLoader(self.samples, size, batch_size, 0, self._stride) as loader:
@@ -151,7 +151,7 @@ class Differences:
         self, fit: Callable[..., Any], resizing: Callable[..., np.ndarray]
     ) -> Callable[[], Iterator[list[Placed]]]:
         """Return what yields images one by one, padded to the next multiples of the stride."""
-        from models.inference.views import View
+        from utils.data.image.view import View
 
         def batches() -> Iterator[list[Placed]]:
             for index, image in enumerate(read_ahead(self.samples)):

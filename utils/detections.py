@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,9 @@ class Segmentations(NamedTuple):
         return Segmentations(
             self.boxes_xyxy[rows], self.scores[rows], self.class_index[rows], self.masks.take(rows)
         )
+
+
+AnyDetections = TypeVar("AnyDetections", Detections, Segmentations)
 
 
 class Classification(NamedTuple):

@@ -115,6 +115,10 @@ class Ops(Protocol):
     def softmax(self, x: Tensor) -> Tensor:
         """Return e^x divided by its sum along the last dimension, without overflow."""
 
+    # Reductions (gradient). dim None reduces to 0-d.
+    def mean(self, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """Return the mean; NaN where there is nothing to average."""
+
     # Shape and index (gradient)
     def cat(self, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         """Join along an existing dimension; ValueError for no tensors or unequal dtypes."""

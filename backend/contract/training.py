@@ -65,9 +65,6 @@ class Ops(inference.Ops, Protocol):
     def sum(self, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
         """Return the sum; 0 for an empty float tensor."""
 
-    def mean(self, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-        """Return the mean; NaN where there is nothing to average."""
-
     def amax(self, x: Tensor, dim: int) -> Tensor:
         """Return the largest value along dim, NaN where one is; ValueError where dim is empty."""
 
@@ -103,6 +100,9 @@ class Ops(inference.Ops, Protocol):
         Raises:
             ValueError: logits and target of unequal shapes.
         """
+
+    def log_softmax(self, x: Tensor) -> Tensor:
+        """Return the logarithm of `softmax`, without overflow (gradient)."""
 
     def bce_terms(self, logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> Tensor:
         """Return the binary cross-entropy of each element, of which `bce_with_logits` is the mean.

@@ -75,6 +75,19 @@ def softmax(x: Tensor) -> Tensor:
     return apply("Softmax", (x,), x.shape, x.dtype, axis=-1)
 
 
+def mean(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    dims = range(x.ndim) if dim is None else [range(x.ndim)[dim]]
+    kept = [1 if i in dims else size for i, size in enumerate(x.shape)]
+    shape = kept if keepdim else [size for i, size in enumerate(kept) if i not in dims]
+    if 0 in x.shape:  # of nothing ONNX Runtime has no mean
+        return constant(np.full(shape, np.nan, x.dtype))
+    return (
+        apply("ReduceMean", (x,), shape, x.dtype, axes=list(dims), keepdims=int(keepdim))
+        if x.ndim
+        else x
+    )
+
+
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     checks.one_dtype(t.dtype for t in tensors)
     first = tensors[0]

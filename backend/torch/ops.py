@@ -217,6 +217,10 @@ def bce_terms(logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> T
     return _cross_entropy(logits, target, positive_weight, "none")
 
 
+def log_softmax(x: Tensor) -> Tensor:
+    return torch.log_softmax(x, -1)
+
+
 def ema_update_(averages: Sequence[Tensor], values: Sequence[Tensor], decay: float) -> None:
     checks.equal_counts(len(values), len(averages), "values")
     with torch.no_grad():

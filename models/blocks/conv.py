@@ -25,7 +25,10 @@ class Conv(nn.Module):
     Attributes:
         arguments: of the convolution, without its bias.
         activation: SiLU until `graph.py` sets that of the model; None for none.
+        eps, momentum: of its BatchNorm.
     """
+
+    eps, momentum = BATCHNORM_EPS, BATCHNORM_MOMENTUM
 
     activation: Callable[[Tensor], Tensor] | None
 
@@ -43,7 +46,7 @@ class Conv(nn.Module):
         padding = kernel_size // 2 if padding is None else padding
         self.arguments = (in_channels, out_channels, kernel_size, stride, padding, groups)
         self.conv = nn.Conv2d(*self.arguments, bias=False)
-        self.bn = nn.BatchNorm2d(out_channels, BATCHNORM_EPS, BATCHNORM_MOMENTUM)
+        self.bn = nn.BatchNorm2d(out_channels, self.eps, self.momentum)
         self.activation = ops.silu if activates else None
 
     def forward(self, x: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ import numpy as np
 
 from backend import nn
 from backend.contract import Tensor
+from models.heads.passes import Pass, brought_back, used_levels
 from models.registry import LayerPlan, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
@@ -27,6 +28,7 @@ from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.tasks.task import Task
+from utils.weights.transfer import ClassRows
 
 
 class LossTerms(NamedTuple):
@@ -55,6 +57,15 @@ class WholeBatch:
     targets: Targets
     done: int = 0
     over_ranks: Tensor | None = None
+
+
+class PassImages(NamedTuple):
+    """The images of the next forward pass of a training, for what a head draws for them."""
+
+    seed: int  # of the run
+    batch_number: int  # from the start of training
+    batch_size: int  # images of the whole batch, over all ranks
+    places: np.ndarray  # (B,) int64, of the images of the pass in that batch
 
 
 class LossOptions(NamedTuple):
@@ -134,13 +145,19 @@ class Head(nn.Module, ABC):
         nothing_found: what `finish` returns of an image in which nothing is found: the names,
             dtypes and shapes of its arrays, which a suspended validation is saved by.
         strides: pixels a cell of each map that it takes.
+        passes: how a model sees an image with --augment; none where it cannot.
+        image_mean, image_std: of red, green and blue in [0, 1]: the detector subtracts the one and
+            divides by the other; None to take images as they are.
     """
 
     task: ClassVar[Task]
     loss_names: ClassVar[Mapping[str, str]]
     figure_names: ClassVar[Mapping[str, str]]
     target_fields: ClassVar[tuple[str, ...]]
-    nothing_found: ClassVar[Any]
+    nothing_found: Any
+    passes: ClassVar[Sequence[Pass]] = ()
+    image_mean: ClassVar[tuple[float, float, float] | None] = None
+    image_std: ClassVar[tuple[float, float, float] | None] = None
     num_classes: int
     strides: tuple[int, ...]
 
@@ -182,6 +199,17 @@ class Head(nn.Module, ABC):
         """Return what is added to drawn parameters, by their names in the head."""
         return {}
 
+    def drop(self, probability: float) -> None:
+        """Leave numbers out of each training pass with a probability, from 0 to below 1.
+
+        Raises:
+            UserError: the task has no dropout.
+        """
+        raise UserError("--dropout: models of this task have none; leave it out")
+
+    def draw(self, images: PassImages) -> None:
+        """Draw what is random about the next pass of a training; nothing without `drop`."""
+
     @abstractmethod
     def make_loss(
         self,
@@ -212,6 +240,21 @@ class Head(nn.Module, ABC):
             UserError: the task has no classes that can be taken for one.
         """
         raise UserError("--single-cls: models of this task have no such classes; leave it out")
+
+    def join_passes(self, raw: Sequence[Any], width: int, confidence_threshold: float) -> list[Any]:
+        """Return what `decode_above` does, of what the network returned in each of `passes`.
+
+        width: of the images, pixels.
+        """
+        raise NotImplementedError  # of a task without passes
+
+    def class_rows(self) -> ClassRows:
+        """Return which of its arrays have a row for each class.
+
+        Raises:
+            UserError: none has.
+        """
+        raise UserError("--remap-classes: models of this task have no such classes; leave it out")
 
     @abstractmethod
     def finish(self, decoded: Any, letterbox: Letterbox, settings: SuppressionSettings) -> Any:
@@ -275,9 +318,11 @@ class BoxHead(Head):
     """A head whose rows are boxes of single cells, which may come from several views and models.
 
     A row of `decode` is cx, cy, w, h in pixels of the network's input, then scores of a common
-    meaning; each map gives its own rows. `models/inference/augmented.py` and `ensemble.py` need
-    that.
+    meaning; each map gives its own rows. `models/inference/ensemble.py` needs that.
     """
+
+    # Scales, mirroring and unused maps are those of the public YOLOv5.
+    passes = (Pass(1.0, False, max), Pass(0.83, True), Pass(0.67, False, min))
 
     @abstractmethod
     def decode_above(
@@ -287,3 +332,14 @@ class BoxHead(Head):
         levels: Sequence[int] | None = None,
     ) -> list[np.ndarray]:
         """Return what `Head.decode_above` does, of some of the maps: all when None."""
+
+    def join_passes(
+        self, raw: Sequence[Any], width: int, confidence_threshold: float
+    ) -> list[np.ndarray]:
+        """Return of each image the rows of all passes, in their order, in pixels of the image."""
+        passes = []
+        for one, maps in zip(self.passes, raw, strict=True):
+            levels = used_levels(one, self.strides)
+            found = self.decode_above(maps, confidence_threshold, levels)
+            passes.append([brought_back(rows, one, width) for rows in found])
+        return [np.concatenate(image) for image in zip(*passes, strict=True)]

@@ -1,6 +1,6 @@
 """Trained weights in a program of one's own: images -> results. docs/api.md shows how.
 
-Before: `models/__init__.py::load` chose the framework. After: `utils/results/result.py`.
+Before: `models/__init__.py::load` chose the framework. After: `utils/results`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from models.inference.predictor import (
     class_names_of,
     make_predictor,
     suppression_settings,
+    with_size,
 )
 from utils.cli.call_config import call_config, whole
 from utils.cli.detect_config import DetectConfig
@@ -40,7 +41,7 @@ from utils.optional import import_optional
 from utils.pipeline.background import num_threads
 from utils.pipeline.reading import Read, Reader
 from utils.pipeline.stage_seconds import StageSeconds
-from utils.results.result import Result
+from utils.results.image_result import ImageResult
 from utils.screen.text import printable
 from utils.tracking.sources import SourceTrackers
 from utils.tracking.tracker import needed_threshold
@@ -59,8 +60,9 @@ class TrainedDetector:
 
     The arguments of a call that are numbers are those of detect.py's flags, with their defaults:
 
-    size: long side of the images as the network sees them, pixels; a multiple of `stride`. An
-        exported file of one size has its own.
+    size: long side of the images as the network sees them, pixels; a multiple of `stride`. None
+        for 640, of a classifier for what it was trained at; an exported file of one size has its
+        own.
     conf: the lowest score.
     iou: the overlap above which the worse of two boxes of a class is dropped.
     max_det: at most so many detections an image.
@@ -89,7 +91,7 @@ class TrainedDetector:
         predictor = make_predictor(weights, self.device, half=half)
         self.stride = predictor.stride
         self.class_names = class_names_of(weights[0], predictor.head.num_classes)
-        self._weights = weights
+        self._weights, self._task = weights, predictor.head.task
         self._max_pixels = max_pixels or DetectConfig.max_pixels
         self._detector = ImageDetector(
             predictor, self.device, DetectConfig.image_size, SuppressionSettings()
@@ -98,7 +100,7 @@ class TrainedDetector:
     def __call__(
         self,
         images: Any,
-        size: int = DetectConfig.image_size,
+        size: int | None = None,
         conf: float = DetectConfig.confidence_threshold,
         iou: float = DetectConfig.iou_threshold,
         max_det: int = DetectConfig.max_detections,
@@ -108,7 +110,7 @@ class TrainedDetector:
         tile: int = DetectConfig.tile,
         overlap: float | None = DetectConfig.overlap,
         batch: int = DetectConfig.batch_size,
-    ) -> list[Result]:
+    ) -> list[ImageResult]:
         """Return a list with what is found in each image; of one image, a list of one.
 
         Args:
@@ -134,19 +136,19 @@ class TrainedDetector:
         )
         frames = [self._frame(image, index) for index, image in enumerate(as_list(images))]
         detector = configured(self._detector, config)
-        results: list[Result] = []
+        results: list[ImageResult] = []
         for start in range(0, len(frames), config.batch_size):
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                Result(frame, detections, self.class_names)
-                for frame, detections in zip(batch_frames, found, strict=True)
+                detector.result(frame, one, self.class_names)
+                for frame, one in zip(batch_frames, found, strict=True)
             ]
         return results
 
     def stream(
         self, source: Any, vid_stride: int = 1, track: bool = False, **options: Any
-    ) -> Iterator[Result]:
+    ) -> Iterator[ImageResult]:
         """Yield what is found in each image or frame, in order, with a few batches in memory.
 
         While the network computes, threads read what comes next; they end with the generator. An
@@ -165,7 +167,7 @@ class TrainedDetector:
         Raises:
             UserError: as a call; of what can be known then, before the first result is asked for.
         """
-        config = self._config(**options)
+        config = self._config(track=track, **options)
         stride = whole("vid_stride", vid_stride)
         require_from("vid_stride", stride, 1)
         if track:
@@ -173,16 +175,16 @@ class TrainedDetector:
         if isinstance(source, (str, os.PathLike)):
             sources: Iterable[Source]
             sources = find_sources(os.fsdecode(source), self._max_pixels, stride)
-            return self._stream(sources, config, track)
+            return self._stream(sources, config)
         if hasattr(source, "__next__"):
             # Its next image may wait for a result, or be written over this one.
-            return self._stream(self._sources(source, stride), config, track, ahead=0)
-        return self._stream(self._sources(as_list(source), stride), config, track)
+            return self._stream(self._sources(source, stride), config, ahead=0)
+        return self._stream(self._sources(as_list(source), stride), config)
 
-    def warm_up(self, size: int = DetectConfig.image_size) -> None:
+    def warm_up(self, size: int | None = None) -> None:
         """Detect in a grey square once, so that the first real image does not wait for set-up."""
         side = self._config(size=size).image_size
-        self(np.full((side, side, 3), FILL, np.uint8), size=side)
+        self(np.full((side, side, 3), FILL, np.uint8), size=size)
 
     def _frame(self, image: Any, index: int) -> Frame:
         try:
@@ -202,12 +204,11 @@ class TrainedDetector:
         self,
         sources: Iterable[Source],
         config: DetectConfig,
-        track: bool,
         ahead: int | None = None,
-    ) -> Iterator[Result]:
+    ) -> Iterator[ImageResult]:
         """Yield what is found in the frames of sources; name those that give none, or no more."""
         lowest = config.confidence_threshold
-        if track:
+        if config.track:
             lowest = needed_threshold(lowest)
         detector = configured(self._detector, config, confidence_threshold=lowest)
         trackers = SourceTrackers(config.confidence_threshold, config.class_agnostic)
@@ -224,12 +225,14 @@ class TrainedDetector:
                         continue
                     found = detector.finish(read.prepared, [next(rows) for _ in read.prepared])
                     ids = None
-                    if track:
+                    if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
-                    yield Result(read.frame, found, self.class_names, ids)
+                    yield detector.result(read.frame, found, self.class_names, ids)
 
     def _config(self, **options: Any) -> DetectConfig:
-        config = call_config(len(self.class_names), **options)
+        config, task = call_config(len(self.class_names), **options), self._task
+        task.check_detection(config)
+        config = with_size(config, task, self._weights)
         tell_limits(config, self._weights)
         size = input_size(config, self._detector.predictor)
         return dataclasses.replace(config, image_size=size)

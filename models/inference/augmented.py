@@ -1,35 +1,22 @@
-"""Test-time augmentation: a model sees each image three times, in other sizes and mirrored.
+"""Test-time augmentation: a model sees each image several times, in other sizes and mirrored.
 
 Before: `predictor.py` wraps a model in it. After: `ensemble.py`, or whoever takes a `Predictor`.
-Source: scales, mirroring and unused maps are those of the public YOLOv5.
+How often, and what is made of it, its head says.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-import numpy as np
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from backend import ops
 from backend.contract import Tensor
-from models.heads.base import BoxHead
+from models.heads.passes import Pass
 from models.inference.protocol import Predictor
 from utils.errors import UserError
 
 FILL = 0.447  # around a scaled image, as the public weights were measured with
-
-
-class Pass(NamedTuple):
-    """How a model sees an image once."""
-
-    scale: float
-    mirrored: bool
-    unused: Callable[[Sequence[int]], int] | None  # picks the stride of the map without rows
-
-
-PASSES = (Pass(1.0, False, max), Pass(0.83, True, None), Pass(0.67, False, min))
 
 
 class Seen(NamedTuple):
@@ -43,8 +30,8 @@ class Augmented:
     """One model that sees each image several times."""
 
     def __init__(self, model: Predictor) -> None:
-        """Raise UserError for a model whose rows cannot be brought back into the image."""
-        if not isinstance(model.head, BoxHead):
+        """Raise UserError for a model of a task that finds nothing in several passes."""
+        if not model.head.passes:
             raise UserError(
                 f"--augment: {type(model.head).__name__} cannot join what it finds in several "
                 "sizes of an image; leave it out"
@@ -53,17 +40,12 @@ class Augmented:
         self.fixed_size, self.takes_arrays = None, False
 
     def __call__(self, images: Tensor) -> Seen:
-        maps = tuple(self.model(view(images, one, self.stride)) for one in PASSES)
+        maps = tuple(self.model(view(images, one, self.stride)) for one in self.head.passes)
         return Seen(maps, images.shape[3])
 
-    def decode_above(self, raw: Seen, confidence_threshold: float) -> list[np.ndarray]:
-        """Return of each image the rows of all passes, in their order, in pixels of the image."""
-        passes = []
-        for one, maps in zip(PASSES, raw.maps, strict=True):
-            levels = used_levels(one, self.head.strides)
-            found = self.head.decode_above(maps, confidence_threshold, levels)
-            passes.append([brought_back(rows, one, raw.width) for rows in found])
-        return [np.concatenate(image) for image in zip(*passes, strict=True)]
+    def decode_above(self, raw: Seen, confidence_threshold: float) -> list[Any]:
+        """Return of each image what its head makes of all passes."""
+        return self.head.join_passes(raw.maps, raw.width, confidence_threshold)
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
         """Raise UserError as the model does: no pass is larger than the first."""
@@ -83,18 +65,3 @@ def view(images: Tensor, one: Pass, stride: int) -> Tensor:
     scaled = ops.resize_bilinear(images, *(int(side) for side in sides))
     height, width = (math.ceil(side / stride) * stride for side in sides)
     return ops.pad_to(scaled, height, width, FILL)
-
-
-def used_levels(one: Pass, strides: Sequence[int]) -> list[int]:
-    """Return the maps whose rows a pass gives: of a model with one stride, all."""
-    unused = one.unused(strides) if one.unused else None
-    used = [level for level, stride in enumerate(strides) if stride != unused]
-    return used or list(range(len(strides)))
-
-
-def brought_back(rows: np.ndarray, one: Pass, width: int) -> np.ndarray:
-    """Return rows (K, 4 + ...) of a pass as if found in images of this width."""
-    boxes_cxcywh = rows[:, :4] / np.float32(one.scale)
-    if one.mirrored:
-        boxes_cxcywh[:, 0] = width - boxes_cxcywh[:, 0]
-    return np.concatenate([boxes_cxcywh, rows[:, 4:]], axis=1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from backend import nn
 from backend.checks import as_float32
-from models.blocks.conv import BATCHNORM_EPS, Conv
+from models.blocks.conv import Conv
 
 
 def fold_batch_norm(model: nn.Module) -> None:
@@ -29,7 +29,7 @@ def fold_batch_norm(model: nn.Module) -> None:
 def _fold(part: Conv) -> None:
     weight, norm = nn.state_arrays(part.conv)["weight"], nn.state_arrays(part.bn)
     with np.errstate(all="ignore"):  # where weights are no numbers, nor is what BatchNorm returns
-        variance = norm["running_var"].astype(np.float64) + as_float32(BATCHNORM_EPS)
+        variance = norm["running_var"].astype(np.float64) + as_float32(part.eps)
         factor = norm["weight"] / np.sqrt(variance)
         folded = {
             "weight": (weight * factor[:, None, None, None]).astype(np.float32),

@@ -22,19 +22,18 @@ from models.inference.exported_limits import input_size
 from models.inference.hub_results import HubResults
 from models.inference.image_detector import ImageDetector
 from models.inference.predictor import class_names_of, make_predictor
-from models.inference.views import View
 from utils.cli.call_config import call_config
 from utils.cli.detect_config import DetectConfig
 from utils.data.image.letterbox import fit_letterbox
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.image.resizing import letterbox
+from utils.data.image.view import View
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.files.models import shipped_model
 from utils.media.frame import Frame
 from utils.media.given import as_list, given_frame, given_name
 from utils.media.source import BrokenSourceError
-from utils.results.result import Result
 from utils.screen.text import printable
 from utils.state.checkpoint import Checkpoint, Header
 from utils.weights.detecting import Weights
@@ -65,6 +64,7 @@ class HubModel:
     def _place(self, device: str, half: bool) -> None:
         self.device, self._half = backend.device.resolve(device), half
         predictor = make_predictor(self._weights, self.device, half=half)
+        predictor.head.task.check_hub()
         self.stride = predictor.stride
         self._class_names = class_names_of(self._weights[0], predictor.head.num_classes)
         self.names = dict(enumerate(self._class_names))
@@ -95,8 +95,8 @@ class HubModel:
         ready = time.perf_counter()
         rows = detector.predict(views)
         predicted = time.perf_counter()
-        results = [
-            Result(frame, detector.finish([view], [found]), self._class_names)
+        results: list[Any] = [  # of boxes: `check_hub`
+            detector.result(frame, detector.finish([view], [found]), self._class_names)
             for frame, view, found in zip(frames, views, rows, strict=True)
         ]
         end = time.perf_counter()

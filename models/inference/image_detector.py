@@ -15,9 +15,12 @@ import numpy as np
 
 from backend import autograd
 from models.inference.protocol import Predictor, network_input
-from models.inference.views import View, views_of
+from models.inference.views import views_of
 from utils.data.image.tiling import Tiling
+from utils.data.image.view import View
 from utils.evaluation.nms import SuppressionSettings
+from utils.media.frame import Frame
+from utils.results.image_result import ImageResult
 
 
 class ImageDetector:
@@ -53,16 +56,17 @@ class ImageDetector:
 
         Tiles are parts of this very image: leave it as it is until `predict` has seen them.
         """
-        predictor = self.predictor
-        return views_of(image, self.image_size, predictor.stride, self.tiling, predictor.fixed_size)
+        predictor, size, tiling = self.predictor, self.image_size, self.tiling
+        view = predictor.head.task.view
+        return views_of(image, size, predictor.stride, tiling, predictor.fixed_size, view)
 
-    def predict(self, views: Sequence[View]) -> list[np.ndarray]:
-        """Return the rows that may count as found in each view, (K, ...) float32.
+    def predict(self, views: Sequence[View]) -> list[Any]:
+        """Return what may count as found in each view, as `Head.finish` takes it.
 
         Views of one shape are a batch; so what is found in one depends on no other. With tiles, a
         batch has no more of them than `tiling` says.
         """
-        rows: dict[int, np.ndarray] = {}
+        rows: dict[int, Any] = {}
         for indices in self._batches(views):
             images = np.stack([views[index].pixels.transpose(2, 0, 1) for index in indices])
             rows.update(zip(indices, self._predict_batch(images), strict=True))
@@ -78,16 +82,16 @@ class ImageDetector:
             for start in range(0, len(indices), size):
                 yield indices[start : start + size]
 
-    def _predict_batch(self, images: np.ndarray) -> list[np.ndarray]:
+    def _predict_batch(self, images: np.ndarray) -> list[Any]:
         with self._network, autograd.no_grad():
             raw = self.predictor(network_input(self.predictor, images, self.device))
             return self.predictor.decode_above(raw, self.suppression.confidence_threshold)
 
-    def finish(self, views: Sequence[View], rows: Sequence[np.ndarray]) -> Any:
+    def finish(self, views: Sequence[View], rows: Sequence[Any]) -> Any:
         """Return what is found in an image, in its pixels, from the rows of its views."""
         return self.join(views, list(map(self.finish_view, views, rows)))
 
-    def finish_view(self, view: View, rows: np.ndarray) -> Any:
+    def finish_view(self, view: View, rows: Any) -> Any:
         """Return what is found in one view, in pixels of its part of the image."""
         return self.predictor.head.finish(rows, view.placement, self.suppression)
 
@@ -97,6 +101,16 @@ class ImageDetector:
             return found[0]
         regions_xyxy = np.array([view.region_xyxy for view in views])
         return self.predictor.head.join(found, regions_xyxy, self.suppression)
+
+    def result(
+        self,
+        frame: Frame,
+        found: Any,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> ImageResult:
+        """Return what is found in a frame as a result of the task."""
+        return self.predictor.head.task.result(frame, found, class_names, track_ids)
 
     def detect(self, images: Sequence[np.ndarray]) -> list[Any]:
         """Return what is found in each image (H, W, 3) uint8 RGB."""

@@ -16,7 +16,12 @@ from models.inference.exported_limits import input_size, tell_limits
 from models.inference.image_detector import ImageDetector
 from models.inference.lanes import num_lanes
 from models.inference.pipeline import Pipeline, Write
-from models.inference.predictor import class_names_of, make_predictor, suppression_settings
+from models.inference.predictor import (
+    class_names_of,
+    make_predictor,
+    suppression_settings,
+    with_size,
+)
 from utils.cli.detect_config import DetectConfig
 from utils.cli.detection_config import require_known
 from utils.errors import UserError
@@ -85,7 +90,9 @@ def make_detector(
     device = backend.device.resolve(config.device)
     log.info(backend.device.describe(device))
     predictor = make_predictor(weights, device, config.augment, config.half)
-    image_size = input_size(config, predictor)
+    task = predictor.head.task
+    task.check_detection(config)
+    image_size = input_size(with_size(config, task, weights), predictor)
     tell_limits(config, weights)
     require_known("--classes", config.classes, predictor.head.num_classes)
     suppression = suppression_settings(config, multi_label=False)

@@ -24,10 +24,10 @@ from utils.pipeline.reading import Read, Reader
 from utils.pipeline.stage_seconds import StageSeconds
 from utils.pipeline.totals import Done
 from utils.pipeline.writing import Writer
-from utils.results.result import Result
+from utils.results.image_result import ImageResult
 
-Write = Callable[[Result], None]
-Predicted = Future[list[list[np.ndarray]]]
+Write = Callable[[ImageResult], None]
+Predicted = Future[list[list[Any]]]
 Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
 
@@ -79,8 +79,8 @@ class Pipeline:
                     in_turn = self._track is not None or read.source.kind != "image"
                     writer.add(self._work(read, predicted, index), in_turn, read.num_bytes)
 
-    def _predict(self, batch: Sequence[Read]) -> list[list[np.ndarray]]:
-        """Return the rows of each view of each frame."""
+    def _predict(self, batch: Sequence[Read]) -> list[list[Any]]:
+        """Return what may count as found in each view of each frame."""
         views = [view for read in batch for view in read.prepared or ()]
         with self.seconds("network"):
             rows = iter(self.detector.predict(views))
@@ -101,7 +101,7 @@ class Pipeline:
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:
                 found, ids = self._track(found, frame, read.source.rate)
-            result = Result(frame, found, self.class_names, ids)
+            result = self.detector.result(frame, found, self.class_names, ids)
         with self.seconds("write"):
             write(result)
         return Done(read.source, result, input_size=read.prepared[0].placement.input_size)

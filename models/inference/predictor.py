@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Sequence
+from typing import TypeVar
 
 import backend
 from backend.processes import this_process
@@ -26,9 +27,11 @@ from utils.errors import UserError, brief
 from utils.evaluation.nms import SuppressionSettings
 from utils.screen.text import printable
 from utils.state.checkpoint import Checkpoint
+from utils.tasks.task import Task
 from utils.weights.detecting import ExportedWeights, Weights
 
 MOST_NAMES = 3  # of classes, in a message
+AnyConfig = TypeVar("AnyConfig", bound=DetectionConfig)
 
 log = logging.getLogger("models")
 
@@ -144,3 +147,18 @@ def suppression_settings(config: DetectionConfig, multi_label: bool) -> Suppress
     names = {field.name for field in dataclasses.fields(SuppressionSettings)} - {"multi_label"}
     values = {name: getattr(config, name) for name in names}
     return SuppressionSettings(multi_label=multi_label, **values)
+
+
+def with_size(config: AnyConfig, task: Task, weights: Sequence[Weights]) -> AnyConfig:
+    """Return flags with the size of the task's images where --img was left out."""
+    if config.is_size_given:
+        return config
+    size = task.input_size(_trained_size(weights[0]))
+    return dataclasses.replace(config, image_size=size, is_size_given=True)
+
+
+def _trained_size(weights: Weights) -> object:
+    """Return the long side of the images of the training, unchecked; None where unknown."""
+    if isinstance(weights, ExportedWeights):
+        return max(weights.runtime.metadata.image_size)
+    return weights.header.settings.get("image_size")

@@ -14,12 +14,14 @@ from contextlib import AbstractContextManager
 from functools import partial, reduce
 from typing import Any
 
+import numpy as np
+
 from backend import autograd, device, dist, nn, ops
 from backend.contract import Stage, Tensor
 from backend.processes import this_process
 from backend.words import count
 from models.detector import images_to_tensor
-from models.heads.base import LossTerms, WholeBatch
+from models.heads.base import LossTerms, PassImages, WholeBatch
 from models.training.state import TrainState
 from utils.data.loading.batch import Batch, Targets
 from utils.errors import UserError
@@ -87,6 +89,7 @@ def _piece_by_piece(
         with stage("to_device"):
             images = network_images(state, piece)
         num_images = len(piece.images)
+        state.model.head.draw(pass_images(state, batch, whole.done, num_images))
         stage.is_due = is_last and whole.done + num_images == whole.num_images
         loss = partial(_loss_of_piece, state.step_loss, whole)
         with dist.averaging(state.parallel, stage.is_due, stage):
@@ -95,6 +98,14 @@ def _piece_by_piece(
             )
         whole.done += num_images
     return reduce(_plus, found)
+
+
+def pass_images(state: TrainState, batch: Batch, first: int, number: int) -> PassImages:
+    """Return which images of the batch over all ranks these of this rank's part are."""
+    batch_size = len(batch.global_indices)
+    mine = this_process().shard(np.arange(batch_size))
+    places = mine[first : first + number]
+    return PassImages(state.seed, state.batch_number, batch_size, places)
 
 
 def _loss_of_piece(

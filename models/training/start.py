@@ -5,6 +5,7 @@ Before: flags and `utils/weights/load.py`. After: `state.py::build_state`.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 
@@ -21,9 +22,8 @@ from models.graph import (
 from models.stored import spec_of_weights
 from utils.cli.train_config import TrainConfig
 from utils.state.checkpoint import Checkpoint
+from utils.tasks.table import find_task
 from utils.weights.transfer import match_classes, transfer_arrays
-
-DEFAULT_MODEL = "models/yolov5s.yaml"  # that of the public commands
 
 log = logging.getLogger("train")
 
@@ -38,12 +38,7 @@ def build_model(
 
     fit: gives the model that is made in place of that of --cfg or --weights.
     """
-    if config.cfg or start is None:
-        if not config.cfg:
-            log.info("no --weights and no --cfg: %s from scratch", DEFAULT_MODEL)
-        spec = read_model_yaml(config.cfg or DEFAULT_MODEL, len(class_names))
-    else:
-        spec = parse_model(spec_of_weights(start).document, len(class_names))
+    spec = spec_to_train(config, start, len(class_names))
     require_image_size(config.image_size, coarsest_stride(plan_layers(spec)), trains=True)
     asked, spec = spec, fit(spec) if fit else spec
     model = Detector(spec)
@@ -53,6 +48,18 @@ def build_model(
         keep_anchors = bool(config.cfg) or spec is not asked
         transfer_weights(config, model, start, class_names, keep_anchors)
     return model
+
+
+def spec_to_train(config: TrainConfig, start: Checkpoint | None, num_classes: int) -> ModelSpec:
+    """Return the model of --cfg, of --weights or of the task, with the head of the task."""
+    task = find_task(config.task, config.cfg, start.header.model if start else {})
+    if config.cfg or start is None:
+        if not config.cfg:
+            log.info("no --weights and no --cfg: %s from scratch", task.model)
+        given = read_model_yaml(config.cfg or task.model)
+    else:
+        given = spec_of_weights(start)
+    return parse_model(task.adopted(given.document, config.cutoff), num_classes)
 
 
 def transfer_weights(
@@ -68,18 +75,20 @@ def transfer_weights(
             "--weights: BatchNorm was folded into their convolutions, which training cannot undo: "
             "it starts from worse weights; give the checkpoint from before fusing"
         )
-    head = f"model.{len(model.spec.layers) - 1}."
-    classes = None
+    head = model.head_name
+    rows = classes = None
     known = start.header.class_names
     if known and known != tuple(class_names) and not config.remap_classes:
         log.info("the weights are for other classes: --remap-classes keeps what fits of their head")
     if config.remap_classes:
+        own = model.head.class_rows()
+        rows = dataclasses.replace(own, prefix=head + own.prefix)
         classes = match_classes(class_names, start.header.class_names)
         found = len(classes.new_index)
         wanted = count(len(class_names), "class", "classes")
         log.info("%d of %s found by name; the others start anew", found, wanted)
     kept = (f"{head}anchors",) if keep_anchors else ()
-    transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, f"{head}m.", classes)
+    transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, rows, classes)
     nn.load_state_arrays(model, transfer.state)
     log.info("transferred %d/%d tensors", transfer.taken, len(transfer.state))
     for line in transfer.left:

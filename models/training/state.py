@@ -51,6 +51,7 @@ class TrainState:
     means: Mapping[str, Any]  # that were chosen, for work.json
     watch: StepWatch
     table: EpochTable  # of the epochs, on screen
+    seed: int = 0  # of the run
     multi_scale: MultiScale | None = None  # None: batches keep their size
     timer: StageTimer = field(default_factory=StageTimer)  # of the epoch
     seconds_before: Mapping[str, float] | None = None  # that it took before a resumption
@@ -78,6 +79,8 @@ def build_state(
     schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
     model = nn.place(model, device, dtype)
     freeze_layers(model, config.freeze)
+    if config.dropout:
+        model.head.drop(config.dropout)
     updates = choose_updates(config, device, dtype)
     ema = updates.average_of(model)
     parallel = parallelize(config, model)
@@ -107,6 +110,7 @@ def build_state(
         watch=StepWatch(model.head.loss_names),
         multi_scale=scale_of(config, model),
         table=EpochTable(model.head.loss_names, model.head.figure_names),
+        seed=config.seed,
         micro_batch=config.micro_batch,
         sync_bn=config.sync_bn,
     )

@@ -14,7 +14,6 @@ from backend.words import count
 from models.detector import count_parameters
 from models.graph import plan_layers
 from models.operations import count_gflops
-from models.training.start import DEFAULT_MODEL
 from models.training.state import TrainState
 from utils.cli.train_config import TrainConfig
 from utils.data.sources.samples import Sample, table_of
@@ -60,7 +59,7 @@ def describe_data(name: str, train: Sequence[Sample], val: Sequence[Sample]) -> 
 def describe_model(config: TrainConfig, state: TrainState) -> str:
     """Return the name and the size of a model."""
     model, size = state.model, config.image_size
-    name = Path(config.cfg or config.weights or DEFAULT_MODEL).name
+    name = Path(config.cfg or config.weights or state.model.head.task.model).name
     gflops = count_gflops(plan_layers(model.spec), size, folded=True)
     return ", ".join(
         [

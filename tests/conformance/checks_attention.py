@@ -1,4 +1,4 @@
-"""Checks of `contract.Ops`: products, softmax and a leaky activation."""
+"""Checks of `contract.Ops`: products, softmax with its logarithm, and a leaky activation."""
 
 from __future__ import annotations
 
@@ -148,3 +148,24 @@ def large_numbers_do_not_overflow(b: Backend) -> None:
     rows = np.array([[1000.0, 999.0, -1000.0], [-1e30, 0.0, 1e30], [-INF, 0.0, 0.0]])
     for dtype in ("float32", "float64"):
         assert_values(b, b.ops.softmax, softmax, rows.astype(dtype))
+
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    shifted = x - x.max(-1, keepdims=True, initial=-INF)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+@judges("ops.log_softmax")
+def logarithms_of_shares_along_the_last_dimension(b: Backend) -> None:
+    for shape in ((3,), (2, 3), (2, 1, 4), (2, 3, 4, 5), (0, 3)):
+        for dtype in ("float32", "float64"):
+            assert_values(b, b.ops.log_softmax, log_softmax, uniform(shape, dtype))
+        assert_gradient(b, b.ops.log_softmax, log_softmax, uniform(shape))
+
+
+@judges("ops.log_softmax")
+def logarithms_of_large_numbers_do_not_overflow(b: Backend) -> None:
+    rows = np.array([[1000.0, 999.0, -1000.0], [-1e30, 0.0, 1e30]])
+    for dtype in ("float32", "float64"):
+        # Relative to the largest value: OneFlow's float32 logarithm of 1 is 1e-6.
+        assert_values(b, b.ops.log_softmax, log_softmax, rows.astype(dtype))

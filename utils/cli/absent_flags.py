@@ -8,6 +8,11 @@ from __future__ import annotations
 _NO_TRACKER = "--loggers wandb, with its own variables such as WANDB_MODE and WANDB_ENTITY"
 
 TRAINING = {
+    "--model": "--weights yolov5s.pt --task classify makes a classifier of it",
+    "--pretrained": "--weights F starts from weights, --cfg F from scratch",
+    "--decay": "--override weight_decay=0.00005",
+    "--lr0": "--override lr0=0.001",
+    "--verbose": "leave it out; figures are always shown class by class",
     "--local-rank": "torchrun tells each process its rank; --nproc N starts N of them",
     "--bucket": _NO_TRACKER,
     "--entity": _NO_TRACKER,
@@ -31,6 +36,7 @@ DETECTION = {
     "--dnn": "leave it out; --backend says what runs the model",
     "--visualize": "leave it out; feature maps are not drawn",
     "--update": "leave it out; every kind of weights of docs/weights.md is read as it is",
+    "--retina-masks": "leave it out; masks always have the resolution of the image",
     "--save-format": "--save-txt writes YOLO's boxes, --save-json those in pixels",
 }
 

@@ -16,7 +16,7 @@ from utils.errors import UserError, brief
 
 def call_config(
     num_classes: int,
-    size: int = DetectConfig.image_size,
+    size: int | None = None,
     conf: float = DetectConfig.confidence_threshold,
     iou: float = DetectConfig.iou_threshold,
     max_det: int = DetectConfig.max_detections,
@@ -26,15 +26,18 @@ def call_config(
     tile: int = DetectConfig.tile,
     overlap: float | None = DetectConfig.overlap,
     batch: int = DetectConfig.batch_size,
+    track: bool = False,
 ) -> DetectConfig:
     """Return settings; UserError names an argument, or its flag, with a wrong value.
 
     Args:
         num_classes: how many the model knows.
+        size: None for that of the model's task.
     """
     return DetectConfig(
         weights=("given",),
-        image_size=whole("size", size),
+        image_size=DetectConfig.image_size if size is None else whole("size", size),
+        is_size_given=size is not None,
         confidence_threshold=_number("conf", conf),
         iou_threshold=_number("iou", iou),
         max_detections=whole("max_det", max_det),
@@ -44,6 +47,7 @@ def call_config(
         tile=whole("tile", tile),
         overlap=None if overlap is None else _number("overlap", overlap),
         batch_size=whole("batch", batch),
+        track=track,
     )
 
 

@@ -57,4 +57,5 @@ def parse_detect_flags(arguments: Sequence[str] | None = None) -> DetectConfig:
     """Parse detect.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
     parser = new_parser("detect.py", "Find objects in images and videos.", DETECTION)
     add_flags(parser, DetectConfig)
-    return DetectConfig(**read_flags(parser, arguments)[0])
+    values, given = read_flags(parser, arguments)
+    return DetectConfig(**values, is_size_given="image_size" in given)

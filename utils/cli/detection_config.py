@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from utils.cli.flags import flag, require_fraction, whole_from
 from utils.cli.run_config import CommandConfig
@@ -74,6 +74,7 @@ class DetectionConfig(CommandConfig):
         help="write what is found in an image as YOLO labels")  # fmt: skip
     save_conf: bool = flag("output", "--save-conf", default=False,
         help="with the score in each line of --save-txt")  # fmt: skip
+    is_size_given: bool = field(default=True, compare=False)  # else the task's own is meant
 
     @property
     def tiling(self) -> Tiling | None:

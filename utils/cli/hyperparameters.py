@@ -55,6 +55,7 @@ class Hyperparameters:
     copy_paste: float
     mosaic9: float = 0.0
     cutout: float = 0.0
+    randaugment: float = 0.0
     anchors: float = 0.0
 
     def __post_init__(self) -> None:

@@ -45,6 +45,12 @@ def require_hours(name: str, value: float) -> None:
         raise UserError(f"{name} {value:g}; a number of hours from 0 up is needed")
 
 
+def require_chance(name: str, value: float) -> None:
+    """Raise UserError unless value is from 0 to below 1."""
+    if not 0 <= value < 1:
+        raise UserError(f"{name} {value:g}; a number from 0 to below 1 is needed")
+
+
 def require_part(name: str, value: float) -> None:
     """Raise UserError unless value is above 0 and at most 1."""
     if not 0 < value <= 1:
@@ -86,6 +92,8 @@ class RecipeConfig(RunConfig):
         help="segmentation: how many times smaller than the images masks are")  # fmt: skip
     no_overlap: bool = flag("recipe", "--no-overlap", default=False,
         help="segmentation: a mask for each object, whole where others cover it")  # fmt: skip
+    dropout: float = flag("recipe", "--dropout", default=0.0, metavar="P", check=require_chance,
+        help="leave out this part of what a classifier's last layer sees, in training")  # fmt: skip
     autobalance: bool = flag("recipe", "--autobalance", default=False,
         help="weigh the levels' objectness losses by how large they are")  # fmt: skip
     precise_bn: int = flag("recipe", "--precise-bn", default=0, nargs="?", const=8, metavar="N",

@@ -16,7 +16,7 @@ from utils.errors import UserError
 PRECISIONS = ("off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
-TASK_NAMES = ("detect", "segment")  # of utils/tasks/table.py, which needs this module
+TASK_NAMES = ("detect", "segment", "classify")  # of utils/tasks/table.py, which needs this module
 AUTO_BATCH = -1  # of --batch-size: measured
 # Settings of one process, not of the run that it begins or continues.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
@@ -49,6 +49,9 @@ class TrainConfig(RecipeConfig):
     task: str = flag("model", "--task", default="", choices=TASK_NAMES,
         help="what to train for, where neither --cfg nor --weights tell it, or in place of the "
         "task of --weights")  # fmt: skip
+    cutoff: int = flag("model", "--cutoff", default=0, metavar="N", check=whole_from(0),
+        help="layers of a classifier made of another model: the first N - 1 of --cfg or --weights, "
+        "then its head; 0: those of the backbone, the head in the place of the last")  # fmt: skip
     freeze: tuple[str, ...] = flag("model", "--freeze", default=("0",), type=str, nargs="+",
         metavar="LAYER", help="N: the first N layers; several numbers or names (model.24.m): "
         "these; BatchNorm statistics go on")  # fmt: skip

@@ -81,4 +81,4 @@ def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
         values |= {**SPEED_THRESHOLDS, **given}
     elif values["task"] == STUDY:
         values |= {"iou_threshold": STUDY_IOU, **given}
-    return ValConfig(**values)
+    return ValConfig(**values, is_size_given="image_size" in given)

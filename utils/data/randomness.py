@@ -1,8 +1,8 @@
 """Random numbers as a function of (seed, epoch, sample index), with no state anywhere.
 
 Before: nothing. After: the order of an epoch in `loading/order.py`, `loading/quads.py`,
-`augment/sample.py`, `anchors/fitting.py`, `utils/evolution`, and the image sizes of
-`models/training/multi_scale.py`.
+`augment/sample.py`, `anchors/fitting.py`, `utils/evolution`, the image sizes of
+`models/training/multi_scale.py`, and `models/heads/classify/dropout.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 # The second key word keeps the streams of different purposes apart.
 _SAMPLE_STREAM, _ORDER_STREAM, _DRAWN_ORDER_STREAM, _QUAD_STREAM, _BATCH_STREAM = range(5)
+_DROPOUT_STREAM = 15
 _ANCHOR_STREAM, _TRIAL_STREAM = 16, 17
 
 
@@ -48,6 +49,11 @@ def quad_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
 def batch_generator(seed: int, batch_number: int) -> np.random.Generator:
     """Return the generator of a batch of the whole training; only `.random()` is used."""
     return _generator(seed, _BATCH_STREAM, 0, batch_number)
+
+
+def dropout_generator(seed: int, batch_number: int) -> np.random.Generator:
+    """Return the generator of what a batch leaves out; only `.random()` is used."""
+    return _generator(seed, _DROPOUT_STREAM, 0, batch_number)
 
 
 def anchor_generator(seed: int) -> np.random.Generator:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from backend.words import count
 from utils.media.source import Source
-from utils.results.result import Result
+from utils.results.image_result import ImageResult
 
 SHOWN_CLASSES = 5
 
@@ -19,7 +19,7 @@ class Done(NamedTuple):
     """What became of a frame, or of a source that broke."""
 
     source: Source
-    result: Result | None
+    result: ImageResult | None
     problem: str = ""  # why the source gives no frame, or no more of them
     input_size: tuple[int, int] | None = None  # (height, width) that the network took
 
@@ -43,7 +43,7 @@ class Totals:
             self.num_broken += 1
         else:
             self.num_frames += 1
-            self._found.update(done.result.names)
+            self._found.update(done.result.counted)
             self._last_source = done.source
 
     def problem_line(self, done: Done) -> str:

@@ -5,12 +5,12 @@ Before: `result.py`. After: the caller's own program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from utils.detections import Detections
+from utils.detections import Detections, Segmentations
 from utils.optional import import_optional
 
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
@@ -18,17 +18,22 @@ CENTRE_AND_SIZE = ("xcenter", "ycenter", "width", "height")
 
 
 def as_supervision(
-    detections: Detections, names: Sequence[str], track_ids: np.ndarray | None = None
+    detections: Detections | Segmentations,
+    names: Sequence[str],
+    track_ids: np.ndarray | None = None,
+    masks: np.ndarray | None = None,
 ) -> Any:
     """Return `supervision.Detections`.
 
     Args:
         names: the class name of each detection.
         track_ids: (K,) int64; None where nothing is tracked.
+        masks: (K, H, W) bool; None where there are none.
     """
     supervision = import_optional("supervision", "to_supervision")
     return supervision.Detections(
         xyxy=detections.boxes_xyxy,
+        mask=masks,
         confidence=detections.scores,
         class_id=detections.class_index,
         tracker_id=track_ids,
@@ -38,7 +43,7 @@ def as_supervision(
 
 def as_data_frame(
     boxes: np.ndarray,
-    detections: Detections,
+    detections: Detections | Segmentations,
     names: Sequence[str],
     columns: Sequence[str] = CORNERS,
 ) -> Any:
@@ -49,13 +54,30 @@ def as_data_frame(
         names: the class name of each detection.
         columns: what the four numbers of a box are called.
     """
+    numbers = boxes.astype(np.float64)
+    table = {name: numbers[:, index] for index, name in enumerate(columns)}
+    return as_class_frame(detections.scores, detections.class_index, names, table)
+
+
+def as_classifications(class_index: np.ndarray, scores: np.ndarray) -> Any:
+    """Return `supervision.Classifications` of class numbers and their scores, (K,) each."""
+    supervision = import_optional("supervision", "to_supervision")
+    return supervision.Classifications(class_id=class_index, confidence=scores)
+
+
+def as_class_frame(
+    scores: np.ndarray,
+    class_index: np.ndarray,
+    names: Sequence[str],
+    columns: Mapping[str, np.ndarray] | None = None,
+) -> Any:
+    """Return a `pandas.DataFrame`: the columns given, then confidence, class and name, (K,) each"""
     pandas = import_optional("pandas", "to_pandas")
-    table = dict(zip(columns, boxes.astype(np.float64).T, strict=True))
     return pandas.DataFrame(
         {
-            **table,
-            "confidence": detections.scores.astype(np.float64),
-            "class": detections.class_index,
+            **(columns or {}),
+            "confidence": scores.astype(np.float64),
+            "class": class_index,
             "name": pandas.Series(names, dtype=object),
         }
     )

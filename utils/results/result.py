@@ -1,30 +1,27 @@
-"""What was found in one image.
+"""Boxes that were found in one image.
 
 Before: `models/inference/image_detector.py`. After: files, drawings, other programs.
 """
 
 from __future__ import annotations
 
-import json
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from utils.detections import Detections
+from utils.detections import Detections, Segmentations
 from utils.drawing.annotate import draw_boxes
 from utils.drawing.crop import crop_box
 from utils.drawing.fonts import drawable_name
-from utils.files.atomic import atomic_text_file
-from utils.media.frame import Frame
-from utils.results.image_file import save_image
+from utils.results.image_result import ImageResult, as_utf8
 from utils.results.other_programs import as_data_frame, as_supervision
-from utils.results.text_lines import label_lines
+from utils.results.text_lines import label_lines, table_lines
 from utils.results.words import count_by_class
-from utils.screen.text import printable
+
+AnyResult = TypeVar("AnyResult", bound="Result")
 
 
 class Detection(NamedTuple):
@@ -38,41 +35,40 @@ class Detection(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Result:
-    """What was found in one image, highest score first.
+class Result(ImageResult):
+    """The boxes of one image, highest score first; it yields each as a `Detection`."""
 
-    It has the length of its detections, and yields each as a `Detection`.
-    """
-
-    frame: Frame
-    detections: Detections  # in pixels of the frame
-    class_names: tuple[str, ...]  # of every class that the model knows
+    found: Detections | Segmentations  # in pixels of the frame
     track_ids: np.ndarray | None = None  # (K,) int64, one for an object in all frames; -1: none
 
     @property
-    def image(self) -> np.ndarray:
-        """(H, W, 3) uint8 RGB, as it was read."""
-        return self.frame.image
+    def detections(self) -> Detections | Segmentations:
+        """What was found, as arrays."""
+        return self.found
 
     @property
     def boxes_xyxy(self) -> np.ndarray:
         """(K, 4) float32, pixels of the image."""
-        return self.detections.boxes_xyxy
+        return self.found.boxes_xyxy
 
     @property
     def scores(self) -> np.ndarray:
         """(K,) float32 in (0, 1]."""
-        return self.detections.scores
+        return self.found.scores
 
     @property
     def class_index(self) -> np.ndarray:
         """(K,) int64."""
-        return self.detections.class_index
+        return self.found.class_index
 
-    @cached_property
-    def names(self) -> list[str]:
-        """The class name of each detection."""
-        return [self.class_names[index] for index in self.class_index.tolist()]
+    def finite(self: AnyResult) -> AnyResult:
+        """Return the result without boxes that have no place in the image."""
+        is_finite = np.isfinite(self.boxes_xyxy).all(axis=1)
+        if is_finite.all():
+            return self
+        rows = np.flatnonzero(is_finite)
+        ids = None if self.track_ids is None else self.track_ids[rows]
+        return dataclasses.replace(self, found=self.found.take(rows), track_ids=ids)
 
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
@@ -85,7 +81,11 @@ class Result:
             scores: write its score too.
         """
         texts = self._labels(scores) if labels else [""] * len(self.scores)
-        return draw_boxes(self.image, self.boxes_xyxy, self.class_index, texts, line_width)
+        return draw_boxes(self._canvas(), self.boxes_xyxy, self.class_index, texts, line_width)
+
+    def _canvas(self) -> np.ndarray:
+        """Return what lies under the boxes, (H, W, 3) uint8 RGB."""
+        return self.image
 
     def _labels(self, scores: bool) -> list[str]:
         """Return "7 person 0.87" for each detection, of that what there is and is asked for."""
@@ -106,31 +106,17 @@ class Result:
         """
         return [crop_box(self.image, box, gain, pad, square) for box in self.boxes_xyxy]
 
-    def save(
-        self,
-        path: Path | str,
-        line_width: int | None = None,
-        labels: bool = True,
-        scores: bool = True,
-    ) -> None:
-        """Write the image with boxes drawn on it, as `plot` draws them.
+    def words(self) -> str:
+        """Return "2 persons, 1 bus"."""
+        return count_by_class(self.class_index, self.class_names)
 
-        Raises:
-            UserError: the name ends in no kind of image that holds one of this size.
-            OSError: the file cannot be written; the error names it.
-        """
-        save_image(Path(path), self.plot(line_width, labels, scores))
+    def text_lines(self, scores: bool = False) -> list[str]:
+        """Return a YOLO label a detection, lowest score first, as `label_lines` gives them."""
+        return label_lines(self.found, self.size, self.track_ids, scores)
 
-    def save_txt(self, path: Path | str, scores: bool = False) -> None:
-        """Write a YOLO label a detection, lowest score first, as `label_lines` gives them.
-
-        Raises:
-            OSError: the file cannot be written; the error names it.
-        """
-        height, width = self.image.shape[:2]
-        lines = label_lines(self.detections, (height, width), self.track_ids, scores)
-        with atomic_text_file(Path(path)) as file:
-            file.writelines(f"{line}\n" for line in lines)
+    def table_lines(self, image_name: str) -> str:
+        """Return lines of CSV: image, class name, score, and the track's number if there is any."""
+        return table_lines(image_name, self.names, self.scores, self.track_ids)
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -141,35 +127,15 @@ class Result:
         columns = (self.scores.tolist(), self.class_index.tolist(), self.names, ids)
         return (Detection(*row) for row in zip(boxes, *columns, strict=True))
 
-    def __repr__(self) -> str:
-        height, width = self.image.shape[:2]
-        found = count_by_class(self.class_index, self.class_names)
-        return printable(f"Result({self.frame.source}, {width}x{height} px: {found})")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what was found as plain values, which JSON can hold.
-
-        Where a file name holds bytes that are no UTF-8, they are spelt out.
-        """
-        height, width = self.image.shape[:2]
-        return {
-            "source": _utf8(str(self.frame.source)),
-            "frame": self.frame.number,
-            "seconds": self.frame.seconds,
-            "height": height,
-            "width": width,
-            "detections": [self._record(found) for found in self],
-        }
+    def records(self) -> dict[str, list[Any]]:
+        """Return a dict of each `Detection`."""
+        return {"detections": [self._record(found) for found in self]}
 
     def _record(self, found: Detection) -> dict[str, Any]:
-        record = {**found._asdict(), "box_xyxy": list(found.box_xyxy), "name": _utf8(found.name)}
+        record = {**found._asdict(), "box_xyxy": list(found.box_xyxy), "name": as_utf8(found.name)}
         if self.track_ids is None:
             del record["track_id"]
         return record
-
-    def to_json(self) -> str:
-        """Return `to_dict` as JSON in one line, with characters of all languages as they are."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
 
     def to_supervision(self) -> Any:
         """Return `supervision.Detections`, with class names and track ids.
@@ -177,15 +143,11 @@ class Result:
         Raises:
             UserError: that package is absent.
         """
-        return as_supervision(self.detections, self.names, self.track_ids)
+        return as_supervision(self.found, self.names, self.track_ids)
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`, a detection a row; UserError without that package.
 
         Columns: xmin, ymin, xmax, ymax in pixels, confidence, class, name.
         """
-        return as_data_frame(self.boxes_xyxy, self.detections, self.names)
-
-
-def _utf8(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+        return as_data_frame(self.boxes_xyxy, self.found, self.names)

@@ -2,10 +2,10 @@
 
 Before: `models/inference/job.py`. After: a person, or another program. In the folder lie
 
-    NAME.jpg                    the image with boxes, in the kind of its source; a video is NAME.mp4
+    NAME.jpg                    the image, drawn on, in the kind of its source; a video is NAME.mp4
     labels/NAME.txt             YOLO labels; labels/NAME_1.txt those of a video's first frame
     crops/CLASS/NAME.jpg        a part of the image; of one name NAME2.jpg, NAME3.jpg, ... follow
-    predictions.csv             a line a detection: image, class name, score
+    predictions.csv             a line a thing found: image, class name, score
     detections.json             all of it, in pixels
 
 NAME is that of the source. The second source of a name, from another folder or of another kind,
@@ -14,15 +14,12 @@ has NAME-2 everywhere.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from utils.cli.detect_config import DetectConfig
 from utils.files.atomic import atomic_file
@@ -31,10 +28,9 @@ from utils.media.frame import Frame
 from utils.results.detections_file import DetectionsFile, json_line, open_detections_file
 from utils.results.drawn_videos import DrawnVideos
 from utils.results.image_file import encode_image, save_image, suffix_that_holds
+from utils.results.image_result import ImageResult
 from utils.results.names import Names, safe_name
 from utils.results.places import Place, Places, require_another_file
-from utils.results.result import Result
-from utils.results.text_lines import table_lines
 
 CROP_SUFFIX = ".jpg"
 
@@ -120,7 +116,7 @@ class RunFiles:
             require_another_file(place.files.drawing, frame.source)
         return place
 
-    def add(self, result: Result, place: Place | None = None) -> None:
+    def add(self, result: ImageResult, place: Place | None = None) -> None:
         """Write what the flags ask for; a box that is not finite, as float16 may give, is left out.
 
         Args:
@@ -130,7 +126,7 @@ class RunFiles:
             OSError: a file cannot be written; the error names it.
         """
         place = place or self.reserve(result.frame)
-        result = _finite(result)
+        result = result.finite()
         if not self._config.nosave:
             self._draw(result, place)
         if self._config.save_txt:
@@ -142,7 +138,7 @@ class RunFiles:
                 self._next_turn += 1
                 self._append(self._waiting.pop(self._next_turn - 1))
 
-    def _draw(self, result: Result, place: Place) -> None:
+    def _draw(self, result: ImageResult, place: Place) -> None:
         config = self._config
         drawn = result.plot(
             config.line_thickness, labels=not config.hide_labels, scores=not config.hide_conf
@@ -152,24 +148,22 @@ class RunFiles:
         else:
             self._videos.write(result.frame, drawn, place.files)
 
-    def _save_labels(self, result: Result, path: Path) -> None:
+    def _save_labels(self, result: ImageResult, path: Path) -> None:
         """Write the labels of an image; one without has no file, nor keeps an earlier run's."""
-        if len(result.scores):
+        if len(result):
             result.save_txt(path, self._config.save_conf)
         else:
             path.unlink(missing_ok=True)
 
-    def _share(self, result: Result, place: Place) -> Share:
+    def _share(self, result: ImageResult, place: Place) -> Share:
         table = record = ""
         if self._config.save_csv:
-            table = table_lines(
-                place.files.table_name, result.names, result.scores, result.track_ids
-            )
+            table = result.table_lines(place.files.table_name)
         if self._config.save_json:
             record = json_line({"name": place.name, **result.to_dict()})
         return Share(place, table, record, self._crops(result) if self._config.save_crop else ())
 
-    def _crops(self, result: Result) -> list[Crop]:
+    def _crops(self, result: ImageResult) -> list[Crop]:
         crops = []
         for index, image in zip(result.class_index.tolist(), result.crop(), strict=True):
             suffix = suffix_that_holds(CROP_SUFFIX, image)
@@ -196,16 +190,6 @@ class RunFiles:
             path = folder / f"{stem}{number if number > 1 else ''}{crop.suffix}"
             if not path.exists():
                 return path
-
-
-def _finite(result: Result) -> Result:
-    """Return a result without boxes that have no place in the image."""
-    is_finite = np.isfinite(result.boxes_xyxy).all(axis=1)
-    if is_finite.all():
-        return result
-    rows = np.flatnonzero(is_finite)
-    ids = None if result.track_ids is None else result.track_ids[rows]
-    return dataclasses.replace(result, detections=result.detections.take(rows), track_ids=ids)
 
 
 def _folder_names(class_names: Sequence[str]) -> list[str]:

@@ -13,12 +13,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from utils.boxes import xyxy_to_cxcywh
-from utils.detections import Detections
+from utils.detections import Detections, Segmentations
+from utils.masks.window import outline_of_runs
 from utils.screen.text import printable
+
+FEWEST_CORNERS = 3  # of an outline
 
 
 def label_lines(
-    detections: Detections,
+    detections: Detections | Segmentations,
     image_size: tuple[int, int],
     track_ids: np.ndarray | None = None,
     scores: bool = False,
@@ -33,12 +36,44 @@ def label_lines(
     """
     height, width = image_size
     boxes_cxcywh = xyxy_to_cxcywh(detections.boxes_xyxy.astype(np.float64))
-    columns: list[np.ndarray] = [detections.class_index]
-    columns += list((boxes_cxcywh / (width, height, width, height)).T)
-    columns += [detections.scores] if scores else []
-    columns += [] if track_ids is None else [track_ids]
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [" ".join(map(_number, row)) for row in rows][::-1]
+    places = (boxes_cxcywh / (width, height, width, height)).tolist()
+    return _lines(detections, places, track_ids, scores)
+
+
+def outline_lines(
+    detections: Segmentations,
+    image_size: tuple[int, int],
+    track_ids: np.ndarray | None = None,
+    scores: bool = False,
+) -> list[str]:
+    """Return a YOLO label an object: class, x and y of each corner, then score and track id.
+
+    The outline is that of the piece with the most points, as in the public YOLOv5. One of fewer
+    than three corners, as that of a mask of a pixel or of none, is no label: the corners of its box
+    stand for it. The arguments are those of `label_lines`.
+    """
+    height, width = image_size
+    places = []
+    for runs, box in zip(detections.masks.rows(), detections.boxes_xyxy, strict=True):
+        corners = outline_of_runs(runs, image_size)
+        if len(corners) < FEWEST_CORNERS:
+            corners = box[[0, 1, 2, 1, 2, 3, 0, 3]].reshape(4, 2)
+        places.append((corners.astype(np.float64) / (width, height)).ravel().tolist())
+    return _lines(detections, places, track_ids, scores)
+
+
+def _lines(
+    detections: Detections | Segmentations,
+    places: Sequence[Sequence[float]],
+    track_ids: np.ndarray | None,
+    scores: bool,
+) -> list[str]:
+    """Return lines of class, place, and of score and track id what is asked for."""
+    columns = [detections.scores.tolist()] if scores else []
+    columns += [] if track_ids is None else [track_ids.tolist()]
+    behind = zip(*columns, strict=True) if columns else [()] * len(places)
+    rows = zip(detections.class_index.tolist(), places, behind, strict=True)
+    return [" ".join(map(_number, (index, *place, *last))) for index, place, last in rows][::-1]
 
 
 def _number(value: float) -> str:

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
 from utils.data.loading.items import BOXES
-from utils.tasks.task import Task
+from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
+from utils.data.sources.samples import Sample
+from utils.detections import Detections
+from utils.evaluation.coco.results_file import CocoResults
+from utils.evaluation.legacy.metric import LegacyEvaluator
+from utils.media.frame import Frame
+from utils.report.console import legacy_table
+from utils.results.label_files import LabelFiles
+from utils.results.result import Result
+from utils.results.text_lines import label_lines
+from utils.tasks.task import LegacyMetric, Task
 
 
 class Detection(Task):
@@ -12,7 +29,35 @@ class Detection(Task):
     name = "detect"
     head = "Detect"
     model = "models/yolov5s.yaml"
+    head_args = ("nc", "anchors")
     val_items = BOXES
+    fitness = {"mAP_0.5": 0.1, "mAP_0.5:0.95": 0.9}
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        return [f"anchors in pixels: {document.get('anchors', 'unknown')}"]
+
+    def result(
+        self,
+        frame: Frame,
+        found: Detections,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> Result:
+        return Result(frame, found, class_names, track_ids)
+
+    def annotations(
+        self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
+    ) -> CocoAnnotations:
+        return read_coco_annotations(path, samples, class_names)
+
+    def coco_results(self, class_names: Sequence[str], samples: Sequence[Sample]) -> CocoResults:
+        return CocoResults(class_names, [sample.image_path for sample in samples])
+
+    def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
+        return LegacyMetric(LegacyEvaluator(class_names), legacy_table)
+
+    def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
+        return LabelFiles(samples, partial(label_lines, scores=scores))
 
 
 DETECTION = Detection()

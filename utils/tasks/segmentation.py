@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
 from utils.data.loading.items import BOXES
-from utils.tasks.task import Task
+from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
+from utils.data.sources.samples import Sample
+from utils.detections import GroundTruth, Segmentations
+from utils.evaluation.coco.results_file import CocoMaskResults
+from utils.evaluation.masks.metric import legacy_masks
+from utils.evaluation.masks.truth import masked_ground_truth
+from utils.media.frame import Frame
+from utils.report.console import legacy_mask_table
+from utils.results.label_files import LabelFiles
+from utils.results.mask_result import MaskResult
+from utils.results.text_lines import outline_lines
+from utils.tasks.task import LegacyMetric, Task
 
 
 class Segmentation(Task):
@@ -13,7 +30,40 @@ class Segmentation(Task):
     head = "Segment"
     model = "models/yolov5s-seg.yaml"
     own_flags = ("mask_ratio", "no_overlap")
+    head_args = ("nc", "anchors", 32, 256)
     val_items = BOXES
+    fitness = {
+        "mAP_0.5(B)": 0.1, "mAP_0.5:0.95(B)": 0.9, "mAP_0.5(M)": 0.1, "mAP_0.5:0.95(M)": 0.9,
+    }  # fmt: skip
+    meaningless = {"tile": "masks that are found in tiles cannot be put together"}
+
+    def result(
+        self,
+        frame: Frame,
+        found: Segmentations,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> MaskResult:
+        return MaskResult(frame, found, class_names, track_ids)
+
+    def ground_truth(self, sample: Sample) -> GroundTruth:
+        return masked_ground_truth(sample)
+
+    def annotations(
+        self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
+    ) -> CocoAnnotations:
+        return read_coco_annotations(path, samples, class_names, masks=True)
+
+    def coco_results(
+        self, class_names: Sequence[str], samples: Sequence[Sample]
+    ) -> CocoMaskResults:
+        return CocoMaskResults(class_names, samples)
+
+    def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
+        return LegacyMetric(legacy_masks(class_names), legacy_mask_table)
+
+    def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
+        return LabelFiles(samples, partial(outline_lines, scores=scores))
 
 
 SEGMENTATION = Segmentation()

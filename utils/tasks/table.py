@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from utils.cli.flags import flags_of
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 from utils.files.models import read_model
+from utils.tasks.classification import CLASSIFICATION
 from utils.tasks.detection import DETECTION
+from utils.tasks.documents import block_of
 from utils.tasks.segmentation import SEGMENTATION
 from utils.tasks.task import Task
 
-TASKS: dict[str, Task] = {task.name: task for task in (DETECTION, SEGMENTATION)}
+TASKS: dict[str, Task] = {task.name: task for task in (DETECTION, SEGMENTATION, CLASSIFICATION)}
 
 
 def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
     """Return the task of a training.
 
     Args:
-        name: of --task; "" where that is not given.
-        cfg: the model YAML of --cfg, which decides; "" where that is not given.
+        name: of --task, which decides; "" where that is not given.
+        cfg: the model YAML of --cfg; "" where that is not given.
         document: the model of the weights, or of the run that goes on; empty where it tells none.
 
     Raises:
-        UserError: --task and --cfg are for different tasks, or the YAML cannot be read.
+        UserError: the YAML cannot be read.
     """
-    if not cfg:
-        return TASKS[name] if name else task_of_model(document)
-    path, model = read_model(cfg)
-    task = task_of_model(model)
-    if name and task.name != name:
-        raise UserError(f"--task {name}: --cfg {path} is a model to {task.name}; leave one out")
-    return task
+    if name:
+        return TASKS[name]
+    return task_of_model(read_model(cfg)[1] if cfg else document)
 
 
 def check_flags(task: Task, config: TrainConfig) -> None:
@@ -52,13 +50,14 @@ def check_flags(task: Task, config: TrainConfig) -> None:
 
 def task_of_model(document: Mapping[str, Any]) -> Task:
     """Return the task of a model document by its last layer; detection where that tells none."""
-    try:
-        block = document["head"][-1][2]
-    except (KeyError, IndexError, TypeError):
-        return DETECTION  # `models/graph.py` says what is wrong with it
-    return task_of_head(block) or DETECTION
+    return task_of_head(block_of(document)) or DETECTION
 
 
 def task_of_head(block: Any) -> Task | None:
     """Return the task whose head has this name in model YAMLs."""
     return next((task for task in TASKS.values() if task.head == block), None)
+
+
+def task_of_figures(names: Collection[str]) -> Task | None:
+    """Return the task whose fitness is made of figures that are among these."""
+    return next((t for t in TASKS.values() if t.fitness and t.fitness.keys() <= set(names)), None)

@@ -6,12 +6,36 @@ task it serves: it asks the task, or the head.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
+from utils.cli.detection_config import DetectionConfig
+from utils.cli.flags import flags_of
+from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
+from utils.data.image.view import View, whole_view
 from utils.data.loading.items import Items
-from utils.data.sources.samples import SampleTable
+from utils.data.loading.reading import ground_truth
+from utils.data.sources.coco_annotations import CocoAnnotations
+from utils.data.sources.samples import Sample, SampleTable
+from utils.detections import GroundTruth
+from utils.errors import UserError
+from utils.evaluation.coco.results_file import CocoResults
+from utils.media.frame import Frame
+from utils.results.image_result import ImageResult
+from utils.results.label_files import LabelFiles
+from utils.tasks.documents import block_of, with_levels
+
+
+class LegacyMetric(NamedTuple):
+    """The figures that YOLOv5 prints: what measures them, and what shows them as text."""
+
+    evaluator: Any
+    table: Callable[[Any], str]
 
 
 class Task:
@@ -23,7 +47,12 @@ class Task:
         model: the model YAML of a training that names none, from the project's folder.
         own_flags: fields of `TrainConfig` that mean something to this task alone.
         defaults: fields of `TrainConfig` whose default is another one for this task.
+        head_args: the args of its head in a model YAML that is made for it.
+        refused: fields of `TrainConfig` that mean nothing to it, each with the reason.
         val_items: make the images of a validation without a loss.
+        meaningless: fields of `DetectConfig` likewise.
+        fitness: the weights of the figures, by the names that `Head.figures` has, whose sum
+            decides which weights, and which hyper-parameters, are best.
     """
 
     name: ClassVar[str]
@@ -31,7 +60,15 @@ class Task:
     model: ClassVar[str]
     own_flags: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
+    head_args: ClassVar[tuple[Any, ...]]
+    refused: ClassVar[Mapping[str, str]] = {}
     val_items: ClassVar[Items]
+    meaningless: ClassVar[Mapping[str, str]] = {}
+    fitness: ClassVar[Mapping[str, float]] = {}
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        """Return what is told of a model that nothing has checked yet, one line a subject."""
+        return []
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
         """Return values of flags, with the task's defaults for those that were not given."""
@@ -40,6 +77,25 @@ class Task:
 
     def check(self, config: TrainConfig) -> None:
         """Raise UserError for a flag of a training that means nothing to the task."""
+        _refuse(config, self.refused)
+
+    def adopted(self, document: Mapping[str, Any], cutoff: int = 0) -> Mapping[str, Any]:
+        """Return a model document with the task's head: the one given, if it has it.
+
+        Args:
+            document: of a model of any task, checked by `models/graph.py`.
+            cutoff: of --cutoff.
+
+        Raises:
+            UserError: the layers of that model do not suffice.
+        """
+        if block_of(document) == self.head and not cutoff:
+            return document
+        return self.made_of(document, cutoff)
+
+    def made_of(self, document: Mapping[str, Any], cutoff: int) -> Mapping[str, Any]:
+        """Return a model document with the task's head in place of another; else as `adopted`."""
+        return with_levels(document, self.head, self.head_args)
 
     def check_samples(self, samples: SampleTable, name: str) -> None:
         """Raise DatasetError for samples whose labels are not those of the task.
@@ -50,3 +106,92 @@ class Task:
     def items(self, config: TrainConfig) -> Items:
         """Return what makes the images and targets of a training and of its validations."""
         return self.val_items
+
+    def view(
+        self,
+        image: np.ndarray,
+        image_size: int,
+        stride: int,
+        fixed_size: tuple[int, int] | None = None,
+    ) -> View:
+        """Return an image (H, W, 3) uint8 RGB of no dataset as the network takes it.
+
+        Args:
+            image_size: that of --img.
+            stride: the network takes sides that are multiples of it.
+            fixed_size: (height, width), the only size that the network takes, if it takes one.
+        """
+        return whole_view(image, image_size, stride, fixed_size)
+
+    def input_size(self, trained: object) -> int:
+        """Return the long side of images for the network where --img is left out.
+
+        trained: that of the training, as the weights tell it, unchecked; None where they do not.
+        """
+        return CommandConfig.image_size
+
+    def check_detection(self, config: DetectionConfig) -> None:
+        """Raise UserError for a flag of a detection that means nothing to the task."""
+        _refuse(config, self.meaningless)
+
+    def check_hub(self) -> None:
+        """Raise UserError where what is found has no boxes, of which the hub's results are made."""
+
+    def result(
+        self,
+        frame: Frame,
+        found: Any,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> ImageResult:
+        """Return what `Head.finish` found in a frame as a result.
+
+        Args:
+            class_names: of every class that the model knows.
+            track_ids: (K,) int64; None where nothing is tracked.
+
+        Raises:
+            UserError: there is no way to show it.
+        """
+        raise UserError(f"what a model to {self.name} finds can only be validated, with val.py")
+
+    def ground_truth(self, sample: Sample) -> GroundTruth:
+        """Return a sample's labels as the evaluator takes them, in pixels of its image."""
+        return ground_truth(sample)
+
+    def annotations(
+        self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
+    ) -> CocoAnnotations:
+        """Return the objects that COCO's file has of the samples, for --annotations.
+
+        Raises:
+            UserError: the task has no objects, or the file is not as it should be.
+        """
+        raise UserError(
+            f"--annotations {path}: models to {self.name} find no objects; leave it out"
+        )
+
+    def coco_results(self, class_names: Sequence[str], samples: Sequence[Sample]) -> CocoResults:
+        """Return what writes predictions.json; UserError if COCO has no form for the task."""
+        raise UserError(f"--save-json: COCO has no form for models to {self.name}; leave it out")
+
+    def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
+        """Return what measures YOLOv5's own figures; UserError if these are the usual ones."""
+        raise UserError(
+            f"--legacy-metric: models to {self.name} are measured in one way; leave it out"
+        )
+
+    def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
+        """Return what writes label files; UserError if what is found makes no labels.
+
+        scores: whether their lines have them.
+        """
+        raise UserError(f"--save-txt: models to {self.name} make no label files; leave it out")
+
+
+def _refuse(config: CommandConfig, reasons: Mapping[str, str]) -> None:
+    """Raise UserError for a field that is not at its default and has a reason against it."""
+    flags, usual = flags_of(config), {field.name: field.default for field in fields(config)}
+    for name, reason in reasons.items():
+        if getattr(config, name) != usual[name]:
+            raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.detections import Detections
+from utils.detections import AnyDetections
 from utils.media.frame import Frame
 from utils.tracking.tracker import Tracker, make_tracker
 
@@ -34,8 +34,8 @@ class SourceTrackers:
         self._tracked: dict[Path | str | None, _Tracked] = {}
 
     def update(
-        self, detections: Detections, frame: Frame, rate: float | Fraction | None
-    ) -> tuple[Detections, np.ndarray]:
+        self, detections: AnyDetections, frame: Frame, rate: float | Fraction | None
+    ) -> tuple[AnyDetections, np.ndarray]:
         """Return what is found in a frame and its ids, as `Tracker.update` does.
 
         Args:

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from utils.detections import Detections
+from utils.detections import AnyDetections, Detections, Segmentations
 from utils.media.frame import Frame
 from utils.optional import import_optional
 from utils.tracking.clock import Clock
@@ -74,7 +74,7 @@ class Tracker:
             minimum_iou_threshold=LOWEST_IOU,
         )
 
-    def update(self, detections: Detections, frame: Frame) -> tuple[Detections, np.ndarray]:
+    def update(self, detections: AnyDetections, frame: Frame) -> tuple[AnyDetections, np.ndarray]:
         """Return what is found in the next frame, and its ids.
 
         Args:
@@ -89,11 +89,11 @@ class Tracker:
         kept = np.flatnonzero((detections.scores >= self._threshold) | (ids != NO_ID))
         return detections.take(kept), ids[kept]
 
-    def _match(self, detections: Detections, seconds: float) -> np.ndarray:
+    def _match(self, detections: Detections | Segmentations, seconds: float) -> np.ndarray:
         """Return the id of each detection; one whose box is not finite has none."""
         ids = np.full(len(detections.scores), NO_ID, np.int64)
         rows = np.flatnonzero(np.isfinite(detections.boxes_xyxy).all(axis=1))
-        boxes, scores, class_index = detections.take(rows)
+        boxes, scores, class_index = (field[rows] for field in detections[:3])
         # The tracker knows no classes: boxes of one class are put where no others are.
         aside = class_index[:, None] * np.array([self._apart, 0, self._apart, 0])
         given = self._supervision.Detections(

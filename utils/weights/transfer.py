@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from utils.errors import UserError
-from utils.weights.model_document import BOX_OUTPUTS
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -24,6 +23,15 @@ class Transfer:
     state: dict[str, np.ndarray]
     taken: int  # tensors that came from the weights, wholly or by class
     left: tuple[str, ...]  # one line for each tensor that did not, with the reason
+
+
+@dataclass(frozen=True)
+class ClassRows:
+    """The arrays of a head that have a row for each class, once or several times over."""
+
+    prefix: str  # what their names begin with
+    before: int = 0  # rows before those of the classes
+    after: int = 0  # rows behind them
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ def transfer_arrays(
     state: Arrays,
     arrays: Arrays,
     kept: Sequence[str] = (),
-    head: str = "",
+    rows: ClassRows | None = None,
     classes: ClassMap | None = None,
 ) -> Transfer:
     """Replace each array of a state by the one of its name, where the shapes agree.
@@ -62,8 +70,8 @@ def transfer_arrays(
         state: of the new model, by name.
         arrays: of the weights.
         kept: names that stay the new model's own even where the shapes agree.
-        head: prefix of the head's convolutions, for classes.
-        classes: takes the head's rows over class by class; rows of other classes stay.
+        rows: of the head's arrays, by their names in the state.
+        classes: takes these over class by class; rows of other classes stay.
     """
     result, left = dict(state), []
     for name, own in state.items():
@@ -72,8 +80,8 @@ def transfer_arrays(
             left.append(f"{name}: not in the weights")
         elif name in kept and not np.array_equal(own, given):
             left.append(f"{name}: kept as the model YAML says")
-        elif classes is not None and name.startswith(head):
-            remapped = remap_rows(own, given, classes)
+        elif classes is not None and rows is not None and name.startswith(rows.prefix):
+            remapped = remap_rows(own, given, rows, classes)
             if remapped is None:
                 left.append(f"{name}: {_shapes(own, given)}")
             else:
@@ -85,24 +93,28 @@ def transfer_arrays(
     return Transfer(result, len(state) - len(left), tuple(left))
 
 
-def remap_rows(own: np.ndarray, given: np.ndarray, classes: ClassMap) -> np.ndarray | None:
-    """Copy the rows of boxes, objectness and shared classes into a head's weight or bias.
+def remap_rows(
+    own: np.ndarray, given: np.ndarray, rows: ClassRows, classes: ClassMap
+) -> np.ndarray | None:
+    """Copy the rows of shared classes, and those around the classes, into a weight or bias.
 
     Args:
-        own: (A * (5 + new classes), ...).
-        given: (A * (5 + old classes), ...).
+        own: (A * (before + new classes + after), ...).
+        given: (A * (before + old classes + after), ...).
 
     Returns:
         The new array; None where the shapes allow no such reading.
     """
-    outputs, old_outputs = BOX_OUTPUTS + classes.num_new, BOX_OUTPUTS + classes.num_old
+    others = rows.before + rows.after
+    outputs, old_outputs = others + classes.num_new, others + classes.num_old
     anchors = len(own) // outputs
     if own.shape[1:] != given.shape[1:] or len(given) != anchors * old_outputs:
         return None
     result = own.reshape(anchors, outputs, *own.shape[1:]).copy()
     source = given.reshape(anchors, old_outputs, *given.shape[1:])
-    result[:, :BOX_OUTPUTS] = source[:, :BOX_OUTPUTS]
-    result[:, BOX_OUTPUTS + classes.new_index] = source[:, BOX_OUTPUTS + classes.old_index]
+    result[:, : rows.before] = source[:, : rows.before]
+    result[:, outputs - rows.after :] = source[:, old_outputs - rows.after :]
+    result[:, rows.before + classes.new_index] = source[:, rows.before + classes.old_index]
     return result.reshape(own.shape)
 
 

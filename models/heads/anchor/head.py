@@ -29,6 +29,7 @@ from utils.report.plots.confusion import plot_confusion
 from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
 from utils.report.plots.images import plot_examples
 from utils.tasks.detection import DETECTION
+from utils.weights.transfer import ClassRows
 
 
 @register("Detect", joins=True)
@@ -71,6 +72,9 @@ class AnchorHead(CellHead, BoxHead):
     ) -> list[np.ndarray]:
         """Return of each image the rows (K, 5 + C) that may become detections, of some levels."""
         return self.rows_above(raw, confidence_threshold, levels)
+
+    def class_rows(self) -> ClassRows:
+        return ClassRows("m.", before=BOX_CHANNELS + 1)
 
     def of_best_class(self, decoded: np.ndarray) -> np.ndarray:
         best = decoded[:, BOX_CHANNELS + 1 :].max(axis=1, keepdims=True)

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend import dist, ops
+from backend import ops
 from backend.contract import Tensor
-from backend.processes import this_process
 from models.heads.anchor.assign import Assignment, assign_targets, join_assignments
 from models.heads.anchor.balance import LevelBalance
 from models.heads.anchor.ciou import BoxIou, complete_iou
 from models.heads.anchor.cross_entropy import cross_entropy
 from models.heads.anchor.decode import BOX_CHANNELS, decode_centres, decode_sizes
 from models.heads.base import Loss, LossTerms, WholeBatch
+from models.heads.parts import BatchParts, batch_parts
 from utils.cli.hyperparameters import Hyperparameters
 from utils.data.loading.batch import Targets
 
@@ -63,42 +63,6 @@ class LossGains:
             max_side_ratio=hyp.anchor_t,
             focal_gamma=hyp.fl_gamma,
         )
-
-
-class BatchParts(NamedTuple):
-    """What part of the whole batch a rank or a piece has: factors of its means, on the device.
-
-    A mean over its rows times its part of all rows, summed over ranks and pieces, is the mean over
-    all rows; the mean of the means is not.
-    """
-
-    images: Tensor  # 0-d: of the batch's images, those of the piece
-    positives: Tensor  # (L,): of each level's positives, those of the piece; 0 of none
-    total: Tensor  # 0-d: images of the batch times ranks: gradients are averaged over the ranks
-
-
-def batch_parts(
-    own: Sequence[int], all_pieces: Sequence[int], whole: WholeBatch | None, dtype: str, device: str
-) -> BatchParts | None:
-    """Return the parts of this rank's piece; None if it is all of the batch.
-
-    Every rank calls it for every batch.
-
-    Args:
-        own: number of images of the piece, then of its positives at each level.
-        all_pieces: the same of all pieces of this rank.
-        dtype: of the losses.
-    """
-    if this_process().world_size == 1 and own[0] == all_pieces[0]:
-        return None
-    sums = whole.over_ranks if whole is not None else None
-    if sums is None:
-        sums = ops.tensor(np.array(all_pieces, dtype), device)
-        dist.sum_(sums)
-        if whole is not None:
-            whole.over_ranks = sums
-    parts = ops.tensor(np.array(own, dtype), device) / ops.clamp(sums, low=1.0)
-    return BatchParts(parts[0], parts[1:], sums[0] * float(this_process().world_size))
 
 
 # Terms; of each level, its objectness loss, and what its positives have behind the classes.

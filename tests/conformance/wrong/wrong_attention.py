@@ -50,6 +50,7 @@ register(
             "forgets the bias",
             lambda b: lambda x, weight, bias=None: b.ops.linear(x, weight),
         ),
+        ("ops.log_softmax", "overflows", lambda b: lambda x: b.ops.softmax(x).log()),
         ("ops.softmax", "overflows", overflowing_softmax),
         (
             "ops.softmax",

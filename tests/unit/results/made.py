@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from utils.detections import Detections
+from utils.detections import Classification, Detections, Segmentations
+from utils.masks.runs import runs_of_mask
 from utils.media.frame import Frame
+from utils.ragged import Ragged
+from utils.results.class_result import ClassResult
+from utils.results.mask_result import MaskResult
 from utils.results.result import Result
 
 CLASS_NAMES = ("person", "traffic light", "cat")
@@ -32,3 +37,27 @@ def make_result(
     seconds = None if number is None else number / 8
     frame = Frame(np.full((*size, 3), 90, np.uint8), source, number, seconds)
     return Result(frame, make_detections(*rows), class_names, track_ids)
+
+
+def make_mask_result(
+    source: Path | str,
+    masks: np.ndarray,
+    *rows: tuple[float, ...],
+    number: int | None = None,
+    track_ids: np.ndarray | None = None,
+) -> MaskResult:
+    """A result with masks (K, H, W) bool and their `make_detections` rows, in a grey image."""
+    boxes = make_result(source, *rows, size=masks.shape[1:], number=number, track_ids=track_ids)
+    runs = Ragged.of([runs_of_mask(mask) for mask in masks], np.uint32)
+    return MaskResult(boxes.frame, Segmentations(*boxes.found, runs), CLASS_NAMES, track_ids)
+
+
+def make_class_result(
+    source: Path | str,
+    probabilities: Sequence[float],
+    size: tuple[int, int] = (40, 60),
+    class_names: tuple[str, ...] = CLASS_NAMES,
+) -> ClassResult:
+    """A result with the probability of each class, of a grey image."""
+    scores = np.array([probabilities], np.float32)
+    return ClassResult(make_result(source, size=size).frame, Classification(scores), class_names)

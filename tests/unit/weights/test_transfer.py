@@ -14,8 +14,9 @@ from tests.shared_files import shared_path
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.weights.load import load_weights
-from utils.weights.transfer import match_classes, remap_rows, transfer_arrays
+from utils.weights.transfer import ClassRows, match_classes, remap_rows, transfer_arrays
 
+BOXES = ClassRows("m.", before=5)
 BCCD = ("RBC", "WBC", "Platelets")
 
 
@@ -43,13 +44,30 @@ def test_classes_are_paired_by_name():
 def test_head_rows_move_with_their_class():
     classes = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
     old = np.arange(2 * 7).reshape(14, 1).astype(np.float32)  # 2 anchors, 5 + 2 outputs
-    new = remap_rows(np.full((16, 1), -1, np.float32), old, classes)
+    new = remap_rows(np.full((16, 1), -1, np.float32), old, BOXES, classes)
     assert new.reshape(2, 8).tolist() == [
         [0, 1, 2, 3, 4, 6, -1, 5],
         [7, 8, 9, 10, 11, 13, -1, 12],
     ]
-    assert remap_rows(np.zeros((16, 2)), np.zeros((14, 3)), classes) is None  # other channels
-    assert remap_rows(np.zeros((24, 1)), np.zeros((14, 1)), classes) is None  # other anchors
+    other_channels = np.zeros((16, 2)), np.zeros((14, 3))
+    assert remap_rows(*other_channels, BOXES, classes) is None
+    other_anchors = np.zeros((24, 1)), np.zeros((14, 1))
+    assert remap_rows(*other_anchors, BOXES, classes) is None
+
+
+def test_rows_behind_the_classes_move_as_they_are():
+    classes = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
+    old = np.arange(1 * 9).reshape(9, 1).astype(np.float32)  # 5 + 2 classes + 2 coefficients
+    rows = ClassRows("m.", before=5, after=2)
+    new = remap_rows(np.full((10, 1), -1, np.float32), old, rows, classes)
+    assert new.reshape(-1).tolist() == [0, 1, 2, 3, 4, 6, -1, 5, 7, 8]
+
+
+def test_rows_of_a_classifier_are_those_of_its_classes_alone():
+    classes = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
+    old = np.arange(4).reshape(2, 2).astype(np.float32)
+    new = remap_rows(np.full((3, 2), -1, np.float32), old, ClassRows("linear."), classes)
+    assert new.tolist() == [[2, 3], [-1, -1], [0, 1]]
 
 
 def start_of_coco():

@@ -49,16 +49,22 @@ class MixedScene(Scene):
 
 
 @dataclass(frozen=True)
-class Augmentation(Scene):
-    """Everything that is random about one training sample."""
+class Finish:
+    """What happens to a training image as a whole, at the end."""
 
     hsv_gains: tuple[float, float, float]
     flip_up_down: bool
     flip_left_right: bool
-    mixed: MixedScene | None = None
     cutout: tuple[float, ...] = ()  # of `cut_out`; empty for none
     transforms: str = ""  # of Albumentations
     transforms_seed: int = 0
+
+
+@dataclass(frozen=True)
+class Augmentation(Finish, Scene):
+    """Everything that is random about one training sample."""
+
+    mixed: MixedScene | None = None
 
     @property
     def samples(self) -> tuple[int, ...]:
@@ -186,7 +192,7 @@ def draw_scene(
     return LabelledImage(image, *warp_objects(objects, scene.warp, matrix, output_size))
 
 
-def finish(draw: Augmentation, item: LabelledImage) -> LabelledImage:
+def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
     """Change the image of a draw as a whole: pixels, flips, holes."""
     if draw.transforms:
         item = transform(item, draw.transforms, draw.transforms_seed)

@@ -32,6 +32,7 @@ class AugmentConfig:
     mosaic9: float = 0.0  # part of the mosaics that has nine images instead of four
     mixup: float = 0.0  # part of the mosaics that is mixed with another one
     cutout: float = 0.0  # probability
+    randaugment: float = 0.0  # strength of two random operations on an image of a class
     transforms: str = ""  # of Albumentations, as `transforms.py` writes them down
     mosaic_epochs: int | None = None  # epochs with mosaics; None: all
 

@@ -33,6 +33,7 @@ from utils.data.records.command.folders import (
     new_folder,
     refuse_existing,
 )
+from utils.data.sources.class_folders import ClassFolders
 from utils.data.sources.dataset_yaml import DatasetSpec, Entry
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.label_file import label_path
@@ -45,9 +46,17 @@ LEFT_OUT = "left_out.txt"
 
 
 def refuse_place(dataset: DatasetSpec, folder: Path) -> None:
-    """Raise DatasetError for a folder that exists, or would lie among the dataset's own files."""
+    """Raise DatasetError for a folder that exists, or would lie among the dataset's own files.
+
+    Also where images are labelled by the folders they are in: there are no labels to correct.
+    """
     refuse_existing(folder, "--fix")
     entries = [*dataset.train, *dataset.val, *dataset.test]
+    if any(isinstance(entry, ClassFolders) for entry in entries):
+        raise DatasetError(
+            "--fix corrects labels, and these images are labelled by their folders; leave it out, "
+            "and move or delete the images that findings.csv names"
+        )
     for place in [place for entry in entries for place in _folders_of(entry)]:
         if folder.resolve().is_relative_to(place.resolve()):
             raise DatasetError(
@@ -60,6 +69,8 @@ def _folders_of(entry: Entry) -> list[Path]:
     """Return the folders of images and of labels; that of label files need not be there."""
     if isinstance(entry, AnnotatedFolder):
         return [place for place in (entry.images, entry.annotations) if place.is_dir()]
+    if isinstance(entry, ClassFolders):
+        return [entry.folder]
     return [entry, label_path(entry / "image").parent] if entry.is_dir() else []
 
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import cv2
 import numpy as np
@@ -18,6 +21,7 @@ import numpy as np
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import OUTLINES, Scene, draw_scene
+from utils.data.shapes.visible import visible_outlines
 from utils.errors import DatasetError, UserError, brief
 from utils.files.yaml import read_yaml, write_yaml
 
@@ -34,6 +38,7 @@ class ShapesConfig:
     num_val: int = 100
     image_side: int = 320  # pixels; height and width vary by a quarter around it
     seed: int = 0
+    outlines: bool = False  # labels are polygons instead of boxes
 
 
 _DEFAULTS = ShapesConfig()
@@ -48,23 +53,32 @@ def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
     Raises:
         DatasetError: the folder cannot be written, or holds something else.
     """
+    return draw_once(folder / YAML_NAME, _recipe(config), partial(_draw, config=config))
+
+
+def draw_once(yaml: Path, recipe: Mapping[str, Any], draw: Callable[[Path], None]) -> Path:
+    """Return the YAML of a dataset that `draw` makes in its folder, as `draw_dataset`.
+
+    recipe: what is drawn; the YAML has it as `drawn`.
+    """
+    folder = yaml.parent
     if not folder.exists():
         try:
-            _draw_and_rename(folder, config)
+            _draw_and_rename(folder, draw)
         except OSError as error:
             raise DatasetError(
                 f"{folder}: the built-in dataset cannot be drawn there: {error}; "
                 "free some space, or run in a folder that can be written to"
             ) from error
-    _check_recipe(folder, config)
-    return folder / YAML_NAME
+    _check_recipe(yaml, recipe)
+    return yaml
 
 
-def _draw_and_rename(folder: Path, config: ShapesConfig) -> None:
+def _draw_and_rename(folder: Path, draw: Callable[[Path], None]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".shapes-", dir=folder.parent) as temporary:
         drawn = Path(temporary) / folder.name
-        _draw(drawn, config)
+        draw(drawn)
         try:
             os.rename(drawn, folder)
         except OSError:
@@ -72,19 +86,27 @@ def _draw_and_rename(folder: Path, config: ShapesConfig) -> None:
                 raise
 
 
+def draw_outlined_dataset(folder: Path) -> Path:
+    """Draw the dataset with the same images and outlines in place of boxes, as `draw_dataset`."""
+    return draw_dataset(folder, ShapesConfig(outlines=True))
+
+
 def _recipe(config: ShapesConfig) -> dict[str, int]:
-    return {"version": _VERSION, **dataclasses.asdict(config)}
+    recipe = {"version": _VERSION, **dataclasses.asdict(config)}
+    if not config.outlines:
+        del recipe["outlines"]  # sets of boxes were drawn before there were any
+    return recipe
 
 
-def _check_recipe(folder: Path, config: ShapesConfig) -> None:
+def _check_recipe(yaml: Path, recipe: Mapping[str, Any]) -> None:
     try:
-        found = read_yaml("--data", folder / YAML_NAME, "").get("drawn")
+        found = read_yaml("--data", yaml, "").get("drawn")
     except UserError:
         found = None
-    if found != _recipe(config):
+    if found != recipe:
         raise DatasetError(
-            f"{folder} is in the way of the built-in dataset: it was drawn as {brief(found)}, "
-            f"needed is {_recipe(config)}; move it away, and it is drawn again"
+            f"{yaml.parent} is in the way of the built-in dataset: it was drawn as {brief(found)}, "
+            f"needed is {recipe}; move it away, and it is drawn again"
         )
 
 
@@ -110,15 +132,24 @@ def _draw_one(folder: Path, config: ShapesConfig, index: int, split: str) -> Non
     generator = sample_generator(config.seed, 0, index)
     height, width = (config.image_side * (0.75 + 0.5 * generator.random(2))).astype(int).tolist()
     scene = draw_scene(generator, (height, width))
-    path = folder / "images" / split / f"{index:05d}.jpg"
-    if not cv2.imwrite(str(path), scene.image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]):
-        raise OSError(f"{path} could not be written")
+    write_jpeg(folder / "images" / split / f"{index:05d}.jpg", scene.image)
     labels = folder / "labels" / split / f"{index:05d}.txt"
-    labels.write_text(_label_lines(scene), encoding="utf-8")
+    labels.write_text(_label_lines(scene, config.outlines), encoding="utf-8")
 
 
-def _label_lines(scene: Scene) -> str:
-    height, width = scene.image.shape[:2]
-    boxes = xyxy_to_cxcywh(scene.boxes_xyxy) / np.array([width, height, width, height])
-    rows = zip(scene.class_index.tolist(), boxes.tolist(), strict=True)
-    return "".join(f"{number} " + " ".join(f"{x:.6f}" for x in box) + "\n" for number, box in rows)
+def _label_lines(scene: Scene, outlines: bool) -> str:
+    side_wh = np.array(scene.image.shape[1::-1])
+    if outlines:
+        rows = [outline / side_wh for outline in visible_outlines(scene)]
+    else:
+        rows = list(xyxy_to_cxcywh(scene.boxes_xyxy).reshape(-1, 2, 2) / side_wh)
+    return "".join(
+        f"{number} " + " ".join(f"{x:.6f}" for x in row.reshape(-1).tolist()) + "\n"
+        for number, row in zip(scene.class_index.tolist(), rows, strict=True)
+    )
+
+
+def write_jpeg(path: Path, image: np.ndarray) -> None:
+    """Write an image (H, W, 3) uint8 BGR; raise OSError if that fails."""
+    if not cv2.imwrite(str(path), image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]):
+        raise OSError(f"{path} could not be written")

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 
 from backend.words import count
-from utils.data.shapes.dataset import draw_dataset
+from utils.data.shapes.class_dataset import draw_class_dataset
+from utils.data.shapes.dataset import draw_dataset, draw_outlined_dataset
+from utils.data.sources.class_folders import ClassFolders, class_names_of
 from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
 from utils.data.sources.formats.annotations import Annotations
 from utils.data.sources.formats.format import AnnotatedFolder
@@ -22,6 +24,11 @@ from utils.errors import DatasetError
 from utils.files.project import PROJECT
 
 BUILT_IN = "shapes"
+BUILT_INS: dict[str, Callable[[Path], Path]] = {
+    BUILT_IN: draw_dataset,
+    "shapes-cls": draw_class_dataset,
+    "shapes-seg": draw_outlined_dataset,
+}
 YAML_FOLDER = PROJECT / "data"
 YAML_SUFFIXES = (".yaml", ".yml")
 
@@ -37,9 +44,9 @@ def load_dataset(
 
     Args:
         argument: a YAML file, the name of one in data/, a folder or an annotation file that
-            `recognised.py` knows, or "shapes": the built-in dataset, drawn into `image_root` on
+            `recognised.py` knows, or one of `BUILT_INS`, which is drawn into `image_root` on
             first use.
-        image_root: the folder of the built-in dataset.
+        image_root: the folder of the built-in datasets.
         splits: those of train, val and test that the caller needs; their images must exist.
         single_class: take all objects for one class.
         train_part: of the images of a dataset that has no split for validation; the rest is that.
@@ -47,16 +54,27 @@ def load_dataset(
     Raises:
         DatasetError: names the file, the key, its value and the places looked at.
     """
-    if str(argument) == BUILT_IN:
-        argument = draw_dataset(Path(image_root) / BUILT_IN)
+    name = str(argument)
+    if name in BUILT_INS:
+        argument = BUILT_INS[name](Path(image_root) / name)
     drawn_from = [split for split in splits if split != "val"]
     needed = splits if train_part is None else dict.fromkeys(["train", *drawn_from])
     dataset = _read(Path(argument), list(needed))
     if train_part is not None:
         dataset = _drawn(dataset, train_part)
     if not dataset.class_names:
-        dataset = dataclasses.replace(dataset, class_names=_annotated_names(dataset))
-    return dataset.as_single_class() if single_class else dataset
+        dataset = dataclasses.replace(dataset, class_names=_found_names(dataset))
+    return _of_one_class(dataset) if single_class else dataset
+
+
+def _of_one_class(dataset: DatasetSpec) -> DatasetSpec:
+    entries = (*dataset.train, *dataset.val, *dataset.test)
+    if any(isinstance(entry, ClassFolders) for entry in entries):
+        raise DatasetError(
+            f"--single-cls: {dataset.name} has a folder of images for each class, and nothing "
+            "else tells its images apart; leave --single-cls out"
+        )
+    return dataset.as_single_class()
 
 
 def _read(argument: Path, splits: Sequence[str]) -> DatasetSpec:
@@ -72,6 +90,13 @@ def _drawn(dataset: DatasetSpec, train_part: float) -> DatasetSpec:
             f"--split {train_part:g}: {dataset.name} has a split for validation; leave --split out"
         )
     return dataclasses.replace(dataset, train_part=train_part)
+
+
+def _found_names(dataset: DatasetSpec) -> tuple[str, ...]:
+    """Return the class names of a dataset that has them in its folders or annotations."""
+    entries = (*dataset.train, *dataset.val, *dataset.test)
+    folders = [entry for entry in entries if isinstance(entry, ClassFolders)]
+    return class_names_of(folders, dataset.name) if folders else _annotated_names(dataset)
 
 
 def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:
@@ -114,7 +139,7 @@ def _find_yaml(argument: Path) -> Path:
             return path
     if os.path.isdir(argument):
         raise DatasetError(unrecognised_text(argument))
-    known = ", ".join([BUILT_IN, *sorted(path.name for path in YAML_FOLDER.glob("*.yaml"))])
+    known = ", ".join([*BUILT_INS, *sorted(path.name for path in YAML_FOLDER.glob("*.yaml"))])
     looked_at = " and ".join(str(path.resolve()) for path in candidates)
     raise DatasetError(
         f"--data {argument}: no dataset YAML at {looked_at}; "

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.words import count
+from utils.data.sources.class_folders import ClassFolders, as_classes
 from utils.data.sources.formats.folders import SPLIT_NAMES
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.formats.table import format_of
@@ -27,7 +28,8 @@ SPLITS = ("train", "val", "test")
 ONE_CLASS = "item"  # the public name of all classes together
 
 
-Entry = Path | AnnotatedFolder  # a folder of images with label files, a list file, or record files
+# A path is a folder of images with label files, a list file, or record files.
+Entry = Path | AnnotatedFolder | ClassFolders
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     """Read a dataset YAML; the images of `splits` must exist, those of other splits need not.
 
     An entry of a split is a path, or `{images: DIR, annotations: FILE or DIR, list: FILE}`, which
-    names annotations in another format and, if not all images are meant, a list of them. Without
-    `names` the class names are empty where all entries have annotations: those say the names.
+    names annotations in another format and, if not all images are meant, a list of them. A path may
+    be that of folders named for classes. Without `names` the class names are empty where all
+    entries have annotations, or are such folders: those say the names.
 
     Raises:
         UserError: names the file, the key, its value and the places looked at.
@@ -81,9 +84,10 @@ class _DatasetYaml:
         class_names = self._class_names() if "names" in self.document else ()
         roots = self._roots()
         found = [self._entries(roots, key, key in splits) for key in SPLITS]
-        train, val, test = _with_shared_images(found)
-        annotated = [isinstance(entry, AnnotatedFolder) for entry in (*train, *val, *test)]
-        if not class_names and not (annotated and all(annotated)):
+        of_classes = [tuple(_as_classes(entry, class_names) for entry in part) for part in found]
+        train, val, test = _with_shared_images(of_classes)
+        kinds = {type(entry) for entry in (*train, *val, *test)}
+        if not class_names and kinds not in ({AnnotatedFolder}, {ClassFolders}):
             class_names = self._class_names()  # an error
         return DatasetSpec(self.path.stem, roots[0], train, val, test, class_names)
 
@@ -249,6 +253,10 @@ class _DatasetYaml:
                 f"has the value {brief(num_classes)}, but 'names' has "
                 f"{count(num_names, 'entry', 'entries')}; correct one of them, or leave 'nc' out",
             )
+
+
+def _as_classes(entry: Entry, class_names: Sequence[str]) -> Entry:
+    return as_classes(entry, class_names) if isinstance(entry, Path) else entry
 
 
 def _with_shared_images(splits: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[Entry, ...]]:

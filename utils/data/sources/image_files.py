@@ -43,7 +43,7 @@ def _images_of(entry: Path) -> Sequence[Path | RecordImage]:
         images = [image for path in record_files for image in read_record_images(path)]
     else:
         refuse_tfrecords(entry)
-        images = _sorted_images(entry) if entry.is_dir() else _read_list(entry)
+        images = sorted_images(entry) if entry.is_dir() else _read_list(entry)
     if not images:
         raise DatasetError(no_images_text(entry))
     return images
@@ -51,7 +51,7 @@ def _images_of(entry: Path) -> Sequence[Path | RecordImage]:
 
 def has_images(entry: Path) -> bool:
     """Return whether an entry is a file, or a folder with an image or a record file."""
-    return entry.is_file() or any(_search(entry)) or bool(find_record_files(entry))
+    return entry.is_file() or any(search_images(entry)) or bool(find_record_files(entry))
 
 
 def no_images_text(entry: Path) -> str:
@@ -70,20 +70,22 @@ def no_images_text(entry: Path) -> str:
 
 
 def _check_no_images(entry: Path) -> None:
-    if image := next(_search(entry), None):
+    if image := next(search_images(entry), None):
         raise DatasetError(
             f"{entry} holds record files and also images, {image} among them; move one of the two "
             "away, or name the record files one by one"
         )
 
 
-def _sorted_images(folder: Path) -> list[Path]:
+def sorted_images(folder: Path) -> list[Path]:
     """Return the images in a folder, in the order of their paths part by part."""
     # As texts: to compare two Paths takes ten times as long.
-    return [Path(path) for path in sorted(_search(folder), key=lambda x: x.replace("/", "\0"))]
+    return [
+        Path(path) for path in sorted(search_images(folder), key=lambda x: x.replace("/", "\0"))
+    ]
 
 
-def _search(folder: Path) -> Iterator[str]:
+def search_images(folder: Path) -> Iterator[str]:
     """Yield the images in a folder and the folders in it, in no order; not in linked folders."""
     waiting = [str(folder)]
     while waiting:

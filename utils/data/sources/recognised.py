@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from utils.data.sources.class_folders import ClassFolders, find_class_folders
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
 from utils.data.sources.formats.folders import SPLIT_NAMES
 from utils.data.sources.formats.format import AnnotatedFolder
@@ -41,7 +42,8 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
     """Return the dataset in a folder, or of an annotation file; None where none is recognised.
 
     Its class names are empty where its annotations have them. Of several ways to read a folder the
-    first is taken and told: a dataset YAML, the formats in their order, YOLO label files.
+    first is taken and told: a dataset YAML, the formats in their order, YOLO label files. Folders
+    named for classes are what is left.
 
     Raises:
         DatasetError: something is recognised and cannot be used, or lacks a split.
@@ -50,6 +52,8 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
     try:
         for way in _ways(path):
             ways.append(way)
+        if not ways and path.is_dir() and (classes := find_class_folders(path)):
+            ways.append(_Way("folders of classes", partial(_of_splits, path, classes, ())))
     except DatasetError:
         if not ways:  # else it is of something that is not taken
             raise
@@ -78,8 +82,9 @@ def unrecognised_text(folder: Path) -> str:
     return (
         f"--data {folder}: no dataset is recognised in this folder. Looked for: a dataset YAML "
         f"({YAML_NAMES[0]}, {YAML_NAMES[1]}, or one with the key train); annotations: {formats}; "
-        f"or YOLO label files with the names of their classes in {', '.join(CLASS_FILES)} or "
-        f"{DARKNET_FILE}. Name the folder in which one of these lies, or write a dataset YAML"
+        f"YOLO label files with the names of their classes in {', '.join(CLASS_FILES)} or "
+        f"{DARKNET_FILE}; or, to classify, images in folders that are named for their classes, as "
+        "train/cat and val/cat. Name the folder in which one of these lies, or write a dataset YAML"
     )
 
 
@@ -151,6 +156,8 @@ def _of_splits(
 
 
 def _text_of(entry: Entry) -> str:
+    if isinstance(entry, ClassFolders):
+        return printable(str(entry.folder))
     if not isinstance(entry, AnnotatedFolder):
         return printable(str(entry))
     subset = "" if entry.subset is None else f": {brief(entry.subset)}"

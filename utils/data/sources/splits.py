@@ -15,6 +15,7 @@ import numpy as np
 from backend.words import count
 from utils.data.image.limits import MAX_PIXELS
 from utils.data.sources.annotated_images import annotated_images
+from utils.data.sources.class_folders import ClassFolders, class_images
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.drawn_split import draw_training, group_copies, place_of
 from utils.data.sources.fingerprints import read_fingerprints
@@ -88,6 +89,8 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
                 _tell_left_out(pool, entry.annotations, annotations.left_out)
             names = annotations.class_names if dataset.single_class else dataset.class_names
             images += annotated_images(annotations, names, entry.annotations)
+        elif isinstance(entry, ClassFolders):
+            images += class_images(entry, dataset.class_names)
         else:
             images += list_images([entry])
     if dataset.train_part is None or split == "test":

@@ -35,23 +35,37 @@ CELL, MOST = 0.44, 11.5
 ABOVE, BELOW, BESIDE, LISTED = 0.7, 0.45, 0.3, 4.8
 
 
-def plot_confusion(confusion: Confusion, class_names: Sequence[str], path: Path) -> None:
+def plot_confusion(
+    confusion: Confusion, class_names: Sequence[str], path: Path, has_background: bool = True
+) -> None:
     """Draw which part of the objects of each true class, a column, is found as each class, a row.
 
     The last row is what is missed; the last column is what is found where nothing is labelled.
     Each column adds up to 1. Of more than 100 classes those with the most objects are shown, and
     all others are one row and column.
+
+    Args:
+        has_background: an object may be missed, or found where there is none.
     """
     shown = _shown_classes(confusion)
     counts = confusion.matrix(shown)
+    if not has_background:
+        counts = counts[:-1, :-1]
     names = [figure_name(class_names, index) for index in shown]
-    if len(counts) > len(shown) + 1:
+    if len(shown) < confusion.num_classes:
         names.append(count(confusion.num_classes - len(shown), "other"))
-    names.append("background")
+    if has_background:
+        names.append("background")
     parts = counts / np.maximum(counts.sum(axis=0), 1)
     has_numbers = len(shown) <= MAX_NUMBERED
     figure, axes, listed = _place(names, with_list=not has_numbers)
     _draw_cells(axes, parts, names)
+    title = "Confusion"
+    if has_background:
+        title += f" at confidence {CONFIDENCE_ABOVE:g}, IoU {IOU_ABOVE:g}"
+        axes.axhline(len(names) - 1.5, color=GREY, linewidth=0.8)
+        axes.axvline(len(names) - 1.5, color=GREY, linewidth=0.8)
+    figure.suptitle(f"{title}\neach column adds up to 1", fontsize=11)
     if has_numbers:
         _write_numbers(axes, parts)
     else:
@@ -104,11 +118,7 @@ def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
     set_fonts([*axes.get_xticklabels(), *axes.get_yticklabels()])
     axes.tick_params(length=0)
     axes.spines[:].set_color(GREY)
-    axes.axhline(len(names) - 1.5, color=GREY, linewidth=0.8)
-    axes.axvline(len(names) - 1.5, color=GREY, linewidth=0.8)
     axes.set(xlabel="true class", ylabel="predicted class")
-    title = f"Confusion at confidence {CONFIDENCE_ABOVE:g}, IoU {IOU_ABOVE:g}"
-    axes.figure.suptitle(f"{title}\neach column adds up to 1", fontsize=11)
 
 
 def _write_numbers(axes: Any, parts: np.ndarray) -> None:

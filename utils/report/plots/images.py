@@ -61,7 +61,7 @@ def plot_batch(
         boxes_xyxy = cxcywh_to_xyxy(targets.boxes_cxcywh_norm[mine]) * (*size[::-1], *size[::-1])
         tile = resize(np.ascontiguousarray(image.transpose(1, 2, 0)), size)
         tiles.append(_with_labels(tile, boxes_xyxy, targets.class_index[mine], class_names))
-    _write_tiles(tiles, path)
+    write_tiles(tiles, path)
 
 
 def plot_examples(
@@ -83,20 +83,20 @@ def plot_examples(
         of_labels, of_found = [], []
         for place in places[start : start + MAX_TILES]:
             found, truth = examples[place]
-            tile, scale = _read_tile(samples[place])
+            tile, scale = read_tile(samples[place])
             labelled = truth.boxes_xyxy * scale, truth.class_index, class_names
-            of_labels.append(_framed(_with_labels(tile, *labelled), samples[place]))
+            of_labels.append(framed(_with_labels(tile, *labelled), samples[place]))
             scores = [f" {score:.2f}" for score in found.scores.tolist()]
             texts = _texts(found.class_index, class_names)
             texts = [text + score for text, score in zip(texts, scores, strict=True)]
             boxes_xyxy = found.boxes_xyxy * scale
             drawn = draw_boxes(tile, boxes_xyxy, found.class_index, texts, LINE_WIDTH)
-            of_found.append(_framed(drawn, samples[place]))
-        _write_tiles(of_labels, folder / f"val_batch{number}_labels.jpg")
-        _write_tiles(of_found, folder / f"val_batch{number}_pred.jpg")
+            of_found.append(framed(drawn, samples[place]))
+        write_tiles(of_labels, folder / f"val_batch{number}_labels.jpg")
+        write_tiles(of_found, folder / f"val_batch{number}_pred.jpg")
 
 
-def _read_tile(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+def read_tile(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
     """Return an image whose long side is TILE, and (4,) by what xyxy of its pixels is scaled."""
     scale = TILE / max(sample.height, sample.width)
     height, width = (max(round(side * scale), 1) for side in (sample.height, sample.width))
@@ -123,14 +123,18 @@ def _texts(class_index: np.ndarray, class_names: Sequence[str]) -> list[str]:
     return [cut(drawable_name(class_names[index], index)) for index in class_index.tolist()]
 
 
-def _framed(image: np.ndarray, sample: Sample) -> np.ndarray:
-    """Return a square of side TILE with an image in its middle, and the file's name below."""
+def framed(image: np.ndarray, sample: Sample, text: str = "") -> np.ndarray:
+    """Return a square of side TILE with an image in its middle, and a text below.
+
+    text: by default the name of the sample's file.
+    """
     height, width = image.shape[:2]
     letters = default_font_size((TILE, TILE))
     frame = np.full((TILE + label_height(letters), TILE, 3), GROUND, np.uint8)
     top, left = (TILE - height) // 2, (TILE - width) // 2
     frame[top : top + height, left : left + width] = image
-    name = label_image(printable(sample.image_path.name), letters, WHITE, TILE)
+    text = text or printable(sample.image_path.name)
+    name = label_image(text, letters, WHITE, TILE)
     frame[TILE:] = 255
     frame[TILE:, : name.shape[1]] = name
     return frame
@@ -142,7 +146,7 @@ def _grid(number: int) -> tuple[int, int]:
     return math.ceil(number / columns), columns
 
 
-def _write_tiles(tiles: Sequence[np.ndarray], path: Path) -> None:
+def write_tiles(tiles: Sequence[np.ndarray], path: Path) -> None:
     """Write tiles of one size (H, W, 3), at least one, as a JPEG with white lines between."""
     rows, columns = _grid(len(tiles))
     height, width = tiles[0].shape[:2]

@@ -10,10 +10,11 @@ import pytest
 from models import evaluation
 from models.heads.anchor.head import AnchorHead
 from models.inference.image_detector import ImageDetector
-from models.inference.views import views_of, whole_view
+from models.inference.views import views_of
 from tests.rank_threads import run_rank_threads
 from tests.shared_files import shared_path
 from utils.data.image.tiling import Tiling
+from utils.data.image.view import whole_view
 from utils.data.sources.samples import Sample
 from utils.errors import DatasetError
 from utils.evaluation.nms import SuppressionSettings

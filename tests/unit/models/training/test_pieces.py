@@ -203,6 +203,9 @@ def test_several_processes_in_an_exchange_cannot_begin_anew(
 class Two:
     world_size = 2
 
+    def shard(self, items):
+        return items[::2]
+
 
 def test_pieces_are_as_few_and_as_equal_as_they_can_be():
     batch = draw_batch()

@@ -1,0 +1,157 @@
+"""The classification head: the last feature map -> logits of an image -> its class.
+
+Before: the layers of `models/graph.py`. After: `loss.py` in training,
+`utils/evaluation/classes/metric.py` in validation. Source: the public YOLOv5 v6.2 head, by its
+published description and its stored outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from backend import ops
+from backend.contract import Tensor
+from models.blocks.conv import Conv
+from models.blocks.transformer import Linear
+from models.heads.base import NO_OPTIONS, Head, LossOptions, PassImages
+from models.heads.classify.dropout import Dropout
+from models.heads.classify.loss import ClassificationLoss
+from models.heads.passes import Pass
+from models.registry import ONCE, Cost, LayerPlan, LayerRequest, register
+from utils.cli.hyperparameters import Hyperparameters
+from utils.data.image.letterbox import Letterbox
+from utils.data.sources.samples import Sample
+from utils.detections import Classification
+from utils.errors import UserError
+from utils.evaluation.classes.metric import ClassificationEvaluator, ClassificationResult
+from utils.evaluation.classes.table import accuracy_table
+from utils.evaluation.nms import SuppressionSettings
+from utils.report.plots.classes import plot_mistakes
+from utils.report.plots.confusion import plot_confusion
+from utils.tasks.classification import CLASSIFICATION
+from utils.weights.transfer import ClassRows
+
+HIDDEN_CHANNELS = 1280  # of every size, as EfficientNet-B0 has
+
+
+class HeadConv(Conv):
+    """A `Conv` whose BatchNorm has both frameworks' own eps and momentum, by the stored outputs."""
+
+    eps, momentum = 1e-5, 0.1
+
+
+@register("Classify")
+class ClassifyHead(Head):
+    """A 1x1 convolution, the mean over the map, dropout, and a product to C logits."""
+
+    task = CLASSIFICATION
+    loss_names = {"classification": "cls"}
+    figure_names = {"accuracy_top1": "top1", "accuracy_top5": "top5"}
+    target_fields = ("image_index", "class_index")
+    passes = (Pass(1.0, mirrored=False), Pass(1.0, mirrored=True))
+    # Of ImageNet's images, by which the public classifiers are trained: red, green, blue.
+    image_mean = (0.485, 0.456, 0.406)
+    image_std = (0.229, 0.224, 0.225)
+
+    def __init__(self, num_classes: int, in_channels: int, stride: int) -> None:
+        super().__init__()
+        self.num_classes, self.strides = num_classes, (stride,)
+        self.nothing_found = Classification(np.zeros((0, num_classes), np.float32))
+        self.conv = HeadConv(in_channels, HIDDEN_CHANNELS)
+        self.linear = Linear(HIDDEN_CHANNELS, num_classes)
+        self.dropout: Dropout | None = None
+
+    @classmethod
+    def plan(cls, request: LayerRequest) -> LayerPlan:
+        """Plan from YAML args [nc]."""
+        if len(request.args) != 1:
+            raise UserError("accepted args: [nc]")
+        (num_classes,) = request.args
+        in_channels, stride = request.in_channels[0], request.in_strides[0]
+        convolution = Conv.cost(in_channels, HIDDEN_CHANNELS)
+        product = Cost(HIDDEN_CHANNELS * num_classes, biases=num_classes)
+        return LayerPlan(
+            lambda: cls(num_classes, in_channels, stride),
+            convolution.numbers + product.numbers,
+            HIDDEN_CHANNELS,
+            stride,
+            ((stride, convolution), (ONCE, product)),
+        )
+
+    def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
+        """Map (B, in, H, W) to logits ((B, C),)."""
+        means = ops.mean(ops.mean(self.conv(maps[0]), 3), 2)
+        if self.dropout is not None and self.training:
+            means = self.dropout(means)
+        return (self.linear(means),)
+
+    def drop(self, probability: float) -> None:
+        self.dropout = Dropout(probability, HIDDEN_CHANNELS)
+
+    def draw(self, images: PassImages) -> None:
+        if self.dropout is not None:
+            self.dropout.draw(images, like=self.linear.weight)
+
+    def make_loss(
+        self,
+        hyp: Hyperparameters,
+        image_size: int,
+        fused_on: str | None = None,
+        options: LossOptions = NO_OPTIONS,
+    ) -> ClassificationLoss:
+        return ClassificationLoss(options.label_smoothing)
+
+    def decode(self, raw: Sequence[Tensor]) -> Tensor:
+        """Map logits to how probable each class is, (B, C)."""
+        return ops.softmax(raw[0])
+
+    def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[np.ndarray]:
+        """Return the scores of all classes, whatever the threshold is, (1, C) an image."""
+        return [row[None] for row in ops.to_numpy(self.decode(raw))]
+
+    def join_passes(
+        self, raw: Sequence[Sequence[Tensor]], width: int, confidence_threshold: float
+    ) -> list[np.ndarray]:
+        """Return the mean of the scores in all passes, (1, C) an image."""
+        scores = np.stack([ops.to_numpy(self.decode(one)) for one in raw])
+        return [row[None] for row in scores.mean(axis=0)]
+
+    def finish(
+        self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
+    ) -> Classification:
+        return Classification(decoded)
+
+    def class_rows(self) -> ClassRows:
+        return ClassRows("linear.")
+
+    def make_evaluator(self, class_names: Sequence[str]) -> ClassificationEvaluator:
+        return ClassificationEvaluator(class_names)
+
+    @staticmethod
+    def figures(result: ClassificationResult) -> dict[str, float]:
+        values = result.top1, result.top5
+        return dict(zip(ClassifyHead.figure_names, values, strict=True))
+
+    @staticmethod
+    def fitness(result: ClassificationResult) -> float:
+        """Return the top-1 accuracy."""
+        return result.top1
+
+    @staticmethod
+    def class_scores(result: ClassificationResult) -> tuple[float, ...]:
+        """Return top-1 accuracy by class; that of all images for one without any."""
+        of_class = result.class_top1
+        return tuple(np.where(np.isnan(of_class), result.top1, of_class).tolist())
+
+    @staticmethod
+    def table(result: ClassificationResult) -> str:
+        return accuracy_table(result)
+
+    @staticmethod
+    def plot(result: ClassificationResult, samples: Sequence[Sample], folder: Path) -> None:
+        path = folder / "confusion_matrix.png"
+        plot_confusion(result.confusion, result.class_names, path, has_background=False)
+        plot_mistakes(result.mistakes, samples, result.class_names, folder / "mistakes.jpg")

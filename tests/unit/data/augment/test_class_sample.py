@@ -1,0 +1,135 @@
+"""Random changes to images of a class: the crops that are drawn, and what happens to a label."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.unit.data.batch_digest import EVERYTHING
+from utils.data.augment.class_sample import (
+    augment_class,
+    draw_class_augmentation,
+    random_region,
+    shortest_side,
+)
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.image.centre_crop import Region
+from utils.data.image.decoding import SourceImage, reduced_size
+from utils.data.randomness import sample_generator
+
+STRONG = dataclasses.replace(EVERYTHING, randaugment=0.5, scale=0.92)
+NOTHING = AugmentConfig()
+
+
+def drawn(config: AugmentConfig, number: int):
+    return [
+        draw_class_augmentation(config, sample_generator(1, 2, index), index)
+        for index in range(number)
+    ]
+
+
+def source(image: np.ndarray, reduction: int = 1, size=None) -> SourceImage:
+    size = size or image.shape[:2]
+    boxes = np.array([[0, 0, size[1], size[0]]], np.float64)
+    return SourceImage(size, np.array([3]), boxes, reduction, lambda: image)
+
+
+def noise(height: int, width: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def test_without_strengths_the_middle_is_taken_as_it_is():
+    image = noise(40, 60)
+    (draw,) = drawn(NOTHING, 1)
+    found = augment_class(draw, source(image), (40, 40))
+    np.testing.assert_array_equal(found.image, image[:, 10:50])
+    assert found.class_index.tolist() == [3]
+    assert found.boxes_xyxy.tolist() == [[0, 0, 40, 40]]
+
+
+def test_draws_do_not_depend_on_strengths():
+    weak = dataclasses.replace(STRONG, randaugment=0.1, scale=0.1, hsv_h=0.2, cutout=0.6)
+    for one, other in zip(drawn(STRONG, 50), drawn(weak, 50), strict=True):
+        assert one.tries == other.tries
+        assert one.flip_left_right == other.flip_left_right
+        assert [x.name for x in one.operations] == [x.name for x in other.operations]
+        assert other.cutout == one.cutout or not one.cutout
+    assert sum(bool(draw.cutout) for draw in drawn(STRONG, 400)) == pytest.approx(120, abs=40)
+    assert sum(draw.flip_left_right for draw in drawn(STRONG, 400)) == pytest.approx(200, abs=40)
+
+
+def test_a_draw_gives_the_same_image_again_and_keeps_its_label():
+    image = noise(50, 70)
+    images = []
+    for draw in drawn(STRONG, 40):
+        first, second = (augment_class(draw, source(image), (32, 48)) for _ in range(2))
+        np.testing.assert_array_equal(first.image, second.image)
+        assert first.image.shape == (32, 48, 3) and first.image.dtype == np.uint8
+        assert first.class_index.tolist() == [3]
+        assert first.boxes_xyxy.tolist() == [[0, 0, 48, 32]]
+        images.append(first.image.tobytes())
+    assert len(set(images)) == 40
+
+
+def test_crops_have_the_areas_and_shapes_that_are_promised():
+    size = 300, 400
+    regions = [random_region(draw, size, (224, 224)) for draw in drawn(STRONG, 3000)]
+    areas = np.array([x.height * x.width / (300 * 400) for x in regions])
+    aspects = np.log([x.width / x.height for x in regions])
+    assert areas.min() > 0.078 and areas.max() <= 1  # sides are rounded to pixels
+    # Up to a half all shapes fit: uniform there, about 1,600 of them.
+    small = areas[areas < 0.5]
+    assert abs(small.mean() - 0.29) < 0.01 and abs(np.mean(small < 0.185) - 0.25) < 0.04
+    assert np.abs(aspects).max() < np.log(4 / 3) + 0.02
+    tops = np.array([x.top / max(300 - x.height, 1) for x in regions if x.height < 200])
+    assert tops.min() < 0.02 and tops.max() > 0.98 and abs(tops.mean() - 0.5) < 0.03
+    for region in regions:
+        assert region.top >= 0 and region.top + region.height <= 300
+        assert region.left >= 0 and region.left + region.width <= 400
+
+
+def test_what_is_cut_off_at_most_is_the_strength_and_never_more_than_92_percent():
+    size = 200, 200
+    for scale, least in ((0.5, 0.5), (1.0, 0.08)):
+        draws = drawn(dataclasses.replace(NOTHING, scale=scale), 500)
+        areas = [x.height * x.width / 40000 for x in (random_region(d, size, size) for d in draws)]
+        assert least - 0.01 < min(areas) < least + 0.02
+
+
+@pytest.mark.parametrize("size", [(10, 2000), (2000, 10), (1, 1), (3, 2)])
+def test_images_of_any_shape_give_a_crop(size):
+    for draw in drawn(STRONG, 50):
+        region = random_region(draw, size, (32, 32))
+        assert min(region.height, region.width) >= 1
+        assert region.top + region.height <= size[0] and region.left + region.width <= size[1]
+
+
+def test_a_long_image_shows_its_middle_where_no_try_fits():
+    found = {random_region(draw, (10, 4000), (32, 32)) for draw in drawn(STRONG, 20)}
+    assert found == {Region(0, 1995, 10, 10)}
+
+
+def test_no_crop_is_smaller_than_the_bound_by_which_images_are_decoded():
+    size = 600, 800
+    sides = [min(x.height, x.width) for x in (random_region(d, size, size) for d in
+             drawn(dataclasses.replace(NOTHING, scale=1.0), 3000))]  # fmt: skip
+    assert shortest_side(size) - 1 <= min(sides) < shortest_side(size) + 10
+
+
+def test_a_crop_of_an_image_decoded_at_half_its_size_shows_the_same_part():
+    rows, columns = np.mgrid[:400, :600] / [[[400]], [[600]]] * 255
+    image = np.stack([rows, columns, rows], axis=2).astype(np.uint8)
+    half = image.reshape(200, 2, 300, 2, 3).mean(axis=(1, 3)).astype(np.uint8)
+    assert half.shape[:2] == reduced_size((400, 600), 2)
+    for draw in drawn(AugmentConfig(scale=0.92), 20):
+        full = augment_class(draw, source(image), (64, 64)).image.astype(int)
+        small = augment_class(draw, source(half, 2, (400, 600)), (64, 64)).image.astype(int)
+        # A region is rounded to pixels, twice as large in the half: by two of 400 rows.
+        assert np.abs(full - small).max() <= 4
+
+
+def test_cutout_covers_pixels_and_spares_the_label():
+    config = AugmentConfig(cutout=1.0)
+    for draw in drawn(config, 20):
+        found = augment_class(draw, source(np.zeros((64, 64, 3), np.uint8)), (64, 64))
+        assert found.image.any() and found.class_index.tolist() == [3]

@@ -1,0 +1,240 @@
+"""Images in folders named for their classes: which folders count, what the classes are called."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+
+from utils.data.sources import class_folders, label_cache
+from utils.data.sources.class_folders import ClassFolders
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import images_of, load_split
+from utils.errors import DatasetError, UserError
+from utils.files import file_state
+
+PIXEL = cv2.imencode(".png", np.zeros((12, 16, 3), np.uint8))[1].tobytes()
+
+
+def write(folder: Path, *names: str) -> Path:
+    """Write an image of 16x12 px under each name."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(PIXEL)
+    return folder
+
+
+def labelled(folder: Path, split: str = "train", **arguments) -> dict[str, str]:
+    """Return the class of each image of a split, by its path in the folder."""
+    dataset = load_dataset(folder, **arguments)
+    names = dataset.class_names
+    return {
+        str(image.path.relative_to(folder)): names[image.class_index]
+        for image in images_of(dataset, split)
+    }
+
+
+def error_of(*arguments, **named) -> str:
+    with pytest.raises(UserError) as caught:
+        load_dataset(*arguments, **named)
+    return str(caught.value)
+
+
+def test_each_image_is_one_object_that_fills_it(tmp_path):
+    write(tmp_path, "train/dog/1.png", "train/cat/2.png", "train/cat/1.png", "val/dog/1.png")
+    dataset = load_dataset(tmp_path)
+    assert dataset.class_names == ("cat", "dog")
+    train = load_split(dataset, "train")
+    assert [str(sample.image_path.relative_to(tmp_path)) for sample in train] == [
+        "train/cat/1.png", "train/cat/2.png", "train/dog/1.png"
+    ]  # fmt: skip
+    assert train.class_index.tolist() == [0, 0, 1]
+    assert train.boxes_cxcywh_norm.tolist() == [[0.5, 0.5, 1, 1]] * 3
+    assert train.sizes.tolist() == [[12, 16]] * 3
+    assert load_split(dataset, "val").class_index.tolist() == [1]
+
+
+@pytest.mark.parametrize("names", [("valid", "testing"), ("validation", "Test"), ("val", "test")])
+def test_splits_have_the_names_that_people_give_them(tmp_path, names):
+    val, test = names
+    write(tmp_path, "Train/a/1.png", "Train/b/1.png", f"{val}/a/2.png", f"{test}/b/3.png")
+    assert labelled(tmp_path, "val") == {f"{val}/a/2.png": "a"}
+    assert labelled(tmp_path, "test", splits=("test",)) == {f"{test}/b/3.png": "b"}
+
+
+def test_classes_are_those_of_all_splits_whichever_is_read(tmp_path):
+    write(tmp_path, "train/b/1.png", "train/d/1.png", "val/a/1.png", "val/d/1.png", "test/c/1.png")
+    for split in ("train", "val", "test"):
+        assert load_dataset(tmp_path, splits=(split,)).class_names == ("a", "b", "c", "d")
+    assert labelled(tmp_path, "val") == {"val/a/1.png": "a", "val/d/1.png": "d"}
+
+
+def test_classes_are_sorted_by_the_numbers_of_their_letters(tmp_path):
+    names = ["Zebra", "ant", "10", "9", "a b", "étoile", "三角", "-x", "no", "Ant"]
+    write(tmp_path, *(f"{split}/{name}/1.png" for split in ("train", "val") for name in names))
+    dataset = load_dataset(tmp_path)
+    # As Python, and so the public loader of such folders, sorts them.
+    assert dataset.class_names == (
+        "-x", "10", "9", "Ant", "Zebra", "a b", "ant", "no", "étoile", "三角"
+    )  # fmt: skip
+    assert len(load_split(dataset, "train")) == len(names)
+
+
+def test_an_undivided_folder_is_drawn_from(tmp_path):
+    noise = np.random.default_rng(0)
+    for index in range(40):
+        path = tmp_path / "ab"[index % 2] / f"{index}.png"
+        path.parent.mkdir(exist_ok=True)
+        cv2.imwrite(str(path), noise.integers(0, 256, (16, 16, 3), np.uint8))
+    train = labelled(tmp_path, train_part=0.8)
+    val = labelled(tmp_path, "val", train_part=0.8)
+    assert len(train) + len(val) == 40 and not set(train) & set(val)
+    assert 25 < len(train) < 39
+    assert {**train, **val} == {
+        f"{name}/{index}.png": name for index in range(40) for name in ["ab"[index % 2]]
+    }
+    assert "--split 0.8" in error_of(tmp_path)
+
+
+def test_images_lie_at_any_depth_and_what_is_no_image_is_passed_over(tmp_path):
+    write(tmp_path, "train/a/x/y/1.png", "train/b/1.png", "val/a/1.png", ".cache/z/1.png",
+          "train/.ipynb_checkpoints/1.png", "train/__MACOSX/a/1.png")  # fmt: skip
+    (tmp_path / "train" / "b" / "notes.md").write_text("x")
+    (tmp_path / "train" / "list.csv").write_text("x")
+    os.mkfifo(tmp_path / "train" / "b" / "pipe")
+    assert labelled(tmp_path) == {"train/a/x/y/1.png": "a", "train/b/1.png": "b"}
+
+
+def test_folders_without_an_image_are_no_classes_and_are_told(tmp_path, caplog):
+    write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png")
+    (tmp_path / "train" / "empty").mkdir()
+    (tmp_path / "val" / "b").mkdir()  # it has images in train
+    with caplog.at_level(logging.INFO):
+        assert load_dataset(tmp_path).class_names == ("a", "b")
+    assert "['empty']" in caplog.text and "'b'" not in caplog.text
+
+
+def test_class_folders_may_be_links_and_a_link_in_a_circle_ends(tmp_path):
+    write(tmp_path / "store", "cats/1.png")
+    data = write(tmp_path / "data", "train/b/1.png", "val/b/1.png")
+    (data / "train" / "a").symlink_to(tmp_path / "store" / "cats")
+    (data / "train" / "b" / "up").symlink_to(data / "train")
+    assert labelled(data) == {"train/a/1.png": "a", "train/b/1.png": "b"}
+
+
+@pytest.mark.parametrize("names", [("images", "photos"), ("train", "bus", "car")])
+def test_classes_may_be_called_as_other_folders_are(tmp_path, names):
+    flat = write(tmp_path / "flat", *(f"{name}/{i}.png" for name in names for i in range(9)))
+    named = load_dataset(flat, splits=("train",), train_part=0.5)
+    assert named.class_names == tuple(sorted(names))
+    parts = (f"{split}/{name}/1.png" for split in ("train", "val") for name in names)
+    divided = write(tmp_path / "divided", *parts)
+    assert load_dataset(divided).class_names == tuple(sorted(names))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train/images/1.png", "val/images/1.png"),
+        ("train/images/1.png", "train/labels/x.png"),
+        ("images/train/1.png", "images/val/1.png"),
+        ("train/1.png", "val/1.png", "test/1.png"),
+        ("train/1.png", "val/1.png", "extra/1.png"),
+        ("a/1.png", "b/2.png", "3.png"),
+        ("a/1.png",),
+    ],
+)
+def test_other_folders_of_images_are_not_taken_for_classes(tmp_path, names):
+    assert "no dataset is recognised" in error_of(write(tmp_path, *names))
+
+
+def test_images_with_label_files_are_not_taken_for_classes(tmp_path):
+    write(tmp_path, "train/day/1.png", "train/night/1.png", "val/day/1.png")
+    (tmp_path / "train" / "night" / "1.txt").write_text("0 0.5 0.5 1 1\n")
+    assert "no dataset is recognised" in error_of(tmp_path)
+
+
+def write_yaml(folder: Path, **keys: object) -> Path:
+    path = folder / "pets.yaml"
+    path.write_text(yaml.safe_dump({"train": "train", "val": "val", **keys}), encoding="utf-8")
+    return path
+
+
+def test_a_yaml_without_names_has_those_of_its_folders(tmp_path):
+    write(tmp_path, "train/b/1.png", "train/a/1.png", "val/a/1.png")
+    dataset = load_dataset(write_yaml(tmp_path))
+    assert dataset.class_names == ("a", "b")
+    assert dataset.train == (ClassFolders(tmp_path / "train"),)
+
+
+def test_the_names_of_a_yaml_give_the_order(tmp_path):
+    write(tmp_path, "train/b/1.png", "train/a/1.png", "val/a/1.png")
+    dataset = load_dataset(write_yaml(tmp_path, names=["b", "a", "c"]))
+    assert load_split(dataset, "train").class_index.tolist() == [1, 0]
+
+
+def test_a_folder_of_no_class_of_the_yaml_is_an_error(tmp_path):
+    write(tmp_path, "train/b/1.png", "train/a/1.png", "val/a/1.png")
+    dataset = load_dataset(write_yaml(tmp_path, names=["a", "c"]))
+    with pytest.raises(DatasetError, match=r"class 'b'.*\['a', 'c'\]; add it to 'names'"):
+        images_of(dataset, "train")
+
+
+def test_folders_named_for_classes_with_label_files_stay_a_box_dataset(tmp_path):
+    write(tmp_path, "images/train/cat/1.png", "images/train/dog/1.png", "images/val/cat/1.png")
+    for name in ("train/cat/1.txt", "val/cat/1.txt"):
+        path = tmp_path / "labels" / name
+        path.parent.mkdir(parents=True)
+        path.write_text("0 0.5 0.5 0.2 0.2\n")
+    keys = {"train": "images/train", "names": ["cat", "dog"]}
+    dataset = load_dataset(write_yaml(tmp_path, **keys), splits=("train",))
+    assert load_split(dataset, "train").boxes_cxcywh_norm.tolist() == [
+        pytest.approx([0.5, 0.5, 0.2, 0.2])
+    ]
+
+
+def test_one_class_alone_is_an_error(tmp_path):
+    write(tmp_path, "train/a/1.png", "val/a/1.png")
+    assert "at least 2 folders of images" in error_of(write_yaml(tmp_path))
+
+
+def test_a_name_that_is_not_utf8_is_an_error(tmp_path):
+    write(tmp_path, "train/a/1.png", "val/a/1.png", os.fsdecode(b"train/\xff/1.png"))
+    assert r"b'\xff' is not named in UTF-8" in error_of(tmp_path)
+
+
+def test_one_class_for_all_is_refused(tmp_path):
+    write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png")
+    assert "--single-cls" in error_of(tmp_path, single_class=True)
+
+
+def test_broken_images_are_left_out_with_a_line(tmp_path, caplog):
+    write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png")
+    (tmp_path / "train" / "a" / "2.png").write_bytes(PIXEL[:20])
+    (tmp_path / "train" / "a" / "3.jpg").write_bytes(b"")
+    samples = load_split(load_dataset(tmp_path), "train")
+    assert len(samples) == 2
+    assert "a/2.png: left out" in caplog.text and "a/3.jpg: left out" in caplog.text
+
+
+def test_what_a_scan_found_is_kept_and_follows_the_class(tmp_path, monkeypatch):
+    monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(label_cache, "FEWEST_IMAGES", 1)
+    monkeypatch.setattr(file_state, "RECENT_NS", 0)
+    data = write(tmp_path / "data", "train/b/1.png", "train/c/1.png", "val/z/1.png")
+    assert load_split(load_dataset(data), "train").class_index.tolist() == [0, 1]
+    reads = []
+    monkeypatch.setattr(
+        class_folders, "read_image_size", lambda path, limit: reads.append(path) or (12, 16)
+    )
+    assert load_split(load_dataset(data), "train").class_index.tolist() == [0, 1]
+    assert reads == []
+    (data / "val" / "z").rename(data / "val" / "a")  # class 0 from now on, still of three
+    assert load_split(load_dataset(data), "train").class_index.tolist() == [1, 2]
+    assert len(reads) == 2

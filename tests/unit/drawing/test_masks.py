@@ -1,0 +1,69 @@
+"""Masks on an image."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from utils.drawing.colours import NUM_COLOURS, class_colour
+from utils.drawing.masks import draw_masks
+from utils.masks.runs import runs_of_mask, runs_of_window
+from utils.ragged import Ragged
+
+GREY = 100
+
+
+def drawn(masks, class_index):
+    """A grey image with masks (K, H, W) drawn on it."""
+    image = np.full((*masks.shape[1:], 3), GREY, np.uint8)
+    runs = Ragged.of([runs_of_mask(mask) for mask in masks], np.uint32)
+    draw_masks(image, runs, np.array(class_index, np.int64))
+    return image
+
+
+def tint(index):
+    return (GREY // 2 + np.array(class_colour(index)) // 2).tolist()
+
+
+def test_an_object_has_a_tint_and_a_line_around_it():
+    masks = np.zeros((1, 30, 40), bool)
+    masks[0, 5:20, 10:30] = True
+    image = drawn(masks, [3])
+    inside = np.zeros((30, 40), bool)
+    inside[6:19, 11:29] = True
+    assert (image[inside] == tint(3)).all()
+    assert (image[masks[0] & ~inside] == class_colour(3)).all()
+    assert (image[~masks[0]] == GREY).all()
+
+
+def test_the_first_of_several_shows_and_the_image_through_it():
+    masks = np.zeros((3, 30, 40), bool)
+    masks[0, 5:20, 5:20] = masks[1, 10:28, 10:30] = masks[2] = True
+    image = drawn(masks, [7, 1, 2])
+    assert [image[15, 15].tolist(), image[25, 20].tolist(), image[2, 35].tolist()] == [
+        tint(7), tint(1), tint(2)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", [0, NUM_COLOURS - 1, NUM_COLOURS, 9999])
+def test_every_class_has_its_colour(index):
+    image = drawn(np.ones((1, 9, 9), bool), [index])
+    assert (image[0] == class_colour(index)).all() and image[4, 4].tolist() == tint(index)
+
+
+def test_no_masks_and_empty_ones_change_nothing():
+    assert (drawn(np.zeros((0, 9, 9), bool), []) == GREY).all()
+    assert (drawn(np.zeros((2, 9, 9), bool), [0, 1]) == GREY).all()
+
+
+def test_many_masks_of_a_large_image_need_little_memory():
+    size = (3000, 4000)
+    window = np.ones((400, 400), bool)
+    runs = [runs_of_window(window, (9 * n, 12 * n), size) for n in range(280)]
+    image = np.zeros((*size, 3), np.uint8)
+    tracemalloc.start()
+    draw_masks(image, Ragged.of(runs, np.uint32), np.arange(280))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * size[0] * size[1]  # one byte a pixel, and some rows of the image
+    assert image[150, 200].any()

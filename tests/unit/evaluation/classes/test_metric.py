@@ -1,0 +1,99 @@
+"""Accuracy, the confusion and the worst mistakes are the stored ones, or reckoned by hand."""
+
+import numpy as np
+import pytest
+
+from tests.golden_models import stored
+from utils.detections import Classification, GroundTruth
+from utils.evaluation.classes.metric import MAX_MISTAKES, ClassificationEvaluator, rank_of
+from utils.evaluation.classes.table import accuracy_table
+
+CASES = [f"c{number}" for number in range(5)]
+
+
+def truth(*classes):
+    return GroundTruth(np.array(classes, np.int64), np.zeros((len(classes), 4)))
+
+
+def evaluate(scores, targets, num_classes=None):
+    names = [f"class {index}" for index in range(num_classes or scores.shape[1])]
+    evaluator = ClassificationEvaluator(names)
+    for index, (row, target) in enumerate(zip(scores, targets, strict=True)):
+        evaluator.add(index, Classification(row[None]), truth(int(target)))
+    return evaluator.result()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_accuracies_are_the_stored_ones(case):
+    arrays = stored("classify/accuracy")
+    logits, targets = arrays[f"{case}_logits"], arrays[f"{case}_targets"]
+    result = evaluate(logits, targets)
+    # Stored as float32 means.
+    wanted = arrays[f"{case}_top1_top5"]
+    np.testing.assert_allclose([result.top1, result.top5], wanted, rtol=1e-6)
+    per_class = arrays[f"{case}_per_class"]
+    if len(targets) > 1 and per_class.size:
+        found = np.stack([result.class_top1, result.class_top5], axis=1)
+        np.testing.assert_allclose(found, per_class, rtol=1e-6)
+
+
+def test_counts_of_the_confusion_are_those_of_numpy():
+    arrays = stored("classify/accuracy")
+    logits, targets = arrays["c0_logits"], arrays["c0_targets"]
+    wanted = np.zeros((10, 10), int)
+    np.add.at(wanted, (logits.argmax(1), targets), 1)
+    matrix = evaluate(logits, targets).confusion.matrix()
+    np.testing.assert_array_equal(matrix[:-1, :-1], wanted)
+    assert matrix[-1].sum() == matrix[:, -1].sum() == 0
+
+
+def test_fewer_than_five_classes_have_top5_of_one():
+    result = evaluate(np.float32([[0.9, 0.1], [0.9, 0.1]]), [0, 1])
+    assert (result.top1, result.top5) == (0.5, 1.0)
+
+
+def test_of_equal_scores_the_lower_class_comes_first():
+    scores = np.float32([0.2, 0.4, 0.4])
+    assert [rank_of(scores, true) for true in range(3)] == [2, 0, 1]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_scores_that_are_not_finite_find_nothing(bad):
+    result = evaluate(np.float32([[bad] + [0.1] * 5, [0.5] + [0.1] * 5]), [0, 0])
+    assert (result.top1, result.top5) == (0.5, 0.5) and not result.mistakes
+
+
+def test_no_image_has_no_accuracy():
+    result = ClassificationEvaluator(["a", "b"]).result()
+    assert np.isnan([result.top1, result.top5]).all() and np.isnan(result.class_top1).all()
+    assert accuracy_table(result).splitlines()[1].split() == ["all", "0", "nan", "nan"]
+
+
+def test_an_image_without_a_class_does_not_count():
+    evaluator = ClassificationEvaluator(["a", "b"])
+    evaluator.add(0, Classification(np.float32([[0.9, 0.1]])), truth())
+    evaluator.add(1, Classification(np.float32([[0.9, 0.1]])), truth(0))
+    assert evaluator.result().num_images.tolist() == [1, 0]
+
+
+def test_a_class_without_images_has_no_accuracy_and_no_row():
+    result = evaluate(np.float32([[0.9, 0.1, 0], [0.2, 0.8, 0]]), [0, 0])
+    np.testing.assert_array_equal(result.class_top1, [0.5, np.nan, np.nan])
+    lines = [line.split() for line in accuracy_table(result).splitlines()]
+    assert lines[1:] == [["all", "2", "0.5000", "1.0000"],
+                         ["class", "0", "2", "0.5000", "1.0000"]]  # fmt: skip
+
+
+def test_the_surest_mistakes_are_kept_surest_first():
+    sure = np.linspace(0.51, 0.99, 3 * MAX_MISTAKES)
+    order = np.random.default_rng(0).permutation(len(sure))
+    scores = np.stack([sure, 1 - sure], axis=1)[order]
+    mistakes = evaluate(scores, np.ones(len(sure))).mistakes
+    assert [mistake.image_id for mistake in mistakes] == np.argsort(-sure[order])[
+        :MAX_MISTAKES
+    ].tolist()
+    assert {(mistake.predicted, mistake.true) for mistake in mistakes} == {(0, 1)}
+
+
+def test_what_is_right_is_no_mistake():
+    assert evaluate(np.float32([[0.9, 0.1]]), [0]).mistakes == ()

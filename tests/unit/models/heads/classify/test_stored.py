@@ -1,0 +1,173 @@
+"""Classifiers against outputs, losses and gradients stored from the public YOLOv5's.
+
+Tolerance: 1e-5 of the largest value for float32 sums of a whole network in another order, doubled
+for gradients, which go through it twice; OneFlow's BatchNorm rounds more in training, 2e-4 was
+measured.
+"""
+
+import zlib
+from functools import cache
+
+import numpy as np
+import pytest
+
+from backend import autograd, nn, ops
+from models.detector import Detector, normalized
+from models.graph import plan_layers, read_model_yaml
+from models.inference.folding import fold_batch_norm
+from tests.golden_models import draw, drawn_input, info, stored
+from utils.data.loading.batch import Targets
+from utils.report.stage_timer import StageTimer
+
+SIZES = ("n", "s")
+NETWORK_TOLERANCE = 1e-5
+TRAINED_TOLERANCE = 4e-4
+
+
+@cache
+def golden(size):
+    return dict(stored(f"classify/yolov5{size}-cls"))
+
+
+def drawn(size, folder="classify"):
+    """The model with weights by their names, for images as they are."""
+    model = Detector(read_model_yaml(f"models/yolov5{size}-cls.yaml", 10))
+    gain = info(folder)["gain"][size]
+    state = nn.state_arrays(model)
+    nn.load_state_arrays(model, {name: draw("", name, x, gain) for name, x in state.items()})
+    model.head.image_mean = None  # the stored input is normalized already
+    return model
+
+
+def targets_of(size):
+    classes = golden(size)["targets"]
+    boxes = np.tile(np.float32([0.5, 0.5, 1, 1]), (len(classes), 1))
+    return Targets(np.arange(len(classes)), classes, boxes)
+
+
+def assert_near(found, wanted, tolerance=NETWORK_TOLERANCE):
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("classes", [10, 1000])
+@pytest.mark.parametrize("size", "nsmlx")
+def test_the_state_has_the_public_numbers(size, classes):
+    plans = plan_layers(read_model_yaml(f"models/yolov5{size}-cls.yaml", classes))
+    case = info("classify")[f"yolov5{size}-cls_{classes}"]
+    wanted = {}  # of 10 classes, only the head's
+    for name, shape in case["state"].items():
+        layer = int(name.split(".")[1])
+        wanted[layer] = wanted.get(layer, 0) + (int(np.prod(shape)) if shape else 0)
+    assert len(plans) == case["top_level_layers"]
+    assert {layer: plans[layer].numbers for layer in wanted} == wanted
+    trained = sum(cost.weights + cost.biases for plan in plans for _, cost in plan.costs)
+    channels = sum(cost.normalized for plan in plans for _, cost in plan.costs)
+    assert trained + 2 * channels == case["parameters"]
+
+
+def test_parameters_have_the_public_names_in_the_public_order():
+    state = nn.state_arrays(Detector(read_model_yaml("models/yolov5n-cls.yaml")))
+    shapes = info("classify")["yolov5n-cls_1000"]["state"]
+    assert {name: list(array.shape) for name, array in state.items()} == shapes
+    assert list(state) == list(shapes)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_logits_and_layers_of_evaluation_are_the_stored_ones(size):
+    model, wanted = drawn(size).eval(), golden(size)
+    with autograd.no_grad():
+        *layers, (logits,) = model.run_layers(ops.tensor(drawn_input([2, 3, 224, 192])))
+    assert_near(ops.to_numpy(logits), wanted["eval_logits_fp64"])
+    found = [ops.to_numpy(layer).astype(np.float64) for layer in layers]
+    assert list(found[8].shape) == wanted["layer8_shape"].tolist()
+    np.testing.assert_allclose([x.std(ddof=1) for x in found], wanted["layer_std"][:9], rtol=1e-5)
+    np.testing.assert_allclose(
+        [np.sqrt((x * x).sum()) for x in found], wanted["layer_l2"][:9], rtol=2e-5
+    )  # stored as float32 sums
+    for smoothing in ("0", "0.1", "0.2"):
+        loss = model.head.make_loss(None, 224)
+        loss.label_smoothing = float(smoothing)
+        found = loss((logits,), targets_of(size)).by_name["classification"]
+        assert_near(ops.to_numpy(found), wanted[f"loss_eval_smoothing{smoothing}"])
+
+
+def test_folding_batch_norm_keeps_the_logits():
+    model = drawn("n").eval()
+    fold_batch_norm(model)
+    with autograd.no_grad():
+        (logits,) = model(ops.tensor(drawn_input([2, 3, 224, 192])))
+    assert_near(ops.to_numpy(logits), golden("n")["fused_eval_logits"])
+
+
+def test_logits_loss_and_gradients_of_training_are_the_stored_ones():
+    model, wanted = drawn("n"), golden("n")
+    model.train()
+    images = ops.tensor(drawn_input([2, 3, 224, 192]))
+    seen = []
+
+    def forward(x):
+        seen.append(model(x))
+        return seen[0]
+
+    loss = model.head.make_loss(None, 224)
+    loss.label_smoothing = 0.1
+    terms = autograd.value_and_backward(forward, loss, images, targets_of("n"), StageTimer())
+    assert_near(ops.to_numpy(seen[0][0]), wanted["train_logits"], TRAINED_TOLERANCE)
+    mean = float(ops.to_numpy(terms.by_name["classification"]))
+    assert mean == pytest.approx(wanted["loss_train_smoothing0.1"], rel=TRAINED_TOLERANCE)
+    # What is differentiated is the mean over 64 images, of which these are two.
+    assert float(ops.to_numpy(terms.total)) == pytest.approx(mean * 2 / 64)
+    gradients = {n: ops.to_numpy(p.grad) * 32 for n, p in nn.named_parameters(model)}
+    names = info("classify")["grad_l2_names_n"]
+    assert list(gradients) == names
+    norms = [np.sqrt((gradients[name].astype(np.float64) ** 2).sum()) for name in names]
+    np.testing.assert_allclose(norms, wanted["grad_l2"], rtol=TRAINED_TOLERANCE)
+    for name in ("linear", "conv0"):
+        place = {"linear": "model.9.linear.weight", "conv0": "model.0.conv.weight"}[name]
+        assert_near(gradients[place], wanted[f"grad_{name}_weight"], TRAINED_TOLERANCE)
+
+
+def test_float64_logits_agree_to_the_rounding_of_float64():
+    model = nn.place(drawn("n"), "cpu", "float64").eval()
+    with autograd.no_grad():
+        (logits,) = model(ops.tensor(drawn_input([2, 3, 224, 192]).astype(np.float64)))
+    # BatchNorm's eps is rounded to float32 in both frameworks, here and where it was stored.
+    assert_near(ops.to_numpy(logits), golden("n")["eval_logits_fp64"], 1e-7)
+
+
+def test_images_are_normalized_channel_by_channel_as_stored():
+    mean, std = (np.array(info("classify")[f"normalise_{x}_rgb"]) for x in ("mean", "std"))
+    images = np.random.default_rng(0).random((2, 3, 4, 6)).astype(np.float32)
+    model = drawn("n")
+    del model.head.image_mean
+    found = normalized(ops.tensor(images), model.head.image_mean, model.head.image_std)
+    wanted = (images - mean.reshape(3, 1, 1)) / std.reshape(3, 1, 1)
+    np.testing.assert_allclose(ops.to_numpy(found), wanted, atol=1e-6)
+
+
+def test_the_detector_normalizes_the_images_of_a_classifier():
+    model = drawn("n").eval()
+    images = drawn_input([1, 3, 64, 64])
+    with autograd.no_grad():
+        (plain,) = model(normalized(ops.tensor(images), *IMAGENET))
+        del model.head.image_mean
+        (own,) = model(ops.tensor(images))
+    np.testing.assert_array_equal(ops.to_numpy(own), ops.to_numpy(plain))
+
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+def test_a_grey_image_is_normalized_by_the_luma_of_mean_and_deviation():
+    images = np.random.default_rng(0).random((1, 1, 4, 4)).astype(np.float32)
+    luma = np.array([0.299, 0.587, 0.114])
+    wanted = (images - luma @ IMAGENET[0]) / (luma @ IMAGENET[1])
+    found = ops.to_numpy(normalized(ops.tensor(images), *IMAGENET))
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_the_rule_of_the_weights_is_that_of_the_stored_ones():
+    random = np.random.Generator(np.random.Philox(key=zlib.crc32(b"model.9.linear.weight")))
+    wanted = random.standard_normal((10, 1280)) * np.sqrt(info("classify")["gain"]["n"] / 1280)
+    found = nn.state_arrays(drawn("n"))["model.9.linear.weight"]
+    np.testing.assert_array_equal(found, wanted.astype(np.float32))

@@ -1,0 +1,120 @@
+"""Random changes to an image that shows one class: every draw first, then a function of the draws.
+
+Before: `strengths.py`. After: `loading/class_items.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from utils.data.augment.blending import NUM_CUTOUT_DRAWS
+from utils.data.augment.random_operations import NUM_DRAWS, Operation, apply, draw_operations
+from utils.data.augment.sample import Finish, finish
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.image.centre_crop import Region, centre_region, crop
+from utils.data.image.decoding import LabelledImage, SourceImage
+
+MIN_AREA = 0.08  # part of an image that a crop shows at least
+MAX_ASPECT = 4 / 3  # of a crop's width to its height, and the other way round
+TRIES = 10  # crops are drawn until one fits into the image
+DRAWS_A_TRY = 4  # area, aspect ratio, top, left
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassAugmentation(Finish):
+    """Everything that is random about one training image of a class.
+
+    Attributes:
+        index: its sample.
+        scale: up to this part of the image's area is cut off; 0: the middle is taken.
+        tries: of the crop, (`TRIES`, `DRAWS_A_TRY`) from 0 to below 1.
+        operations: of RandAugment.
+    """
+
+    index: int
+    scale: float
+    tries: tuple[tuple[float, ...], ...]
+    operations: tuple[Operation, ...] = ()
+
+    @property
+    def samples(self) -> tuple[int, ...]:
+        """Its only sample."""
+        return (self.index,)
+
+
+def draw_class_augmentation(
+    config: AugmentConfig, generator: np.random.Generator, index: int
+) -> ClassAugmentation:
+    """Make the draws of sample `index`: the same ones in the same order for any `config`."""
+    tries = generator.random((TRIES, DRAWS_A_TRY)).tolist()
+    gains = 1 + (2 * generator.random(3) - 1) * [config.hsv_h, config.hsv_s, config.hsv_v]
+    flip_up_down, flip_left_right = generator.random(2) < [config.flipud, config.fliplr]
+    transforms_seed = int(generator.random() * 2**32)
+    is_cut_out = generator.random() < config.cutout
+    cutout = generator.random(NUM_CUTOUT_DRAWS).tolist()
+    operations = draw_operations(config.randaugment, generator.random(NUM_DRAWS).tolist())
+    hue, saturation, value = gains.tolist()
+    return ClassAugmentation(
+        hsv_gains=(hue, saturation, value),
+        flip_up_down=bool(flip_up_down),
+        flip_left_right=bool(flip_left_right),
+        cutout=tuple(cutout) if is_cut_out else (),
+        transforms=config.transforms,
+        transforms_seed=transforms_seed if config.transforms else 0,
+        index=index,
+        scale=config.scale,
+        tries=tuple(map(tuple, tries)),
+        operations=operations,
+    )
+
+
+def augment_class(
+    draw: ClassAugmentation, source: SourceImage, output_size: tuple[int, int]
+) -> LabelledImage:
+    """Return the training image of a draw, (height, width) in `output_size`, filled by its class.
+
+    The source may be decoded at a part of its size.
+    """
+    image = source.decode()
+    region = random_region(draw, source.decoded_size, output_size)
+    image = apply(crop(image, region, output_size), draw.operations)
+    # Without its label: what moves or hides objects changes pixels alone.
+    nothing = np.zeros(0, np.int64), np.zeros((0, 4))
+    return fill(finish(draw, LabelledImage(image, *nothing)).image, source.class_index)
+
+
+def fill(image: np.ndarray, class_index: np.ndarray) -> LabelledImage:
+    """Return an image with its classes (M,), each of which fills it."""
+    height, width = image.shape[:2]
+    boxes = np.tile(np.array([0.0, 0.0, width, height]), (len(class_index), 1))
+    return LabelledImage(image, class_index, boxes)
+
+
+def random_region(
+    draw: ClassAugmentation, size: tuple[int, int], output_size: tuple[int, int]
+) -> Region:
+    """Return what a crop shows of an image of (height, width).
+
+    Its area is uniform from 1 - `scale`, at least `MIN_AREA`, to 1, and the logarithm of its
+    aspect ratio uniform up to `MAX_ASPECT` either way. Where none of the tries fits, and without
+    `scale`, it is the middle.
+
+    Source: Szegedy et al. 2014, arXiv:1409.4842, section 6.
+    """
+    smallest = max(1 - draw.scale, MIN_AREA)
+    for area, aspect, top, left in draw.tries if draw.scale else ():
+        pixels = size[0] * size[1] * (smallest + (1 - smallest) * area)
+        ratio = math.exp((2 * aspect - 1) * math.log(MAX_ASPECT))
+        height, width = round(math.sqrt(pixels / ratio)), round(math.sqrt(pixels * ratio))
+        if 0 < height <= size[0] and 0 < width <= size[1]:
+            rows, columns = size[0] - height + 1, size[1] - width + 1
+            return Region(int(top * rows), int(left * columns), height, width)
+    return centre_region(size, output_size)
+
+
+def shortest_side(size: tuple[int, int]) -> float:
+    """Return a bound of the sides of all crops of an image of (height, width), in pixels."""
+    return min(*size, math.sqrt(MIN_AREA * size[0] * size[1] / MAX_ASPECT))

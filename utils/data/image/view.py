@@ -1,0 +1,65 @@
+"""A part of an image as the network takes it, and where it lies there.
+
+Before: an image of any size. After: `models/inference/views.py`, and the views of a task.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from utils.data.image.letterbox import Letterbox, fit_letterbox
+from utils.data.image.resizing import letterbox, resize_to_detect
+
+
+class View(NamedTuple):
+    """A part of an image, or all of it."""
+
+    part: np.ndarray  # (h, w, 3) uint8 RGB, as in the image, or already as the network takes it
+    placement: Letterbox  # where the part lies in what the network takes
+    offset: tuple[int, int] = (0, 0)  # (top, left) of the part in the image
+
+    @property
+    def pixels(self) -> np.ndarray:
+        """(h, w, 3) uint8 RGB, as the network takes it: `placement.input_size`.
+
+        A tile is resized when this is asked for: the many tiles of an image need no memory.
+        """
+        if self.part.shape[:2] == self.placement.input_size:
+            return self.part
+        return letterbox(self.part, self.placement, resize_to_detect)
+
+    @property
+    def region_xyxy(self) -> tuple[int, int, int, int]:
+        """Where the part lies in the image: left, top, right, bottom in pixels."""
+        (top, left), (height, width) = self.offset, self.placement.original_size
+        return left, top, left + width, top + height
+
+
+def whole_view(
+    image: np.ndarray, long_side: int, stride: int, fixed_size: tuple[int, int] | None = None
+) -> View:
+    """Return an image (H, W, 3) with its long side resized to long_side, and the least padding."""
+    placement = place(image.shape[:2], long_side, stride, fixed_size)
+    return View(letterbox(image, placement, resize_to_detect), placement)
+
+
+def place(
+    size: tuple[int, ...],
+    long_side: int,
+    stride: int,
+    fixed_size: tuple[int, int] | None = None,
+) -> Letterbox:
+    """Return where a part (height, width) of an image lies in what the network takes.
+
+    Its long side becomes long_side; each side is padded to the next multiple of stride. In an input
+    of a fixed size it is as large as fits.
+    """
+    height, width = size
+    if fixed_size is not None:
+        return fit_letterbox((height, width), fixed_size)
+    fitted = fit_letterbox((height, width), (long_side, long_side)).resized_size
+    bottom, right = (-(-side // stride) * stride for side in fitted)
+    max_scale = long_side / max(height, width)
+    return fit_letterbox((height, width), (bottom, right), max_scale)

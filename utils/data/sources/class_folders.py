@@ -1,0 +1,185 @@
+"""Images in folders that are named for their classes: DIR/train/cat/1.jpg, DIR/val/dog/2.jpg.
+
+Before: `recognised.py`, or `dataset_yaml.py`. After: `splits.py`; an image is a sample with one
+object, which fills it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from utils.data.image.header import read_image_size
+from utils.data.image.limits import IMAGE_SUFFIXES
+from utils.data.sources.formats.folders import split_folders, split_of
+from utils.data.sources.image_files import search_images, sorted_images
+from utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
+from utils.errors import DatasetError, brief
+from utils.files.file_state import state_of_files
+
+FEWEST_CLASSES = 2
+FULL_BOX = (0.5, 0.5, 1.0, 1.0)  # cx, cy, width, height of what fills an image
+_OF_BOXES = ("labels", "annotations")  # folders of another kind of dataset
+_OF_TOOLS = ("__macosx",)  # besides those that begin with a dot
+
+log = logging.getLogger("data")
+
+
+class ClassFolders(NamedTuple):
+    """A folder of folders, each named for the class of the images in it and further in."""
+
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ClassImage:
+    """An image of one class; of the same shape as `labels.ImageFile`."""
+
+    path: Path
+    class_index: int
+    place = None
+
+    @property
+    def labels_at(self) -> str:
+        return f"the folder {self.path.parent}"
+
+    def state(self, now_ns: int) -> bytes | None:
+        """Return size and times of the image file, and its class."""
+        file = state_of_files((str(self.path),), now_ns)
+        return None if file is None else file + f"class {self.class_index}".encode()
+
+    def read_size(self, max_pixels: int) -> tuple[int, int]:
+        """Return (height, width) in pixels, or raise BrokenImageError."""
+        return read_image_size(self.path, max_pixels)
+
+    def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
+        """Return the object that fills the image, or raise BrokenLabelError."""
+        if self.class_index >= num_classes:
+            raise BrokenLabelError(f"class {self.class_index} of {num_classes}")
+        boxes = np.array([FULL_BOX], np.float32)
+        return Labels(np.array([self.class_index], np.int64), boxes, None, "")
+
+
+def find_class_folders(path: Path) -> Mapping[str, list[ClassFolders]]:
+    """Return the class folders of each split, or of "" where they are not divided; often none.
+
+    Folders that hold images and have other labels, or may be splits, are not taken for classes.
+    """
+    splits: dict[str, list[ClassFolders]] = {}
+    names: set[str] = set()
+    for part in split_folders(path):
+        if found := _classes_in(part):
+            splits.setdefault(split_of(part.name), []).append(ClassFolders(part))
+            names.update(found)
+    if len(names) >= FEWEST_CLASSES:
+        return splits
+    names = {name for name in _classes_in(path) if not split_of(name)}
+    return {"": [ClassFolders(path)]} if len(names) >= FEWEST_CLASSES else {}
+
+
+def as_classes(entry: Path, class_names: Sequence[str]) -> Path | ClassFolders:
+    """Return an entry of a dataset YAML, which may be a folder of class folders.
+
+    class_names: of the YAML, one of which such a folder has; () where it has none.
+    """
+    if not entry.is_dir():
+        return entry
+    found = _classes_in(entry)
+    is_one = not found.isdisjoint(class_names) if class_names else bool(found)
+    return ClassFolders(entry) if is_one else entry
+
+
+def class_names_of(entries: Sequence[ClassFolders], dataset: str) -> tuple[str, ...]:
+    """Return the names of all folders with an image, sorted by their letters' numbers.
+
+    All splits count, so that the numbers of the classes are the same whichever of them is read.
+
+    Raises:
+        DatasetError: there are fewer than two, or one is not UTF-8.
+    """
+    names: set[str] = set()
+    empty: set[str] = set()
+    for entry in entries:
+        for name, folder in _folders_in(entry.folder):
+            (names if any(search_images(folder)) else empty).add(name)
+    if left_out := sorted(empty - names):
+        log.warning("%s: folders without an image are no classes: %s", dataset, brief(left_out))
+    if len(names) < FEWEST_CLASSES:
+        raise DatasetError(
+            f"{dataset}: has images of {brief(sorted(names))} alone; at least {FEWEST_CLASSES} "
+            "folders of images, each named for its class, are needed"
+        )
+    for name in sorted(names):
+        if not _is_utf8(name):
+            raise DatasetError(
+                f"{dataset}: the folder {brief(os.fsencode(name))} is not named in UTF-8; rename it"
+            )
+    return tuple(sorted(names))
+
+
+def class_images(entry: ClassFolders, class_names: Sequence[str]) -> list[ClassImage]:
+    """Return the images of all class folders, class by class and sorted.
+
+    Raises:
+        DatasetError: a folder with images is of no class of the dataset, or there is no image.
+    """
+    index_of = {name: index for index, name in enumerate(class_names)}
+    found: list[ClassImage] = []
+    for name, folder in sorted(_folders_in(entry.folder)):
+        images = sorted_images(folder)
+        if images and name not in index_of:
+            raise DatasetError(
+                f"{folder}: its images are of class {brief(name)}, and the dataset's names are "
+                f"{brief(list(class_names))}; add it to 'names', or move the folder away"
+            )
+        found += [ClassImage(image, index_of[name]) for image in images]
+    if not found:
+        raise DatasetError(f"{entry.folder}: no folder in it holds an image")
+    return found
+
+
+def _classes_in(folder: Path) -> set[str]:
+    """Return the names of folders with images; none where it does not look like class folders.
+
+    That is where images lie beside them, or where images have label files.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            if any(map(_is_image, entries)):
+                return set()
+        inner = dict(_folders_in(folder))
+    except OSError:  # who lists the images says so
+        return set()
+    if any(name.lower() in _OF_BOXES for name in inner):
+        return set()
+    first = {name: next(search_images(path), "") for name, path in inner.items()}
+    if any(os.path.exists(label_file_of(image)) for image in first.values() if image):
+        return set()
+    return {name for name, image in first.items() if image}
+
+
+def _folders_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield name and path of the folders in a folder, linked ones too, in no order."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            is_of_tool = entry.name.startswith(".") or entry.name.lower() in _OF_TOOLS
+            if not is_of_tool and entry.is_dir():
+                yield entry.name, Path(entry.path)
+
+
+def _is_image(entry: os.DirEntry[str]) -> bool:
+    return os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES and entry.is_file()
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

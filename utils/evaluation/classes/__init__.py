@@ -1,0 +1,1 @@
+"""Classification's figures: which class is found for each image."""

@@ -1,0 +1,162 @@
+"""What was found in one image, whatever a model looks for.
+
+Before: `models/inference/image_detector.py`; the task says which result it makes. After: files,
+drawings, lines on screen, other programs.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from utils.files.atomic import atomic_text_file
+from utils.media.frame import Frame
+from utils.results.image_file import save_image
+from utils.results.text_lines import table_lines
+from utils.screen.text import printable
+
+AnyResult = TypeVar("AnyResult", bound="ImageResult")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageResult(ABC):
+    """What was found in one image, the highest score first.
+
+    It has a length, and yields what was found one by one as plain values.
+    """
+
+    frame: Frame
+    found: Any  # what `Head.finish` returned
+    class_names: tuple[str, ...]  # of every class that the model knows
+
+    @property
+    def image(self) -> np.ndarray:
+        """(H, W, 3) uint8 RGB, as it was read."""
+        return self.frame.image
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of the image, pixels."""
+        return self.image.shape[0], self.image.shape[1]
+
+    @property
+    @abstractmethod
+    def scores(self) -> np.ndarray:
+        """(K,) float32 in (0, 1]."""
+
+    @property
+    @abstractmethod
+    def class_index(self) -> np.ndarray:
+        """(K,) int64."""
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The class name of each thing found."""
+        return [self.class_names[index] for index in self.class_index.tolist()]
+
+    @property
+    def counted(self) -> Sequence[str]:
+        """The class names that the last lines of a run count."""
+        return self.names
+
+    @abstractmethod
+    def finite(self: AnyResult) -> AnyResult:
+        """Return the result without what is no number, as float16 may give it."""
+
+    @abstractmethod
+    def plot(
+        self, line_width: int | None = None, labels: bool = True, scores: bool = True
+    ) -> np.ndarray:
+        """Return a copy of the image, (H, W, 3) uint8 RGB, with what was found drawn on it."""
+
+    @abstractmethod
+    def crop(self, gain: float = 1.02, pad: float = 10, square: bool = False) -> list[np.ndarray]:
+        """Return of each thing found its part of the image, (h, w, 3) uint8 RGB.
+
+        Raises:
+            UserError: what was found has no place in the image.
+        """
+
+    @abstractmethod
+    def words(self) -> str:
+        """Return what was found in one line."""
+
+    @abstractmethod
+    def text_lines(self, scores: bool = False) -> list[str]:
+        """Return the lines of the public YOLOv5's file of labels; [] where it has no file."""
+
+    @abstractmethod
+    def records(self) -> dict[str, list[Any]]:
+        """Return what was found as plain values, under the name that says what it is."""
+
+    @abstractmethod
+    def to_supervision(self) -> Any:
+        """Return it as the package supervision has it; UserError where that is absent."""
+
+    @abstractmethod
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`, a thing found a row; UserError without that package."""
+
+    def table_lines(self, image_name: str) -> str:
+        """Return lines of CSV: image, class name, score."""
+        return table_lines(image_name, self.names, self.scores)
+
+    def save(
+        self,
+        path: Path | str,
+        line_width: int | None = None,
+        labels: bool = True,
+        scores: bool = True,
+    ) -> None:
+        """Write the image as `plot` draws on it.
+
+        Raises:
+            UserError: the name ends in no kind of image that holds one of this size.
+            OSError: the file cannot be written; the error names it.
+        """
+        save_image(Path(path), self.plot(line_width, labels, scores))
+
+    def save_txt(self, path: Path | str, scores: bool = False) -> None:
+        """Write `text_lines` into a file; OSError names one that cannot be written."""
+        with atomic_text_file(Path(path)) as file:
+            file.writelines(f"{line}\n" for line in self.text_lines(scores))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was found as plain values, which JSON can hold.
+
+        Where a name holds bytes that are no UTF-8, they are spelt out.
+        """
+        height, width = self.size
+        return {
+            "source": as_utf8(str(self.frame.source)),
+            "frame": self.frame.number,
+            "seconds": self.frame.seconds,
+            "height": height,
+            "width": width,
+            **self.records(),
+        }
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON in one line, with characters of all languages as they are."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How much was found."""
+
+    def __repr__(self) -> str:
+        height, width = self.size
+        name = type(self).__name__
+        return printable(f"{name}({self.frame.source}, {width}x{height} px: {self.words()})")
+
+
+def as_utf8(text: str) -> str:
+    """Return a text that every reader of UTF-8 takes: bytes that are none are spelt out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,94 @@
+"""Classification: one class for each image as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from utils import detections
+from utils.cli.run_config import MAX_IMAGE_SIZE
+from utils.data.loading.items import BOXES
+from utils.errors import UserError
+from utils.files.project import PROJECT
+from utils.media.frame import Frame
+from utils.results.class_result import ClassResult
+from utils.tasks.task import Task
+
+NO_BOXES = "a classifier finds no boxes"
+HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.classify.yaml"
+
+
+class Classification(Task):
+    """Tell the class of each image."""
+
+    name = "classify"
+    head = "Classify"
+    model = "models/yolov5s-cls.yaml"
+    own_flags = ("dropout", "cutoff")
+    head_args = ("nc",)
+    refused: ClassVar[Mapping[str, str]] = {
+        "quad": "four images would have one class",
+        "rect": "the images of classification are square",
+        "bbox_iou_optim": "the loss of classification has no boxes",
+        "autobalance": "the loss of classification has one level",
+        "no_auto_anchor": "classifiers have no anchors",
+        "close_mosaic": "the images of classification are no mosaics",
+        "single_class": "a classifier of one class has nothing to tell apart",
+    }
+    val_items = BOXES
+    fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "hyp": HYPERPARAMETERS,
+        "image_size": 224,
+        "batch_size": 64,
+        "optimizer": "Adam",
+        "label_smoothing": 0.1,
+    }
+    meaningless: ClassVar[Mapping[str, str]] = {
+        "confidence_threshold": "the five most probable classes are told, whatever their scores",
+        "classes": "a classifier tells all its classes apart",
+        "iou_threshold": NO_BOXES,
+        "class_agnostic": NO_BOXES,
+        "max_detections": NO_BOXES,
+        "tile": "a classifier sees an image as a whole",
+        "track": NO_BOXES,
+        "save_crop": NO_BOXES,
+        "line_thickness": NO_BOXES,
+    }
+
+    def input_size(self, trained: object) -> int:
+        if isinstance(trained, int) and 0 < trained <= MAX_IMAGE_SIZE:
+            return trained
+        return int(self.defaults["image_size"])
+
+    def check_hub(self) -> None:
+        raise UserError(
+            f"the hub's results are boxes, and {NO_BOXES}; `from models import load` takes its "
+            "weights, as docs/api.md shows"
+        )
+
+    def result(
+        self,
+        frame: Frame,
+        found: detections.Classification,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> ClassResult:
+        return ClassResult(frame, found, class_names)
+
+    def made_of(self, document: Mapping[str, Any], cutoff: int) -> Mapping[str, Any]:
+        layers = [*document["backbone"], *document["head"]]
+        number = cutoff or len(document["backbone"])
+        if not 2 <= number <= len(layers):
+            raise UserError(
+                f"--cutoff {number}; the model has {len(layers)} layers: a number from 2 to "
+                f"{len(layers)} is needed"
+            )
+        own = {name: value for name, value in document.items() if name != "anchors"}
+        head = [-1, 1, self.head, list(self.head_args)]
+        return {**own, "backbone": layers[: number - 1], "head": [head]}
+
+
+CLASSIFICATION = Classification()
