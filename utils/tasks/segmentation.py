@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.loading.items import BOXES
+from utils.cli.train_config import TrainConfig
+from utils.data.loading.mask_items import MaskItems
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth, Segmentations
@@ -31,7 +32,7 @@ class Segmentation(Task):
     model = "models/yolov5s-seg.yaml"
     own_flags = ("mask_ratio", "no_overlap")
     head_args = ("nc", "anchors", 32, 256)
-    val_items = BOXES
+    val_items = MaskItems()
     fitness = {
         "mAP_0.5(B)": 0.1, "mAP_0.5:0.95(B)": 0.9, "mAP_0.5(M)": 0.1, "mAP_0.5:0.95(M)": 0.9,
     }  # fmt: skip
@@ -64,6 +65,9 @@ class Segmentation(Task):
 
     def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
         return LabelFiles(samples, partial(outline_lines, scores=scores))
+
+    def items(self, config: TrainConfig) -> MaskItems:
+        return MaskItems(config.mask_ratio, not config.no_overlap)
 
 
 SEGMENTATION = Segmentation()
