@@ -17,7 +17,7 @@ import numpy as np
 
 import backend
 from backend.checks import CPU
-from backend.processes import local_world_size
+from backend.processes import local_world_size, this_process
 from backend.words import count
 from models.training.multi_scale import MultiScale
 from models.training.start import build_model
@@ -188,7 +188,8 @@ def crowded_batch(images: int, side: int, boxes: int, items: Items = BOXES) -> B
         for own in edges.reshape(images, boxes, 4)
     ]
     indices = np.arange(images)
-    return Batch(pixels, join_targets(targets), indices, (), indices)
+    of_all_ranks = np.tile(indices, this_process().world_size)
+    return Batch(pixels, join_targets(targets), indices, (), of_all_ranks)
 
 
 def describe_peaks(peaks: Mapping[int, int]) -> str:

@@ -15,20 +15,18 @@ from utils.tasks.table import TASKS
 SHARED = ("models/", "utils/report/", "utils/evaluation/progress.py", "train.py")
 PRODUCT = ("models/", "utils/", "backend/", "train.py", "val.py", "detect.py", "export.py",
            "compare.py", "hubconf.py")  # fmt: skip
-# Each file in these is of one task, but for the seam itself.
-HEADS, HALVES, MASKS = "models/heads/", "utils/tasks/", "utils/masks/"
+# Folders in the one, and modules with a task in the other, are of one task; the rest is the seam.
+HEADS, HALVES = "models/heads/", "utils/tasks/"
 # Each imports all heads, or all halves, so that a model YAML or a flag may name them.
 REGISTRY, TABLE = "models/heads/__init__.py", "utils/tasks/table.py"
-SEAM = {
-    "models.heads.base", "models.heads.parts", "models.heads.passes",
-    "utils.tasks.task", "utils.tasks.table", "utils.tasks.documents",
-}  # fmt: skip
+OF_ONE_TASK = (
+    *(f"models.heads.{path.parent.name}." for path in PROJECT.glob(f"{HEADS}*/__init__.py")),
+    *(f"{type(task).__module__}." for task in TASKS.values()),
+)
 # The names of public models, by which their files are read; our own tasks are not asked for.
 PUBLIC_NAMES = {"utils/weights/public_heads.py", "utils/weights/modules.py"}
 # Detection's losses by name, and losses that are three.
 TEXTS = re.compile(r"objectness|\b(box|obj|cls)_loss|\[:3\]|zeros\(3\)|reshape\(-1, 3\)")
-# Their kinds are asked for one ability, which `models/heads/base.py::BoxHead` stands for.
-ASKS_FOR_ROWS = {"models/inference/augmented.py", "models/inference/ensemble.py"}
 
 NAMES = {name for task in TASKS.values() for name in (task.name, task.head)}
 
@@ -54,9 +52,7 @@ def imports_of(path: Path) -> Iterator[str]:
 
 def is_of_one_task(module: str) -> bool:
     """Whether a full name lies in a head, or in the half of a task."""
-    rooms = (HEADS.replace("/", "."), HALVES.replace("/", "."))
-    in_seam = any(module == own or module.startswith(f"{own}.") for own in SEAM)
-    return module.startswith(rooms) and not in_seam
+    return f"{module}.".startswith(OF_ONE_TASK)
 
 
 def compared_names(tree: ast.AST) -> Iterator[str]:
@@ -146,7 +142,7 @@ def test_no_file_asks_for_the_kind_of_a_head_or_a_task() -> None:
         (name_of(path), kind)
         for path in files_of(PRODUCT, (HEADS, HALVES, "models/graph.py", "models/registry.py"))
         for kind in kinds_asked_for(parse(path))
-        if kind in kinds and not (name_of(path) in ASKS_FOR_ROWS and kind == "BoxHead")
+        if kind in kinds
     }
     assert found == set()
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from utils.data.loading.items import BOXES
+from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
-from utils.data.sources.samples import Sample
+from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import Detections
 from utils.evaluation.coco.results_file import CocoResults
 from utils.evaluation.legacy.metric import LegacyEvaluator
@@ -35,6 +36,9 @@ class Detection(Task):
 
     def about(self, document: Mapping[str, Any]) -> list[str]:
         return [f"anchors in pixels: {document.get('anchors', 'unknown')}"]
+
+    def check_samples(self, samples: SampleTable, name: str) -> None:
+        refuse_classes(samples, name)
 
     def result(
         self,

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError
-from utils.weights.public_heads import PUBLIC_HEADS, last_block
+from utils.files.models import block_of
+from utils.weights.public_heads import PUBLIC_HEADS
 
 
 def complete_document(
     document: Mapping[str, Any], layers: int, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
     """Return a model YAML of so many layers with the number of classes of a plain state dict."""
-    head, prefix = PUBLIC_HEADS.get(last_block(document)), f"model.{layers - 1}"
+    head, prefix = PUBLIC_HEADS.get(block_of(document)), f"model.{layers - 1}"
     classes = None if head is None else head.classes(arrays, f"{prefix}.")
     if classes is None:
         raise UserError(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError, brief
+from utils.files.models import block_of
 from utils.weights.activation import DEFAULT_ACTIVATION
 from utils.weights.contents import Contents, StoredArray, is_tensor
 from utils.weights.layer_lines import children, lines_of_layers
@@ -82,20 +83,12 @@ def _describe_boxes(
     strides = _strides(contents, head)
     anchors = _anchors_in_pixels(stored.get(f"model.{len(layers) - 1}.anchors"), strides)
     document = to_plain({**document, "anchors": anchors, "nc": head.state.get("nc")})
-    block = last_block(document)
+    block = block_of(document)
     if block != class_name(head):
         raise UserError(
             f"its last layer is {class_name(head)}; by its model YAML {brief(block)} is built here"
         )
     return Description(document, strides)
-
-
-def last_block(document: Mapping[str, Any]) -> Any:
-    """Return the block of a model YAML's last line; None where that has none."""
-    try:
-        return document["head"][-1][2]
-    except (KeyError, IndexError, TypeError):
-        return None
 
 
 def _strides(contents: Contents, head: Record) -> tuple[int, ...]:

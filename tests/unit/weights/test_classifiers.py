@@ -5,81 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.foreign_files import Call, TorchFile, module
+from tests.foreign_classifier import Classifier
+from tests.foreign_files import module
 from utils.errors import UserError
 from utils.weights.fused import unfold
 from utils.weights.load import load_weights
-
-NN = "torch.nn.modules"
-MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-
-
-class Classifier:
-    """The records of a classifier of three layers; changes replace attributes of its parts."""
-
-    def __init__(self, **changes: Any) -> None:
-        self.changes, self.file = changes, TorchFile()
-
-    def layer(self, kind: str, modules: Any, **attributes: Any) -> Call:
-        return module(f"models.common.{kind}", modules, f=-1, **attributes)
-
-    def conv(self, inputs: int, outputs: int, size: int, eps: float = 1e-3, **own: Any) -> Call:
-        tensors = {"weight": self.file.tensor(np.ones((outputs, inputs, size, size), np.float32))}
-        sizes = {"kernel_size": (size, size), "padding": (size // 2, size // 2), "stride": (1, 1)}
-        attributes = {"out_channels": outputs, "groups": 1, "dilation": (1, 1), **sizes, **own}
-        norm = {
-            name: self.file.tensor(np.ones(outputs, np.float32))
-            for name in ("weight", "bias", "running_mean", "running_var")
-        }
-        parts = {
-            "conv": module(f"{NN}.conv.Conv2d", tensors=tensors, **attributes),
-            "bn": module(f"{NN}.batchnorm.BatchNorm2d", tensors=norm, eps=eps),
-            "act": module(f"{NN}.activation.{self.changes.get('activation', 'SiLU')}"),
-        }
-        return self.layer("Conv", parts)
-
-    def c3(self, channels: int) -> Call:
-        hidden = channels // 2
-        inner = {
-            str(index): self.layer(
-                "Bottleneck",
-                {"cv1": self.conv(hidden, hidden, 1), "cv2": self.conv(hidden, hidden, 3)},
-                add=add,
-            )
-            for index, add in enumerate(self.changes.get("shortcuts", (True, True)))
-        }
-        parts = {name: self.conv(channels, hidden, 1) for name in ("cv1", "cv2")}
-        parts["cv3"] = self.conv(channels, channels, 1)
-        return self.layer("C3", {**parts, "m": module(f"{NN}.container.Sequential", inner)})
-
-    def head(self) -> Call:
-        weight = {"weight": self.file.tensor(np.ones((2, 1280), np.float32))}
-        linear = module(f"{NN}.linear.Linear", tensors=weight | {"bias": weight["weight"]})
-        parts = {"conv": self.conv(8, 1280, 1, self.changes.get("eps", 1e-5))}
-        return self.layer("Classify", parts | self.changes.get("linear", {"linear": linear}))
-
-    def write(self, path: Any) -> Any:
-        layers = [
-            self.conv(
-                3, 8, 6, **{"padding": (2, 2), "stride": (2, 2), **self.changes.get("first", {})}
-            ),
-            *self.changes.get("inserted", [self.c3(8)]),
-            self.head(),
-        ]
-        kind = "torchvision.transforms.transforms"
-        norm = Call(f"{kind}.Normalize", (), {"mean": MEAN, "std": STD, **self.changes}, True)
-        steps = self.changes.get("steps", [Call("utils.augmentations.CenterCrop"), norm])
-        root = module(
-            "models.yolo.ClassificationModel",
-            {"model": module(f"{NN}.container.Sequential", dict(enumerate_as_text(layers)))},
-            names=["cat", "dog"],
-            transforms=Call(f"{kind}.Compose", (), {"transforms": steps}, True),
-        )
-        return self.file.write_zip(path, {"model": root, "epoch": 3, "best_fitness": 0.75})
-
-
-def enumerate_as_text(layers: list[Call]) -> Any:
-    return ((str(index), layer) for index, layer in enumerate(layers))
 
 
 def test_a_classifier_is_described_by_its_layers(tmp_path):
