@@ -26,6 +26,7 @@ from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_t
 from utils.cli.flags import from_one
 from utils.data.image.letterbox import letterbox_to_image
 from utils.data.loading.loader import ValLoader
+from utils.data.loading.reading import ground_truth
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
 from utils.data.sources.splits import load_split
@@ -51,7 +52,7 @@ class Validated:
     def plainly(self) -> EvaluationResult:
         """Validate with every row decoded and fetched, and no overlap."""
         from models.detector import images_to_tensor
-        from models.evaluation import DEFAULT_SUPPRESSION, ground_truth
+        from models.evaluation import DEFAULT_SUPPRESSION
 
         evaluator = DetectionEvaluator(self.class_names)
         for batch in self.loader:

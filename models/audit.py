@@ -13,7 +13,7 @@ from typing import NamedTuple
 import backend
 from backend.checks import CPU
 from models.detector import require_image_size
-from models.evaluation import evaluate, ground_truth
+from models.evaluation import evaluate
 from models.inference.predictor import class_names_of, make_predictor
 from models.inference.protocol import Predictor
 from utils.cli.audit_config import AuditConfig
@@ -23,6 +23,7 @@ from utils.data.audit.page import WORDS, Audit, audit_page, summary
 from utils.data.audit.table import write_table
 from utils.data.audit.worth import lowest_scores
 from utils.data.loading.loader import ValLoader
+from utils.data.loading.reading import ground_truth
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
@@ -87,13 +88,14 @@ def detect_all(
 ) -> dict[str, float]:
     """Detect in every image; return how well the labels are found, by the names of the figures."""
     workers = loader_workers(config.workers)
-    objects = [audited.classes.of_model(ground_truth(sample)) for sample in samples]
+    truth = model.head.task.ground_truth
     with ValLoader(samples, config.image_size, config.batch_size, workers, model.stride) as loader:
         if device == CPU:
             model.require_memory(loader.largest_shape, trains=False)
         validation = evaluate(
-            model, loader, samples, model_names, device, EVIDENCE, sinks=[audited], objects=objects
-        )
+            model, loader, samples, model_names, device, EVIDENCE, sinks=[audited],
+            objects_of=lambda place: audited.classes.of_model(truth(samples[place])),
+        )  # fmt: skip
     figures = model.head.figures(validation.result)
     return {name: figures[key] for key, name in model.head.figure_names.items()}
 

@@ -17,7 +17,6 @@ from backend import autograd, ops
 from models.heads.base import Evaluator, Head, Loss, Sink
 from models.inference.image_detector import ImageDetector
 from models.inference.protocol import Predictor, network_input
-from utils.boxes import cxcywh_to_xyxy
 from utils.data.loading.batch import Batch, Targets
 from utils.data.loading.loader import ValLoader
 from utils.data.loading.reading import read_ahead
@@ -54,7 +53,7 @@ def evaluate(
     suppression: SuppressionSettings = DEFAULT_SUPPRESSION,
     loss: Loss | None = None,
     sinks: Sequence[Sink] = (),
-    objects: Sequence[GroundTruth] | None = None,
+    objects_of: Callable[[int], GroundTruth] | None = None,
     channels_last: bool | None = None,
     progress: EvaluationProgress | None = None,
     should_stop: Callable[[], bool] | None = None,
@@ -70,7 +69,8 @@ def evaluate(
         loss: adds the batches' mean losses, as in training; those of all ranks add up to a batch's.
         sinks: receive what the evaluator receives, each image under its place in samples, on the
             first rank alone.
-        objects: of each sample, in pixels of its image, in place of its labels.
+        objects_of: returns those of the sample at a place, in pixels of its image; None for its
+            labels.
         channels_last: layout of the feature maps; None for the one that the device gains from.
         progress: what an earlier call had found when it was suspended; it goes on behind that.
         should_stop: asked after every batch, on all ranks, which must agree on the answer.
@@ -80,7 +80,7 @@ def evaluate(
     """
     head, evaluator = model.head, model.head.make_evaluator(class_names)
     progress = progress or nothing_done(head)
-    receive = _receiver(evaluator, sinks, samples, objects, loader.world)
+    receive = _receiver(head, evaluator, sinks, samples, objects_of, loader.world)
     collector = Collector(progress, loader.world, receive)
     finish = partial(_add_found, collector, head, suppression)
     finish_last: Callable[[], None] = _nothing
@@ -114,7 +114,7 @@ def evaluate_tiled(
     class_names: Sequence[str],
     world: World = ALONE,
     sinks: Sequence[Sink] = (),
-    objects: Sequence[GroundTruth] | None = None,
+    objects_of: Callable[[int], GroundTruth] | None = None,
 ) -> Validation:
     """Detect in every image at its own size, in tiles, and compare with its labels.
 
@@ -127,7 +127,7 @@ def evaluate_tiled(
     assert detector.tiling is not None
     head = detector.predictor.head
     evaluator = head.make_evaluator(class_names)
-    receive = _receiver(evaluator, sinks, samples, objects, world)
+    receive = _receiver(head, evaluator, sinks, samples, objects_of, world)
     collector = Collector(nothing_done(head), world, receive)
     shard = world.process.shard(range(len(samples)))
     images = read_ahead([samples[index] for index in shard])
@@ -158,22 +158,30 @@ def _read_losses(head: Head, loss: Loss | None, raw: Any, targets: Targets) -> n
 
 
 def _receiver(
+    head: Head,
     evaluator: Evaluator,
     sinks: Sequence[Sink],
     samples: Sequence[Sample],
-    objects: Sequence[GroundTruth] | None,
+    objects_of: Callable[[int], GroundTruth] | None,
     world: World,
 ) -> Callable[[FoundImage], None]:
     """Return what takes each image and hands it on with its objects: to the sinks on rank 0."""
-    if objects is None:
-        objects = [ground_truth(sample) for sample in samples]
     takers = (evaluator, *sinks) if world.process.is_main else (evaluator,)
-    return partial(_hand_over, takers, objects)
+    if objects_of is None:
+        objects_of = partial(_labels_of, head, samples)
+    return partial(_hand_over, takers, objects_of)
 
 
-def _hand_over(sinks: Sequence[Sink], objects: Sequence[GroundTruth], image: FoundImage) -> None:
+def _labels_of(head: Head, samples: Sequence[Sample], index: int) -> GroundTruth:
+    return head.task.ground_truth(samples[index])
+
+
+def _hand_over(
+    sinks: Sequence[Sink], objects_of: Callable[[int], GroundTruth], image: FoundImage
+) -> None:
+    objects = objects_of(image.image_index)
     for sink in sinks:
-        sink.add(image.image_index, image.found, objects[image.image_index])
+        sink.add(image.image_index, image.found, objects)
 
 
 def _add_found(
@@ -190,9 +198,3 @@ def _add_found(
     ):
         found = head.finish(decoded, letterbox, suppression)
         collector.add_image(FoundImage(batch_index, index, found))
-
-
-def ground_truth(sample: Sample) -> GroundTruth:
-    """Return a sample's labels in pixels of its image."""
-    size = np.array([sample.width, sample.height, sample.width, sample.height], np.float64)
-    return GroundTruth(sample.class_index, cxcywh_to_xyxy(sample.boxes_cxcywh_norm * size))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +23,28 @@ from models.heads.base import Head, Sink
 from models.inference.exported_limits import input_size, tell_limits
 from models.inference.image_detector import ImageDetector
 from models.inference.one_class import OneClass
-from models.inference.predictor import make_predictor, suppression_settings, trained_names
+from models.inference.predictor import (
+    make_predictor,
+    suppression_settings,
+    trained_names,
+    with_size,
+)
 from models.inference.protocol import Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader
-from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
+from utils.data.sources.coco_annotations import CocoAnnotations
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.coco.results_file import CocoResults
-from utils.evaluation.legacy.metric import LegacyEvaluator
 from utils.processes import watchdog
 from utils.processes.cores import loader_workers
 from utils.processes.world import World
-from utils.report.console import legacy_table
 from utils.report.plots.study import StudyRow, plot_study, study_sizes, write_study
 from utils.results.label_files import LabelFiles
 from utils.screen.text import printable, say
 from utils.state.folder import create_run_folder
+from utils.tasks.task import Task
 from utils.weights.detecting import Weights
 
 log = logging.getLogger("val")
@@ -62,6 +67,7 @@ def run_validation(
     if config.task == STUDY:
         return study(config, class_names, samples, weights, device, world)
     model = scored_model(config, class_names, weights, device)
+    config = with_size(config, model.head.task, weights)
     config = dataclasses.replace(config, image_size=input_size(config, model))
     tell_limits(config, weights)
     other_names = class_names != trained_names(weights[0]) and not config.single_class
@@ -69,37 +75,36 @@ def run_validation(
         trained = ", ".join(trained_names(weights[0]))
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
-    coco_results = CocoResults(class_names, [sample.image_path for sample in samples])
-    objects = None
-    annotations = find_annotations(config, samples, class_names, own_annotations, world)
+    task = model.head.task
+    coco_results = task.coco_results(class_names, samples) if config.save_json else None
+    legacy = task.legacy_metric(class_names) if config.legacy_metric else None
+    labels = task.label_files(samples, config.save_conf) if config.save_txt else None
+    objects_of = None
+    annotations = find_annotations(config, task, samples, class_names, own_annotations, world)
     if annotations is not None:
-        objects = [of_classes(image, config.classes) for image in annotations.objects]
-        coco_results.image_ids = list(annotations.image_ids)
-        coco_results.category_ids = annotations.category_ids
-    legacy = LegacyEvaluator(class_names)
-    labels = LabelFiles(samples, config.save_conf)
-    asked = (
-        (coco_results, config.save_json),
-        (legacy, config.legacy_metric),
-        (labels, config.save_txt),
-    )
-    sinks: list[Sink] = [sink for sink, wanted in asked if wanted]
+        objects_of = partial(annotated_objects, annotations, config.classes)
+        if coco_results is not None:
+            coco_results.image_ids = list(annotations.image_ids)
+            coco_results.category_ids = annotations.category_ids
+    sinks: list[Sink] = [sink for sink in (coco_results, labels) if sink is not None]
+    sinks += [legacy.evaluator] if legacy is not None else []
     begin = time.perf_counter()
     with watchdog.phase("validation"):
         validate = validate_tiled if config.tile else validate_batches
-        validation = validate(config, model, device, samples, class_names, world, sinks, objects)
+        validation = validate(config, model, device, samples, class_names, world, sinks, objects_of)
     seconds = time.perf_counter() - begin
     if world.process.is_main:
         say(*model.head.table(validation.result).splitlines())
         rate = f"{len(samples) / seconds:.1f} images/s"
         say(f"{count(len(samples), 'image')} in {seconds:.1f} s, {rate}")
-        if config.legacy_metric:
-            say(*legacy_table(legacy.result()).splitlines())
+        if legacy is not None:
+            say(*legacy.table(legacy.evaluator.result()).splitlines())
         write_results(config, model.head, validation.result, samples, coco_results, labels)
 
 
 def find_annotations(
     config: ValConfig,
+    task: Task,
     samples: Sequence[Sample],
     class_names: Sequence[str],
     own_annotations: Path | None,
@@ -107,11 +112,11 @@ def find_annotations(
 ) -> CocoAnnotations | None:
     """Return what counts in place of the labels: of --annotations, or of the dataset's own file."""
     if config.annotations is not None:
-        return read_coco_annotations(config.annotations, samples, class_names)
+        return task.annotations(config.annotations, samples, class_names)
     if own_annotations is None:
         return None
     try:
-        annotations = read_coco_annotations(own_annotations, samples, class_names)
+        annotations = task.annotations(own_annotations, samples, class_names)
     except UserError as error:  # good enough to train on, but not for COCO's metric
         if world.process.is_main:
             log.warning("crowds and areas of outlines do not count: %s", printable(str(error)))
@@ -128,7 +133,7 @@ def validate_batches(
     class_names: Sequence[str],
     world: World,
     sinks: Sequence[Sink],
-    objects: Sequence[GroundTruth] | None,
+    objects_of: Callable[[int], GroundTruth] | None,
 ) -> Validation:
     """Validate with batches of whole images."""
     with val_loader(config, samples, model, world) as loader:
@@ -136,8 +141,9 @@ def validate_batches(
             model.require_memory(loader.largest_shape, trains=False)
         suppression = suppression_settings(config, multi_label=True)
         return evaluate(
-            model, loader, samples, class_names, device, suppression, sinks=sinks, objects=objects
-        )
+            model, loader, samples, class_names, device, suppression,
+            sinks=sinks, objects_of=objects_of,
+        )  # fmt: skip
 
 
 def validate_tiled(
@@ -148,7 +154,7 @@ def validate_tiled(
     class_names: Sequence[str],
     world: World,
     sinks: Sequence[Sink],
-    objects: Sequence[GroundTruth] | None,
+    objects_of: Callable[[int], GroundTruth] | None,
 ) -> Validation:
     """Validate with images at their own size, in batches of tiles."""
     if device == CPU:
@@ -156,7 +162,7 @@ def validate_tiled(
         model.require_memory(shape, trains=False)
     suppression = suppression_settings(config, multi_label=True)
     detector = ImageDetector(model, device, config.image_size, suppression, config.tiling)
-    return evaluate_tiled(detector, samples, class_names, world, sinks, objects)
+    return evaluate_tiled(detector, samples, class_names, world, sinks, objects_of)
 
 
 def scored_model(
@@ -197,6 +203,13 @@ def val_loader(
         model.fixed_size,
         model.head.task.val_items,
     )
+
+
+def annotated_objects(
+    annotations: CocoAnnotations, classes: Sequence[int] | None, image: int
+) -> GroundTruth:
+    """Return the objects of these classes in an image; all when None."""
+    return of_classes(annotations.ground_truth(image), classes)
 
 
 def of_classes(objects: GroundTruth, classes: Sequence[int] | None) -> GroundTruth:
@@ -248,14 +261,14 @@ def write_results(
     head: Head,
     result: Any,
     samples: Sequence[Sample],
-    coco_results: CocoResults,
-    labels: LabelFiles,
+    coco_results: CocoResults | None,
+    labels: LabelFiles | None,
 ) -> None:
-    """Write the head's plots and, where asked for, predictions.json, into a folder."""
+    """Write the head's plots and, where asked for, predictions.json and labels, into a folder."""
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     head.plot(result, samples, folder)
-    if config.save_json:
+    if coco_results is not None:
         coco_results.write(folder / "predictions.json")
-    if config.save_txt:
+    if labels is not None:
         labels.write(folder / "labels")
     say(f"results in {folder}")

@@ -5,14 +5,14 @@ Before: `models/evaluation.py`, image by image. After: the folder labels of val.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from utils.data.sources.samples import Sample
-from utils.detections import Detections, GroundTruth
+from utils.detections import GroundTruth
 from utils.files.atomic import atomic_text_file
 from utils.results.names import Names
-from utils.results.text_lines import label_lines
 
 
 class LabelFiles:
@@ -20,18 +20,20 @@ class LabelFiles:
 
     Args:
         samples: whose images they are; two of one name get NAME.txt and NAME-2.txt.
-        scores: whether lines have them.
+        lines_of: makes them of what is found in an image, in its pixels, and of its
+            (height, width).
     """
 
-    def __init__(self, samples: Sequence[Sample], scores: bool) -> None:
-        self._samples, self._scores = samples, scores
+    def __init__(
+        self, samples: Sequence[Sample], lines_of: Callable[[Any, tuple[int, int]], list[str]]
+    ) -> None:
+        self._samples, self._lines_of = samples, lines_of
         self._lines: dict[int, list[str]] = {}
 
-    def add(self, image_id: int, detections: Detections, ground_truth: GroundTruth) -> None:
-        """Add the image at this index of samples; boxes in pixels of the image."""
+    def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
+        """Add the image at this index of samples."""
         sample = self._samples[image_id]
-        size = sample.height, sample.width
-        self._lines[image_id] = label_lines(detections, size, scores=self._scores)
+        self._lines[image_id] = self._lines_of(found, (sample.height, sample.width))
 
     def write(self, folder: Path) -> None:
         """Write the files into a folder that is made; without detections there is no file."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,7 @@ class MaskResult(Result):
         """The pixels of each object, in the image's own resolution."""
         return Masks(self.found.masks, self.size)
 
-    @cached_property
+    @property
     def outlines(self) -> list[np.ndarray]:
         """The outline of each object, (N, 2) float32 x and y in pixels of the image.
 
@@ -83,7 +82,7 @@ class MaskResult(Result):
 
     def text_lines(self, scores: bool = False) -> list[str]:
         """Return a YOLO label an object, lowest score first, as `outline_lines` gives them."""
-        return outline_lines(self.found, self.outlines, self.size, self.track_ids, scores)
+        return outline_lines(self.found, self.size, self.track_ids, scores)
 
     def records(self) -> dict[str, list[Any]]:
         """Return a dict of each `Detection`, with its mask as COCO's compressed run lengths."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from utils.boxes import xyxy_to_cxcywh
 from utils.detections import Detections, Segmentations
+from utils.masks.window import outline_of_runs
 from utils.screen.text import printable
 
 FEWEST_CORNERS = 3  # of an outline
@@ -41,27 +42,23 @@ def label_lines(
 
 def outline_lines(
     detections: Segmentations,
-    outlines: Sequence[np.ndarray],
     image_size: tuple[int, int],
     track_ids: np.ndarray | None = None,
     scores: bool = False,
 ) -> list[str]:
     """Return a YOLO label an object: class, x and y of each corner, then score and track id.
 
-    An outline of fewer than three corners, as that of a mask of a pixel or of none, is no label:
-    the corners of its box stand for it.
-
-    Args:
-        detections: in pixels of the image; lines have fractions of its width and height.
-        outlines: of each, (N, 2) x and y, pixels.
-        image_size, track_ids, scores: as `label_lines`.
+    The outline is that of the piece with the most points, as in the public YOLOv5. One of fewer
+    than three corners, as that of a mask of a pixel or of none, is no label: the corners of its box
+    stand for it. The arguments are those of `label_lines`.
     """
     height, width = image_size
-    corners = [
-        outline if len(outline) >= FEWEST_CORNERS else box[[0, 1, 2, 1, 2, 3, 0, 3]].reshape(4, 2)
-        for outline, box in zip(outlines, detections.boxes_xyxy, strict=True)
-    ]
-    places = [(points.astype(np.float64) / (width, height)).ravel().tolist() for points in corners]
+    places = []
+    for runs, box in zip(detections.masks.rows(), detections.boxes_xyxy, strict=True):
+        corners = outline_of_runs(runs, image_size)
+        if len(corners) < FEWEST_CORNERS:
+            corners = box[[0, 1, 2, 1, 2, 3, 0, 3]].reshape(4, 2)
+        places.append((corners.astype(np.float64) / (width, height)).ravel().tolist())
     return _lines(detections, places, track_ids, scores)
 
 

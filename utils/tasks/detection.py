@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
 from utils.data.loading.items import BOXES
+from utils.data.sources.class_folders import refuse_classes
+from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
+from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import Detections
+from utils.evaluation.coco.results_file import CocoResults
+from utils.evaluation.legacy.metric import LegacyEvaluator
 from utils.media.frame import Frame
+from utils.report.console import legacy_table
+from utils.results.label_files import LabelFiles
 from utils.results.result import Result
-from utils.tasks.task import Task
+from utils.results.text_lines import label_lines
+from utils.tasks.task import LegacyMetric, Task
 
 
 class Detection(Task):
@@ -19,6 +32,13 @@ class Detection(Task):
     model = "models/yolov5s.yaml"
     head_args = ("nc", "anchors")
     val_items = BOXES
+    fitness = {"mAP_0.5": 0.1, "mAP_0.5:0.95": 0.9}
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        return [f"anchors in pixels: {document.get('anchors', 'unknown')}"]
+
+    def check_samples(self, samples: SampleTable, name: str) -> None:
+        refuse_classes(samples, name)
 
     def result(
         self,
@@ -28,6 +48,20 @@ class Detection(Task):
         track_ids: np.ndarray | None = None,
     ) -> Result:
         return Result(frame, found, class_names, track_ids)
+
+    def annotations(
+        self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
+    ) -> CocoAnnotations:
+        return read_coco_annotations(path, samples, class_names)
+
+    def coco_results(self, class_names: Sequence[str], samples: Sequence[Sample]) -> CocoResults:
+        return CocoResults(class_names, [sample.image_path for sample in samples])
+
+    def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
+        return LegacyMetric(LegacyEvaluator(class_names), legacy_table)
+
+    def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
+        return LabelFiles(samples, partial(label_lines, scores=scores))
 
 
 DETECTION = Detection()

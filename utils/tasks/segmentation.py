@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
 from utils.cli.train_config import TrainConfig
 from utils.data.augment.transforms import WITHOUT_OUTLINES, transform_names
 from utils.data.loading.mask_items import MaskItems
-from utils.errors import UserError
-from utils.tasks.task import Task
+from utils.data.sources.class_folders import refuse_classes
+from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
+from utils.data.sources.samples import Sample, SampleTable
+from utils.detections import GroundTruth, Segmentations
+from utils.errors import DatasetError, UserError
+from utils.evaluation.coco.results_file import CocoMaskResults
+from utils.evaluation.masks.metric import legacy_masks
+from utils.evaluation.masks.truth import masked_ground_truth
+from utils.files.models import args_of
+from utils.media.frame import Frame
+from utils.report.console import legacy_mask_table
+from utils.results.label_files import LabelFiles
+from utils.results.mask_result import MaskResult
+from utils.results.text_lines import outline_lines
+from utils.tasks.task import LegacyMetric, Task
 
 
 class Segmentation(Task):
@@ -16,7 +36,12 @@ class Segmentation(Task):
     head = "Segment"
     model = "models/yolov5s-seg.yaml"
     own_flags = ("mask_ratio", "no_overlap")
+    head_args = ("nc", "anchors", 32, 256)
     val_items = MaskItems()
+    fitness: ClassVar[Mapping[str, float]] = {
+        "mAP_0.5(B)": 0.1, "mAP_0.5:0.95(B)": 0.9, "mAP_0.5(M)": 0.1, "mAP_0.5:0.95(M)": 0.9,
+    }  # fmt: skip
+    meaningless = {"tile": "masks that are found in tiles cannot be put together"}
 
     def check(self, config: TrainConfig) -> None:
         super().check(config)
@@ -28,6 +53,51 @@ class Segmentation(Task):
 
     def items(self, config: TrainConfig) -> MaskItems:
         return MaskItems(config.mask_ratio, not config.no_overlap)
+
+    def result(
+        self,
+        frame: Frame,
+        found: Segmentations,
+        class_names: tuple[str, ...],
+        track_ids: np.ndarray | None = None,
+    ) -> MaskResult:
+        return MaskResult(frame, found, class_names, track_ids)
+
+    def ground_truth(self, sample: Sample) -> GroundTruth:
+        return masked_ground_truth(sample)
+
+    def annotations(
+        self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
+    ) -> CocoAnnotations:
+        return read_coco_annotations(path, samples, class_names, masks=True)
+
+    def coco_results(
+        self, class_names: Sequence[str], samples: Sequence[Sample]
+    ) -> CocoMaskResults:
+        return CocoMaskResults(class_names, samples)
+
+    def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
+        return LegacyMetric(legacy_masks(class_names), legacy_mask_table)
+
+    def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
+        return LabelFiles(samples, partial(outline_lines, scores=scores))
+
+    def check_samples(self, samples: SampleTable, name: str) -> None:
+        refuse_classes(samples, name)
+        if samples.polygons_norm is None:
+            raise DatasetError(
+                f"{name}: its labels are boxes, and segmentation learns from polygons, a line "
+                "'class x1 y1 x2 y2 x3 y3 ...' for each object; label them, or train a detector: "
+                "--task detect, or --cfg yolov5s.yaml"
+            )
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        args = dict(enumerate(args_of(document)))
+        return [
+            f"anchors in pixels: {document.get('anchors', 'unknown')}",
+            f"masks: {args.get(2, 'unknown')} prototypes, of {args.get(3, 'unknown')} channels "
+            "times the width multiple",
+        ]
 
 
 SEGMENTATION = Segmentation()

@@ -6,9 +6,10 @@ task it serves: it asks the task, or the head.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,13 +17,27 @@ from utils.cli.detection_config import DetectionConfig
 from utils.cli.flags import flags_of
 from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.view import View, whole_view
 from utils.data.loading.items import Items
-from utils.data.sources.samples import SampleTable
+from utils.data.loading.reading import ground_truth
+from utils.data.sources.coco_annotations import CocoAnnotations
+from utils.data.sources.samples import Sample, SampleTable
+from utils.detections import GroundTruth
 from utils.errors import UserError
+from utils.evaluation.coco.results_file import CocoResults
+from utils.files.models import block_of
 from utils.media.frame import Frame
 from utils.results.image_result import ImageResult
-from utils.tasks.documents import block_of, with_levels
+from utils.results.label_files import LabelFiles
+from utils.tasks.documents import with_levels
+
+
+class LegacyMetric(NamedTuple):
+    """The figures that YOLOv5 prints: what measures them, and what shows them as text."""
+
+    evaluator: Any
+    table: Callable[[Any], str]
 
 
 class Task:
@@ -38,6 +53,8 @@ class Task:
         refused: fields of `TrainConfig` that mean nothing to it, each with the reason.
         val_items: make the images of a validation without a loss.
         meaningless: fields of `DetectConfig` likewise.
+        fitness: the weights of the figures, by the names that `Head.figures` has, whose sum
+            decides which weights, and which hyper-parameters, are best.
     """
 
     name: ClassVar[str]
@@ -47,8 +64,14 @@ class Task:
     defaults: ClassVar[Mapping[str, Any]] = {}
     head_args: ClassVar[tuple[Any, ...]]
     refused: ClassVar[Mapping[str, str]] = {}
+    unused: ClassVar[tuple[str, ...]] = ("randaugment",)
     val_items: ClassVar[Items]
     meaningless: ClassVar[Mapping[str, str]] = {}
+    fitness: ClassVar[Mapping[str, float]] = {}
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        """Return what is told of a model that nothing has checked yet, one line a subject."""
+        return []
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
         """Return values of flags, with the task's defaults for those that were not given."""
@@ -82,6 +105,10 @@ class Task:
 
         name: of the dataset.
         """
+
+    def without_effect(self, strengths: AugmentConfig) -> list[str]:
+        """Return the names of strengths above 0 that change nothing in the task's images."""
+        return [name for name in self.unused if getattr(strengths, name)]
 
     def items(self, config: TrainConfig) -> Items:
         """Return what makes the images and targets of a training and of its validations."""
@@ -134,6 +161,39 @@ class Task:
             UserError: there is no way to show it.
         """
         raise UserError(f"what a model to {self.name} finds can only be validated, with val.py")
+
+    def ground_truth(self, sample: Sample) -> GroundTruth:
+        """Return a sample's labels as the evaluator takes them, in pixels of its image."""
+        return ground_truth(sample)
+
+    def annotations(
+        self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
+    ) -> CocoAnnotations:
+        """Return the objects that COCO's file has of the samples, for --annotations.
+
+        Raises:
+            UserError: the task has no objects, or the file is not as it should be.
+        """
+        raise UserError(
+            f"--annotations {path}: models to {self.name} find no objects; leave it out"
+        )
+
+    def coco_results(self, class_names: Sequence[str], samples: Sequence[Sample]) -> CocoResults:
+        """Return what writes predictions.json; UserError if COCO has no form for the task."""
+        raise UserError(f"--save-json: COCO has no form for models to {self.name}; leave it out")
+
+    def legacy_metric(self, class_names: Sequence[str]) -> LegacyMetric:
+        """Return what measures YOLOv5's own figures; UserError if these are the usual ones."""
+        raise UserError(
+            f"--legacy-metric: models to {self.name} are measured in one way; leave it out"
+        )
+
+    def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
+        """Return what writes label files; UserError if what is found makes no labels.
+
+        scores: whether their lines have them.
+        """
+        raise UserError(f"--save-txt: models to {self.name} make no label files; leave it out")
 
 
 def _refuse(config: CommandConfig, reasons: Mapping[str, str]) -> None:

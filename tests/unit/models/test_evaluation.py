@@ -20,6 +20,7 @@ from utils.cli.val_config import parse_val_flags
 from utils.data.image.letterbox import fit_long_side, letterbox_to_image
 from utils.data.image.resizing import letterbox
 from utils.data.loading.loader import ValLoader
+from utils.data.loading.reading import ground_truth
 from utils.data.sources.samples import Sample
 from utils.evaluation.coco.metric import DetectionEvaluator
 from utils.evaluation.nms import SuppressionSettings, non_max_suppression
@@ -104,7 +105,7 @@ def test_figures_of_square_batches_are_those_of_images_alone(model, samples):
     labelled = [with_labels(s, found) for s, found in zip(samples, alone, strict=True)]
     evaluator = DetectionEvaluator(CLASS_NAMES)
     for index, (sample, found) in enumerate(zip(labelled, alone, strict=True)):
-        evaluator.add(index, found, evaluation.ground_truth(sample))
+        evaluator.add(index, found, ground_truth(sample))
     expected = evaluator.result()
     square, rectangular = (
         evaluate(model, labelled, rectangular=shape)[0].result for shape in (False, True)
@@ -137,7 +138,7 @@ def test_overlapping_the_next_batch_changes_nothing(model, samples):
                 now = now._replace(boxes_xyxy=letterbox_to_image(now.boxes_xyxy, placement))
                 for field, expected in zip(found[index], now, strict=True):
                     np.testing.assert_array_equal(field, expected)
-                evaluator.add(index, now, evaluation.ground_truth(samples[index]))
+                evaluator.add(index, now, ground_truth(samples[index]))
     assert validation.result.summary() == pytest.approx(evaluator.result().summary(), nan_ok=True)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
-from utils.results.label_files import LabelFiles
+from utils.tasks.detection import DETECTION
 
 NOTHING = GroundTruth(np.zeros(0, np.int64), np.zeros((0, 4)))
 
@@ -23,7 +23,7 @@ def found(*rows: tuple[float, ...]) -> Detections:
 
 def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
     samples = [sample("a/one.jpg"), sample("b/one.jpg"), sample("a/two.jpg")]
-    files = LabelFiles(samples, scores=True)
+    files = DETECTION.label_files(samples, scores=True)
     files.add(2, found(), NOTHING)
     files.add(1, found((0, 0, 100, 50, 0.5, 3)), NOTHING)
     files.add(0, found((10, 10, 30, 20, 0.875, 1), (20, 0, 40, 50, 0.25, 0)), NOTHING)
@@ -35,7 +35,7 @@ def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
 
 
 def test_scores_are_left_out_unless_asked_for(tmp_path):
-    files = LabelFiles([sample("one.jpg")], scores=False)
+    files = DETECTION.label_files([sample("one.jpg")], scores=False)
     files.add(0, found((0, 0, 100, 50, 0.5, 3)), NOTHING)
     files.write(tmp_path / "labels")
     assert (tmp_path / "labels/one.txt").read_text() == "3 0.5 0.5 1 1\n"

@@ -17,11 +17,11 @@ import val
 from backend import nn
 from models import validation
 from models.detector import Detector
-from models.evaluation import ground_truth
 from models.graph import read_model_yaml
 from models.inference.image_detector import ImageDetector
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset, write_small_model
+from utils.data.loading.reading import ground_truth
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.errors import UserError

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from utils.errors import UserError, brief
 from utils.weights.transfer import match_classes
 
 MOST_NAMES = 5  # in a message
+Objects = TypeVar("Objects", Detections, GroundTruth)
 
 log = logging.getLogger("audit")
 
@@ -34,15 +36,13 @@ class SharedClasses:
         return _renumbered(found, self.in_dataset)
 
     def of_model(self, labels: GroundTruth) -> GroundTruth:
-        """Return labels of shared classes, with the model's numbers; without crowds and areas."""
-        class_index = self.in_model[labels.class_index]
-        rows = class_index != NOTHING
-        return GroundTruth(class_index[rows], labels.boxes_xyxy[rows])
+        """Return labels of shared classes, with the model's numbers."""
+        return _renumbered(labels, self.in_model)
 
 
-def _renumbered(found: Detections, numbers: np.ndarray) -> Detections:
-    class_index = numbers[found.class_index]
-    renumbered = found._replace(class_index=class_index)
+def _renumbered(objects: Objects, numbers: np.ndarray) -> Objects:
+    class_index = numbers[objects.class_index]
+    renumbered = objects._replace(class_index=class_index)
     return renumbered.take(np.flatnonzero(class_index != NOTHING))
 
 

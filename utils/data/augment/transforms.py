@@ -131,7 +131,7 @@ def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
     """Apply transforms, all of whose draws are a function of the seed.
 
     Boxes of spatial ones are clipped, and dropped like `worth_keeping` drops them. The corners
-    of polygons move with them, but not where one of `WITHOUT_OUTLINES` may be applied: there are none then.
+    of polygons move with them; where one of `WITHOUT_OUTLINES` may be applied there are none left.
 
     Args:
         item: BGR; the transforms see RGB, as the package asks for.

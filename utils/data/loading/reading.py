@@ -19,6 +19,7 @@ from utils.data.image.header import BrokenImageError
 from utils.data.image.limits import MAX_IMAGE_BYTES
 from utils.data.records.reading import read_record
 from utils.data.sources.samples import Sample
+from utils.detections import GroundTruth
 from utils.errors import DatasetError
 from utils.files.regular import read_bytes
 from utils.polygons import Polygons
@@ -48,6 +49,11 @@ def pixel_polygons(sample: Sample) -> Polygons | None:
     """Return the polygons in pixels of the file, float64, if any object has one."""
     polygons = sample.polygons_norm
     return None if polygons is None else polygons.moved((sample.width, sample.height))
+
+
+def ground_truth(sample: Sample) -> GroundTruth:
+    """Return a sample's labels in pixels of its image: classes and boxes."""
+    return GroundTruth(sample.class_index, pixel_boxes(sample))
 
 
 def read_image(sample: Sample) -> LabelledImage:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import cv2
 import numpy as np
@@ -50,23 +53,32 @@ def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
     Raises:
         DatasetError: the folder cannot be written, or holds something else.
     """
+    return draw_once(folder / YAML_NAME, _recipe(config), partial(_draw, config=config))
+
+
+def draw_once(yaml: Path, recipe: Mapping[str, Any], draw: Callable[[Path], None]) -> Path:
+    """Return the YAML of a dataset that `draw` makes in its folder, as `draw_dataset`.
+
+    recipe: what is drawn; the YAML has it as `drawn`.
+    """
+    folder = yaml.parent
     if not folder.exists():
         try:
-            _draw_and_rename(folder, config)
+            _draw_and_rename(folder, draw)
         except OSError as error:
             raise DatasetError(
                 f"{folder}: the built-in dataset cannot be drawn there: {error}; "
                 "free some space, or run in a folder that can be written to"
             ) from error
-    _check_recipe(folder, config)
-    return folder / YAML_NAME
+    _check_recipe(yaml, recipe)
+    return yaml
 
 
-def _draw_and_rename(folder: Path, config: ShapesConfig) -> None:
+def _draw_and_rename(folder: Path, draw: Callable[[Path], None]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".shapes-", dir=folder.parent) as temporary:
         drawn = Path(temporary) / folder.name
-        _draw(drawn, config)
+        draw(drawn)
         try:
             os.rename(drawn, folder)
         except OSError:
@@ -86,15 +98,15 @@ def _recipe(config: ShapesConfig) -> dict[str, int]:
     return recipe
 
 
-def _check_recipe(folder: Path, config: ShapesConfig) -> None:
+def _check_recipe(yaml: Path, recipe: Mapping[str, Any]) -> None:
     try:
-        found = read_yaml("--data", folder / YAML_NAME, "").get("drawn")
+        found = read_yaml("--data", yaml, "").get("drawn")
     except UserError:
         found = None
-    if found != _recipe(config):
+    if found != recipe:
         raise DatasetError(
-            f"{folder} is in the way of the built-in dataset: it was drawn as {brief(found)}, "
-            f"needed is {_recipe(config)}; move it away, and it is drawn again"
+            f"{yaml.parent} is in the way of the built-in dataset: it was drawn as {brief(found)}, "
+            f"needed is {recipe}; move it away, and it is drawn again"
         )
 
 
@@ -120,9 +132,7 @@ def _draw_one(folder: Path, config: ShapesConfig, index: int, split: str) -> Non
     generator = sample_generator(config.seed, 0, index)
     height, width = (config.image_side * (0.75 + 0.5 * generator.random(2))).astype(int).tolist()
     scene = draw_scene(generator, (height, width))
-    path = folder / "images" / split / f"{index:05d}.jpg"
-    if not cv2.imwrite(str(path), scene.image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]):
-        raise OSError(f"{path} could not be written")
+    write_jpeg(folder / "images" / split / f"{index:05d}.jpg", scene.image)
     labels = folder / "labels" / split / f"{index:05d}.txt"
     labels.write_text(_label_lines(scene, config.outlines), encoding="utf-8")
 
@@ -137,3 +147,9 @@ def _label_lines(scene: Scene, outlines: bool) -> str:
         f"{number} " + " ".join(f"{x:.6f}" for x in row.reshape(-1).tolist()) + "\n"
         for number, row in zip(scene.class_index.tolist(), rows, strict=True)
     )
+
+
+def write_jpeg(path: Path, image: np.ndarray) -> None:
+    """Write an image (H, W, 3) uint8 BGR; raise OSError if that fails."""
+    if not cv2.imwrite(str(path), image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]):
+        raise OSError(f"{path} could not be written")

@@ -15,6 +15,8 @@ from utils.data.shapes.backdrop import add_noise, draw_backdrop, random_colour
 
 MAX_OBJECTS = 7
 SIZE_RANGE = (0.18, 0.45)  # diameter as a fraction of the image's shorter side
+LARGE_RANGE = (0.4, 0.9)  # likewise, of the only shape of an image
+MIN_SHOWN = 0.85  # and what it shows of itself
 MIN_INSIDE = 0.6  # an object shows at least this fraction of itself inside the image
 MIN_VISIBLE = 0.55  # and keeps this fraction of that when others cover it
 # Colour helps but does not decide, as with most real classes: a small network that trains for
@@ -92,10 +94,35 @@ def draw_scene(generator: np.random.Generator, size: tuple[int, int]) -> Scene:
         areas.append(int(placed.mask.sum()))
         classes.append(class_index)
         outlines.append(placed.outline)
-        _paint(generator, image, placed, class_index)
+        _paint(generator, image, placed, _hue_of(generator, class_index))
     boxes = np.array([_bounds(owner == number) for number in range(len(areas))], np.float64)
     image = add_noise(generator, image)
     return Scene(image, np.array(classes, np.int64), boxes.reshape(-1, 4), tuple(outlines))
+
+
+def draw_one_shape(
+    generator: np.random.Generator,
+    size: tuple[int, int],
+    outline: np.ndarray,
+    hue: tuple[int, int],
+) -> np.ndarray:
+    """Draw an image of (height, width) pixels that shows one large shape, (H, W, 3) uint8 BGR."""
+    image = draw_backdrop(generator, size)
+    for _ in range(_TRIES):
+        points = _pose(generator, outline, size, LARGE_RANGE)
+        placed = _rasterise(points, size)
+        if _shows(placed, points, MIN_SHOWN):
+            break
+    else:
+        points = points - points.mean(axis=0) + np.array(size[::-1]) / 2
+        placed = _rasterise(points, size)
+    _paint(generator, image, placed, hue)
+    return add_noise(generator, image)
+
+
+def _shows(placed: _Object, points: np.ndarray, least: float) -> bool:
+    """Return whether this part of an object's outline (K, 2) is inside the image."""
+    return bool(placed.mask.sum() >= least * cv2.contourArea(points.astype(np.float32)))
 
 
 def _place(
@@ -106,8 +133,7 @@ def _place(
     for _ in range(_TRIES):
         points = _pose(generator, outline, owner.shape)
         placed = _rasterise(points, owner.shape)
-        inside = placed.mask.sum() >= MIN_INSIDE * cv2.contourArea(points.astype(np.float32))
-        if inside and _leaves_visible(placed, owner, areas):
+        if _shows(placed, points, MIN_INSIDE) and _leaves_visible(placed, owner, areas):
             return placed
     return None
 
@@ -128,9 +154,14 @@ def _leaves_visible(placed: _Object, owner: np.ndarray, areas: list[int]) -> boo
     return bool(np.all(visible - hidden >= MIN_VISIBLE * np.array(areas)))
 
 
-def _pose(generator: np.random.Generator, outline: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+def _pose(
+    generator: np.random.Generator,
+    outline: np.ndarray,
+    size: tuple[int, ...],
+    size_range: tuple[float, float] = SIZE_RANGE,
+) -> np.ndarray:
     """Return the outline at a random size, squeeze, rotation and place, (K, 2) pixels."""
-    smallest, largest = SIZE_RANGE
+    smallest, largest = size_range
     diameter = min(size) * smallest * (largest / smallest) ** generator.random()
     squeeze = 0.85 + 0.3 * generator.random()
     angle = 2 * math.pi * generator.random()
@@ -139,14 +170,18 @@ def _pose(generator: np.random.Generator, outline: np.ndarray, size: tuple[int, 
     return (outline * [1, squeeze] * diameter / 2) @ rotation + centre
 
 
-def _paint(
-    generator: np.random.Generator, image: np.ndarray, placed: _Object, class_index: int
-) -> None:
-    """Blend one object in a strong colour with a shaded side into the image."""
-    hue = (0, 180)
+def _hue_of(generator: np.random.Generator, class_index: int) -> tuple[int, int]:
+    """Draw between which hues an object's is: around that of its class, or any."""
     if generator.random() < TYPICAL_COLOUR:
         middle = 180 * class_index // len(OUTLINES)
-        hue = (middle - HUE_SPREAD, middle + HUE_SPREAD)
+        return middle - HUE_SPREAD, middle + HUE_SPREAD
+    return 0, 180
+
+
+def _paint(
+    generator: np.random.Generator, image: np.ndarray, placed: _Object, hue: tuple[int, int]
+) -> None:
+    """Blend one object in a strong colour with a shaded side into the image."""
     colour = random_colour(generator, saturation=(150, 255), value=(110, 255), hue=hue)
     height, width = placed.coverage.shape
     slope_y, slope_x = 0.6 * (generator.random(2) - 0.5)

@@ -15,19 +15,37 @@ import numpy as np
 from utils.data.sources.dataset_yaml import DatasetSpec
 from utils.data.sources.formats.coco import COCO
 from utils.data.sources.formats.coco_file import BrokenInstancesError, Instances, read_instances
+from utils.data.sources.formats.coco_segments import Segments
 from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError, brief
+from utils.masks import runs
+from utils.ragged import Ragged
 
 
 @dataclass(frozen=True, eq=False)
 class CocoAnnotations:
     """What an instances JSON says of some images and classes, each in the order given."""
 
-    objects: list[GroundTruth]  # of each image, pixels of the image
+    objects: list[GroundTruth]  # of each image, pixels of the image; without masks
     image_ids: list[int]
     category_ids: list[int]  # of each class
+    masks_of: Callable[[int], Ragged] | None = None  # those of the objects of an image
+
+    def ground_truth(self, image: int) -> GroundTruth:
+        """Return the objects of an image, with masks if they were asked for.
+
+        These are made each time: all of a set would fill the memory.
+        """
+        objects = self.objects[image]
+        if self.masks_of is None:
+            return objects
+        masks = self.masks_of(image)
+        assert objects.area is not None
+        own = np.array([runs.area(row) for row in masks.rows()], np.float64)
+        area = np.where(np.isnan(objects.area), own, objects.area)
+        return objects._replace(area=area, masks=masks)
 
 
 def own_annotations(dataset: DatasetSpec, split: str) -> Path | None:
@@ -43,19 +61,22 @@ def own_annotations(dataset: DatasetSpec, split: str) -> Path | None:
 
 
 def read_coco_annotations(
-    path: Path, samples: Sequence[Sample], class_names: Sequence[str]
+    path: Path, samples: Sequence[Sample], class_names: Sequence[str], masks: bool = False
 ) -> CocoAnnotations:
     """Read the objects of the samples' images, found by file name; skip all other images.
 
     Crowds become regions in which no detection counts. The area, the outline's in COCO, decides
     how large an object is.
 
+    Args:
+        masks: read the segmentations too; an object without one counts as its box.
+
     Raises:
         UserError: no such file, no instances JSON, an image or class that it lacks, an image of
             another size, an object of these images that is not what COCO's format says.
     """
     try:
-        instances = read_instances(path, outlines=False)
+        instances = read_instances(path, outlines=False, segments=masks)
     except OSError as error:
         raise UserError(f"--annotations {path}: {error.strerror}") from error
     except BrokenInstancesError as error:
@@ -76,7 +97,19 @@ class _View:
         rows_of = self._rows_of_images()
         objects = [self._ground_truth(rows_of(image), class_of) for image in images]
         image_ids = [self.instances.image_ids[image] for image in images]
-        return CocoAnnotations(objects, image_ids, category_ids)
+        segments = self.instances.segments
+        if segments is None:
+            return CocoAnnotations(objects, image_ids, category_ids)
+        for sample, image in zip(samples, images, strict=True):
+            self._check_masks(segments, rows_of(image), (sample.height, sample.width))
+
+        def masks_of(place: int) -> Ragged:
+            size = samples[place].height, samples[place].width
+            rows = rows_of(images[place]).tolist()
+            of_boxes = zip(rows, objects[place].boxes_xyxy, strict=True)
+            return Ragged.of([segments.runs_of(row, box, size) for row, box in of_boxes], np.uint32)
+
+        return CocoAnnotations(objects, image_ids, category_ids, masks_of)
 
     def _error(self, text: str) -> UserError:
         return UserError(f"--annotations {self.path}: {text}")
@@ -126,6 +159,15 @@ class _View:
                     f"{sample.image_path.name} has {key} {said} there, but {side} as it is decoded"
                 )
 
+    def _check_masks(self, segments: Segments, rows: np.ndarray, size: tuple[int, int]) -> None:
+        for row in rows[(segments.sizes[rows] != size).any(axis=1)].tolist():
+            height, width = segments.sizes[row].tolist()
+            if height:
+                raise self._error(
+                    f"{self.instances.named(row)}: its mask is {width}x{height} px, but the image "
+                    f"{size[1]}x{size[0]} px as it is decoded"
+                )
+
     def _classes(self, class_names: Sequence[str]) -> tuple[np.ndarray, list[int]]:
         """Return the class of each category, -1 for none, and the first category of each class."""
         names = self.instances.category_names
@@ -163,6 +205,7 @@ class _View:
                     f"{found.named(row)}: its category {brief(name)} is no class of the dataset"
                 )
         boxes_xyxy, area = found.boxes_ltwh[rows], found.area[rows]
-        area = np.where(np.isnan(area), boxes_xyxy[:, 2] * boxes_xyxy[:, 3], area)
+        if found.segments is None:  # else that of the mask counts
+            area = np.where(np.isnan(area), boxes_xyxy[:, 2] * boxes_xyxy[:, 3], area)
         boxes_xyxy[:, 2:] += boxes_xyxy[:, :2]
         return GroundTruth(class_of[found.category[rows]], boxes_xyxy, found.is_crowd[rows], area)

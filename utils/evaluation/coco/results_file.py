@@ -1,8 +1,8 @@
 """Detections as a COCO results file, which pycocotools and COCO's server read.
 
 Before: `evaluation/nms.py`.
-Format: https://cocodataset.org/#format-results, "bbox". Numbers are written in full, so that
-pycocotools finds in the file what utils/evaluation/coco/metric.py found in memory.
+Format: https://cocodataset.org/#format-results, "bbox" and "segm". Numbers are written in full, so
+that pycocotools finds in the file what utils/evaluation/coco/metric.py found in memory.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from utils.detections import Detections, GroundTruth
+from utils.data.sources.samples import Sample
+from utils.detections import GroundTruth
 from utils.files.atomic import atomic_text_file
+from utils.masks.runs import to_text
 
 # fmt: off
 COCO_CATEGORY_IDS = {
@@ -44,12 +47,12 @@ class CocoResults:
     def __init__(self, class_names: Sequence[str], image_paths: Sequence[Path]) -> None:
         self.category_ids = category_ids(class_names)
         self.image_ids = image_ids(image_paths)
-        self._images: dict[int, Detections] = {}
+        self._images: dict[int, Any] = {}
 
-    def add(self, image_id: int, detections: Detections, ground_truth: GroundTruth) -> None:
+    def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
         """Add the image at this index of image_paths; boxes in pixels of the original image."""
         assert image_id not in self._images, f"image {image_id} was added before"
-        self._images[image_id] = detections
+        self._images[image_id] = found
 
     def write(self, path: Path) -> int:
         """Write images in the order of image_paths, one a line; return how many detections."""
@@ -61,11 +64,11 @@ class CocoResults:
                     file.write(separator + json.dumps(rows)[1:-1])
                     separator = ",\n"
             file.write("\n]\n")
-        return sum(len(detections.scores) for detections in self._images.values())
+        return sum(len(found.scores) for found in self._images.values())
 
     def _rows(self, image_id: int) -> list[dict[str, object]]:
-        detections = self._images[image_id]
-        left_top_size = detections.boxes_xyxy.astype(np.float64)
+        found = self._images[image_id]
+        left_top_size = found.boxes_xyxy.astype(np.float64)
         left_top_size[:, 2:] -= left_top_size[:, :2]
         return [
             {
@@ -75,8 +78,28 @@ class CocoResults:
                 "score": float(score),
             }
             for box, score, label in zip(
-                left_top_size, detections.scores, detections.class_index, strict=True
+                left_top_size, found.scores, found.class_index, strict=True
             )
+        ]
+
+
+class CocoMaskResults(CocoResults):
+    """Objects with masks: rows of COCO's "bbox" and "segm" at once, as the public YOLOv5 has them.
+
+    pycocotools takes the area of a detection from its box where a row has one. For its figures of
+    masks by size, leave the key bbox out.
+    """
+
+    def __init__(self, class_names: Sequence[str], samples: Sequence[Sample]) -> None:
+        super().__init__(class_names, [sample.image_path for sample in samples])
+        self._sizes = [(sample.height, sample.width) for sample in samples]
+
+    def _rows(self, image_id: int) -> list[dict[str, object]]:
+        masks = self._images[image_id].masks.rows()
+        size = list(self._sizes[image_id])
+        return [
+            {**row, "segmentation": {"size": size, "counts": to_text(mask)}}
+            for row, mask in zip(super()._rows(image_id), masks, strict=True)
         ]
 
 

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from utils.data.sources.formats.coco_masks import mask_outline
+from utils.data.sources.formats.coco_masks import mask_outline, read_pieces
+from utils.data.sources.formats.coco_segments import Segments, SegmentTable
 from utils.errors import brief
 from utils.files.json_members import read_members
 from utils.polygons import Polygons, join_parts, starts_of
@@ -50,6 +51,7 @@ class Instances:
     area: np.ndarray  # (T,) float64, square pixels; NaN where it says none, or `area_faults` why
     is_crowd: np.ndarray  # (T,) bool
     polygons: Polygons  # of the T objects, float64; crowds have none
+    segments: Segments | None  # of the T objects, crowds too; None where they were not read
     faults: Mapping[int, str]  # why an object cannot be used, by its index
     area_faults: Mapping[int, str]
 
@@ -62,18 +64,20 @@ def _named(row: int, identity: int) -> str:
     return f"annotation {identity}" if identity >= 0 else f"entry {row} of 'annotations'"
 
 
-def read_instances(path: Path, outlines: bool = True) -> Instances:
+def read_instances(path: Path, outlines: bool = True, segments: bool = False) -> Instances:
     """Read an instances JSON.
 
     Args:
-        outlines: without them no object has a polygon, and masks are not looked at.
+        outlines: without them no object has a polygon.
+        segments: keep the pieces and masks of objects too, as they are.
 
     Raises:
         OSError: as `regular.open_regular`.
         BrokenInstancesError: no JSON, no instances file, or an image, category or object without
             its id.
     """
-    images, categories, objects = _Images(), _Categories(), _Objects(outlines)
+    images, categories = _Images(), _Categories()
+    objects = _Objects(outlines, SegmentTable() if segments else None)
     tables: dict[str, _Table] = {
         "images": images,
         "annotations": objects,
@@ -208,6 +212,7 @@ class _Objects:
     """The columns of the objects, which grow without an object of Python for each."""
 
     outlines: bool
+    segments: SegmentTable | None
     ids: array[int] = field(default_factory=lambda: array("q"))
     image_ids: array[int] = field(default_factory=lambda: array("q"))
     category_ids: array[int] = field(default_factory=lambda: array("q"))
@@ -231,7 +236,9 @@ class _Objects:
         if is_crowd not in (0, 1):
             self._fault(f"iscrowd {brief(is_crowd)}; 0 or 1 is needed")
         self.crowds.append(is_crowd == 1)
-        self._add_outline(entry.get("segmentation") if self.outlines and not is_crowd else None)
+        segmentation = entry.get("segmentation")
+        self._add_outline(segmentation if self.outlines and not is_crowd else None)
+        self._add_segment(segmentation)
 
     def _fault(self, text: str) -> None:
         self.faults.setdefault(len(self.ids) - 1, text)
@@ -253,24 +260,29 @@ class _Objects:
 
     def _add_outline(self, segmentation: Any) -> None:
         before = len(self.points)
-        try:
+        with self._noting_faults(segmentation):
             if isinstance(segmentation, dict):
                 self.points.frombytes(mask_outline(segmentation).tobytes())
             elif segmentation:
                 self._add_polygon(segmentation)
+        self.num_points.append((len(self.points) - before) // 2)
+
+    def _add_segment(self, segmentation: Any) -> None:
+        if self.segments is not None:
+            with self._noting_faults(segmentation):
+                self.segments.add(segmentation)
+
+    @contextmanager
+    def _noting_faults(self, segmentation: Any) -> Iterator[None]:
+        try:
+            yield
         except (TypeError, ValueError) as error:
             reason = error if isinstance(error, ValueError) else brief(segmentation)
             self._fault(f"its segmentation cannot be used: {reason}")
-        self.num_points.append((len(self.points) - before) // 2)
 
     def _add_polygon(self, segmentation: Any) -> None:
         """Add the points of a polygon, or of several parts, which are joined."""
-        if not isinstance(segmentation[0], list):
-            segmentation = [segmentation]  # not COCO's way, and clear
-        parts = [array("d", part) for part in segmentation]
-        if any(len(part) % 2 for part in parts):
-            raise ValueError(f"{brief(segmentation)}; x1, y1, x2, y2, ... are needed")
-        parts = [part for part in parts if len(part) >= 6]  # two points enclose nothing
+        parts = read_pieces(segmentation)
         if len(parts) == 1:
             self.points.extend(parts[0])
         elif parts:
@@ -288,9 +300,11 @@ class _Objects:
         starts = starts_of(np.frombuffer(self.num_points, np.int64))
         for row in np.flatnonzero(~(_are_numbers(boxes) & (boxes[:, 2:] >= 0).all(1))).tolist():
             self.faults.setdefault(row, f"bbox {brief(boxes[row].tolist())}; {_BOX}")
-        wrong = np.flatnonzero(~_are_numbers(points))
-        for row in np.unique(np.searchsorted(starts, wrong, "right") - 1).tolist():
-            self.faults.setdefault(row, "its segmentation has coordinates far beyond any image")
+        self._note_far_points(points, starts)
+        segments = self.segments.joined() if self.segments is not None else None
+        if segments is not None:
+            pieces = segments.pieces
+            self._note_far_points(pieces.points_xy, pieces.starts[segments.starts])
         category = np.array([category_of.get(number, -1) for number in self.category_ids], np.int64)
         for row in np.flatnonzero(category < 0).tolist():
             unknown = f"'categories' has no id {self.category_ids[row]}"
@@ -309,12 +323,19 @@ class _Objects:
             np.frombuffer(self.areas, np.float64),
             np.frombuffer(self.crowds, np.int8).astype(bool),
             Polygons(points, starts),
+            segments,
             {row: f"{_named(row, self.ids[row])}: {text}" for row, text in self.faults.items()},
             {
                 row: f"{_named(row, self.ids[row])}: {text}"
                 for row, text in self.area_faults.items()
             },
         )
+
+    def _note_far_points(self, points: np.ndarray, starts: np.ndarray) -> None:
+        """Note the objects whose points, from starts[i] to starts[i + 1], are of no image."""
+        wrong = np.flatnonzero(~_are_numbers(points))
+        for row in np.unique(np.searchsorted(starts, wrong, "right") - 1).tolist():
+            self.faults.setdefault(row, "its segmentation has coordinates far beyond any image")
 
 
 def _are_numbers(rows: np.ndarray) -> np.ndarray:

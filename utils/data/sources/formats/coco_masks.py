@@ -1,4 +1,4 @@
-"""COCO's masks, coded by their runs -> one outline.
+"""COCO's segmentations -> one outline: polygons of several parts, and masks coded by their runs.
 
 Before: `coco_file.py`. Formats: https://cocodataset.org/#format-data; the text form of runs is
 that of pycocotools' `mask.frPyObjects` and `mask.decode`, measured there.
@@ -6,8 +6,9 @@ that of pycocotools' `mask.frPyObjects` and `mask.decode`, measured there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,12 +18,42 @@ from utils.masks.runs import from_text
 from utils.polygons import join_parts
 
 
+class MaskRuns(NamedTuple):
+    """A mask as COCO codes it: its pixels column by column, the first run outside."""
+
+    lengths: np.ndarray  # (N,) int64, which fill the size
+    size: tuple[int, int]  # height, width
+
+
+def read_pieces(segmentation: Sequence[Any]) -> list[array[float]]:
+    """Return the pieces of a polygon, each x1, y1, x2, y2, ..., at least three points.
+
+    Raises:
+        ValueError, TypeError: what is listed is no polygon.
+    """
+    if not isinstance(segmentation[0], list):
+        segmentation = [segmentation]  # not COCO's way, and clear
+    pieces = [array("d", piece) for piece in segmentation]
+    if any(len(piece) % 2 for piece in pieces):
+        raise ValueError(f"{brief(segmentation)}; x1, y1, x2, y2, ... are needed")
+    return [piece for piece in pieces if len(piece) >= 6]  # two points enclose nothing
+
+
 def mask_outline(segmentation: Mapping[str, Any]) -> np.ndarray:
     """Return the outline (K, 2) of a mask, exactly along the edges of its pixels; K may be 0.
 
+    The argument and the errors are those of `read_runs`.
+    """
+    runs, (height, _) = read_runs(segmentation)
+    parts = _loops(*_corners(runs, height))
+    return join_parts(parts) if parts else np.zeros((0, 2))
+
+
+def read_runs(segmentation: Mapping[str, Any]) -> MaskRuns:
+    """Read a mask.
+
     Args:
-        segmentation: {"size": [height, width], "counts": runs}, as numbers or as text. The pixels
-            are counted column by column; the first run is outside the mask.
+        segmentation: {"size": [height, width], "counts": runs}, as numbers or as text.
 
     Raises:
         ValueError: runs that are damaged, or do not fill the size.
@@ -34,8 +65,7 @@ def mask_outline(segmentation: Mapping[str, Any]) -> np.ndarray:
     height, width = size
     if (runs < 0).any() or runs.sum() != height * width:
         raise ValueError(f"the runs of its mask do not fill {width}x{height} px")
-    parts = _loops(*_corners(runs, height))
-    return join_parts(parts) if parts else np.zeros((0, 2))
+    return MaskRuns(runs, (height, width))
 
 
 def _is_side(value: Any) -> bool:
