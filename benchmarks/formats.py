@@ -154,7 +154,7 @@ def raw_rows(predictor: Any, raw: Any) -> np.ndarray:
     """Return decoded rows (B, N, 5 + C); those of a file are decoded already."""
     if hasattr(predictor, "decode"):
         return ops.to_numpy(predictor.decode(raw))
-    return np.stack(raw)
+    return np.stack([rows for (rows,) in raw])
 
 
 def export_all(flags: argparse.Namespace, folder: Path) -> list[Candidate]:

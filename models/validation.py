@@ -23,7 +23,12 @@ from models.heads.base import Head, Sink
 from models.inference.exported_limits import input_size, tell_limits
 from models.inference.image_detector import ImageDetector
 from models.inference.one_class import OneClass
-from models.inference.predictor import make_predictor, suppression_settings, trained_names
+from models.inference.predictor import (
+    make_predictor,
+    suppression_settings,
+    trained_names,
+    with_size,
+)
 from models.inference.protocol import Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader
@@ -62,6 +67,7 @@ def run_validation(
     if config.task == STUDY:
         return study(config, class_names, samples, weights, device, world)
     model = scored_model(config, class_names, weights, device)
+    config = with_size(config, model.head.task, weights)
     config = dataclasses.replace(config, image_size=input_size(config, model))
     tell_limits(config, weights)
     other_names = class_names != trained_names(weights[0]) and not config.single_class

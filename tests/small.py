@@ -33,6 +33,8 @@ head:
   - [[2, 3], 1, Detect, [nc, anchors]]
 """
 
+TINY_SEGMENTER = TINY.replace("Detect, [nc, anchors]", "Segment, [nc, anchors, 6, 64]")
+
 
 def write_small_dataset(folder: Path) -> Path:
     """Draw a few small images of shapes; return the dataset YAML."""
@@ -51,4 +53,11 @@ def write_tiny_model(folder: Path) -> Path:
     """Write the smallest detector with every kind of tensor of a YOLOv5; return its YAML."""
     path = folder / "tiny.yaml"
     path.write_text(TINY, encoding="utf-8")
+    return path
+
+
+def write_tiny_segmenter(folder: Path) -> Path:
+    """Write the smallest model of masks; return its YAML."""
+    path = folder / "tiny-seg.yaml"
+    path.write_text(TINY_SEGMENTER, encoding="utf-8")
     return path

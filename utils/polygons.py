@@ -86,3 +86,30 @@ def join_polygons(parts: Sequence[tuple[Polygons | None, int]]) -> Polygons | No
     ]
     points = np.concatenate([polygons.points_xy for polygons in known])
     return Polygons(points, starts_of(np.concatenate(counts)))
+
+
+def join_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return one outline (K, 2) of what several enclose, each (N, 2); holes are parts too.
+
+    Each part is joined to the next by a line that is walked once in each direction, so that it
+    encloses nothing. Time is linear in the number of points.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    there: list[np.ndarray] = []
+    back: list[np.ndarray] = []
+    entry = 0
+    for part, following in zip(parts[:-1], parts[1:], strict=True):
+        leave = _nearest(part, following[0])
+        ring = np.roll(part, -entry, axis=0)
+        turn = (leave - entry) % len(part)
+        there.append(ring[: turn + 1])
+        back += [ring[:1], ring[turn:]]  # from the end: what follows the leave, then the entry
+        entry = _nearest(following, part[leave])
+    last = np.roll(parts[-1], -entry, axis=0)
+    return np.concatenate([*there, last, last[:1], *reversed(back)])[:-1]
+
+
+def _nearest(points_xy: np.ndarray, place_xy: np.ndarray) -> int:
+    with np.errstate(invalid="ignore", over="ignore"):  # of what is no number any point will do
+        return int(((points_xy - place_xy) ** 2).sum(1).argmin())

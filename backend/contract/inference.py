@@ -97,7 +97,7 @@ class Ops(Protocol):
         The slope is rounded to float32, also for float64 tensors.
         """
 
-    # Products and sums (gradient)
+    # Products and means (gradient)
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """Multiply the matrices of (..., N, K) and (..., K, M); the first dimensions are equal.
 
@@ -272,7 +272,8 @@ class NN(Protocol):
 
     @staticmethod
     def to_torchscript(module: Any, example: Tensor, text: str) -> bytes:
-        """Return a TorchScript file of what a module in evaluation computes of one tensor.
+        """Return a TorchScript file of what a module in evaluation computes of one tensor: a
+        tensor, or a tuple of them.
 
         Args:
             example: the module runs on it once; the file may take tensors of this shape alone.
@@ -283,8 +284,9 @@ class NN(Protocol):
         """
 
     @staticmethod
-    def from_torchscript(content: bytes) -> Callable[[Tensor], Tensor]:
-        """Load a TorchScript file on the CPU; return what runs it.
+    def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
+        """Load a TorchScript file on the CPU; return what runs it: one tensor in, and out what
+        its module returned.
 
         The file is a program: it can do more than compute. Threads may share what runs it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import oneflow
@@ -196,5 +197,5 @@ def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
     raise checks.no_torchscript()
 
 
-def from_torchscript(content: bytes) -> Callable[[Tensor], Tensor]:
+def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
     raise checks.no_torchscript()

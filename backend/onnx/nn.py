@@ -189,5 +189,5 @@ def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
     raise checks.no_torchscript()
 
 
-def from_torchscript(content: bytes) -> Callable[[Tensor], Tensor]:
+def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
     raise checks.no_torchscript()

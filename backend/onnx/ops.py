@@ -76,16 +76,23 @@ def softmax(x: Tensor) -> Tensor:
 
 
 def mean(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    dims = range(x.ndim) if dim is None else [range(x.ndim)[dim]]
-    kept = [1 if i in dims else size for i, size in enumerate(x.shape)]
-    shape = kept if keepdim else [size for i, size in enumerate(kept) if i not in dims]
-    if 0 in x.shape:  # of nothing ONNX Runtime has no mean
-        return constant(np.full(shape, np.nan, x.dtype))
-    return (
-        apply("ReduceMean", (x,), shape, x.dtype, axes=list(dims), keepdims=int(keepdim))
-        if x.ndim
-        else x
-    )
+    dims = list(range(x.ndim)) if dim is None else [range(x.ndim)[dim]]
+    kept = [1 if at in dims else size for at, size in enumerate(x.shape)]
+    shape = kept if keepdim else [size for at, size in enumerate(x.shape) if at not in dims]
+    # A sum: the axes of ReduceMean are an attribute in some versions of ONNX, an input in others.
+    axes = constant(np.array(dims, np.int64))
+    total = apply("ReduceSum", (x, axes), shape, x.dtype, keepdims=int(keepdim))
+    return total / _number_of([x.shape[at] for at in dims], x.dtype)
+
+
+def _number_of(sides: Sequence[int], dtype: str) -> Tensor:
+    """Return the product of sides, 0-d."""
+    number = 1
+    for side in sides:
+        number = side * number
+    if not isinstance(number, Size):
+        return constant(np.array(number, dtype))
+    return cast(apply("Squeeze", (size_tensor(number),), (), "int64"), dtype)
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:

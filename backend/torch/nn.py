@@ -196,7 +196,7 @@ def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
     return file.getvalue()
 
 
-def from_torchscript(content: bytes) -> Callable[[Tensor], Tensor]:
+def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
     try:
         with _without_warnings():
             return torch.no_grad()(torch.jit.load(io.BytesIO(content), checks.CPU))

@@ -5,11 +5,11 @@ Before: `job.py` has the samples. After: `utils/export/ranges.py` runs the graph
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from models.export.trials import fitted
+from utils.data.image.view import View, whole_view
 from utils.data.loading.reading import read_ahead
 from utils.data.sources.samples import Sample
 from utils.export.formats import Calibration
@@ -23,12 +23,17 @@ def batch_of(metadata: Metadata) -> int:
     return 1 if metadata.dynamic else metadata.batch_size
 
 
-def calibration_images(samples: Sequence[Sample], metadata: Metadata) -> Calibration:
+def calibration_images(
+    samples: Sequence[Sample], metadata: Metadata, view: Callable[..., View] = whole_view
+) -> Calibration:
     """Return what yields images of a split, chosen evenly, each time the same.
 
-    They are as the file takes them: (B, 3, H, W) float32, padded as detect.py pads them, in batches
-    of `batch_of`, the last one filled with its last image; or (H, W, 3) uint8 where the graph does
+    They are as the file takes them: (B, 3, H, W) float32, as detect.py views them, in batches of
+    `batch_of`, the last one filled with its last image; or (H, W, 3) uint8 where the graph does
     that.
+
+    Args:
+        view: `Task.view`.
     """
     number = min(MOST_IMAGES, len(samples))
     places = np.linspace(0, len(samples) - 1, number).round().astype(int)
@@ -38,10 +43,11 @@ def calibration_images(samples: Sequence[Sample], metadata: Metadata) -> Calibra
         if metadata.image == PIXELS:
             yield from read_ahead(chosen)
             return
-        size = batch_of(metadata)
+        size, sides = batch_of(metadata), metadata.image_size
         for start in range(0, number, size):
             batch = list(read_ahead(chosen[start : start + size]))
             batch += batch[-1:] * (size - len(batch))
-            yield fitted(batch, metadata.image_size) / np.float32(255)
+            views = [view(image, max(sides), metadata.stride, sides).pixels for image in batch]
+            yield np.stack(views).transpose(0, 3, 1, 2) / np.float32(255)
 
     return images

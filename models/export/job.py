@@ -23,6 +23,7 @@ from models.export.by_layer import where_they_part
 from models.export.calibration import batch_of, calibration_images
 from models.export.compared import TOLERANCES
 from models.export.graph_process import write_graph
+from models.export.kinds import kind_of_flags
 from models.export.matched import Limits
 from models.export.scoring import (
     Dataset,
@@ -40,8 +41,10 @@ from models.export.verify import verify
 from models.graph import coarsest_stride, plan_layers
 from models.inference.exported import ExportedPredictor
 from models.inference.predictor import class_names_of, load_detector
+from models.registry import find_block
 from models.stored import spec_of_weights
 from utils.cli.export_config import ExportConfig
+from utils.data.sources.samples import table_of
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
 from utils.export.formats import GRAPH, Format, format_named
@@ -50,15 +53,8 @@ from utils.export.opening import open_runtime
 from utils.export.place import exported_path, require_free_place, size_of
 from utils.export.ranges import Calibration
 from utils.processes.termination import ending_at_termination, ending_later
-from utils.runtimes.metadata import (
-    DETECTIONS,
-    EFFICIENT,
-    FLOATS,
-    PIXELS,
-    ROWS,
-    Metadata,
-    only_tensorrt_runs,
-)
+from utils.runtimes.metadata import FLOATS, PIXELS, Metadata, only_tensorrt_runs
+from utils.runtimes.outputs import KINDS
 from utils.screen.text import as_message, say
 from utils.state.checkpoint import Checkpoint, save_checkpoint
 from utils.state.start_checks import check_image_size
@@ -104,6 +100,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     model = load_detector(checkpoint, CPU)
     if dataset is not None:
         require_same_classes(dataset, model.head)
+        model.head.task.check_samples(table_of(dataset.samples), dataset.name)
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)
@@ -168,7 +165,8 @@ def calibration_of(export: Export) -> Calibration | None:
     if not export.config.int8:
         return None
     assert export.dataset is not None, "the flags ask for --data"
-    return calibration_images(export.dataset.samples, export.metadata)
+    task = export.model.head.task
+    return calibration_images(export.dataset.samples, export.metadata, task.view)
 
 
 def make_and_verify(export: Export, row: Format, made: Path) -> str:
@@ -196,7 +194,7 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
             log.warning(text)
         difference = result.differences
         export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
-    if export.metadata.output != ROWS and not result.num_matched:
+    if KINDS[export.metadata.output].has_nms and not result.num_matched:
         return f"not verified: {NOTHING_FOUND}"
     return f"{result.matches} matched; largest difference: {result.differences}"
 
@@ -287,15 +285,8 @@ def metadata_of_weights(config: ExportConfig, checkpoint: Checkpoint) -> Metadat
         batch_size=config.batch_size,
         dynamic=config.dynamic,
         image=PIXELS if config.letterbox else FLOATS,
-        output=output_kind(config),
+        output=kind_of_flags(find_block(spec.layers[-1].block).kind, config),
         precision=config.precision,
         head=spec.layers[-1].block,
         suppression=vars(config.suppression) if config.nms else {},
     )
-
-
-def output_kind(config: ExportConfig) -> str:
-    """Return which kind of output the flags ask for, as metadata names it."""
-    if config.efficient_nms:
-        return EFFICIENT
-    return DETECTIONS if config.nms else ROWS

@@ -13,7 +13,7 @@ from models.export.compared import Tolerance
 from utils.boxes import pairwise_iou
 from utils.cli.export_config import ExportConfig
 from utils.detections import Detections
-from utils.evaluation.nms import SuppressionSettings, non_max_suppression
+from utils.evaluation.nms import SuppressionSettings, best_rows
 
 # Pixels: of narrower boxes the IoU may be 0 or 1, as a step of float32 moves an edge (1.5e-5 px at
 # 200 px, some of them after the layers).
@@ -36,11 +36,17 @@ class Limits(NamedTuple):
 
 def find(rows: np.ndarray, limits: Limits) -> Detections:
     """Return what NMS finds in the rows (N, 5 + C) of one image."""
+    return find_rows(rows, limits)[0]
+
+
+def find_rows(rows: np.ndarray, limits: Limits) -> tuple[Detections, np.ndarray]:
+    """Return what NMS finds in the rows (N, 5 + C) of one image, and the row of each."""
     settings = limits.settings
     # As many as there are, so that those of one class do not keep another's away.
-    found = non_max_suppression(rows, **{**vars(settings), "max_detections": max(len(rows), 1)})
+    found, index = best_rows(rows, **{**vars(settings), "max_detections": max(len(rows), 1)})
     kept = np.flatnonzero(_rank_in_class(found.class_index) < limits.top_per_class)
-    return found.take(kept[: settings.max_detections])
+    kept = kept[: settings.max_detections]
+    return found.take(kept), index[kept]
 
 
 def _rank_in_class(class_index: np.ndarray) -> np.ndarray:

@@ -5,8 +5,8 @@ Before: `graph_file.py` chose the backend that records. After: a file, which con
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from backend.onnx.nn import name_tensors
 from backend.onnx.recording import Size, graph_input
 from models.detector import Detector
 from models.export.by_layer import LAYER
+from models.export.kinds import kind_of_flags
 from models.export.letterboxed import (
     Placement,
     boxes_in_image,
@@ -24,14 +25,17 @@ from models.export.letterboxed import (
     letterboxed,
     rows_in_image,
 )
-from models.export.suppressed import EFFICIENT_OUTPUTS, detections, efficient_detections
+from models.export.masked import masks_in_boxes
+from models.export.suppressed import detections, efficient_detections
 from models.inference.folding import fold_batch_norm
 from models.stored import detector_of_weights
 from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
+from utils.runtimes import metadata
+from utils.runtimes.outputs import DETECTION_COLUMNS, output_names
 from utils.state.checkpoint import Checkpoint
 
-IMAGES, OUTPUT = "images", "output0"  # of the graph, as the public YOLOv5 names them
+IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it
 FREE = {0: "batch", 2: "height", 3: "width"}  # dimensions of the images with --dynamic
 FREE_SIDES = {0: "height", 1: "width"}  # of the image with --letterbox
 ROWS = "rows"  # the name of their number with --dynamic
@@ -43,9 +47,13 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     """Return the ONNX graph of the EMA of weights, BatchNorm folded; equal weights, equal bytes."""
     model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
     fold_batch_norm(model)
+    kind = kind_of_flags(type(model.head), config)
     given, images, placement = given_images(config)
-    rows = decoded_rows(model, images, config.half)
-    outputs = finished(rows, config, placement)
+    predicted = predictions(model, images, config.half)
+    outputs = FINISHES[kind](predicted, Finish(config, images, model.head.num_classes, placement))
+    for output, name in zip(outputs, output_names(kind), strict=True):
+        output.name = name
+    name_part(outputs, FINISH)
     return build_model(outputs, [given], config.opset).SerializeToString(deterministic=True)
 
 
@@ -61,37 +69,70 @@ def given_images(config: ExportConfig) -> tuple[Any, Any, Placement | None]:
     return images, images, None
 
 
-def finished(rows: Any, config: ExportConfig, placement: Placement | None) -> tuple[Any, ...]:
-    """Return the outputs of the graph; with --letterbox their boxes are in pixels of the image."""
-    if config.efficient_nms:
-        number, boxes, *others = efficient_detections(rows, config.suppression)
-        if placement:
-            boxes = boxes_in_image(boxes, placement)
-        return named((number, boxes, *others), EFFICIENT_OUTPUTS)
-    if not config.nms:
-        return named((rows_in_image(rows, placement) if placement else rows,), (OUTPUT,))
-    found = detections(rows, config.suppression, config.top_per_class)
-    return named((detections_in_image(found, placement) if placement else found,), (OUTPUT,))
+class Finish(NamedTuple):
+    """What a graph ends by."""
+
+    config: ExportConfig
+    images: Any  # (B, 3, H, W), what the network takes
+    num_classes: int
+    placement: Placement | None  # with --letterbox: boxes are in pixels of the image
 
 
-def named(outputs: tuple[Any, ...], names: Sequence[str]) -> tuple[Any, ...]:
-    for output, name in zip(outputs, names, strict=True):
-        output.name = name
-    name_part(outputs, FINISH)
+def as_predicted(outputs: tuple[Any, ...], finish: Finish) -> tuple[Any, ...]:
     return outputs
 
 
-def decoded_rows(model: Any, images: Tensor, half: bool) -> Any:
-    """Return all that the model predicts, (B, N, 5 + C) float32.
+def rows(outputs: tuple[Any, ...], finish: Finish) -> tuple[Any, ...]:
+    (found,) = outputs
+    return (rows_in_image(found, finish.placement) if finish.placement else found,)
+
+
+def with_nms(outputs: tuple[Any, ...], finish: Finish) -> tuple[Any, ...]:
+    (found,), config = outputs, finish.config
+    found = detections(found, config.suppression, config.top_per_class)
+    return (detections_in_image(found, finish.placement) if finish.placement else found,)
+
+
+def with_efficient_nms(outputs: tuple[Any, ...], finish: Finish) -> tuple[Any, ...]:
+    number, boxes, *others = efficient_detections(outputs[0], finish.config.suppression)
+    if finish.placement:
+        boxes = boxes_in_image(boxes, finish.placement)
+    return number, boxes, *others
+
+
+def with_masks(outputs: tuple[Any, ...], finish: Finish) -> tuple[Any, ...]:
+    (found, prototypes), config = outputs, finish.config
+    columns = 5 + finish.num_classes
+    found = detections(
+        found[..., :columns], config.suppression, config.top_per_class, found[..., columns:]
+    )
+    boxes_xyxy, coefficients = found[..., 0:4], found[..., DETECTION_COLUMNS:]
+    masks = masks_in_boxes(prototypes, coefficients, boxes_xyxy, finish.images.shape[2:])
+    return found[..., :DETECTION_COLUMNS], masks
+
+
+# By the kind of output: what the graph returns of what the head predicts.
+FINISHES: dict[str, Callable[[tuple[Any, ...], Finish], tuple[Any, ...]]] = {
+    metadata.ROWS: rows,
+    metadata.DETECTIONS: with_nms,
+    metadata.EFFICIENT: with_efficient_nms,
+    metadata.MASK_ROWS: as_predicted,
+    metadata.MASKS: with_masks,
+    metadata.LOGITS: as_predicted,
+}
+
+
+def predictions(model: Any, images: Tensor, half: bool) -> tuple[Any, ...]:
+    """Return all that the model predicts, float32.
 
     half: the layers compute in half precision; boxes are decoded in float32, as NMS needs them.
     """
-    raw = raw_maps(model, images, half)
-    rows: Any = model.decode(raw)
-    if isinstance(rows.shape[1], Size):
-        rows.shape[1].name = ROWS
-    name_part([rows], DECODING)
-    return rows
+    predicted: tuple[Any, ...] = model.head.exported(raw_maps(model, images, half))
+    first = predicted[0]
+    if isinstance(first.shape[1], Size):
+        first.shape[1].name = ROWS
+    name_part(predicted, DECODING)
+    return predicted
 
 
 def raw_maps(model: Any, images: Tensor, half: bool) -> tuple[Tensor, ...]:

@@ -18,6 +18,7 @@ from backend.words import count
 from models.evaluation import evaluate
 from models.heads.base import Head
 from models.inference.protocol import Predictor, network_input
+from utils.data.loading.items import Items
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
@@ -79,9 +80,10 @@ def score(
     metadata: Metadata,
     settings: SuppressionSettings,
 ) -> Score:
-    """Detect in all images of a dataset, padded alike for the model and all files, and time it."""
+    """Run on all images of a dataset, viewed alike for the model and all files, and time it."""
     samples = dataset.samples
-    with loader_of(samples, metadata) as loader:
+    items = predictor.head.task.val_items
+    with loader_of(samples, metadata, items) as loader:
         first = next(iter(loader)).images[: metadata.batch_size]
         result = evaluate(predictor, loader, samples, dataset.class_names, CPU, settings).result
     took = milliseconds(predictor, first, settings.confidence_threshold)
@@ -89,11 +91,11 @@ def score(
     return Score(name, head.figures(result), head.fitness(result), took)
 
 
-def loader_of(samples: Sequence[Sample], metadata: Metadata) -> ValLoader:
+def loader_of(samples: Sequence[Sample], metadata: Metadata, items: Items) -> ValLoader:
     """Make the loader of images in the size of a file."""
     size, batch = max(metadata.image_size), max(metadata.batch_size, BATCH)
     fixed = metadata.image_size
-    return ValLoader(samples, size, batch, 0, metadata.stride, fixed_size=fixed)
+    return ValLoader(samples, size, batch, 0, metadata.stride, fixed_size=fixed, items=items)
 
 
 def milliseconds(predictor: Predictor, images: np.ndarray, confidence_threshold: float) -> float:

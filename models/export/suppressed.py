@@ -23,7 +23,6 @@ from utils.evaluation.nms import SuppressionSettings
 
 EFFICIENT_NMS = "EfficientNMS_TRT"
 TENSORRT = "TRT"  # the domain of its plugins; TensorRT's parser finds one by the operator's name
-EFFICIENT_OUTPUTS = ("num_dets", "det_boxes", "det_scores", "det_classes")
 # OpenVINO removes a box whose IoU is the threshold: at 0 all but one.
 LEAST_IOU = float(np.finfo(np.float32).tiny)
 CORNERS, NO_BACKGROUND = 0, -1  # of EfficientNMS: box_coding, background_class
@@ -38,20 +37,28 @@ class Candidates(NamedTuple):
     num_classes: int
 
 
-def detections(rows: Tensor, settings: SuppressionSettings, top_per_class: int) -> Tensor:
+def detections(
+    rows: Tensor,
+    settings: SuppressionSettings,
+    top_per_class: int,
+    behind: Tensor | None = None,
+) -> Tensor:
     """Return what is found in each image, (B, K, 6) float32, with K = `max_detections`.
 
     x1, y1, x2, y2, score, class; best first, of equal scores the earlier row; unused rows are 0.
+    Then what belongs to the rows besides: (B, K, 6 + M).
 
     Args:
         rows: (B, N, 5 + C) float32, each image as `non_max_suppression` takes it.
         top_per_class: detections a class, at most; with `class_agnostic` there is no such limit.
+        behind: (B, N, M) float32.
     """
     found = candidates(rows, settings.confidence_threshold)
     kept = kept_scores(found, settings, top_per_class)
     scores, index = best(kept, settings.max_detections)
     numbers = found.scores, ops.cast(found.class_index, "float32")
     columns = [x.reshape(*x.shape, 1) for x in numbers]
+    columns += [] if behind is None else [behind]
     table = ops.cat([found.boxes_xyxy, *columns], dim=2)
     chosen = _take_rows(table, index)
     used = (scores > 0.0).reshape(*scores.shape, 1)
@@ -59,8 +66,8 @@ def detections(rows: Tensor, settings: SuppressionSettings, top_per_class: int) 
 
 
 def efficient_detections(rows: Tensor, settings: SuppressionSettings) -> tuple[Tensor, ...]:
-    """Return what TensorRT's plugin finds, in the order of EFFICIENT_OUTPUTS: (B, 1) int32,
-    (B, K, 4) float32 as x1, y1, x2, y2, (B, K) float32, (B, K) int32; `num_dets` of K are used.
+    """Return what TensorRT's plugin finds: number (B, 1) int32, boxes (B, K, 4) float32 as x1, y1,
+    x2, y2, scores (B, K) float32, classes (B, K) int32; so many of K are used.
 
     Source: the plugin's documentation, plugin/efficientNMSPlugin in NVIDIA/TensorRT.
     """

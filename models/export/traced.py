@@ -20,14 +20,15 @@ from utils.runtimes.torchscript_runtime import require_torchscript
 
 
 class Decoded(nn.Module):
-    """A model that returns all it predicts, (B, N, 5 + C)."""
+    """A model that returns all it predicts, as a file without NMS."""
 
     def __init__(self, model: Detector) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.model.decode(self.model(images))
+    def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
+        outputs = self.model.head.exported(self.model(images))
+        return outputs if len(outputs) > 1 else outputs[0]
 
 
 def write_trace(model: Detector, metadata: Metadata, path: Path) -> None:

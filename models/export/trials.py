@@ -21,6 +21,7 @@ from utils.data.shapes.scene import draw_scene
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
 from utils.runtimes.metadata import PIXELS, Metadata
+from utils.runtimes.runtime import Outputs
 
 NUM_IMAGES = 8
 # Times the network's size: `resize_to_detect` interpolates up to 2, and averages above it.
@@ -32,7 +33,7 @@ class Trial(NamedTuple):
     """A batch of images of one size, and what the model predicts in them."""
 
     images: np.ndarray  # (B, 3, H, W) uint8 RGB
-    rows: np.ndarray  # (B, N, 5 + C) float32, boxes in pixels of the images
+    outputs: Outputs  # of a file without NMS, (B, ...) each; boxes in pixels of the images
     is_resized: bool = False  # by the file itself, which rounds grey levels in its own way
 
 
@@ -60,11 +61,11 @@ def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadat
     Raises:
         UserError: what the model predicts is no number, so that nothing can be held against it.
     """
-    trials = [Trial(batch, rows_of(model, batch)) for batch in batches(images, metadata)]
+    trials = [Trial(batch, outputs_of(model, batch)) for batch in batches(images, metadata)]
     if metadata.image == PIXELS:
         larger = [enlarged(images[0], metadata.image_size, times) for times in LARGER]
-        rows = [trial.rows for trial in trials]
-        rows += [rows_of(model, fitted([image], metadata.image_size)) for image in larger]
+        rows = [trial.outputs[0] for trial in trials]
+        rows += [outputs_of(model, fitted([image], metadata.image_size))[0] for image in larger]
         pairs = zip((*images, *larger), rows, strict=True)
         trials += [resized_trial(image, found, metadata) for image, found in pairs]
     return trials
@@ -73,7 +74,7 @@ def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadat
 def resized_trial(image: np.ndarray, rows: np.ndarray, metadata: Metadata) -> Trial:
     """Return an image (H, W, 3) with its rows (1, N, 5 + C), for a file that resizes it."""
     rows = rows_in_image(rows, fit_letterbox(image.shape[:2], metadata.image_size))
-    return Trial(image.transpose(2, 0, 1)[None], rows, is_resized=True)
+    return Trial(image.transpose(2, 0, 1)[None], (rows,), is_resized=True)
 
 
 def enlarged(image: np.ndarray, size: tuple[int, int], times: float) -> np.ndarray:
@@ -83,16 +84,17 @@ def enlarged(image: np.ndarray, size: tuple[int, int], times: float) -> np.ndarr
     return resize_to_detect(image, (height, width))
 
 
-def rows_of(model: Detector, images: np.ndarray) -> np.ndarray:
+def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
     """Return what the model predicts in images (B, 3, H, W) uint8; errors as above."""
     with autograd.no_grad():
-        rows = ops.to_numpy(model.decode(model(images_to_tensor(images, CPU))))
-    if not np.isfinite(rows).all():
+        outputs = model.head.exported(model(images_to_tensor(images, CPU)))
+    found = tuple(map(ops.to_numpy, outputs))
+    if not all(np.isfinite(output).all() for output in found):
         raise UserError(
             "what the model predicts is no number (NaN or infinite); its weights are damaged, or "
             "its training diverged: export an earlier checkpoint"
         )
-    return rows
+    return found
 
 
 def rows_in_image(rows: np.ndarray, placement: Letterbox) -> np.ndarray:

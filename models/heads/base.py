@@ -146,8 +146,10 @@ class Head(nn.Module, ABC):
             dtypes and shapes of its arrays, which a suspended validation is saved by.
         strides: pixels a cell of each map that it takes.
         passes: how a model sees an image with --augment; none where it cannot.
+        joins_models: rows of `decode_above` of several models may be put one behind the other.
         image_mean, image_std: of red, green and blue in [0, 1]: the detector subtracts the one and
             divides by the other; None to take images as they are.
+        exported_kinds: what its exported files may return (`utils/runtimes/outputs.py`).
     """
 
     task: ClassVar[Task]
@@ -156,8 +158,10 @@ class Head(nn.Module, ABC):
     target_fields: ClassVar[tuple[str, ...]]
     nothing_found: Any
     passes: ClassVar[Sequence[Pass]] = ()
+    joins_models: ClassVar[bool] = False
     image_mean: ClassVar[tuple[float, float, float] | None] = None
     image_std: ClassVar[tuple[float, float, float] | None] = None
+    exported_kinds: ClassVar[tuple[str, ...]] = ()
     num_classes: int
     strides: tuple[int, ...]
 
@@ -284,6 +288,38 @@ class Head(nn.Module, ABC):
         """
         raise UserError("--tile: models of this task find nothing in tiles; leave it out")
 
+    @classmethod
+    def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
+        """Return which of `exported_kinds` the flags of these names ask for.
+
+        Raises:
+            UserError: flags that mean nothing to the task, or it has no exported files.
+        """
+        raise UserError("models of this task cannot be exported")
+
+    def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return what an exported file without NMS returns of raw outputs, (B, ...) each."""
+        raise UserError("models of this task cannot be exported")
+
+    @classmethod
+    def without_network(cls, num_classes: int) -> Head:
+        """Return a head that finishes and scores what an exported file returned."""
+        raise UserError("exported files of this task cannot be run here; give weights")
+
+    def from_exported(
+        self, kind: str, outputs: tuple[np.ndarray, ...], confidence_threshold: float
+    ) -> Any:
+        """Return of one image what `decode_above` does, of what a file returned for it.
+
+        Args:
+            kind: of `exported_kinds`.
+            outputs: float32, without the batch.
+
+        Raises:
+            UserError: numbers that no file of this head returns.
+        """
+        raise UserError("exported files of this task cannot be run here; give weights")
+
     @abstractmethod
     def make_evaluator(self, class_names: Sequence[str]) -> Evaluator:
         """Return an evaluator that has seen no image yet."""
@@ -321,6 +357,7 @@ class BoxHead(Head):
     meaning; each map gives its own rows. `models/inference/ensemble.py` needs that.
     """
 
+    joins_models = True
     # Scales, mirroring and unused maps are those of the public YOLOv5.
     passes = (Pass(1.0, False, max), Pass(0.83, True), Pass(0.67, False, min))
 

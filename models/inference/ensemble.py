@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from backend.words import count
-from models.heads.base import BoxHead
 from models.inference.protocol import Predictor
 from utils.errors import UserError
 
@@ -40,7 +39,7 @@ class Ensemble:
 
     def _require_joinable(self, member: Predictor, name: str) -> None:
         kind, classes = type(self.head), self.head.num_classes
-        if not isinstance(member.head, BoxHead) or type(member.head) is not kind:
+        if not member.head.joins_models or type(member.head) is not kind:
             raise UserError(
                 f"--weights {name}: {type(member.head).__name__} cannot detect together with "
                 f"{kind.__name__} of {self.names[0]}; give weights of one task that finds boxes, "

@@ -13,14 +13,13 @@ import numpy as np
 
 from backend import ops
 from backend.words import count
-from models.heads.base import BoxHead, Head
+from models.heads.base import Head
 from models.registry import find_block
 from utils.data.loading.memory import require_memory
 from utils.errors import UserError, brief
-from utils.runtimes.metadata import DETECTIONS, PIXELS, Metadata
-from utils.runtimes.runtime import Runtime
-
-DETECTION_COLUMNS = 6  # x1, y1, x2, y2, score, class
+from utils.runtimes.metadata import FLOATS, PIXELS, Metadata
+from utils.runtimes.runtime import Outputs, Runtime
+from utils.runtimes.shapes import fault_of_returned
 
 
 class ExportedPredictor:
@@ -52,8 +51,8 @@ class ExportedPredictor:
             "export it with a smaller --batch-size or --img",
         )
 
-    def __call__(self, images: Any) -> list[np.ndarray]:
-        """Return of each image what the file predicts, (N, ...) float32.
+    def __call__(self, images: Any) -> list[Outputs]:
+        """Return of each image what the file predicts, without the batch.
 
         images: (B, 3, H, W), an array uint8 or, beside models of the backend, a tensor in [0, 1].
         """
@@ -63,56 +62,42 @@ class ExportedPredictor:
         if metadata.image == PIXELS:
             return [self._run(pixels_of(image), 1)[0] for image in images]
         if metadata.dynamic:
-            return list(self._run(floats_of(images), len(images)))
-        found: list[np.ndarray] = []
+            return self._run(self._taken(images), len(images))
+        found: list[Outputs] = []
         for start in range(0, len(images), metadata.batch_size):
             batch = images[start : start + metadata.batch_size]
             missing = metadata.batch_size - len(batch)
             filled = np.concatenate((batch, np.repeat(batch[-1:], missing, axis=0)))
-            found += list(self._run(floats_of(filled), len(filled)))[: len(batch)]
+            found += self._run(self._taken(filled), len(filled))[: len(batch)]
         return found
 
-    def _run(self, images: np.ndarray, batch_size: int) -> np.ndarray:
+    def _taken(self, images: np.ndarray) -> np.ndarray:
+        """Return images (B, 3, H, W) as float32 numbers of the range that the file takes."""
+        floats = floats_of(images)
+        if self.runtime.metadata.image == FLOATS:
+            return floats
+        mean, deviation = (
+            np.array(values, np.float32).reshape(3, 1, 1)
+            for values in (self.head.image_mean, self.head.image_std)
+        )
+        return (floats - mean) / deviation
+
+    def _run(self, images: np.ndarray, batch_size: int) -> list[Outputs]:
         """Return what the file predicts; UserError where its metadata tells another shape."""
         found = self.runtime(images)
-        metadata = self.runtime.metadata
-        columns = 5 + len(metadata.class_names)
-        if metadata.output == DETECTIONS:
-            columns = DETECTION_COLUMNS
-        if found.ndim != 3 or found.shape[::2] != (batch_size, columns):
-            raise UserError(
-                f"--weights {self.path}: it returns {found.shape}, where its metadata says "
-                f"({batch_size}, N, {columns}); export it again"
-            )
-        return found.astype(np.float32, copy=False)
+        shapes = [output.shape for output in found]
+        if fault := fault_of_returned(self.runtime.metadata, shapes, batch_size):
+            raise UserError(f"--weights {self.path}: {fault}; export it again")
+        outputs = [output.astype(np.float32, copy=False) for output in found]
+        return list(zip(*outputs, strict=True))
 
-    def decode_above(
-        self, raw: Sequence[np.ndarray], confidence_threshold: float
-    ) -> list[np.ndarray]:
-        """Return the rows (K, 5 + C) of each image that may count as found: by column 4.
-
-        Of a file with NMS these are what it kept, each sure of its class: NMS keeps them again.
-        """
-        if self.runtime.metadata.output == DETECTIONS:
-            raw = [self._rows_of(image) for image in raw]
-        return [image[image[:, 4] > confidence_threshold] for image in raw]
-
-    def _rows_of(self, detections: np.ndarray) -> np.ndarray:
-        """Map (K, 6) x1, y1, x2, y2, score, class to (K, 5 + C) as a model has them."""
-        used = detections[detections[:, 4] > 0]
-        classes = used[:, 5]
-        wrong = ~((classes >= 0) & (classes < self.head.num_classes))
-        if wrong.any():
-            raise UserError(
-                f"--weights {self.path}: it finds the class {brief(float(classes[wrong][0]))}, and "
-                f"its metadata names {self.head.num_classes}; export it again"
-            )
-        rows = np.zeros((len(used), 5 + self.head.num_classes), np.float32)
-        rows[:, 0:2] = (used[:, 0:2] + used[:, 2:4]) / 2
-        rows[:, 2:4] = used[:, 2:4] - used[:, 0:2]
-        rows[:, 4] = used[:, 4]
-        rows[np.arange(len(rows)), 5 + classes.astype(int)] = 1
-        return rows
+    def decode_above(self, raw: Sequence[Outputs], confidence_threshold: float) -> list[Any]:
+        """Return what may count as found in each image, as the head's `decode_above` does."""
+        kind = self.runtime.metadata.output
+        try:
+            return [self.head.from_exported(kind, image, confidence_threshold) for image in raw]
+        except UserError as error:
+            raise UserError(f"--weights {self.path}: {error}") from error
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
         """Take any images: the runtime says when they are too many."""
@@ -133,15 +118,15 @@ def pixels_of(image: np.ndarray) -> np.ndarray:
 
 
 def head_of(metadata: Metadata, path: str = "") -> Head:
-    """Return the head that finishes the rows of a file; its own network is in the file."""
+    """Return the head that finishes what a file returns; its own network is in the file."""
     try:
         kind: Any = find_block(metadata.head).kind
     except UserError:  # of a name that it does not know
         kind = None
-    if not hasattr(kind, "without_network"):
+    if metadata.output not in getattr(kind, "exported_kinds", ()):
         raise UserError(
-            f"--weights {path}: it was exported with the head {brief(metadata.head)}, of which "
-            "exported files cannot be run here; give weights"
+            f"--weights {path}: it was exported with the head {brief(metadata.head)} and returns "
+            f"{metadata.output}; such files cannot be run here; give weights"
         )
-    head: BoxHead = kind.without_network(len(metadata.class_names))
+    head: Head = kind.without_network(len(metadata.class_names))
     return head

@@ -48,7 +48,7 @@ def make_predictor(
     An exported file computes where its runtime does, in the precision that it was exported in.
 
     Args:
-        augment: each model sees an image three times (`augmented.py`).
+        augment: each model sees an image several times (`augmented.py`).
         half: compute in half precision; where the device or the backend has none, a line says so.
         fold: fold BatchNorm into the convolutions; results differ by rounding.
 
@@ -86,7 +86,7 @@ def _tell(text: str, *given: str, level: int = logging.WARNING) -> None:
 
 
 def augmented(predictor: Predictor) -> Predictor:
-    """Return a predictor of the same models, each of which sees an image three times."""
+    """Return a predictor of the same models, each of which sees an image several times."""
     if isinstance(predictor, Ensemble):
         return Ensemble(list(map(augmented, predictor.members)), predictor.names)
     if isinstance(predictor, ExportedPredictor):

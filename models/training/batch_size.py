@@ -17,7 +17,7 @@ import numpy as np
 
 import backend
 from backend.checks import CPU
-from backend.processes import local_world_size
+from backend.processes import local_world_size, this_process
 from backend.words import count
 from models.training.multi_scale import MultiScale
 from models.training.start import build_model
@@ -178,7 +178,8 @@ def crowded_batch(images: int, side: int, boxes: int) -> Batch:
     rows = np.concatenate([centres, sizes], axis=1).astype(np.float32)
     index = np.repeat(np.arange(images), boxes)
     indices = np.arange(images)
-    return Batch(pixels, Targets(index, np.zeros_like(index), rows), indices, (), indices)
+    of_all_ranks = np.tile(indices, this_process().world_size)
+    return Batch(pixels, Targets(index, np.zeros_like(index), rows), indices, (), of_all_ranks)
 
 
 def describe_peaks(peaks: Mapping[int, int]) -> str:

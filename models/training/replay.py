@@ -17,7 +17,7 @@ from backend import amp, autograd, nn, ops
 from backend.contract import Tensor
 from backend.words import count
 from models.detector import Detector
-from models.training.pieces import network_images
+from models.training.pieces import network_images, pass_images
 from models.training.state import TrainState
 from models.training.step_watch import BatchName
 from utils.cli.document import as_document
@@ -95,6 +95,7 @@ def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
 def examine(state: TrainState, batch: Batch) -> Iterator[str]:
     """Yield what one step computes, line by line."""
     images = network_images(state, batch)
+    state.model.head.draw(pass_images(state, batch, 0, len(batch.images)))
     weight = first_not_finite(nn.state_tensors(state.model).items())
     yield f"weights: {weight or 'all finite'}"
     with autograd.no_grad(), amp.autocast(state.execution.device, state.execution.autocast_dtype):

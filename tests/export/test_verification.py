@@ -99,7 +99,7 @@ def test_a_right_file_of_every_kind_of_output_passes(make, name):
     # Of noise that the file makes smaller, a few are close calls.
     least = 0.99 if "pixels" in name else 1
     assert result.num_found >= result.num_matched >= least * result.num_found > 0
-    assert 0 <= result.scores < 1e-3 and 0 <= result.pixels < 0.1
+    assert 0 <= result.largest["scores"] < 1e-3 and 0 <= result.largest["boxes"] < 0.1
 
 
 def test_a_dynamic_file_is_tried_with_three_sizes_and_several_batches(make):
@@ -121,7 +121,7 @@ def test_a_file_that_resizes_is_tried_with_images_of_up_to_and_above_twice_its_s
 def test_the_trial_that_fails_is_known(make):
     exported = make("dynamic")
     wrong = exported.trials[3]
-    exported.trials[3] = wrong._replace(rows=wrong.rows + 1)
+    exported.trials[3] = wrong._replace(outputs=(wrong.outputs[0] + 1,))
     result = exported.verify()
     assert result.failing is exported.trials[3]
     assert result.fault.startswith("in 2 images of 96 x 32 px, ")
@@ -130,8 +130,8 @@ def test_the_trial_that_fails_is_known(make):
 def test_a_half_file_passes_within_its_own_tolerance_alone(make):
     half = make("half")
     rows, of_half = TOLERANCES["float32"], TOLERANCES["float16"]
-    predicted = predict(OnnxRuntime(half.path), half.trials[0].images)
-    apart = largest_difference(np.stack(predicted), half.trials[0].rows, SCORES)
+    ((predicted,),) = predict(OnnxRuntime(half.path), half.trials[0].images)
+    apart = largest_difference(predicted, half.trials[0].outputs[0][0], SCORES)
     assert apart > rows.row_scores
     half.config = dataclasses.replace(half.config, half=False)
     assert "a score of" in half.verify().fault

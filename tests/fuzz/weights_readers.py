@@ -19,6 +19,7 @@ from backend import nn
 from models.detector import Detector
 from models.graph import parse_model
 from models.stored import detector_of_weights
+from tests.foreign_classifier import Classifier
 from tests.foreign_files import (
     TorchFile,
     dump,
@@ -46,7 +47,8 @@ PICKLE_TOKENS = (
     b"]q\x00(h\x00h\x00e", b"\x8b\xff\xff\xff\x7f", b"\x8a\xff", b"X\xff\xff\xff\x7f",
     b"\x8d\xff\xff\xff\xff\xff\xff\xff\x7f", b"\x95\xff\xff\xff\xff\xff\xff\xff\x7f",
     b"I99999999999\n", b"L1L\n", b"F1e999\n", b"P0\n", b"i__main__\nx\n", b"\x93", b"\x8f",
-    b"\x90", b"\x91", b".",
+    b"\x90", b"\x91", b".", b"cmodels.yolo\nSegment\n", b"cmodels.common\nClassify\n",
+    b"cmodels.common\nC3\n", b"cmodels.yolo\nDetect\n", b"X\x07\x00\x00\x00forward",
 )  # fmt: skip
 
 
@@ -80,6 +82,17 @@ def pickle_seeds() -> list[bytes]:
     return [dump(small_root(TorchFile()))]
 
 
+def classifier_seeds() -> list[bytes]:
+    return [dump(Classifier().root())]
+
+
+def classifier_in_zip(content: bytes) -> bytes:
+    """Return a zip with this pickle and the storages of the small classifier."""
+    classifier = Classifier()
+    classifier.root()
+    return _written(lambda path: write_zip(path, content, classifier.file.storages))
+
+
 def in_zip(content: bytes) -> bytes:
     """Return a zip as torch.save writes it, with this pickle and the small model's storages."""
     file = TorchFile()
@@ -99,22 +112,33 @@ def _metadata(path: Path) -> str:
         return file.metadata()[HEADER_KEY]
 
 
-def with_arrays(content: bytes) -> bytes:
-    """Return a checkpoint with this header, the arrays of `TINY` and a right checksum."""
+def with_arrays(content: bytes, model: str = "detector") -> bytes:
+    """Return a checkpoint with this header, the arrays of a small model and a right checksum."""
     text = content.decode("utf-8", errors="replace")
-    found = tiny_arrays()
+    found = tiny_arrays(model)
     arrays = {f"{section}/{name}": found[name] for section in ("model", "ema") for name in found}
     return save(arrays, metadata={HEADER_KEY: text, CHECKSUM_KEY: _checksum(text, arrays)})
 
 
+HEADS = {  # the last line of `TINY` and of models of other tasks with its layers
+    "detector": [[2, 3], 1, "Detect", ["nc", "anchors"]],
+    "segmenter": [[2, 3], 1, "Segment", ["nc", "anchors", 4, 8]],
+    "classifier": [-1, 1, "Classify", ["nc"]],
+}
+
+
+def tiny_document(model: str) -> dict[str, Any]:
+    return {**yaml.safe_load(TINY), "head": [HEADS[model]]}
+
+
 @functools.cache
-def tiny_arrays() -> dict[str, np.ndarray]:
-    return nn.state_arrays(Detector(parse_model(yaml.safe_load(TINY))))
+def tiny_arrays(model: str) -> dict[str, np.ndarray]:
+    return nn.state_arrays(Detector(parse_model(tiny_document(model))))
 
 
-def tiny_header() -> list[bytes]:
+def tiny_header(model: str = "detector") -> list[bytes]:
     header = json.loads(own_headers()[0])
-    return [json.dumps({**header, "model": yaml.safe_load(TINY)}).encode()]
+    return [json.dumps({**header, "model": tiny_document(model)}).encode()]
 
 
 def safetensors_seeds() -> list[bytes]:
@@ -135,6 +159,7 @@ def with_data(content: bytes) -> bytes:
 
 MODEL_TOKENS = (
     b'"backbone": ', b'"head": ', b'"anchors": ', b'"Conv"', b'"C3"', b'"Detect"', b'"nc"',
+    b'"Segment"', b'"Classify"', b'["nc", "anchors", 1000000000, 1000000000]',
     b'[-1, 1, "Conv", [8, 3, 2]], ', b'[-1, 1000000000, "C3", [8]], ', b'"width_multiple": 10, ',
     b'"progress": ', b'"settings": ',
 )  # fmt: skip
@@ -171,6 +196,9 @@ WEIGHTS_READERS = {
     "torch-zip": Reader(use_weights, zip_seeds, "a.pt", ZIP_TOKENS),
     "torch-legacy": Reader(use_weights, legacy_seeds, "a.pt", PICKLE_TOKENS),
     "pickle": Reader(use_weights, pickle_seeds, "a.pt", PICKLE_TOKENS, in_zip),
+    "pickled-classifier": Reader(
+        use_weights, classifier_seeds, "a.pt", PICKLE_TOKENS, classifier_in_zip
+    ),
     "safetensors": Reader(use_weights, safetensors_seeds, "a.safetensors", PLACE_TOKENS),
     "safetensors-json": Reader(
         use_weights, safetensors_json, "a.safetensors", PLACE_TOKENS, with_data
@@ -179,6 +207,14 @@ WEIGHTS_READERS = {
         use_weights, tiny_header, "a.safetensors", (*JSON_TOKENS, *MODEL_TOKENS), with_arrays,
         memory_bytes=WEIGHTS_BYTES,
     ),
+    **{
+        f"own-{model}": Reader(
+            use_weights, functools.partial(tiny_header, model), "a.safetensors",
+            (*JSON_TOKENS, *MODEL_TOKENS), functools.partial(with_arrays, model=model),
+            memory_bytes=WEIGHTS_BYTES,
+        )
+        for model in ("segmenter", "classifier")
+    },
     "onnx": Reader(run_onnx, onnx_seeds, "a.onnx", ONNX_TOKENS),
     "own-state": Reader(
         load_state, own_headers, "a.safetensors", (*JSON_TOKENS, *MODEL_TOKENS), with_arrays

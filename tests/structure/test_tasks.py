@@ -1,4 +1,4 @@
-"""Nothing outside a head's folder says which task it is for."""
+"""Nothing outside what is of one task by its name says which task it is for, or asks."""
 
 from __future__ import annotations
 
@@ -9,20 +9,35 @@ from pathlib import Path
 
 from tests.structure.source_files import PYTHON_FILES, parse
 from utils.files.project import PROJECT
+from utils.tasks.table import TASKS
 
 # Where any task is served.
 SHARED = ("models/", "utils/report/", "utils/evaluation/progress.py", "train.py")
-HEADS_OF_BOXES = ("models/heads/anchor/", "models/heads/mask/")
-REGISTRY = "models/heads/__init__.py"  # imports every head, so that model YAMLs may name it
+PRODUCT = ("models/", "utils/", "backend/", "train.py", "val.py", "detect.py", "export.py",
+           "compare.py", "hubconf.py")  # fmt: skip
+# Folders in the one, and modules with a task in the other, are of one task; the rest is the seam.
+HEADS, HALVES = "models/heads/", "utils/tasks/"
+# Each imports all heads, or all halves, so that a model YAML or a flag may name them.
+REGISTRY, TABLE = "models/heads/__init__.py", "utils/tasks/table.py"
+OF_ONE_TASK = (
+    *(f"models.heads.{path.parent.name}." for path in PROJECT.glob(f"{HEADS}*/__init__.py")),
+    *(f"{type(task).__module__}." for task in TASKS.values()),
+)
+# The names of public models, by which their files are read; our own tasks are not asked for.
+PUBLIC_NAMES = {"utils/weights/public_heads.py", "utils/weights/modules.py"}
 # Detection's losses by name, and losses that are three.
 TEXTS = re.compile(r"objectness|\b(box|obj|cls)_loss|\[:3\]|zeros\(3\)|reshape\(-1, 3\)")
-EVALUATOR = "utils.evaluation.coco.metric.DetectionEvaluator"
+
+NAMES = {name for task in TASKS.values() for name in (task.name, task.head)}
 
 
-def shared_files() -> Iterator[Path]:
+def name_of(path: Path) -> str:
+    return path.relative_to(PROJECT).as_posix()
+
+
+def files_of(rooms: tuple[str, ...], but: tuple[str, ...] = ()) -> Iterator[Path]:
     for path in PYTHON_FILES:
-        name = path.relative_to(PROJECT).as_posix()
-        if name.startswith(SHARED) and not name.startswith(HEADS_OF_BOXES):
+        if name_of(path).startswith(rooms) and not name_of(path).startswith(but or ("\0",)):
             yield path
 
 
@@ -35,21 +50,112 @@ def imports_of(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def is_of_one_task(module: str) -> bool:
+    """Whether a full name lies in a head, or in the half of a task."""
+    return f"{module}.".startswith(OF_ONE_TASK)
+
+
+def compared_names(tree: ast.AST) -> Iterator[str]:
+    """The texts that a file compares something with, or looks for, or matches."""
+    for node in ast.walk(tree):
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+        elif isinstance(node, ast.MatchValue):
+            parts = [node.value]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            parts = node.args if node.func.attr in ("startswith", "endswith") else []
+        for part in parts:
+            for constant in ast.walk(part):
+                if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+                    yield constant.value
+
+
+def heads_and_halves() -> set[str]:
+    """The classes of all heads and tasks, the seam's own with them."""
+    return {
+        node.name
+        for path in files_of((HEADS, HALVES))
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(base, ast.Name) and base.id.endswith(("Head", "Task"))
+                for base in node.bases)
+    } | {"Head", "Task"}  # fmt: skip
+
+
+def kinds_asked_for(tree: ast.AST) -> Iterator[str]:
+    """The classes that a file hands to isinstance or issubclass."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        if node.func.id in ("isinstance", "issubclass") and len(node.args) == 2:
+            yield from (x.id for x in ast.walk(node.args[1]) if isinstance(x, ast.Name))
+
+
 def test_no_shared_file_knows_the_losses_of_detection() -> None:
     found = [
-        f"{path.relative_to(PROJECT)}: {line.strip()}"
-        for path in shared_files()
+        f"{name_of(path)}: {line.strip()}"
+        for path in files_of(SHARED, (HEADS,))
         for line in path.read_text(encoding="utf-8").splitlines()
         if TEXTS.search(line)
     ]
     assert found == []
 
 
-def test_only_the_registry_imports_a_head() -> None:
+def test_only_the_registries_import_what_is_of_one_task() -> None:
     found = {
-        path.relative_to(PROJECT).as_posix()
-        for path in shared_files()
+        name_of(path)
+        for path in files_of(PRODUCT)
         for name in imports_of(path)
-        if name.startswith("models.heads.anchor") or name == EVALUATOR
+        if is_of_one_task(name) and not name_of(path).startswith((HEADS, HALVES))
     }
-    assert found == {REGISTRY}
+    assert found == set()
+    for registry in (REGISTRY, TABLE):
+        assert any(map(is_of_one_task, imports_of(PROJECT / registry)))
+
+
+def test_a_half_of_a_task_knows_no_other() -> None:
+    """But for what a head shares with another by deriving from it, in `models/heads`."""
+    found = {
+        (name_of(path), name)
+        for path in files_of((HALVES,), (TABLE,))
+        for name in imports_of(path)
+        if is_of_one_task(name)
+    }
+    assert found == set()
+
+
+def test_no_file_compares_a_task_or_a_head_by_its_name() -> None:
+    found = {
+        (name_of(path), name)
+        for path in files_of(PRODUCT)
+        if name_of(path) not in PUBLIC_NAMES
+        for name in compared_names(parse(path))
+        if name in NAMES
+    }
+    assert found == set()
+
+
+def test_no_file_asks_for_the_kind_of_a_head_or_a_task() -> None:
+    kinds = heads_and_halves()
+    found = {
+        (name_of(path), kind)
+        for path in files_of(PRODUCT, (HEADS, HALVES, "models/graph.py", "models/registry.py"))
+        for kind in kinds_asked_for(parse(path))
+        if kind in kinds
+    }
+    assert found == set()
+
+
+def test_questions_after_a_task_are_found() -> None:
+    asking = ast.parse(
+        "if task.name == 'detect': pass\n"
+        "if head not in ('Segment',): pass\n"
+        "match name:\n    case 'classify': pass\n"
+        "block.startswith('Detect')\n"
+        "isinstance(model.head, (AnchorHead, int))"
+    )
+    assert {"detect", "Segment", "classify", "Detect"} <= set(compared_names(asking))
+    assert set(kinds_asked_for(asking)) & heads_and_halves() == {"AnchorHead"}
+    assert is_of_one_task("models.heads.anchor.head.AnchorHead")
+    assert not is_of_one_task("models.heads.base.Head")

@@ -280,12 +280,16 @@ def split(document: Document) -> Table:
 
 
 def outcomes(document: Document) -> Table:
-    """Return what training reached in the last counted epoch, a row a cell."""
+    """Return what training reached in the last counted epoch, a row a cell: by the names that the
+    cells have, since each task has its own losses and figures.
+    """
+    reached = [(cell, last) for cell in document["cells"] if (last := cell["last_epoch"])]
+    parts = ("train", "metrics")
+    names = [(part, name) for part in parts for _, last in reached for name in last[part]]
+    columns = tuple(dict.fromkeys(names))
     rows = []
-    for cell in document["cells"]:
-        if last := cell["last_epoch"]:
-            losses = (last["train"][f"{term}_loss"] for term in ("box", "obj", "cls"))
-            metrics = (last["metrics"][name] for name in ("mAP_0.5", "mAP_0.5:0.95"))
-            figures = (NONE if v is None else f"{v:.5f}" for v in (*losses, *metrics))
-            rows.append((*cell_columns(cell), *figures))
-    return Table((*CELL_COLUMNS, "box", "objectness", "class", "mAP50", "mAP50-95"), rows)
+    for cell, last in reached:
+        values = (last[part].get(name) for part, name in columns)
+        rows.append((*cell_columns(cell), *(NONE if v is None else f"{v:.5f}" for v in values)))
+    heading = (name.replace("_loss", " loss") for _, name in columns)
+    return Table((*CELL_COLUMNS, *heading), rows)

@@ -13,6 +13,7 @@ from utils.drawing.colours import NUM_COLOURS, class_colour
 from utils.masks.window import window_of_runs
 from utils.ragged import Ragged
 
+OPACITY = 0.5  # of the colour in an object
 _EDGE, _INSIDE = 1, 2  # of a colour's numbers in the map of paints, where 0 is none
 _ROWS = 128  # that are tinted at a time: the memory beside the image stays small
 
@@ -52,9 +53,10 @@ def _tint(image: np.ndarray, paints: np.ndarray) -> None:
     """Colour the rows (h, W, 3) of an image by their paints (h, W)."""
     if not paints.any():
         return
-    colours = np.asarray(cv2.LUT(cv2.merge([paints] * 3), _table()), np.uint8)
-    np.copyto(image, (image >> 1) + (colours >> 1), where=(paints > 0)[..., None])
-    np.copyto(image, colours, where=(paints % 2 == _EDGE)[..., None])
+    colours = cv2.LUT(cv2.merge([paints] * 3), _table())
+    tinted = cv2.addWeighted(image, 1 - OPACITY, colours, OPACITY, 0)
+    cv2.copyTo(tinted, paints, image)
+    cv2.copyTo(colours, paints & np.uint8(_EDGE), image)
 
 
 def _table() -> np.ndarray:

@@ -23,6 +23,7 @@ from utils.files.regular import read_text
 RUNNING, DONE, PRUNED, FAILED = STATES = ("running", "done", "pruned", "failed")
 FILE = "trials.jsonl"
 MAX_BYTES = 2**24  # 10,000 trials of 300 epochs have fewer
+MOST_FITNESS = 2.0  # of boxes and of masks together
 REMEDY = "begin a new search under another --name"
 KIND = {
     "number": int,
@@ -95,6 +96,6 @@ def _is_sound(record: TrialRecord, ranges: Mapping[str, Range]) -> bool:
         record.state in STATES
         and record.values.keys() == ranges.keys()
         and all(found.low <= record.values[name] <= found.high for name, found in ranges.items())
-        and all(math.isnan(value) or 0 <= value <= 1 for value in record.fitness)
+        and all(math.isnan(value) or 0 <= value <= MOST_FITNESS for value in record.fitness)
         and (record.state != DONE or bool(record.fitness))
     )

@@ -19,7 +19,6 @@ from utils.cli.flags import as_words
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import AUTO, TrainConfig
 from utils.errors import UserError
-from utils.evaluation.fitness import detection_fitness
 from utils.evolution.records import TrialRecord
 from utils.files.project import PROJECT
 from utils.files.regular import read_text
@@ -29,8 +28,9 @@ from utils.processes.process_family import ask_for_signal_when_parent_ends
 from utils.processes.suspend import FILE_VARIABLE
 from utils.report.results import read_results
 from utils.state.files import StateFiles
+from utils.tasks.table import task_of_figures
 
-MAP50, MAP = "metrics/mAP_0.5", "metrics/mAP_0.5:0.95"
+METRICS = "metrics/"
 MAX_LOG_BYTES = 2**26
 SHOWN_LINES = 5
 # What trials have of their own, or not at all; all other settings are the search's.
@@ -111,15 +111,18 @@ class TrialRun:
         """Bring the record up to date with results.csv.
 
         Raises:
-            UserError: the file cannot be read, or has other figures than detection.
+            UserError: the file cannot be read, or has the figures of no task.
         """
         path = self.folder / "results.csv"
         if not path.exists():
             return
         columns, rows = read_results(path)
-        if not {MAP50, MAP} <= set(columns):
-            raise UserError(f"--evolve: {path} has no {MAP50} and {MAP} to search by")
-        fitness = [detection_fitness(row[MAP50], row[MAP]) for row in rows]
+        figures = {name.removeprefix(METRICS) for name in columns if name.startswith(METRICS)}
+        task = task_of_figures(figures)
+        if task is None:
+            raise UserError(f"--evolve: {path} has none of the figures that a task is judged by")
+        weights = {f"{METRICS}{name}": weight for name, weight in task.fitness.items()}
+        fitness = [sum(weights[name] * row[name] for name in weights) for row in rows]
         self.record.fitness = fitness
         if any(not math.isnan(value) for value in fitness):
             best = max(range(len(rows)), key=lambda epoch: _or_least(fitness[epoch]))

@@ -58,6 +58,7 @@ class Format:
         source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
         side_by_side: threads may call it at the same time, each with as many as `open` is told.
         is_program: running one can do more than compute; so --weights takes none unasked.
+        several_outputs: its files may return several tensors.
         half, int8, dynamic, letterbox, nms, efficient_nms: whether the flags of these names work
             with it.
     """
@@ -74,6 +75,7 @@ class Format:
     source: str = GRAPH
     side_by_side: bool = False
     is_program: bool = False
+    several_outputs: bool = False
     half: bool = False
     int8: bool = False
     dynamic: bool = False
@@ -94,12 +96,12 @@ class Format:
 FORMATS = (
     Format("onnx", "ONNX", ".onnx", ("onnx", "onnxruntime"), write_onnx, OnnxRuntime,
         half=True, int8=True, dynamic=True, letterbox=True, nms=True, efficient_nms=True,
-        side_by_side=True),
+        side_by_side=True, several_outputs=True),
     Format("openvino", "OpenVINO", "_openvino_model", ("openvino",), write_openvino,
         OpenVinoRuntime, folder=OPENVINO_FILES, also_reads=(".onnx",), half=True, int8=True,
-        dynamic=True, letterbox=True, nms=True),
+        dynamic=True, letterbox=True, nms=True, several_outputs=True),
     Format("torchscript", "TorchScript", ".torchscript", (), keep_trace, TorchScriptRuntime,
-        source=TRACE, is_program=True),
+        source=TRACE, is_program=True, several_outputs=True),
     Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime,
         folder=NCNN_FILES, source=TRACE, half=True),
     Format("tflite", "LiteRT", ".tflite", ("ai_edge_litert",), write_litert,

@@ -13,15 +13,8 @@ from utils.export.quantization import quantize
 from utils.export.ranges import Calibration
 from utils.files.atomic import atomic_file
 from utils.optional import import_optional
-from utils.runtimes.metadata import (
-    DETECTIONS,
-    EFFICIENT,
-    FLOATS,
-    PIXELS,
-    PRODUCER,
-    ROWS,
-    Metadata,
-)
+from utils.runtimes.metadata import FLOATS, PIXELS, PRODUCER, Metadata
+from utils.runtimes.outputs import KINDS
 
 VERSION = "0"  # of this program, which has had no release
 # A file is one message of protobuf, which ends at 2 GiB; cells of the largest images take 180 MB.
@@ -30,11 +23,6 @@ MAX_WEIGHT_BYTES = 2**31 - 2**28
 MEANINGS = {
     FLOATS: "(batch, 3, height, width), RGB in 0 to 1, each image scaled to fit and padded",
     PIXELS: "(height, width, 3), RGB, one image of any size",
-    ROWS: "(batch, rows, 5 + classes): cx, cy, width, height in pixels of the input, objectness, "
-    "class scores",
-    DETECTIONS: "(batch, detections, 6): x1, y1, x2, y2 in pixels of the input, score, class; best "
-    "first, unused rows are 0",
-    EFFICIENT: "as TensorRT's EfficientNMS returns it",
 }
 
 
@@ -58,8 +46,9 @@ def describe(model: Any, metadata: Metadata) -> None:
         model.metadata_props.add(key=name, value=text)
     for value in model.graph.input:
         value.doc_string = MEANINGS[metadata.image]
-    for value in model.graph.output:
-        value.doc_string = MEANINGS[metadata.output]
+    outputs = KINDS[metadata.output].outputs
+    for value, output in zip(model.graph.output, outputs, strict=True):
+        value.doc_string = output.meaning
 
 
 def write_onnx(

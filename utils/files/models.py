@@ -32,3 +32,23 @@ def read_model(argument: str) -> tuple[Path, Mapping[Any, Any]]:
     """Return the file of --cfg and what it holds; UserError as `read_yaml`."""
     path = find_model(argument)
     return path, read_yaml("--cfg", path, PUBLIC_MODELS)
+
+
+def block_of(document: Mapping[str, Any]) -> Any:
+    """Return the block of a document's last layer; None where it is no such document."""
+    return _last_line(document)[2]
+
+
+def args_of(document: Mapping[str, Any]) -> list[Any]:
+    """Return the args of a document's last layer; [] where it is no such document."""
+    args = _last_line(document)[3]
+    return args if isinstance(args, list) else []
+
+
+def _last_line(document: Mapping[str, Any]) -> list[Any]:
+    """Return [from, number, module, args] of the last layer, None for what is not there."""
+    try:
+        line = document["head"][-1]
+    except (KeyError, IndexError, TypeError):
+        line = ()
+    return [*line, None, None, None, None][:4] if isinstance(line, (list, tuple)) else [None] * 4

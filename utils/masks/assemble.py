@@ -8,25 +8,17 @@ of prototypes, enlarged by bilinear interpolation, is above a half. Source: YOLA
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import cv2
 import numpy as np
 
 from utils.data.image.letterbox import Letterbox
 from utils.masks.runs import runs_of_window
+from utils.masks.window import Window
 from utils.ragged import Ragged
 
 THRESHOLD = 0.5
 _BLOCK = 1 << 18  # pixels that are enlarged at a time: they stay in the processor's cache
-
-
-class Window(NamedTuple):
-    """A part of a mask, outside of which it is empty."""
-
-    top: int
-    left: int
-    pixels: np.ndarray  # (h, w) bool
 
 
 def native_windows(

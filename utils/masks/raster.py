@@ -7,6 +7,8 @@ to whole pixels, its border belongs to it, and a map is made smaller by bilinear
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import cv2
 import numpy as np
 
@@ -30,14 +32,14 @@ def index_map(
         int64: the number of each object in it, from 1 up by decreasing area in the map, in the
         order of the objects where areas are equal.
     """
-    masks = separate(polygons, size, ratio)
-    areas = masks.sum(axis=(1, 2), dtype=np.int64)
+    parts = [_draw(polygons.outline(index), size, ratio) for index in range(len(polygons))]
+    areas = np.array([part.pixels.sum(dtype=np.int64) for part in parts], np.int64)
     order = np.argsort(-areas, kind="stable")
-    value = np.empty(len(masks), np.int64)
-    value[order] = np.arange(1, len(masks) + 1)
-    numbers = np.zeros(masks.shape[1:], np.uint8 if len(masks) <= MAX_SMALL else np.int32)
+    value = np.empty(len(parts), np.int64)
+    value[order] = np.arange(1, len(parts) + 1)
+    numbers = np.zeros(_reduced(size, ratio), np.uint8 if len(parts) <= MAX_SMALL else np.int32)
     for index in order.tolist():
-        numbers[masks[index] > 0] = value[index]
+        parts[index].of(numbers)[parts[index].pixels > 0] = value[index]
     return numbers, value
 
 
@@ -46,13 +48,46 @@ def separate(polygons: Polygons, size: tuple[int, int], ratio: int) -> np.ndarra
 
     The arguments are those of `index_map`.
     """
-    height, width = size
-    small = height // ratio, width // ratio
-    masks = np.zeros((len(polygons), *small), np.uint8)
+    masks = np.zeros((len(polygons), *_reduced(size, ratio)), np.uint8)
     for index, mask in enumerate(masks):
-        # In float32, as labels are stored: a corner on a pixel's edge stays on it.
-        corners = polygons.outline(index).astype(np.float32).astype(np.int32)
-        if len(corners):
-            whole = cv2.fillPoly(np.zeros(size, np.uint8), [corners], (1,))
-            mask[:] = cv2.resize(whole, small[::-1], interpolation=cv2.INTER_LINEAR)
+        part = _draw(polygons.outline(index), size, ratio)
+        part.of(mask)[:] = part.pixels
     return masks
+
+
+class _Part(NamedTuple):
+    """The part of a map around an object."""
+
+    top: int
+    left: int
+    pixels: np.ndarray  # (h, w) uint8, 1 in the object
+
+    def of(self, array: np.ndarray) -> np.ndarray:
+        """Return the view of this part of a map (H, W)."""
+        height, width = self.pixels.shape
+        return array[self.top : self.top + height, self.left : self.left + width]
+
+
+def _reduced(size: tuple[int, int], ratio: int) -> tuple[int, int]:
+    return size[0] // ratio, size[1] // ratio
+
+
+def _draw(outline: np.ndarray, size: tuple[int, int], ratio: int) -> _Part:
+    """Draw an object and reduce it, only as far as it goes where its pixels stay the same so."""
+    # In float32, as labels are stored: a corner on the edge of a pixel stays on it.
+    corners = outline.astype(np.float32).astype(np.int32)
+    side_wh = np.array(size[::-1])
+    first, end = np.zeros(2, np.int64), side_wh
+    if not len(corners):
+        end = first
+    elif not (side_wh % ratio).any():  # else no part has pixels that begin where the image's do
+        first = corners.min(axis=0).clip(0, side_wh - 1) // ratio * ratio
+        end = (corners.max(axis=0).clip(0, side_wh - 1) // ratio + 1) * ratio
+    whole = np.zeros((end - first)[::-1], np.uint8)
+    if len(corners):
+        cv2.fillPoly(whole, [corners], (1,), offset=(-first).tolist())
+    width, height = ((end - first) // ratio).tolist()
+    left, top = (first // ratio).tolist()
+    if min(height, width) < 1:
+        return _Part(top, left, np.zeros((height, width), np.uint8))
+    return _Part(top, left, cv2.resize(whole, (width, height), interpolation=cv2.INTER_LINEAR))

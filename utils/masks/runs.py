@@ -252,19 +252,22 @@ def from_text(text: str) -> np.ndarray:
     Raises:
         ValueError: it is none; the message says why.
     """
-    characters = np.frombuffer(text.encode("utf-8"), np.uint8).astype(np.int64) - _OFFSET
+    content = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+    characters = content.astype(np.int64) - _OFFSET
+    if not len(characters):
+        raise ValueError("no run length")
     if ((characters < 0) | (characters >= 2 * _MORE)).any():
         raise ValueError("a character that run lengths do not have")
-    if len(characters) and characters[-1] & _MORE:
+    if characters[-1] & _MORE:
         raise ValueError("run lengths that end within a number")
     ends = np.flatnonzero(~characters & _MORE)
-    starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+    starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
     if (lengths > _MAX_CHARACTERS).any():
         raise ValueError("a run length of too many characters")
     place = np.arange(len(characters)) - np.repeat(starts, lengths)
     parts = (characters & 0x1F) << (_BITS * place)
-    numbers = np.add.reduceat(parts, starts) if len(starts) else parts
+    numbers = np.add.reduceat(parts, starts)
     numbers -= np.where(characters[ends] & 0x10, 1 << (_BITS * lengths), 0)
     numbers[1::2] = np.cumsum(numbers[1::2])
     numbers[2::2] = np.cumsum(numbers[2::2])

@@ -12,6 +12,7 @@ import numpy as np
 from utils.errors import UserError
 from utils.optional import import_optional
 from utils.runtimes.metadata import metadata_of
+from utils.runtimes.runtime import Outputs
 
 INPUT, OUTPUT = "images", "output0"
 SYSTEM = "darwin"
@@ -34,9 +35,9 @@ class CoreMlRuntime:
         self.name = f"CoreML, coremltools {tools.__version__}, CPU"
         self._turn = threading.Lock()
 
-    def __call__(self, images: np.ndarray) -> np.ndarray:
+    def __call__(self, images: np.ndarray) -> Outputs:
         with self._turn:
-            return np.asarray(self._model.predict({INPUT: images})[OUTPUT], np.float32)
+            return (np.asarray(self._model.predict({INPUT: images})[OUTPUT], np.float32),)
 
 
 def why_no_coreml() -> str:

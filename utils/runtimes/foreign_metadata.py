@@ -6,15 +6,23 @@ told by the graph. Before: `onnx_reading.py`. After: whoever runs the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from backend.words import count
 from utils.errors import UserError, brief
 from utils.files.yaml import parse_yaml
-from utils.runtimes.metadata import Metadata, checked
+from utils.runtimes.metadata import (
+    FLOATS,
+    LOGITS,
+    MASK_ROWS,
+    NORMALIZED,
+    ROWS,
+    Metadata,
+    checked,
+)
 
-EXAMPLE = 640  # pixels, where the size is free
+EXAMPLE, EXAMPLE_OF_CLASSES = 640, 224  # pixels, where the size is free
 LONGEST = 1 << 20  # characters of a text
 
 
@@ -27,36 +35,37 @@ def foreign_metadata(
     texts: Mapping[str, str],
     shape: Sequence[int | None],
     kind: str,
-    output: Sequence[int | None],
+    outputs: Sequence[Sequence[int | None]],
+    last: str = "",
 ) -> Metadata:
     """Return what such a file would say of itself.
 
     Args:
         shape, kind: of the input, with None for a free size, and its NumPy type.
-        output: the shape of the output.
+        outputs: their shapes.
+        last: the operator that makes the first of them.
 
     Raises:
-        UserError: a text that is wrong, or a graph that is no detector of the public YOLOv5.
+        UserError: a text that is wrong, or a graph that is no model of the public YOLOv5.
     """
     names = _names(_value("names", texts["names"]))
     stride = _value("stride", texts.get("stride", "32"))
-    if len(shape) != 4 or len(output) != 3:
+    form = _form_of([len(output) for output in outputs] if len(shape) == 4 else [])
+    if form is None:
         raise UserError(
-            f"it takes {brief(list(shape))}, and it returns {brief(list(output))}; a detector "
-            "takes images (B, 3, H, W) and returns rows (B, N, 5 + classes)"
+            f"it takes {brief(list(shape))}, and it returns {brief(list(map(list, outputs)))}; a "
+            "model of the public YOLOv5 takes images (B, 3, H, W) and returns rows "
+            "(B, N, 5 + classes), these and prototypes (B, M, h, w), or logits (B, classes)"
         )
-    columns = output[2]
-    if columns not in (None, 5 + len(names)):
-        raise UserError(
-            f"it returns rows of {columns} numbers, of which "
-            f"{count(len(names), 'class', 'classes')} need {5 + len(names)}: it is no detector of "
-            "the public YOLOv5"
-        )
+    form.check(outputs, len(names), last)
+    if (task := _task(texts)) not in ("", form.task):
+        raise UserError(f"it is for the task {brief(task)}, and its graph is made to {form.task}")
     batch, channels, height, width = shape
     free = height is None and width is None
     if channels != 3 or (height is None) != (width is None) or (free and batch is not None):
         raise UserError(f"it takes {list(shape)}; sizes are to be all fixed, or all but 3 free")
-    side = -(-EXAMPLE // stride) * stride if isinstance(stride, int) and stride > 0 else EXAMPLE
+    example = form.example
+    side = -(-example // stride) * stride if isinstance(stride, int) and stride > 0 else example
     return checked(
         {
             "class_names": names,
@@ -64,9 +73,76 @@ def foreign_metadata(
             "image_size": [height or side, width or side],
             "batch_size": batch or 1,
             "dynamic": free,
+            "image": form.image,
+            "output": form.output,
             "precision": kind or "float32",
+            "head": form.head,
         }
     )
+
+
+class Form(NamedTuple):
+    """How the files of a task look.
+
+    Attributes:
+        task, head: as we name them.
+        dimensions: how many each output has.
+        example: side of an image, where that is free.
+        check: takes the shapes of the outputs, the number of classes, and the last operator.
+    """
+
+    task: str
+    head: str
+    output: str
+    dimensions: tuple[int, ...]
+    check: Callable[[Sequence[Sequence[int | None]], int, str], None]
+    image: str = FLOATS
+    example: int = EXAMPLE
+
+
+def _check_rows(outputs: Sequence[Sequence[int | None]], classes: int, last: str) -> None:
+    columns = outputs[0][2]
+    if columns not in (None, 5 + classes):
+        raise UserError(
+            f"it returns rows of {columns} numbers, of which "
+            f"{count(classes, 'class', 'classes')} need {5 + classes}: it is no detector of "
+            "the public YOLOv5"
+        )
+
+
+def _check_mask_rows(outputs: Sequence[Sequence[int | None]], classes: int, last: str) -> None:
+    columns, masks = outputs[0][2], outputs[1][1]
+    if masks is None or columns not in (None, 5 + classes + masks):
+        raise UserError(
+            f"it returns rows of {columns} numbers and {masks} prototypes; with "
+            f"{count(classes, 'class', 'classes')} rows need 5, one for each class, and one for "
+            "each prototype: it is no segmentation model of the public YOLOv5"
+        )
+
+
+def _check_logits(outputs: Sequence[Sequence[int | None]], classes: int, last: str) -> None:
+    if outputs[0][1] not in (None, classes) or last == "Softmax":
+        raise UserError(
+            f"it returns {outputs[0][1]} numbers by {last or 'no operator'} for "
+            f"{count(classes, 'class', 'classes')}; a classifier of the public YOLOv5 returns a "
+            "logit for each, without Softmax"
+        )
+
+
+FORMS = (
+    Form("detect", "Detect", ROWS, (3,), _check_rows),
+    Form("segment", "Segment", MASK_ROWS, (3, 4), _check_mask_rows),
+    Form("classify", "Classify", LOGITS, (2,), _check_logits, NORMALIZED, EXAMPLE_OF_CLASSES),
+)
+
+
+def _form_of(dimensions: Sequence[int]) -> Form | None:
+    return next((form for form in FORMS if form.dimensions == tuple(dimensions)), None)
+
+
+def _task(texts: Mapping[str, str]) -> str:
+    """Return the task that later exporters of the same authors name; "" where none is named."""
+    return str(_value("task", texts["task"])) if "task" in texts else ""
 
 
 def _value(name: str, text: str) -> Any:

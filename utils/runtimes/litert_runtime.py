@@ -12,7 +12,8 @@ from utils.errors import UserError, brief
 from utils.files.regular import read_bytes
 from utils.optional import import_optional
 from utils.runtimes.metadata_file import METADATA_FILE, metadata_in_zip
-from utils.runtimes.shapes import require_one_of_each, require_shapes, require_types
+from utils.runtimes.runtime import Outputs
+from utils.runtimes.shapes import require_numbers, require_shapes, require_types
 
 MAX_FILE_BYTES = 1 << 31  # of the format: its offsets have 32 bits
 PACKAGE = "ai_edge_litert.interpreter"
@@ -31,7 +32,7 @@ class LiteRtRuntime:
         except (RuntimeError, ValueError) as error:
             raise UserError(f"LiteRT cannot read it: {brief(str(error))}") from error
         inputs, outputs = self._net.get_input_details(), self._net.get_output_details()
-        require_one_of_each(inputs, outputs)
+        require_numbers(self.metadata, inputs, outputs)
         (self._input,), (self._output,) = inputs, outputs
         require_types(self.metadata, *(np.dtype(each["dtype"]) for each in (*inputs, *outputs)))
         taken, returned = (each["shape"].tolist() for each in (*inputs, *outputs))
@@ -40,12 +41,13 @@ class LiteRtRuntime:
         self.name = "LiteRT, CPU"
         self._turn = threading.Lock()
 
-    def __call__(self, images: np.ndarray) -> np.ndarray:
+    def __call__(self, images: np.ndarray) -> Outputs:
         with self._turn:
             try:
                 pixels = np.ascontiguousarray(images.transpose(0, 2, 3, 1), self._input["dtype"])
                 self._net.set_tensor(self._input["index"], pixels)
                 self._net.invoke()
-                return np.asarray(self._net.get_tensor(self._output["index"]), np.float32)
+                found = self._net.get_tensor(self._output["index"])
+                return (np.asarray(found, np.float32),)
             except (RuntimeError, ValueError) as error:
                 raise UserError(f"LiteRT failed: {brief(str(error))}") from error

@@ -17,7 +17,12 @@ from utils.files.json import parse_json
 ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, objectness, classes
 DETECTIONS = "detections"  # (B, K, 6) float32: x1, y1, x2, y2, score, class; unused rows are 0
 EFFICIENT = "efficient"  # num_dets, det_boxes, det_scores, det_classes of TensorRT's EfficientNMS
-FLOATS = "floats"  # (B, 3, H, W) float32, RGB in [0, 1], letterboxed
+MASK_ROWS = "mask_rows"  # ROWS with M coefficients behind them; prototypes (B, M, h, w) float32
+MASKS = "masks"  # DETECTIONS; their masks (B, K, h, w) float32 in [0, 1] over the input
+LOGITS = "logits"  # (B, C) float32, of which softmax makes probabilities
+OUTPUTS = (ROWS, DETECTIONS, EFFICIENT, MASK_ROWS, MASKS, LOGITS)
+FLOATS = "floats"  # (B, 3, H, W) float32, RGB in [0, 1], as the task has them
+NORMALIZED = "normalized"  # FLOATS less the head's mean, divided by its deviation
 PIXELS = "pixels"  # (H, W, 3) uint8, RGB, any size: the graph letterboxes; boxes in its pixels
 PRODUCER = "Duet"
 MOST = 10_000  # classes, as in a model YAML; detections of NMS, as in --topk-all
@@ -34,8 +39,8 @@ class Metadata:
         image_size: (height, width) of the network's input; with `dynamic` that of the example.
         batch_size: images that a call takes; with `dynamic` those of the example.
         dynamic: batch, height and width are free, the sides in multiples of `stride`.
-        image: FLOATS or PIXELS.
-        output: ROWS, DETECTIONS or EFFICIENT.
+        image: FLOATS, PIXELS or NORMALIZED, which files of other programs take.
+        output: one of OUTPUTS.
         precision: "float32", "float16" or "int8".
         head: what finishes the rows, as model YAMLs name it.
         suppression: the thresholds of NMS in the graph, by the names of `SuppressionSettings`.
@@ -139,8 +144,8 @@ _ACCEPTED: dict[str, Callable[[Any], bool]] = {
     "image_size": _is_list(_is_whole(1, LARGEST_SIDE), 2, 2),
     "batch_size": _is_whole(1, LARGEST_BATCH),
     "dynamic": _is_switch,
-    "image": (FLOATS, PIXELS).__contains__,
-    "output": (ROWS, DETECTIONS, EFFICIENT).__contains__,
+    "image": (FLOATS, PIXELS, NORMALIZED).__contains__,
+    "output": OUTPUTS.__contains__,
     "precision": ("float32", "float16", "int8").__contains__,
     "head": _is_text(LONGEST_NAME),
     "suppression": _is_suppression,

@@ -10,6 +10,7 @@ from utils.errors import UserError
 from utils.files.regular import pinned, read_text_bytes
 from utils.optional import import_optional
 from utils.runtimes.metadata_file import MAX_METADATA_BYTES, METADATA_FILE, metadata_of_json
+from utils.runtimes.runtime import Outputs
 from utils.runtimes.shapes import require_shapes, shape_taken
 
 MODEL, WEIGHTS = "model.ncnn.param", "model.ncnn.bin"  # as pnnx names them
@@ -43,10 +44,10 @@ class NcnnRuntime:
             raise UserError("ncnn cannot read it; export it with export.py")
         self.name = f"ncnn {self._ncnn.__version__}, CPU"
 
-    def __call__(self, images: np.ndarray) -> np.ndarray:
+    def __call__(self, images: np.ndarray) -> Outputs:
         found = np.stack([self._run(image) for image in images])
         require_shapes(self.metadata, shape_taken(self.metadata), found.shape)
-        return found
+        return (found,)
 
     def _run(self, image: np.ndarray) -> np.ndarray:
         with self._net.create_extractor() as extractor:

@@ -48,13 +48,11 @@ def read_onnx(path: Path) -> OnnxModel:
     outputs = [_free_shape(output) for output in model.graph.output]
     names = {number: name for name, number in onnx.TensorProto.DataType.items()}
     kind = INPUTS.get(names.get(given.type.tensor_type.elem_type, ""), "")
-    if len(outputs) != 1:
-        raise UserError(f"it returns {len(outputs)} outputs; a detector has one")
     if is_foreign(texts):
-        metadata = foreign_metadata(texts, shape, kind, outputs[0])
+        metadata = foreign_metadata(texts, shape, kind, outputs, _last_operator(model.graph))
     else:
         metadata = metadata_of(texts)
-    require_shapes(metadata, shape, outputs[0])
+    require_shapes(metadata, shape, *outputs)
     if kind not in (("uint8",) if metadata.image == PIXELS else ("float32", "float16")):
         raise UserError(f"it takes numbers of a type that is not its metadata's {metadata.image}")
     sizes.check(_example(metadata))
@@ -94,6 +92,12 @@ def _example(metadata: Metadata) -> tuple[int, ...]:
         most = -(-EXAMPLE // metadata.stride) * metadata.stride
         batch, height, width = 1, min(height, most), min(width, most)
     return batch, 3, height, width
+
+
+def _last_operator(graph: Any) -> str:
+    """Return the operator that makes the first output; "" where no node does."""
+    made = {name: node.op_type for node in graph.node for name in node.output}
+    return made.get(graph.output[0].name, "") if graph.output else ""
 
 
 def _texts_of(model: Any) -> dict[str, str]:

@@ -12,6 +12,7 @@ import numpy as np
 from utils.errors import UserError, brief
 from utils.optional import import_optional
 from utils.runtimes.onnx_reading import read_onnx
+from utils.runtimes.runtime import Outputs
 
 NO_SPINNING = {f"session.{pool}_op.allow_spinning": "0" for pool in ("intra", "inter")}
 ERRORS_ALONE = 3  # of the levels of its log; it warns of what is no mistake of ours
@@ -44,11 +45,11 @@ class OnnxRuntime:
         self._input, self._input_type = self._session.get_inputs()[0].name, model.input_type
         self._sizes = model.sizes
 
-    def __call__(self, images: np.ndarray) -> np.ndarray:
+    def __call__(self, images: np.ndarray) -> Outputs:
         self._sizes.check(images.shape)
         try:
             given = images.astype(self._input_type, copy=False)
-            (output,) = self._session.run(None, {self._input: given})
+            outputs = self._session.run(None, {self._input: given})
         except Exception as error:
             raise UserError(f"ONNX Runtime failed: {brief(str(error))}") from error
-        return np.asarray(output, np.float32)
+        return tuple(np.asarray(output, np.float32) for output in outputs)

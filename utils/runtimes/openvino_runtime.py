@@ -14,7 +14,9 @@ from utils.optional import import_optional
 from utils.runtimes.metadata import Metadata, metadata_of
 from utils.runtimes.onnx_reading import read_onnx
 from utils.runtimes.onnx_sizes import GraphSizes
-from utils.runtimes.shapes import Shape, require_one_of_each, require_shapes, require_types
+from utils.runtimes.outputs import Shape
+from utils.runtimes.runtime import Outputs
+from utils.runtimes.shapes import require_numbers, require_shapes, require_types
 
 MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
 OPENVINO_FILES = MODEL, WEIGHTS
@@ -40,17 +42,17 @@ class OpenVinoRuntime:
                 model, self.metadata = read_folder(core, path)
             else:
                 model, self.metadata, self._sizes = of_onnx(core, path)
-            require_one_of_each(model.inputs, model.outputs)
-            self._type, returned = type_of(model.input()), type_of(model.output())
-            require_types(self.metadata, self._type, returned)
+            require_numbers(self.metadata, model.inputs, model.outputs)
+            self._type = type_of(model.input())
+            require_types(self.metadata, self._type, *map(type_of, model.outputs))
             self._compiled = core.compile_model(model, "CPU", settings)
         except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message
             raise UserError(f"OpenVINO cannot read it: {reason(error)}") from error
-        require_shapes(self.metadata, shape_of(model.input()), shape_of(model.output()))
+        require_shapes(self.metadata, shape_of(model.input()), *map(shape_of, model.outputs))
         self.name = f"OpenVINO {openvino.__version__.partition('-')[0]}, CPU"
         self._own = threading.local()
 
-    def __call__(self, images: np.ndarray) -> np.ndarray:
+    def __call__(self, images: np.ndarray) -> Outputs:
         if self._sizes:
             self._sizes.check(images.shape)
         if not hasattr(self._own, "request"):
@@ -60,7 +62,7 @@ class OpenVinoRuntime:
             found = self._own.request.infer([given], share_inputs=True)
         except RuntimeError as error:
             raise UserError(f"OpenVINO failed: {reason(error)}") from error
-        return np.asarray(found[0], np.float32)
+        return tuple(np.asarray(found[place], np.float32) for place in range(len(found)))
 
 
 def read_folder(core: Any, folder: Path) -> tuple[Any, Metadata]:

@@ -12,6 +12,8 @@ import numpy as np
 
 from utils.runtimes.metadata import Metadata
 
+Outputs = tuple[np.ndarray, ...]  # of a file, each (B, ...) float32
+
 
 class Runtime(Protocol):
     """An exported file, loaded. Threads may share one.
@@ -23,7 +25,7 @@ class Runtime(Protocol):
     metadata: Metadata
     name: str
 
-    def __call__(self, images: np.ndarray) -> np.ndarray:
+    def __call__(self, images: np.ndarray) -> Outputs:
         """Run the file.
 
         Args:
@@ -31,5 +33,5 @@ class Runtime(Protocol):
                 and batch unless it is dynamic; or one image (H, W, 3) uint8.
 
         Returns:
-            What `metadata.output` says, float32.
+            What `metadata.output` says, float32, in that order.
         """

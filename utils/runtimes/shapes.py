@@ -8,63 +8,87 @@ import numpy as np
 
 from backend.words import count
 from utils.errors import UserError
-from utils.runtimes.metadata import DETECTIONS, FLOATS, Metadata
-
-Shape = Sequence[int | None]  # None: free, or not known
-HEAD = "Detect"  # the rows of other heads have other columns
+from utils.runtimes.metadata import MASK_ROWS, MASKS, PIXELS, Metadata
+from utils.runtimes.outputs import BOX_COLUMNS, KINDS, Shape, shapes_returned
 
 
-def require_one_of_each(inputs: Sized, outputs: Sized) -> None:
-    """Raise UserError unless a file has one input and one output, as those of export.py have."""
-    if (len(inputs), len(outputs)) != (1, 1):
+def require_numbers(metadata: Metadata, inputs: Sized, outputs: Sized) -> None:
+    """Raise UserError unless a file has one input, and the outputs that its metadata tells."""
+    needed = len(KINDS[metadata.output].outputs)
+    if (len(inputs), len(outputs)) != (1, needed):
         raise UserError(
-            f"it has {count(len(inputs), 'input')} and {count(len(outputs), 'output')}, where a "
-            "detector has one of each; export it with export.py"
+            f"it has {count(len(inputs), 'input')} and {count(len(outputs), 'output')}, where its "
+            f"metadata tells one and {needed}; export it with export.py"
         )
 
 
-def require_types(metadata: Metadata, taken: np.dtype, returned: np.dtype) -> None:
-    """Raise UserError if images would lose values as the type that a file takes, or rows do."""
-    whole = metadata.image != FLOATS
+def require_types(metadata: Metadata, taken: np.dtype, *returned: np.dtype) -> None:
+    """Raise UserError if images would lose values as the type that a file takes, or results do."""
+    whole = metadata.image == PIXELS
     if taken != np.uint8 if whole else taken.kind != "f":
         expected = "uint8" if whole else "float32 in 0 to 1"
         raise UserError(
             f"it takes images of type {taken}, and its metadata says {expected}; export it with "
             "export.py"
         )
-    if returned.kind != "f":
-        raise UserError(
-            f"it returns numbers of type {returned}, where float32 is needed; export it with "
-            "export.py"
-        )
-
-
-def require_shapes(metadata: Metadata, taken: Shape, returned: Shape) -> None:
-    """Raise UserError if what a file takes or returns is not what its metadata says."""
-    for verb, found, expected in (
-        ("takes", taken, shape_taken(metadata)),
-        ("returns", returned, shape_returned(metadata)),
-    ):
-        if not _agree(found, expected):
+    for kind in returned:
+        if kind.kind != "f":
             raise UserError(
-                f"it {verb} {_text(found)}, and its metadata says {_text(expected)}: they belong "
-                "to two models; export it with export.py"
+                f"it returns numbers of type {kind}, where float32 is needed; export it with "
+                "export.py"
             )
 
 
+def require_shapes(metadata: Metadata, taken: Shape, *returned: Shape) -> None:
+    """Raise UserError if what a file takes or returns is not what its metadata says."""
+    expected = shape_taken(metadata)
+    fault = fault_of_returned(metadata, returned)
+    if not _agree(taken, expected):
+        fault = f"it takes {_text(taken)}, and its metadata says {_text(expected)}"
+    if fault:
+        raise UserError(f"{fault}: they belong to two models; export it with export.py")
+
+
+def fault_of_returned(
+    metadata: Metadata, returned: Sequence[Shape], batch_size: int | None = None
+) -> str:
+    """Return what is wrong with the shapes that a file returns; "" if nothing is.
+
+    batch_size: of a call; None: as the metadata says.
+    """
+    expected = shapes_returned(metadata)
+    if len(returned) != len(expected):
+        return (
+            f"it returns {count(len(returned), 'output')}, and its metadata tells {len(expected)}"
+        )
+    for found, (batch, *sides) in zip(returned, expected, strict=True):
+        wanted = (batch if batch_size is None else batch_size, *sides)
+        if not _agree(found, wanted):
+            return f"it returns {_text(found)}, and its metadata says {_text(wanted)}"
+    if metadata.output == MASK_ROWS:
+        return _fault_of_coefficients(len(metadata.class_names), *returned)
+    if metadata.output == MASKS and not _agree(returned[0][1:2], returned[1][1:2]):
+        return f"it returns {_text(returned[0])} with masks {_text(returned[1])}"
+    return ""
+
+
+def _fault_of_coefficients(classes: int, rows: Shape, prototypes: Shape) -> str:
+    """Return what is wrong unless rows have a coefficient for each prototype."""
+    columns, number = rows[2], prototypes[1]
+    if columns is None or number is None or columns == BOX_COLUMNS + classes + number:
+        return ""
+    return (
+        f"it returns rows of {columns} numbers, where {count(classes, 'class', 'classes')} and "
+        f"{count(number, 'prototype')} need {BOX_COLUMNS + classes + number}"
+    )
+
+
 def shape_taken(metadata: Metadata) -> Shape:
-    if metadata.image != FLOATS:
+    if metadata.image == PIXELS:
         return None, None, 3
     if metadata.dynamic:
         return None, 3, None, None
     return metadata.batch_size, 3, *metadata.image_size
-
-
-def shape_returned(metadata: Metadata) -> Shape:
-    batch = None if metadata.dynamic else metadata.batch_size
-    if metadata.output == DETECTIONS:
-        return batch, None, 6
-    return batch, None, 5 + len(metadata.class_names) if metadata.head == HEAD else None
 
 
 def _agree(found: Shape, expected: Shape) -> bool:

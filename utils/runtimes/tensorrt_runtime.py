@@ -16,6 +16,7 @@ from utils.errors import UserError
 from utils.files.regular import read_bytes, read_text_bytes
 from utils.optional import import_optional
 from utils.runtimes.metadata_file import MAX_METADATA_BYTES, METADATA_FILE, metadata_of_json
+from utils.runtimes.runtime import Outputs
 from utils.runtimes.shapes import require_shapes
 
 ENGINE = "model.engine"
@@ -58,7 +59,7 @@ class TensorRtRuntime:
         self.name = f"TensorRT {tensorrt.__version__}, GPU"
         self._turn = threading.Lock()
 
-    def __call__(self, images: np.ndarray) -> np.ndarray:
+    def __call__(self, images: np.ndarray) -> Outputs:
         given = np.ascontiguousarray(images, np.float32)
         kinds = self._cuda.cudaMemcpyKind
         with self._turn:
@@ -68,7 +69,7 @@ class TensorRtRuntime:
             self._call("cudaStreamSynchronize", self._stream)
             found = self._found
             self._copy(found.ctypes.data, self._memory[OUTPUT], found, kinds.cudaMemcpyDeviceToHost)
-            return found.copy()
+            return (found.copy(),)
 
     def _allocated(self, size: int) -> Any:
         return self._call("cudaMalloc", size)

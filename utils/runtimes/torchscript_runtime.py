@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from backend.contract import Tensor
 from utils.errors import UserError, brief
 from utils.files.regular import read_bytes
 from utils.runtimes.metadata_file import METADATA_FILE, metadata_in_zip
+from utils.runtimes.runtime import Outputs
 
 MAX_FILE_BYTES = 1 << 32
 
@@ -32,22 +34,24 @@ class TorchScriptRuntime:
         self.metadata = metadata_in_zip(self._content, f"/extra/{METADATA_FILE}")
         self.name = "TorchScript, PyTorch, CPU"
         self._threads, self._loading = threads, threading.Lock()
-        self._run: Callable[[Tensor], Tensor] | None = None
+        self._run: Callable[[Tensor], Any] | None = None
 
-    def __call__(self, images: np.ndarray) -> np.ndarray:
+    def __call__(self, images: np.ndarray) -> Outputs:
         with self._loading:
             self._run = self._run or self._load()
         try:
-            return np.asarray(ops.to_numpy(self._run(ops.tensor(images))))
+            found = self._run(ops.tensor(images))
+            outputs = found if isinstance(found, tuple) else (found,)
+            return tuple(map(ops.to_numpy, outputs))
         except RuntimeError as error:
             raise UserError(f"TorchScript failed: {brief(str(error))}") from error
 
-    def _load(self) -> Callable[[Tensor], Tensor]:
+    def _load(self) -> Callable[[Tensor], Any]:
         require_torchscript("a TorchScript file")
         if self._threads:
             device.set_host_threads(self._threads)
         try:
-            run: Callable[[Tensor], Tensor] = nn.from_torchscript(self._content)
+            run: Callable[[Tensor], Any] = nn.from_torchscript(self._content)
         except ValueError as error:
             raise UserError(brief(str(error))) from error
         self._content = b""

@@ -9,8 +9,12 @@ import numpy as np
 
 from utils import detections
 from utils.cli.run_config import MAX_IMAGE_SIZE
-from utils.data.loading.items import BOXES
-from utils.errors import UserError
+from utils.data.image.centre_crop import centre_region, crop, crop_placement
+from utils.data.image.view import View
+from utils.data.loading.class_items import CLASSES
+from utils.data.sources.class_folders import fill_images
+from utils.data.sources.samples import SampleTable
+from utils.errors import DatasetError, UserError
 from utils.files.project import PROJECT
 from utils.media.frame import Frame
 from utils.results.class_result import ClassResult
@@ -28,6 +32,7 @@ class Classification(Task):
     model = "models/yolov5s-cls.yaml"
     own_flags = ("dropout", "cutoff")
     head_args = ("nc",)
+    fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}
     refused: ClassVar[Mapping[str, str]] = {
         "quad": "four images would have one class",
         "rect": "the images of classification are square",
@@ -37,7 +42,10 @@ class Classification(Task):
         "close_mosaic": "the images of classification are no mosaics",
         "single_class": "a classifier of one class has nothing to tell apart",
     }
-    val_items = BOXES
+    unused = (
+        "degrees", "translate", "shear", "perspective", "mosaic", "mosaic9", "mixup", "copy_paste",
+    )  # fmt: skip
+    val_items = CLASSES
     defaults: ClassVar[Mapping[str, Any]] = {
         "hyp": HYPERPARAMETERS,
         "image_size": 224,
@@ -77,6 +85,11 @@ class Classification(Task):
     ) -> ClassResult:
         return ClassResult(frame, found, class_names)
 
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        parts = (document.get(name) for name in ("backbone", "head"))
+        layers = sum(len(part) for part in parts if isinstance(part, list))
+        return [f"cutoff: {layers}, the layers of a detector with the head as the last one"]
+
     def made_of(self, document: Mapping[str, Any], cutoff: int) -> Mapping[str, Any]:
         layers = [*document["backbone"], *document["head"]]
         number = cutoff or len(document["backbone"])
@@ -88,6 +101,27 @@ class Classification(Task):
         own = {name: value for name, value in document.items() if name != "anchors"}
         head = [-1, 1, self.head, list(self.head_args)]
         return {**own, "backbone": layers[: number - 1], "head": [head]}
+
+    def check_samples(self, samples: SampleTable, name: str) -> None:
+        if not fill_images(samples):
+            raise DatasetError(
+                f"{name}: its labels are of objects in parts of images, and a classifier needs one "
+                "class for each image: folders named for classes, as train/cat and val/cat; or "
+                "train a detector: --task detect, or --cfg yolov5s.yaml"
+            )
+
+    def view(
+        self,
+        image: np.ndarray,
+        image_size: int,
+        stride: int,
+        fixed_size: tuple[int, int] | None = None,
+    ) -> View:
+        """Return the middle of an image, of the shape of the network's input."""
+        output_size = fixed_size or (image_size, image_size)
+        region = centre_region((image.shape[0], image.shape[1]), output_size)
+        pixels, placement = crop(image, region, output_size), crop_placement(region, output_size)
+        return View(pixels, placement, (region.top, region.left))
 
 
 CLASSIFICATION = Classification()

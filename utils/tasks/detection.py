@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from utils.data.loading.items import BOXES
+from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
-from utils.data.sources.samples import Sample
+from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import Detections
 from utils.evaluation.coco.results_file import CocoResults
 from utils.evaluation.legacy.metric import LegacyEvaluator
@@ -30,6 +32,13 @@ class Detection(Task):
     model = "models/yolov5s.yaml"
     head_args = ("nc", "anchors")
     val_items = BOXES
+    fitness = {"mAP_0.5": 0.1, "mAP_0.5:0.95": 0.9}
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        return [f"anchors in pixels: {document.get('anchors', 'unknown')}"]
+
+    def check_samples(self, samples: SampleTable, name: str) -> None:
+        refuse_classes(samples, name)
 
     def result(
         self,

@@ -14,14 +14,6 @@ from utils.files.models import read_model, shipped_model
 SIZES = "nsmlx"  # of the public detectors
 
 
-def block_of(document: Mapping[str, Any]) -> Any:
-    """Return the block of a document's last layer; None where it is no such document."""
-    try:
-        return document["head"][-1][2]
-    except (KeyError, IndexError, TypeError):
-        return None
-
-
 def with_levels(document: Mapping[str, Any], block: str, args: Sequence[Any]) -> Mapping[str, Any]:
     """Return a document whose last layer is a head of boxes.
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
-from utils.data.loading.items import BOXES
+from utils.cli.train_config import TrainConfig
+from utils.data.loading.mask_items import MaskItems
+from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
-from utils.data.sources.samples import Sample
+from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import GroundTruth, Segmentations
+from utils.errors import DatasetError
 from utils.evaluation.coco.results_file import CocoMaskResults
 from utils.evaluation.masks.metric import legacy_masks
 from utils.evaluation.masks.truth import masked_ground_truth
+from utils.files.models import args_of
 from utils.media.frame import Frame
 from utils.report.console import legacy_mask_table
 from utils.results.label_files import LabelFiles
@@ -30,8 +35,15 @@ class Segmentation(Task):
     head = "Segment"
     model = "models/yolov5s-seg.yaml"
     own_flags = ("mask_ratio", "no_overlap")
-    val_items = BOXES
+    head_args = ("nc", "anchors", 32, 256)
+    val_items = MaskItems()
+    fitness: ClassVar[Mapping[str, float]] = {
+        "mAP_0.5(B)": 0.1, "mAP_0.5:0.95(B)": 0.9, "mAP_0.5(M)": 0.1, "mAP_0.5:0.95(M)": 0.9,
+    }  # fmt: skip
     meaningless = {"tile": "masks that are found in tiles cannot be put together"}
+
+    def items(self, config: TrainConfig) -> MaskItems:
+        return MaskItems(config.mask_ratio, not config.no_overlap)
 
     def result(
         self,
@@ -60,6 +72,23 @@ class Segmentation(Task):
 
     def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
         return LabelFiles(samples, partial(outline_lines, scores=scores))
+
+    def check_samples(self, samples: SampleTable, name: str) -> None:
+        refuse_classes(samples, name)
+        if samples.polygons_norm is None:
+            raise DatasetError(
+                f"{name}: its labels are boxes, and segmentation learns from polygons, a line "
+                "'class x1 y1 x2 y2 x3 y3 ...' for each object; label them, or train a detector: "
+                "--task detect, or --cfg yolov5s.yaml"
+            )
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        args = dict(enumerate(args_of(document)))
+        return [
+            f"anchors in pixels: {document.get('anchors', 'unknown')}",
+            f"masks: {args.get(2, 'unknown')} prototypes, of {args.get(3, 'unknown')} channels "
+            "times the width multiple",
+        ]
 
 
 SEGMENTATION = Segmentation()

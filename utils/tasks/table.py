@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from utils.cli.flags import flags_of
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
-from utils.files.models import read_model
+from utils.files.models import block_of, read_model
 from utils.tasks.classification import CLASSIFICATION
 from utils.tasks.detection import DETECTION
-from utils.tasks.documents import block_of
 from utils.tasks.segmentation import SEGMENTATION
 from utils.tasks.task import Task
 
@@ -56,3 +55,8 @@ def task_of_model(document: Mapping[str, Any]) -> Task:
 def task_of_head(block: Any) -> Task | None:
     """Return the task whose head has this name in model YAMLs."""
     return next((task for task in TASKS.values() if task.head == block), None)
+
+
+def task_of_figures(names: Collection[str]) -> Task | None:
+    """Return the task whose fitness is made of figures that are among these."""
+    return next((t for t in TASKS.values() if t.fitness and t.fitness.keys() <= set(names)), None)

@@ -17,6 +17,7 @@ from utils.cli.detection_config import DetectionConfig
 from utils.cli.flags import flags_of
 from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.view import View, whole_view
 from utils.data.loading.items import Items
 from utils.data.loading.reading import ground_truth
@@ -25,10 +26,11 @@ from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.coco.results_file import CocoResults
+from utils.files.models import block_of
 from utils.media.frame import Frame
 from utils.results.image_result import ImageResult
 from utils.results.label_files import LabelFiles
-from utils.tasks.documents import block_of, with_levels
+from utils.tasks.documents import with_levels
 
 
 class LegacyMetric(NamedTuple):
@@ -51,6 +53,8 @@ class Task:
         refused: fields of `TrainConfig` that mean nothing to it, each with the reason.
         val_items: make the images of a validation without a loss.
         meaningless: fields of `DetectConfig` likewise.
+        fitness: the weights of the figures, by the names that `Head.figures` has, whose sum
+            decides which weights, and which hyper-parameters, are best.
     """
 
     name: ClassVar[str]
@@ -60,8 +64,14 @@ class Task:
     defaults: ClassVar[Mapping[str, Any]] = {}
     head_args: ClassVar[tuple[Any, ...]]
     refused: ClassVar[Mapping[str, str]] = {}
+    unused: ClassVar[tuple[str, ...]] = ("randaugment",)
     val_items: ClassVar[Items]
     meaningless: ClassVar[Mapping[str, str]] = {}
+    fitness: ClassVar[Mapping[str, float]] = {}
+
+    def about(self, document: Mapping[str, Any]) -> list[str]:
+        """Return what is told of a model that nothing has checked yet, one line a subject."""
+        return []
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
         """Return values of flags, with the task's defaults for those that were not given."""
@@ -95,6 +105,10 @@ class Task:
 
         name: of the dataset.
         """
+
+    def without_effect(self, strengths: AugmentConfig) -> list[str]:
+        """Return the names of strengths above 0 that change nothing in the task's images."""
+        return [name for name in self.unused if getattr(strengths, name)]
 
     def items(self, config: TrainConfig) -> Items:
         """Return what makes the images and targets of a training and of its validations."""

@@ -19,7 +19,9 @@ from utils.cli.flags import new_parser
 from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.screen.text import printable, say
-from utils.state.checkpoint import FORMAT, Checkpoint, save_checkpoint
+from utils.state.checkpoint import FORMAT, Checkpoint, Header, save_checkpoint
+from utils.tasks.table import task_of_head
+from utils.tasks.task import Task
 from utils.weights.load import load_weights, model_document
 from utils.weights.model_document import complete_document
 
@@ -56,12 +58,33 @@ def describe(checkpoint: Checkpoint) -> str:
         f"finished epochs: {header.epoch}",
         f"stored epoch: {header.settings.get('stored_epoch', header.epoch)}",
         f"strides: {header.settings.get('strides', 'as the model gives')}",
-        f"anchors in pixels: {header.model.get('anchors', 'unknown')}",
+        f"image size: {header.settings.get('image_size') or 'unknown'}",
+        *_about_task(header),
         f"layers: {_joined(_blocks(header.model), ' ') or 'unknown: a plain state dict'}",
         f"classes: {len(header.class_names)} {list(header.class_names)}",
         f"hyper-parameters: {json.dumps(header.hyperparameters)}",
     ]
     return "\n".join(map(printable, lines))
+
+
+def _about_task(header: Header) -> list[str]:
+    """Return which task the weights are for, and what belongs to it."""
+    blocks = _blocks(header.model)
+    task = task_of_head(blocks[-1]) if blocks else None
+    if task is None:
+        return ["task: unknown"]
+    best = header.settings.get("stored_fitness")
+    best = header.best_fitness if best is None and header.best_fitness >= 0 else best
+    return [
+        f"task: {task.name}",
+        *task.about(header.model),
+        *([] if best is None else [f"best fitness: {best} ({_fitness_of(task)})"]),
+    ]
+
+
+def _fitness_of(task: Task) -> str:
+    weights = task.fitness.items()
+    return " + ".join(name if weight == 1 else f"{weight:g} {name}" for name, weight in weights)
 
 
 def _blocks(document: Mapping[str, Any]) -> list[Any]:

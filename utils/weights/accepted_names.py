@@ -29,12 +29,7 @@ UNREAD_DTYPES = (
 )  # fmt: skip
 UNTYPED_STORAGE = "torch.storage.UntypedStorage"  # of tensors whose dtype has none of the above
 
-_DETECTION_ONLY = "this version builds detection models; give one (its last layer is Detect)"
 REFUSED_MODELS = {  # the beginning of a name -> what a file is that asks for it, and what to do
-    "models.yolo.Segment": f"a segmentation model; {_DETECTION_ONLY}",
-    "models.yolo.Classif": f"a classification model; {_DETECTION_ONLY}",
-    "models.common.Classify": f"a classification model; {_DETECTION_ONLY}",
-    "models.common.Proto": f"a segmentation model; {_DETECTION_ONLY}",
     "models.common.AutoShape": "a model wrapped for inference; save the model in it (its .model)",
     "models.common.DetectMultiBackend": "a model wrapped for inference; save the one in it",
     "models.experimental.Ensemble": "an ensemble of models; give the file of one of them",
@@ -56,14 +51,24 @@ _NUMPY = (
     | _join("_codecs", "encode")
 )
 _YOLO = (
-    _join("models.yolo", "Model BaseModel DetectionModel Detect")
+    _join(
+        "models.yolo",
+        "Model BaseModel DetectionModel SegmentationModel ClassificationModel Detect Segment "
+        "Detect.forward",
+    )
     | _join(
         "models.common",
-        "Bottleneck BottleneckCSP C3 C3Ghost C3SPP C3TR C3x Concat Contract Conv CrossConv DWConv "
-        "DWConvTranspose2d Expand Focus GhostBottleneck GhostConv SPP SPPF TransformerBlock "
-        "TransformerLayer",
+        "Bottleneck BottleneckCSP C3 C3Ghost C3SPP C3TR C3x Classify Concat Contract Conv "
+        "CrossConv DWConv DWConvTranspose2d Expand Focus GhostBottleneck GhostConv Proto SPP "
+        "SPPF TransformerBlock TransformerLayer",
     )
     | _join("models.experimental", "CrossConv GhostBottleneck GhostConv MixConv2d Sum")
+)
+# How a classifier prepares images: read as records, and compared with what is built here.
+_TRANSFORMS = (
+    _join("torchvision.transforms.transforms", "Compose Normalize ToTensor Resize CenterCrop")
+    | _join("torchvision.transforms.functional", "InterpolationMode")
+    | _join("utils.augmentations", "CenterCrop LetterBox ToTensor")
 )
 
 
@@ -92,6 +97,7 @@ TORCH_NAMES = (
     | _SETTINGS
     | _NUMPY
     | _YOLO
+    | _TRANSFORMS
     | _layers("torch")
     | frozenset(STORAGE_DTYPES)
     | _join("torch", "Size device float16 float32 float64 bfloat16 int32 int64 uint8 bool")

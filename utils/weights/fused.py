@@ -7,11 +7,12 @@ be told, so that in training, where BatchNorm takes the statistics of the batch,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from utils.weights.modules import BATCHNORM_EPS
+from utils.weights.modules import BATCHNORM_EPS, CLASSIFIER_EPS
 
 CONV, NORM = "conv.", "bn."
 WEIGHT, BIAS = f"{CONV}weight", f"{CONV}bias"
@@ -33,14 +34,21 @@ def unfold(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], boo
     unfolded: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         prefix = name.removesuffix(BIAS)
-        unfolded.update(_batchnorm(prefix, array) if prefix in folded else [(name, array)])
+        eps = _eps(prefix, arrays)
+        unfolded.update(_batchnorm(prefix, array, eps) if prefix in folded else [(name, array)])
     return unfolded, bool(folded)
 
 
-def _batchnorm(prefix: str, bias: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+def _eps(prefix: str, arrays: Mapping[str, np.ndarray]) -> float:
+    """Return the eps of the BatchNorm of NAME.conv; a classifier's head has a linear beside it."""
+    head = re.fullmatch(r"(model\.\d+\.)conv\.", prefix)
+    return CLASSIFIER_EPS if head and f"{head[1]}linear.weight" in arrays else BATCHNORM_EPS
+
+
+def _batchnorm(prefix: str, bias: np.ndarray, eps: float) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the arrays of a BatchNorm that adds a bias, (C,) float32, and does no more."""
     ones = np.ones_like(bias)
-    yield f"{prefix}{NORM}weight", ones * np.float32(np.sqrt(1 + BATCHNORM_EPS))
+    yield f"{prefix}{NORM}weight", ones * np.float32(np.sqrt(1 + eps))
     yield f"{prefix}{NORM}bias", bias
     yield f"{prefix}{NORM}running_mean", np.zeros_like(bias)
     yield f"{prefix}{NORM}running_var", ones

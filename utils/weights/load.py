@@ -59,10 +59,11 @@ def _starts_as_safetensors(path: Path) -> bool:
 
 
 def _from_foreign(path: Path, weights: ForeignWeights) -> Checkpoint:
+    epoch = weights.training.epoch
     header = Header(
         model=weights.document,
         class_names=weights.class_names,
-        epoch=0 if weights.epoch is None else max(weights.epoch + 1, 0),
+        epoch=0 if epoch is None else max(epoch + 1, 0),
         batch_number=0,
         last_update=-1,
         ema_updates=0,
@@ -71,7 +72,9 @@ def _from_foreign(path: Path, weights: ForeignWeights) -> Checkpoint:
         settings={
             "converted_from": weights.file_format,
             "stored_dtypes": list(weights.stored_dtypes),
-            "stored_epoch": weights.epoch,
+            "stored_epoch": epoch,
+            "image_size": weights.training.image_size,
+            "stored_fitness": weights.training.best_fitness,
             "fused": weights.fused,
             "strides": list(weights.strides),
         },

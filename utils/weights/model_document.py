@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 
 from utils.errors import UserError
-
-BOX_OUTPUTS = 5  # cx, cy, w, h, objectness, before the classes
+from utils.files.models import block_of
+from utils.weights.public_heads import PUBLIC_HEADS
 
 
 def complete_document(
     document: Mapping[str, Any], layers: int, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
     """Return a model YAML of so many layers with the number of classes of a plain state dict."""
-    prefix = f"model.{layers - 1}"
-    anchors, bias = arrays.get(f"{prefix}.anchors"), arrays.get(f"{prefix}.m.0.bias")
-    if anchors is None or bias is None or anchors.ndim != 3 or not anchors.shape[1]:
-        raise UserError(f"--cfg: the weights have no head at {prefix}; give the YAML of this model")
-    return {**document, "nc": bias.size // anchors.shape[1] - BOX_OUTPUTS}
+    head, prefix = PUBLIC_HEADS.get(block_of(document)), f"model.{layers - 1}"
+    classes = None if head is None else head.classes(arrays, f"{prefix}.")
+    if classes is None:
+        raise UserError(
+            f"--cfg: the weights have no head of this YAML's at {prefix}; give that of their model"
+        )
+    return {**document, "nc": classes}

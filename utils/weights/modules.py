@@ -18,6 +18,7 @@ MAX_NAME = 100  # characters of a dotted name; the public models have up to 40
 TENSOR_GROUPS = ("_parameters", "_buffers")
 HIDDEN_BUFFERS = "_non_persistent_buffers_set"
 BATCHNORM_EPS = 1e-3
+CLASSIFIER, CLASSIFIER_EPS = "Classify", 1e-5  # a classifier's last layer keeps the usual eps
 NO_ACTIVATION = NamedActivation("Identity")
 ATTENTION_HEADS = 4
 
@@ -100,12 +101,15 @@ def check_modules(module: Record, activation: Any) -> None:
     """
     wanted = DEFAULT_ACTIVATION if activation is None else parse_activation(activation)
     linear: list[str] = []
+    classifier: list[str] = []
     for prefix, part in walk_modules(module):
         where = brief(prefix.removesuffix("."))[1:-1]
         kind = class_name(part)
         if kind == "GhostBottleneck":
             linear.append(f"{prefix}conv.2.")  # its second convolution has no activation
-        found = _activation(part.state["_modules"].get("act"))
+        if kind == CLASSIFIER:
+            classifier.append(prefix)
+        found = activation_of(part.state["_modules"].get("act"))
         expected = NO_ACTIVATION if prefix.startswith(tuple(linear[-1:])) else wanted
         if expected is not None and found not in (None, expected):
             raise UserError(
@@ -113,15 +117,16 @@ def check_modules(module: Record, activation: Any) -> None:
                 "here, so the weights would give other outputs; give a model with it, or train one"
             )
         eps, heads = part.state.get("eps"), part.state.get("num_heads")
-        if kind == "BatchNorm2d" and eps != BATCHNORM_EPS:
-            raise UserError(f"layer {where} has eps {brief(eps)}; {BATCHNORM_EPS} is built here")
+        built = CLASSIFIER_EPS if prefix.startswith(tuple(classifier[-1:])) else BATCHNORM_EPS
+        if kind == "BatchNorm2d" and eps != built:
+            raise UserError(f"layer {where} has eps {brief(eps)}; {built} is built here")
         if kind == "MultiheadAttention" and heads != ATTENTION_HEADS:
             raise UserError(
                 f"layer {where} has {brief(heads)} heads; {ATTENTION_HEADS} are built here"
             )
 
 
-def _activation(module: Any) -> NamedActivation | None:
+def activation_of(module: Any) -> NamedActivation | None:
     """Return what the record of an activation stands for; None for no record."""
     if not is_module(module):
         return None

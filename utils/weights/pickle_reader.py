@@ -27,7 +27,8 @@ LOWEST_PROTOCOL, HIGHEST_PROTOCOL = 2, 5
 ORDERED_DICT = "collections.OrderedDict"
 SETS = ("__builtin__.set", "builtins.set")
 GETATTR = ("__builtin__.getattr", "builtins.getattr")
-FUSED_METHODS = ("forward_fuse", "fuseforward")  # the only attributes that a file may name so
+FUSED_METHODS = ("forward_fuse", "fuseforward")
+DETECT = "models.yolo.Detect"  # whose forward a segmentation model keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class _Machine:
             if len(arguments) != 1 or not isinstance(arguments[0], list):
                 self.damaged("a set made of something else than one list")
             return arguments[0]
-        if callee.name in GETATTR and arguments[1:] not in [(name,) for name in FUSED_METHODS]:
+        if callee.name in GETATTR and not _is_known_attribute(arguments):
             self.refuse(callee.name)
         return Record(callee.name, arguments)
 
@@ -291,6 +292,13 @@ class _Machine:
         if self.persistent_load is None:
             self.damaged("a persistent id, which this file cannot have")
         self.stack.append(self.persistent_load(self.stack.pop()))
+
+
+def _is_known_attribute(arguments: tuple[Any, ...]) -> bool:
+    """Return whether getattr is asked for one of the few attributes that a file may name so."""
+    if arguments[1:] == ("forward",):
+        return isinstance(arguments[0], Name) and arguments[0].name == DETECT
+    return arguments[1:] in [(name,) for name in FUSED_METHODS]
 
 
 _STOP = ord(".")

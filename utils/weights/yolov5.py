@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from utils.errors import UserError, brief
+from utils.errors import UserError
 from utils.files.json import LARGEST_COUNT
 from utils.weights.contents import Contents, StoredArray, is_tensor
 from utils.weights.fused import unfold
@@ -25,15 +25,15 @@ from utils.weights.modules import (
     module_arrays,
 )
 from utils.weights.pickle_reader import Record
-from utils.weights.plain import plain_numbers, to_plain
+from utils.weights.plain import plain_numbers
+from utils.weights.public_heads import Description, find_head
 
 MODEL_KEYS = ("ema", "model", "state_dict")  # the first that holds weights is taken
-HEAD = "Detect"
 DROPPED = ".anchor_grid"  # buffer of files before v6.1, the anchors again in another unit
 WRAPPER, WRAPPED = "DataParallel", "module"
 MAX_CLASSES = 10_000
 MAX_CLASS_NAME = 200  # characters: one long name could stand for each class
-MAX_LEVELS, MAX_ANCHORS = 8, 256
+MAX_IMAGE_SIZE = 65_536
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,17 @@ class ForeignWeights:
     document: Mapping[str, Any]  # the model YAML; {} for a plain state dict
     class_names: tuple[str, ...]  # () where unknown
     strides: tuple[int, ...]
-    epoch: int | None  # as stored: index of the last epoch, -1 once training is finished
     hyperparameters: Mapping[str, float]
+    training: Training
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a file says of the training that it is from, None where it does not."""
+
+    epoch: int | None  # as stored: index of the last epoch, -1 once training is finished
+    image_size: int | None
+    best_fitness: float | None
 
 
 def read_yolov5(contents: Contents) -> ForeignWeights:
@@ -69,18 +78,34 @@ def read_yolov5(contents: Contents) -> ForeignWeights:
     }
     if all(name.startswith(f"{WRAPPED}.") for name in named):
         named = {name.removeprefix(f"{WRAPPED}."): stored for name, stored in named.items()}
-    stored = _without_dropped(named)
+    description = Description(document={}, strides=())
+    return _foreign(contents, _without_dropped(named), description, holder, "plain state dict")
+
+
+def _foreign(
+    contents: Contents,
+    stored: Mapping[str, StoredArray],
+    description: Description,
+    holder: Mapping[Any, Any],
+    kind: str,
+    own: Mapping[str, Any] | None = None,
+) -> ForeignWeights:
+    """Return what a file gives: its arrays, and what stands beside them.
+
+    own: attributes of the model, which go before those of the file; None for a state dict.
+    """
     arrays, fused = unfold(_as_float32(stored))
+    own = holder if own is None else own
     return ForeignWeights(
-        file_format=f"{contents.file_format}, plain state dict",
+        file_format=f"{contents.file_format}, {kind}",
         arrays=arrays,
         fused=fused,
-        stored_dtypes=_dtypes(stored),
-        document={},
-        class_names=_class_names(holder.get("names")),
-        strides=(),
-        epoch=_epoch(holder),
-        hyperparameters=plain_numbers(holder.get("hyp")),
+        stored_dtypes=tuple(sorted({dtype for _, dtype in stored.values()})),
+        document=description.document,
+        class_names=_class_names(own.get("names")),
+        strides=description.strides,
+        hyperparameters=plain_numbers(own.get("hyp") or holder.get("hyp")),
+        training=_training(holder),
     )
 
 
@@ -100,61 +125,10 @@ def _find_weights(root: Any) -> Any:
 
 
 def _from_module(contents: Contents, model: Record, holder: Mapping[Any, Any]) -> ForeignWeights:
-    document = model.state.get("yaml")
-    if not isinstance(document, dict):
-        raise UserError(
-            f"its {class_name(model)} describes no model (attribute yaml); give a detection model "
-            "of the public YOLOv5, or its state dict with --cfg (docs/weights.md)"
-        )
-    check_modules(model, document.get("act"))
     stored = _without_dropped(module_arrays(model, contents))
-    head, prefix = _find_head(model)
-    strides = _strides(contents, head)
-    anchors = _anchors_in_pixels(stored.get(f"{prefix}anchors"), strides)
-    document = to_plain({**document, "anchors": anchors, "nc": head.state.get("nc")})
-    arrays, fused = unfold(_as_float32(stored))
-    return ForeignWeights(
-        file_format=f"{contents.file_format}, {model.kind}",
-        arrays=arrays,
-        fused=fused,
-        stored_dtypes=_dtypes(stored),
-        document=document,
-        class_names=_class_names(model.state.get("names")),
-        strides=strides,
-        epoch=_epoch(holder),
-        hyperparameters=plain_numbers(model.state.get("hyp") or holder.get("hyp")),
-    )
-
-
-def _find_head(model: Record) -> tuple[Record, str]:
-    """Return the last layer and the prefix of its names."""
-    layers = model.state["_modules"].get("model")
-    children = list(layers.state["_modules"].items()) if is_module(layers) else []
-    if not children or class_name(children[-1][1]) != HEAD:
-        kind = class_name(children[-1][1]) if children else "none"
-        raise UserError(
-            f"its last layer is {brief(kind)}; this version builds detection models, with {HEAD}"
-        )
-    return children[-1][1], f"model.{children[-1][0]}."
-
-
-def _strides(contents: Contents, head: Record) -> tuple[int, ...]:
-    """Return the pixels a cell of each level, from the head's attribute."""
-    value = head.state.get("stride")
-    strides = contents.read_tensor(value).array.reshape(-1) if is_tensor(value) else np.zeros(0)
-    within = np.isfinite(strides) & (strides >= 1) & (strides <= 512)
-    if not 1 <= strides.size <= MAX_LEVELS or not within.all():
-        raise UserError("its head has no strides")
-    return tuple(int(stride) for stride in strides)
-
-
-def _anchors_in_pixels(stored: StoredArray | None, strides: tuple[int, ...]) -> list[list[float]]:
-    """Return the anchors of a head's buffer as a model YAML has them."""
-    anchors = np.zeros(0) if stored is None else stored.array
-    if anchors.ndim != 3 or len(anchors) != len(strides) or anchors.size > MAX_ANCHORS:
-        raise UserError(f"its head has no anchors of shape (levels, A, 2) for strides {strides}")
-    pixels = anchors.astype(np.float64) * np.reshape(strides, (-1, 1, 1))
-    return pixels.reshape(len(strides), -1).tolist()
+    description = find_head(model).describe(model, stored, contents)
+    check_modules(model, description.document.get("act"))
+    return _foreign(contents, stored, description, holder, model.kind, model.state)
 
 
 def _class_names(names: Any) -> tuple[str, ...]:
@@ -170,9 +144,15 @@ def _class_names(names: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _epoch(holder: Mapping[Any, Any]) -> int | None:
-    epoch = holder.get("epoch")
-    return epoch if type(epoch) is int and -1 <= epoch < LARGEST_COUNT else None
+def _training(holder: Mapping[Any, Any]) -> Training:
+    epoch, best = holder.get("epoch"), holder.get("best_fitness")
+    flags = holder.get("opt")
+    size = flags.get("imgsz") if isinstance(flags, dict) else None
+    return Training(
+        epoch if type(epoch) is int and -1 <= epoch < LARGEST_COUNT else None,
+        size if type(size) is int and 0 < size <= MAX_IMAGE_SIZE else None,
+        best if type(best) is float and 0 <= best < LARGEST_COUNT else None,
+    )
 
 
 def _without_dropped(stored: Mapping[str, StoredArray]) -> dict[str, StoredArray]:
@@ -185,7 +165,3 @@ def _as_float32(stored: Mapping[str, StoredArray]) -> dict[str, np.ndarray]:
         name: array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
         for name, (array, _) in stored.items()
     }
-
-
-def _dtypes(stored: Mapping[str, StoredArray]) -> tuple[str, ...]:
-    return tuple(sorted({dtype for _, dtype in stored.values()}))

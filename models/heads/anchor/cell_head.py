@@ -27,6 +27,7 @@ from models.registry import Cost, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
 from utils.errors import UserError
+from utils.weights.transfer import ClassRows
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by
@@ -149,6 +150,9 @@ class CellHead(Head):
             )
             biases[f"m.{level}.bias"] = bias.reshape(-1)
         return biases
+
+    def class_rows(self) -> ClassRows:
+        return ClassRows("m.", before=BOX_CHANNELS + 1, after=self.num_added)
 
     def make_loss(
         self,

@@ -14,6 +14,7 @@ import numpy as np
 from backend.contract import Tensor
 from models.heads.anchor.cell_head import CellHead
 from models.heads.anchor.decode import BOX_CHANNELS
+from models.heads.anchor.exported import rows_of_detections
 from models.heads.base import BoxHead
 from models.registry import LayerPlan, LayerRequest, register
 from utils.data.image.letterbox import Letterbox, letterbox_to_image
@@ -28,8 +29,8 @@ from utils.report.console import metrics_table
 from utils.report.plots.confusion import plot_confusion
 from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
 from utils.report.plots.images import plot_examples
+from utils.runtimes.metadata import DETECTIONS, EFFICIENT, ROWS
 from utils.tasks.detection import DETECTION
-from utils.weights.transfer import ClassRows
 
 
 @register("Detect", joins=True)
@@ -45,11 +46,28 @@ class AnchorHead(CellHead, BoxHead):
     nothing_found = Detections(
         np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)
     )
+    exported_kinds = ROWS, DETECTIONS, EFFICIENT
+
+    @classmethod
+    def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
+        if efficient_nms:
+            return EFFICIENT
+        return DETECTIONS if nms else ROWS
+
+    def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return (self.decode(raw),)
 
     @classmethod
     def without_network(cls, num_classes: int) -> AnchorHead:
-        """Return a head for rows that were decoded elsewhere: it finishes and scores them."""
         return cls(num_classes, anchors=((1.0, 1.0),), in_channels=(), strides=(1,))
+
+    def from_exported(
+        self, kind: str, outputs: tuple[np.ndarray, ...], confidence_threshold: float
+    ) -> np.ndarray:
+        (rows,) = outputs
+        if kind == DETECTIONS:
+            rows = rows_of_detections(rows, self.num_classes)
+        return rows[rows[:, BOX_CHANNELS] > confidence_threshold]
 
     @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
@@ -72,9 +90,6 @@ class AnchorHead(CellHead, BoxHead):
     ) -> list[np.ndarray]:
         """Return of each image the rows (K, 5 + C) that may become detections, of some levels."""
         return self.rows_above(raw, confidence_threshold, levels)
-
-    def class_rows(self) -> ClassRows:
-        return ClassRows("m.", before=BOX_CHANNELS + 1)
 
     def of_best_class(self, decoded: np.ndarray) -> np.ndarray:
         best = decoded[:, BOX_CHANNELS + 1 :].max(axis=1, keepdims=True)

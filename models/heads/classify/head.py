@@ -31,6 +31,7 @@ from utils.evaluation.classes.table import accuracy_table
 from utils.evaluation.nms import SuppressionSettings
 from utils.report.plots.classes import plot_mistakes
 from utils.report.plots.confusion import plot_confusion
+from utils.runtimes.metadata import LOGITS
 from utils.tasks.classification import CLASSIFICATION
 from utils.weights.transfer import ClassRows
 
@@ -55,6 +56,7 @@ class ClassifyHead(Head):
     # Of ImageNet's images, by which the public classifiers are trained: red, green, blue.
     image_mean = (0.485, 0.456, 0.406)
     image_std = (0.229, 0.224, 0.225)
+    exported_kinds = (LOGITS,)
 
     def __init__(self, num_classes: int, in_channels: int, stride: int) -> None:
         super().__init__()
@@ -123,6 +125,31 @@ class ClassifyHead(Head):
         self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
     ) -> Classification:
         return Classification(decoded)
+
+    @classmethod
+    def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
+        if nms:
+            raise UserError("--nms: a classifier finds no boxes to choose from; leave it out")
+        if letterbox:
+            raise UserError(
+                "--letterbox: a classifier takes the middle of an image, which the graph does not "
+                "cut out; leave it out"
+            )
+        return LOGITS
+
+    def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(raw)
+
+    @classmethod
+    def without_network(cls, num_classes: int) -> ClassifyHead:
+        return cls(num_classes, in_channels=1, stride=1)
+
+    def from_exported(
+        self, kind: str, outputs: tuple[np.ndarray, ...], confidence_threshold: float
+    ) -> np.ndarray:
+        (logits,) = outputs
+        powers = np.exp(logits - logits.max())
+        return np.asarray(powers / powers.sum())[None]
 
     def class_rows(self) -> ClassRows:
         return ClassRows("linear.")

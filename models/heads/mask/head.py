@@ -15,6 +15,7 @@ from backend import ops
 from backend.contract import Tensor
 from models.heads.anchor.cell_head import CellHead
 from models.heads.anchor.decode import BOX_CHANNELS
+from models.heads.mask.exported import rows_of_masks
 from models.heads.mask.loss import SegmentationLoss
 from models.heads.mask.protonet import Protonet
 from models.heads.mask.scored import ScoredMasks
@@ -24,6 +25,7 @@ from utils.detections import Segmentations
 from utils.errors import UserError, brief
 from utils.evaluation.nms import SuppressionSettings, best_rows
 from utils.masks.assemble import native_runs
+from utils.runtimes.metadata import MASK_ROWS, MASKS
 from utils.tasks.segmentation import SEGMENTATION
 
 MOST_MASKS = 1024  # prototypes of an image; the public models have 32
@@ -47,6 +49,7 @@ class MaskHead(ScoredMasks, CellHead):
     task = SEGMENTATION
     loss_names = {"box": "box", "mask": "seg", "objectness": "obj", "classification": "cls"}
     target_fields = ("image_index", "class_index", "boxes_cxcywh_norm", "masks")
+    exported_kinds = MASK_ROWS, MASKS
     loss_type = SegmentationLoss
 
     def __init__(
@@ -111,11 +114,37 @@ class MaskHead(ScoredMasks, CellHead):
     def finish(
         self, decoded: MaskRows, letterbox: Letterbox, settings: SuppressionSettings
     ) -> Segmentations:
-        scored, coefficients = np.split(decoded.rows, [decoded.rows.shape[1] - self.num_added], 1)
+        end = decoded.rows.shape[1] - len(decoded.prototypes)
+        scored, coefficients = np.split(decoded.rows, [end], 1)
         found, row = best_rows(scored, **vars(settings))
         boxes = letterbox_to_image(found.boxes_xyxy, letterbox)
         masks = native_runs(decoded.prototypes, coefficients[row], boxes, letterbox)
         return Segmentations(boxes, found.scores, found.class_index, masks)
+
+    @classmethod
+    def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:
+        if letterbox:
+            raise UserError(
+                "--letterbox: masks lie over the network's input, not over the image; leave it out"
+            )
+        if efficient_nms:
+            raise UserError("--efficient-nms: TensorRT's operator has no masks; give --nms alone")
+        return MASKS if nms else MASK_ROWS
+
+    def exported(self, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return self.decode(raw), raw[-1]
+
+    @classmethod
+    def without_network(cls, num_classes: int) -> MaskHead:
+        return cls(num_classes, ((1.0, 1.0),), 1, 1, in_channels=(1,), strides=(1,))
+
+    def from_exported(
+        self, kind: str, outputs: tuple[np.ndarray, ...], confidence_threshold: float
+    ) -> MaskRows:
+        rows, prototypes = outputs
+        if kind == MASKS:
+            rows, prototypes = rows_of_masks(rows, prototypes, self.num_classes)
+        return MaskRows(rows[rows[:, BOX_CHANNELS] > confidence_threshold], prototypes)
 
 
 def _require_count(name: str, value: object, most: int) -> None:

@@ -236,3 +236,16 @@ def test_zeros_around_negative_numbers_are_the_largest_of_a_pooling() -> None:
     (found,) = run([output], given, np.full((2, 3, 4, 6), -1, np.float32))
     assert np.array_equal(found[..., :-1, :-1], np.full((2, 3, 3, 5), -1))
     assert not found[..., -1, :].any() and not found[..., :, -1].any()
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_a_mean_over_free_sides_counts_what_is_there(opset: int) -> None:
+    given = images()
+    over_maps = ops.mean(given.reshape(given.shape[0], 3, -1), 2)
+    model = build_model([over_maps, ops.mean(given)], [given], opset)
+    onnx.checker.check_model(model, full_check=True)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    array = np.random.default_rng(0).random((5, 3, 2, 6), np.float32)
+    means, whole = session.run(None, {"images": array})
+    np.testing.assert_allclose(means, array.mean((2, 3)), rtol=1e-6)
+    np.testing.assert_allclose(whole, array.mean(), rtol=1e-6)

@@ -10,7 +10,7 @@ import pytest
 from tests.browser.chromium import chromium
 from utils.comparison.document import build_document
 from utils.comparison.plan import Cell
-from utils.comparison.report import build_report
+from utils.comparison.report import NONE, build_report, outcomes
 from utils.comparison.report_files import write_reports
 from utils.comparison.report_html import html_page
 from utils.comparison.report_markdown import markdown
@@ -29,6 +29,7 @@ MACHINE = {
 }  # fmt: skip
 STAGES = {"data_wait": 0.5, "forward": 2.0, "loss": 0.5, "backward": 4.0, "validation": 1.0}
 SECONDS = {("torch", 8): 10.0, ("oneflow", 8): 40.0, ("torch", 16): 8.0, ("oneflow", 16): 30.0}
+MAPS = ["mAP_0.5", "mAP_0.5:0.95"]
 ROWS = "[...document.querySelectorAll('[data-table=times] tbody tr')]"
 
 
@@ -240,3 +241,14 @@ def test_text_and_page_show_the_same_rows(document):
         assert all(word in checker.texts and word in text for word in (*said, *section.code))
         for row in section.table.rows:
             assert rows.count([*row]) == 1 and all(cell in checker.texts for cell in row if cell)
+
+
+def test_losses_and_figures_are_shown_by_the_names_that_the_task_has(document):
+    """Those of detection, then of a classifier that failed to compute one in its last epoch."""
+    assert list(outcomes(document).heading)[3:] == ["box loss", "obj loss", "cls loss", *MAPS]
+    assert outcomes(document).rows[0][3:] == ("0.10000", "0.02000", "0.03000", "0.25000", "0.12500")
+    last = {"train": {"cls_loss": 1.5}, "val": {}, "metrics": {"accuracy_top1": None}}
+    cells = [{**document["cells"][0], "last_epoch": last}]
+    table = outcomes({**document, "cells": cells})
+    assert list(table.heading)[3:] == ["cls loss", "accuracy_top1"]
+    assert table.rows[0][3:] == ("1.50000", NONE)

@@ -22,7 +22,7 @@ def drawn(masks, class_index):
 
 
 def tint(index):
-    return (GREY // 2 + np.array(class_colour(index)) // 2).tolist()
+    return np.rint((GREY + np.array(class_colour(index))) / 2).astype(int).tolist()
 
 
 def test_an_object_has_a_tint_and_a_line_around_it():

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import math
 
 import pytest
 
@@ -11,7 +12,7 @@ from utils.cli.train_config import TrainConfig, parse_train_flags
 from utils.errors import UserError
 from utils.evolution import outputs, search
 from utils.evolution.ranges import searched_ranges
-from utils.evolution.records import FILE, read_records
+from utils.evolution.records import FILE, TrialRecord, read_records
 from utils.evolution.search import devices_of, evolve
 from utils.evolution.trial_run import TrialRun
 from utils.processes.suspend import StopRequests, Suspended
@@ -251,3 +252,28 @@ def test_a_search_whose_first_trial_failed_tries_it_again(tmp_path):
     run(tmp_path)
     assert states(tmp_path / "exp") == ["done"] * 6
     assert not (tmp_path / "exp2").exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "fitness"),
+    [
+        ({"precision": 0.9, "recall": 0.9, "mAP_0.5": 0.5, "mAP_0.5:0.95": 0.25}, 0.275),
+        ({"mAP_0.5": 0.0, "mAP_0.5:0.95": math.nan}, math.nan),
+    ],
+)
+def test_a_trial_is_judged_by_the_figures_of_its_task(tmp_path, columns, fitness):
+    run = TrialRun(tmp_path, TrialRecord(0, {}))
+    run.folder.mkdir()
+    names = ",".join(f"metrics/{name}" for name in columns)
+    values = ",".join(map(str, columns.values()))
+    (run.folder / "results.csv").write_text(f"epoch,{names}\n0,{values}\n")
+    run.read_epochs()
+    assert run.record.fitness == pytest.approx([fitness], nan_ok=True)
+
+
+def test_a_trial_without_the_figures_of_any_task_is_refused(tmp_path):
+    run = TrialRun(tmp_path, TrialRecord(0, {}))
+    run.folder.mkdir()
+    (run.folder / "results.csv").write_text("epoch,metrics/mAP_0.5\n0,0.5\n")
+    with pytest.raises(UserError, match="none of the figures that a task is judged by"):
+        run.read_epochs()

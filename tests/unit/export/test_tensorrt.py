@@ -141,7 +141,7 @@ def test_an_engine_is_built_and_runs(tmp_path, tensorrt, cuda, graph):
     runtime, images = TensorRtRuntime(tmp_path / "made"), random_images()
     assert (runtime.metadata, runtime.name) == (METADATA, "TensorRT 10.0, GPU")
     for factor in (1, 3):  # the second call leaves the result of the first as it is
-        np.testing.assert_array_equal(runtime(images * factor), rows_of(images * factor))
+        np.testing.assert_array_equal(runtime(images * factor)[0], rows_of(images * factor))
     assert len(cuda.memory) == 2
     cuda.status = 700
     with pytest.raises(UserError, match="the GPU has failed: cudaMemcpy returned 700"):

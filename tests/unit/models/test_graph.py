@@ -13,6 +13,7 @@ from backend import nn, ops
 from models import registry
 from models.detector import Detector
 from models.graph import parse_model, plan_layers, read_model_yaml, scale_depth, scale_width
+from models.heads.base import Head
 from utils.errors import UserError
 from utils.files.json import parse_json
 
@@ -68,7 +69,7 @@ def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
         (lambda d: d["backbone"].__setitem__(3, "Conv"), "layer 3: 'Conv'"),
         (lambda d: d["head"][1].__setitem__(3, [None, 4, "nearest"]), "accepted: [None, 2, near"),
         (lambda d: d["head"][2].__setitem__(0, [-1, 4]), "strides [16, 8]"),
-        (lambda d: d["head"].pop(), "layers [] are Detect; the last layer"),
+        (lambda d: d["head"].pop(), "layers [] are Detect or Classify or Segment; the last layer"),
         (lambda d: d["head"].append(d["head"][-1]), "layers [24, 25] are Detect"),
         (lambda d: d["head"][-1].__setitem__(3, [80, "anchors"]), "first arg must be nc, 3"),
         (lambda d: d["head"][-1].__setitem__(3, ["nc", "foo"]), "accepted args: [nc, anchors]"),
@@ -195,7 +196,12 @@ def test_initial_biases_expect_eight_objects_an_image(document):
     assert np.abs(bias[:, :4]).max() <= spread
 
 
-def test_a_plan_counts_the_numbers_of_every_block_as_it_is_made():
+@pytest.mark.parametrize("head", [
+    [[2, -1], 1, "Detect", ["nc", "anchors"]],
+    [[2, -1], 1, "Segment", ["nc", "anchors", 4, 16]],
+    [-1, 1, "Classify", ["nc"]],
+], ids=lambda line: line[2])  # fmt: skip
+def test_a_plan_counts_the_numbers_of_every_block_as_it_is_made(head):
     spec = parse_model({
         "nc": 3, "depth_multiple": 1.0, "width_multiple": 1.0, "anchors": 2,
         "backbone": [
@@ -208,16 +214,21 @@ def test_a_plan_counts_the_numbers_of_every_block_as_it_is_made():
         ],
         "head": [
             [-1, 1, "nn.Upsample", [None, 2, "nearest"]], [[-1, 0], 1, "Concat", [1]],
-            [[2, -1], 1, "Detect", ["nc", "anchors"]],
+            head,
         ],
     })  # fmt: skip
-    assert {layer.block for layer in spec.layers} == registry._BLOCKS.keys()
+    heads = set(registry.names_of(Head))
+    assert {layer.block for layer in spec.layers} == registry._BLOCKS.keys() - heads | {head[2]}
     model = Detector(spec)
     for index, plan in enumerate(plan_layers(spec)):
         arrays = nn.state_arrays(model.model[index])
         assert plan.numbers == sum(array.size for array in arrays.values() if array.ndim)
-    shapes = [level.shape for level in model(ops.tensor(np.zeros((2, 3, 8, 12), np.float32)))]
-    assert [tuple(shape) for shape in shapes] == [(2, 2, 2, 3, 8), (2, 2, 4, 6, 8)]
+    raw = model.eval()(ops.tensor(np.zeros((2, 3, 8, 12), np.float32)))
+    assert [tuple(output.shape) for output in raw] == {
+        "Detect": [(2, 2, 2, 3, 8), (2, 2, 4, 6, 8)],
+        "Segment": [(2, 2, 2, 3, 12), (2, 2, 4, 6, 12), (2, 4, 4, 6)],
+        "Classify": [(2, 3)],
+    }[head[2]]
 
 
 LAYER = [-1, 1, "Conv", [64, 3, 2]]

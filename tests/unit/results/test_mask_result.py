@@ -85,7 +85,7 @@ def test_a_drawing_tints_the_object_below_its_box():
     found = result()
     drawn = found.plot(labels=False)
     colour = np.array(class_colour(1))
-    np.testing.assert_array_equal(drawn[20, 25], 90 // 2 + colour // 2)
+    np.testing.assert_array_equal(drawn[20, 25], np.rint((90 + colour) / 2))
     assert (drawn[10, 12:38] == colour).all()  # the box's line
     assert (found.image == 90).all()
 

@@ -49,7 +49,7 @@ def test_a_text_of_another_program_does_not_matter():
         ("dynamic", 1),
         ("image", "jpeg"),
         ("image", ["floats"]),
-        ("output", "masks"),
+        ("output", "keypoints"),
         ("precision", "float64"),
         ("head", ["Detect"]),
         ("suppression", []),

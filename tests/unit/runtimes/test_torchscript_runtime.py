@@ -34,7 +34,8 @@ def written(path: Path, text: str) -> Path:
 def test_it_computes_what_the_module_does_and_has_its_metadata(tmp_path):
     path = written(tmp_path / "a.torchscript", metadata_as_json(METADATA))
     runtime, images = TorchScriptRuntime(path), random_images()
-    np.testing.assert_array_equal(runtime(images), rows_of(images))
+    (found,) = runtime(images)
+    np.testing.assert_array_equal(found, rows_of(images))
     assert runtime.metadata == METADATA
     assert runtime.name.startswith("TorchScript, PyTorch")
 

@@ -153,13 +153,36 @@ def test_a_prefix_of_some_names_is_kept(tmp_path):
     assert list(load_weights(file.write_zip(tmp_path / "state.pt", state)).ema) == ["module.a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("seg", "it holds a segmentation model"), ("cls", "it holds a classification model")],
-)
-def test_public_models_of_other_tasks_are_refused_as_what_they_are(name, reason):
-    with pytest.raises(UserError, match=f"{name}.pt: {reason}; this version builds detection mod"):
-        load_weights(shared_path(f"golden/checkpoints/{name}.pt"))
+@pytest.mark.parametrize("name", ["seg", "cls"])
+def test_public_models_of_other_tasks_are_read(name):
+    weights = load_weights(shared_path(f"golden/checkpoints/{name}.pt"))
+    with open(shared_path("golden/checkpoints/expected.json"), encoding="utf-8") as file:
+        expected = json.load(file)[f"{name}.pt"]["model"]
+    assert list(weights.ema) == list(expected["arrays"])
+    for key, stored in expected["arrays"].items():
+        assert list(weights.ema[key].shape) == stored["shape"]
+        norm = np.sqrt(np.sum(weights.ema[key].astype(np.float64) ** 2))
+        assert norm == pytest.approx(stored["l2"], rel=1e-12)
+    names = expected["names"]
+    assert list(weights.header.class_names) == list(names.values() if name == "seg" else names)
+
+
+def test_masks_anchors_and_strides_of_a_segmentation_model_are_those_of_the_file():
+    header = load_weights(shared_path("golden/checkpoints/seg.pt")).header
+    assert header.model["head"][-1] == [[17, 20, 23], 1, "Segment", ["nc", "anchors", 32, 256]]
+    assert header.model["width_multiple"] == 0.0625
+    assert header.settings["strides"] == [8, 16, 32] and header.settings["image_size"] == 64
+    assert header.model["anchors"][2] == [116, 90, 156, 198, 373, 326]
+
+
+def test_a_classification_model_is_described_by_its_layers():
+    header = load_weights(shared_path("golden/checkpoints/cls.pt")).header
+    assert [line[1:] for line in header.model["backbone"]] == [
+        [1, "Conv", [8, 6, 2, 2]], [1, "Conv", [8, 3, 2]], [1, "C3", [8]],
+        [1, "Conv", [16, 3, 2]], [2, "C3", [16]], [1, "Conv", [32, 3, 2]], [3, "C3", [32]],
+        [1, "Conv", [64, 3, 2]], [1, "C3", [64]],
+    ]  # fmt: skip
+    assert header.model["head"] == [[-1, 1, "Classify", ["nc"]]] and header.model["nc"] == 3
 
 
 @pytest.mark.parametrize(
@@ -169,9 +192,6 @@ def test_public_models_of_other_tasks_are_refused_as_what_they_are(name, reason)
         ("models.common.DetectMultiBackend", "wrapped for inference"),
         ("models.experimental.Ensemble", "an ensemble of models; give the file of one"),
         ("ultralytics.nn.tasks.DetectionModel", "of the ultralytics package; give one of the"),
-        ("models.yolo.ClassificationModel", "a classification model"),
-        ("models.yolo.Segment", "a segmentation model"),
-        ("models.common.Proto", "a segmentation model"),
     ],
 )
 def test_a_file_of_something_else_is_refused_as_what_it_is(tmp_path, name, reason):

@@ -84,13 +84,27 @@ def test_a_global_that_is_not_accepted_is_named_and_not_run(tmp_path, name, acce
 @pytest.mark.parametrize("accepted", [TORCH_NAMES, ONEFLOW_NAMES])
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("forward_fuse",), (Global("torch.Size"), "__class__"), ({}, "forward_fuse", None)],
+    [
+        (),
+        ("forward_fuse",),
+        (Global("torch.Size"), "__class__"),
+        ({}, "forward_fuse", None),
+        ({}, "forward"),
+        (Global("torch.Size"), "forward"),
+        (Global("models.yolo.Detect"), "__init__"),
+    ],
 )
 def test_an_attribute_is_a_record_and_only_that_of_a_fused_model(accepted, arguments):
     with pytest.raises(UserError, match="asks for builtins.getattr"):
         read_pickle(dump(Call("builtins.getattr", arguments)), accepted | {"torch.Size"})
     record, _ = read_pickle(dump(Call("builtins.getattr", ({}, "forward_fuse"))), accepted)
     assert (record.kind, record.arguments) == ("builtins.getattr", ({}, "forward_fuse"))
+
+
+def test_the_forward_that_a_segmentation_model_keeps_is_a_record():
+    call = Call("builtins.getattr", (Global("models.yolo.Detect"), "forward"))
+    record, _ = read_pickle(dump(call), TORCH_NAMES)
+    assert record.arguments == (Name("models.yolo.Detect"), "forward")
 
 
 def test_the_name_is_refused_however_it_is_spelt():

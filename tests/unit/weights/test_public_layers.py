@@ -20,6 +20,7 @@ from utils.weights.load import load_weights
 NN = "torch.nn.modules"
 TYPES = {
     "Detect": "models.yolo.Detect",
+    "Segment": "models.yolo.Segment",
     "nn.Upsample": f"{NN}.upsampling.Upsample",
     "nn.MaxPool2d": f"{NN}.pooling.MaxPool2d",
     "nn.ZeroPad2d": f"{NN}.padding.ZeroPad2d",
@@ -54,7 +55,7 @@ class Tree:
             attributes["eps"] = 1e-3
         if kind.endswith("MultiheadAttention"):
             attributes["num_heads"] = self.changes.get("heads", 4)
-        if kind.endswith(".Detect"):
+        if kind.endswith((".Detect", ".Segment")):
             strides = np.array(self.changes["strides"], np.float32)
             attributes |= {"nc": 2, "stride": self.file.tensor(strides)}
         return module(kind, children, tensors, **attributes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from utils.data.loading.batch import Targets
+from utils.data.loading.batch import TargetMasks, Targets
 from utils.data.randomness import quad_generator
 
 QUAD = 4  # images
@@ -46,12 +46,36 @@ def join_quads(
             _tile(four, image)
     group, position = np.divmod(targets.image_index, QUAD)
     kept = ~enlarged[group] | (position == 0)
-    group, position = group[kept], position[kept]
-    boxes = targets.boxes_cxcywh_norm[kept]
+    targets, group, position = targets.take(kept), group[kept], position[kept]
+    boxes = targets.boxes_cxcywh_norm
     tiled = ~enlarged[group]
     boxes[tiled, :2] += PLACES_XY[position[tiled]]
     boxes[tiled] /= 2
-    return Targets(group, targets.class_index[kept], boxes)
+    masks = targets.masks
+    if masks is not None:
+        masks = _join_masks(masks, position, tiled)
+    return Targets(group, targets.class_index, boxes, masks)
+
+
+def _join_masks(masks: TargetMasks, position: np.ndarray, tiled: np.ndarray) -> TargetMasks:
+    """Put each map at the place of its image, or enlarge it with it.
+
+    Args:
+        masks: of the T objects that are seen.
+        position: (T,) of each one's image among its four.
+        tiled: (T,) bool: the image is one of four.
+    """
+    seen, first, map_index = np.unique(masks.map_index, return_index=True, return_inverse=True)
+    height, width = masks.maps.shape[1:]
+    maps = np.zeros((len(seen), 2 * height, 2 * width), masks.maps.dtype)
+    for joined, number, target in zip(maps, seen.tolist(), first.tolist(), strict=True):
+        single = masks.maps[number]
+        if tiled[target]:
+            right, down = PLACES_XY[position[target]].tolist()
+            joined[down * height :, right * width :][:height, :width] = single
+        else:
+            joined[:] = single.repeat(2, axis=0).repeat(2, axis=1)
+    return TargetMasks(maps, map_index.reshape(-1), masks.value)
 
 
 def _enlarge(image: np.ndarray, output: np.ndarray) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.randomness import sample_generator
 from utils.data.shapes.scene import OUTLINES, Scene, draw_scene
+from utils.data.shapes.visible import visible_outlines
 from utils.errors import DatasetError, UserError, brief
 from utils.files.yaml import read_yaml, write_yaml
 
@@ -37,6 +38,7 @@ class ShapesConfig:
     num_val: int = 100
     image_side: int = 320  # pixels; height and width vary by a quarter around it
     seed: int = 0
+    outlines: bool = False  # labels are polygons instead of boxes
 
 
 _DEFAULTS = ShapesConfig()
@@ -84,8 +86,16 @@ def _draw_and_rename(folder: Path, draw: Callable[[Path], None]) -> None:
                 raise
 
 
+def draw_outlined_dataset(folder: Path) -> Path:
+    """Draw the dataset with the same images and outlines in place of boxes, as `draw_dataset`."""
+    return draw_dataset(folder, ShapesConfig(outlines=True))
+
+
 def _recipe(config: ShapesConfig) -> dict[str, int]:
-    return {"version": _VERSION, **dataclasses.asdict(config)}
+    recipe = {"version": _VERSION, **dataclasses.asdict(config)}
+    if not config.outlines:
+        del recipe["outlines"]  # sets of boxes were drawn before there were any
+    return recipe
 
 
 def _check_recipe(yaml: Path, recipe: Mapping[str, Any]) -> None:
@@ -124,14 +134,19 @@ def _draw_one(folder: Path, config: ShapesConfig, index: int, split: str) -> Non
     scene = draw_scene(generator, (height, width))
     write_jpeg(folder / "images" / split / f"{index:05d}.jpg", scene.image)
     labels = folder / "labels" / split / f"{index:05d}.txt"
-    labels.write_text(_label_lines(scene), encoding="utf-8")
+    labels.write_text(_label_lines(scene, config.outlines), encoding="utf-8")
 
 
-def _label_lines(scene: Scene) -> str:
-    height, width = scene.image.shape[:2]
-    boxes = xyxy_to_cxcywh(scene.boxes_xyxy) / np.array([width, height, width, height])
-    rows = zip(scene.class_index.tolist(), boxes.tolist(), strict=True)
-    return "".join(f"{number} " + " ".join(f"{x:.6f}" for x in box) + "\n" for number, box in rows)
+def _label_lines(scene: Scene, outlines: bool) -> str:
+    side_wh = np.array(scene.image.shape[1::-1])
+    if outlines:
+        rows = [outline / side_wh for outline in visible_outlines(scene)]
+    else:
+        rows = list(xyxy_to_cxcywh(scene.boxes_xyxy).reshape(-1, 2, 2) / side_wh)
+    return "".join(
+        f"{number} " + " ".join(f"{x:.6f}" for x in row.reshape(-1).tolist()) + "\n"
+        for number, row in zip(scene.class_index.tolist(), rows, strict=True)
+    )
 
 
 def write_jpeg(path: Path, image: np.ndarray) -> None:

@@ -33,6 +33,7 @@ class Scene(NamedTuple):
     image: np.ndarray  # (H, W, 3) uint8, BGR
     class_index: np.ndarray  # (M,) int64
     boxes_xyxy: np.ndarray  # (M, 4) float64 pixels
+    outlines: tuple[np.ndarray, ...]  # M of (K, 2) float64 pixels, whole: later ones cover others
 
 
 def _regular(corners: int, phase: float = 0.0) -> np.ndarray:
@@ -70,6 +71,7 @@ class _Object(NamedTuple):
     rows: slice
     columns: slice
     coverage: np.ndarray  # (h, w) uint8, anti-aliased
+    outline: np.ndarray  # (K, 2) float64 pixels of the image
 
     @property
     def mask(self) -> np.ndarray:
@@ -82,6 +84,7 @@ def draw_scene(generator: np.random.Generator, size: tuple[int, int]) -> Scene:
     owner = np.full(size, -1, np.int16)  # which object a pixel shows
     areas: list[int] = []
     classes: list[int] = []
+    outlines: list[np.ndarray] = []
     for _ in range(1 + int(generator.random() * MAX_OBJECTS)):
         class_index = int(generator.random() * len(OUTLINES))
         placed = _place(generator, class_index, owner, areas)
@@ -90,10 +93,11 @@ def draw_scene(generator: np.random.Generator, size: tuple[int, int]) -> Scene:
         owner[placed.rows, placed.columns][placed.mask] = len(areas)
         areas.append(int(placed.mask.sum()))
         classes.append(class_index)
+        outlines.append(placed.outline)
         _paint(generator, image, placed, _hue_of(generator, class_index))
     boxes = np.array([_bounds(owner == number) for number in range(len(areas))], np.float64)
     image = add_noise(generator, image)
-    return Scene(image, np.array(classes, np.int64), boxes.reshape(-1, 4))
+    return Scene(image, np.array(classes, np.int64), boxes.reshape(-1, 4), tuple(outlines))
 
 
 def draw_one_shape(
@@ -140,7 +144,7 @@ def _rasterise(points: np.ndarray, size: tuple[int, ...]) -> _Object:
     coverage = np.zeros((bottom - top, right - left), np.uint8)
     fixed_point = np.round((points - [left, top]) * 2**_SUBPIXEL_BITS).astype(np.int32)
     cv2.fillPoly(coverage, [fixed_point], (255,), cv2.LINE_AA, _SUBPIXEL_BITS)
-    return _Object(slice(top, bottom), slice(left, right), coverage)
+    return _Object(slice(top, bottom), slice(left, right), coverage, points)
 
 
 def _leaves_visible(placed: _Object, owner: np.ndarray, areas: list[int]) -> bool:

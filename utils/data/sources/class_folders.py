@@ -20,6 +20,7 @@ from utils.data.image.limits import IMAGE_SUFFIXES
 from utils.data.sources.formats.folders import split_folders, split_of
 from utils.data.sources.image_files import search_images, sorted_images
 from utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
+from utils.data.sources.samples import SampleTable
 from utils.errors import DatasetError, brief
 from utils.files.file_state import state_of_files
 
@@ -142,6 +143,23 @@ def class_images(entry: ClassFolders, class_names: Sequence[str]) -> list[ClassI
     if not found:
         raise DatasetError(f"{entry.folder}: no folder in it holds an image")
     return found
+
+
+def fill_images(samples: SampleTable) -> bool:
+    """Return whether each image has one object, which fills it: what class folders give."""
+    return bool((samples.num_objects == 1).all() and (samples.boxes_cxcywh_norm == FULL_BOX).all())
+
+
+def refuse_classes(samples: SampleTable, dataset: str) -> None:
+    """Raise DatasetError for samples of class folders, where objects have to be found.
+
+    Labels that say that an object fills its image are accepted.
+    """
+    if fill_images(samples) and not os.path.exists(label_file_of(str(samples[0].image_path))):
+        raise DatasetError(
+            f"{dataset}: its images are in folders named for their classes, and where an object "
+            "lies is not labelled; train a classifier: --task classify, or --cfg yolov5s-cls.yaml"
+        )
 
 
 def _classes_in(folder: Path) -> set[str]:

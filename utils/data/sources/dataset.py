@@ -13,7 +13,7 @@ from pathlib import Path
 
 from backend.words import count
 from utils.data.shapes.class_dataset import draw_class_dataset
-from utils.data.shapes.dataset import draw_dataset
+from utils.data.shapes.dataset import draw_dataset, draw_outlined_dataset
 from utils.data.sources.class_folders import ClassFolders, class_names_of
 from utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
 from utils.data.sources.formats.annotations import Annotations
@@ -27,6 +27,7 @@ BUILT_IN = "shapes"
 BUILT_INS: dict[str, Callable[[Path], Path]] = {
     BUILT_IN: draw_dataset,
     "shapes-cls": draw_class_dataset,
+    "shapes-seg": draw_outlined_dataset,
 }
 YAML_FOLDER = PROJECT / "data"
 YAML_SUFFIXES = (".yaml", ".yml")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from utils.data.loading.batch import Targets
+from utils.data.loading.batch import TargetMasks, Targets
 from utils.data.loading.quads import draw_enlarged, join_quads
 
 
@@ -59,3 +59,41 @@ def test_half_of_the_groups_are_enlarged_by_seed_epoch_and_first_image():
     others = [draw_enlarged(*key, firsts).tolist() for key in ((0, 2), (1, 1))]
     assert drawn.tolist() not in others and others[0] != others[1]
     assert draw_enlarged(1, 2, firsts[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["a map an image", "a map an object"])
+def test_masks_go_with_their_images(shared):
+    """Four images 2x3 of one group, whose objects are single pixels, two in the first image."""
+    places = [(0, 0, 1), (0, 1, 2), (2, 1, 0), (3, 0, 0)]  # image, row, column
+    image_index, rows, columns = np.array(places).T
+    map_index = image_index if shared else np.arange(4)
+    value = np.array([1, 2, 1, 1]) if shared else np.ones(4, np.int64)
+    maps = np.zeros((4, 2, 3), np.uint8)
+    maps[map_index, rows, columns] = value
+    targets = Targets(
+        image_index, np.arange(4), np.zeros((4, 4), "f"), TargetMasks(maps, map_index, value)
+    )
+    found = []
+    for enlarged in (False, True):
+        images = np.zeros((1, 3, 16, 24), np.uint8)
+        singles = np.zeros((4, 3, 8, 12), np.uint8)
+        joined = join_quads(singles, targets, np.array([enlarged]), images)
+        masks = joined.masks
+        assert (masks.maps.shape[1:], masks.maps.dtype) == ((4, 6), np.uint8)
+        assert (np.diff(masks.map_index) >= 0).all()
+        chosen = zip(masks.map_index, masks.value, strict=True)
+        found.append([np.argwhere(masks.maps[m] == v).tolist() for m, v in chosen])
+    # The second image lies below the first, the third at its right, the fourth below that.
+    assert found[0] == [[[0, 1]], [[1, 2]], [[1, 3]], [[2, 3]]]
+    assert found[1] == [
+        [[0, 2], [0, 3], [1, 2], [1, 3]],
+        [[2, 4], [2, 5], [3, 4], [3, 5]],
+    ]
+
+
+def test_masks_without_objects_stay_empty():
+    masks = TargetMasks(np.zeros((4, 2, 3), np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    nothing = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), "f"), masks)
+    images = np.zeros((1, 3, 16, 24), np.uint8)
+    found = join_quads(np.zeros((4, 3, 8, 12), np.uint8), nothing, np.array([False]), images).masks
+    assert found.maps.shape == (0, 4, 6) and found.map_index.dtype == np.int64

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from backend import nn, ops
+from backend.processes import Process
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.training.pieces import pieces_of
@@ -180,7 +181,7 @@ def test_other_errors_stay_what_they_are(state):
 def test_several_processes_in_an_exchange_cannot_begin_anew(
     state, monkeypatch, sync_bn, way, stage
 ):
-    monkeypatch.setattr("models.training.pieces.this_process", lambda: Two())
+    monkeypatch.setattr("models.training.pieces.this_process", lambda: Process(0, 0, 2))
     state.sync_bn = sync_bn
     state.last_update = -9  # the first batch is the last of an update
     step_loss = state.step_loss
@@ -198,10 +199,6 @@ def test_several_processes_in_an_exchange_cannot_begin_anew(
     state.step_loss = loss
     with pytest.raises(UserError, match=f"while processes were exchanging numbers.*{way}"):
         run_steps(state)
-
-
-class Two:
-    world_size = 2
 
 
 def test_pieces_are_as_few_and_as_equal_as_they_can_be():

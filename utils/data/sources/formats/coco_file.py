@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from utils.data.sources.formats.coco_masks import join_parts, mask_outline, read_pieces
+from utils.data.sources.formats.coco_masks import mask_outline, read_pieces
 from utils.data.sources.formats.coco_segments import Segments, SegmentTable
 from utils.errors import brief
 from utils.files.json_members import read_members
-from utils.polygons import Polygons, starts_of
+from utils.polygons import Polygons, join_parts, starts_of
 
 MAX_BYTES = 1 << 32
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN

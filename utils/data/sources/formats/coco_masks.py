@@ -14,10 +14,8 @@ import numpy as np
 
 from utils.data.image.limits import MAX_SIDE, MOST_PIXELS
 from utils.errors import brief
-
-_FIRST_CHARACTER = 48  # stands for 0; each character has 5 bits of a number, the lowest first
-_GOES_ON, _NEGATIVE = 32, 16  # bits of a character
-_MOST_CHARACTERS = 7  # of a number: 35 bits, above all pixels of an image
+from utils.masks.runs import from_text
+from utils.polygons import join_parts
 
 
 class MaskRuns(NamedTuple):
@@ -39,33 +37,6 @@ def read_pieces(segmentation: Sequence[Any]) -> list[array[float]]:
     if any(len(piece) % 2 for piece in pieces):
         raise ValueError(f"{brief(segmentation)}; x1, y1, x2, y2, ... are needed")
     return [piece for piece in pieces if len(piece) >= 6]  # two points enclose nothing
-
-
-def join_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return one outline (K, 2) of what several enclose, each (N, 2); holes are parts too.
-
-    Each part is joined to the next by a line that is walked once in each direction, so that it
-    encloses nothing. Time is linear in the number of points.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    there: list[np.ndarray] = []
-    back: list[np.ndarray] = []
-    entry = 0
-    for part, following in zip(parts[:-1], parts[1:], strict=True):
-        leave = _nearest(part, following[0])
-        ring = np.roll(part, -entry, axis=0)
-        turn = (leave - entry) % len(part)
-        there.append(ring[: turn + 1])
-        back += [ring[:1], ring[turn:]]  # from the end: what follows the leave, then the entry
-        entry = _nearest(following, part[leave])
-    last = np.roll(parts[-1], -entry, axis=0)
-    return np.concatenate([*there, last, last[:1], *reversed(back)])[:-1]
-
-
-def _nearest(points_xy: np.ndarray, place_xy: np.ndarray) -> int:
-    with np.errstate(invalid="ignore", over="ignore"):  # of what is no number any point will do
-        return int(((points_xy - place_xy) ** 2).sum(1).argmin())
 
 
 def mask_outline(segmentation: Mapping[str, Any]) -> np.ndarray:
@@ -104,7 +75,10 @@ def _is_side(value: Any) -> bool:
 def _read_counts(counts: Any) -> np.ndarray:
     """Return the lengths of the runs, int64."""
     if isinstance(counts, str):
-        return _from_text(counts)
+        try:
+            return from_text(counts).astype(np.int64)
+        except ValueError as error:
+            raise ValueError(f"the runs of its mask are {brief(counts)}: {error}") from error
     try:
         runs = np.array(counts)
     except ValueError as error:
@@ -112,25 +86,6 @@ def _read_counts(counts: Any) -> np.ndarray:
     if not isinstance(counts, list) or runs.ndim != 1 or runs.dtype != np.int64:
         raise ValueError(f"the runs of its mask are {brief(counts)}")
     return runs.clip(-1, MOST_PIXELS + 1)  # their sum stays far below 64 bits
-
-
-def _from_text(text: str) -> np.ndarray:
-    """Return the runs of the text form: from the fourth on, differences to the last but one."""
-    codes = np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
-    values = codes.astype(np.int64) - _FIRST_CHARACTER
-    goes_on = (values & _GOES_ON) > 0
-    lengths = np.diff(np.flatnonzero(~goes_on), prepend=-1)
-    is_code = ((values >= 0) & (values < 64)).all() and len(values) > 0
-    if not is_code or goes_on[-1] or lengths.max() > _MOST_CHARACTERS:
-        raise ValueError(f"the runs of its mask are {brief(text)}")
-    starts = np.cumsum(lengths) - lengths
-    shifts = 5 * (np.arange(len(values)) - np.repeat(starts, lengths))
-    numbers = np.add.reduceat((values & 31) << shifts, starts)
-    is_negative = (values[~goes_on] & _NEGATIVE) > 0
-    numbers -= is_negative * (1 << (5 * lengths))
-    for first in (1, 2):
-        numbers[first::2] = np.cumsum(numbers[first::2])
-    return numbers
 
 
 def _corners(runs: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray]:

@@ -21,11 +21,12 @@ from backend.words import count
 from utils.data.image.decoding import OtherSizeError, decode_bytes
 from utils.data.image.header import BrokenImageError, read_header
 from utils.data.sources.formats.annotations import UNKNOWN
-from utils.data.sources.formats.coco_masks import join_parts, mask_outline
+from utils.data.sources.formats.coco_masks import mask_outline
 from utils.data.sources.formats.file_per_image import FilePerImage, ImageAnnotation
 from utils.errors import brief
 from utils.files.json import read_json
 from utils.files.regular import open_regular
+from utils.polygons import join_parts
 
 MAX_BYTES = 1 << 28  # a file may hold its whole image as text
 LARGEST = 1e9  # pixels

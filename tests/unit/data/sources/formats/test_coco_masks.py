@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from pycocotools import mask as pycocotools_mask
 
-from utils.data.sources.formats.coco_masks import join_parts, mask_outline
+from utils.data.sources.formats.coco_masks import mask_outline
+from utils.polygons import join_parts
 
 SQUARE = np.array([[0, 0], [4, 0], [4, 4], [0, 4]], np.float64)
 
@@ -105,7 +106,7 @@ def test_memory_is_that_of_the_runs_and_not_of_the_image():
         ([2, 2], "4é", "runs of its mask are"),
         ([2, 2], "4P", "runs of its mask are"),  # it ends within a number
         ([2, 2], "P" * 60 + "1", "runs of its mask are"),
-        ([2, 2], "O5", "do not fill"),  # -1, 5
+        ([2, 2], "O5", "below 0"),  # -1, 5
     ],
 )
 def test_damaged_runs_are_refused(size, counts, text):

@@ -1,0 +1,98 @@
+"""Boxes and masks: those of a file against those of the model.
+
+Before: `verify.py` ran the file. After: the line of a file, or why it is wrong. Masks are compared
+at the size of the prototypes, where every place counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.export.differences import MASKS, Batch, Verified
+from models.export.matched import Candidates, find_rows
+from models.export.rows_compared import detections_of, fault_of_all, note_pairs, pair
+from utils.boxes import cxcywh_to_xyxy
+from utils.detections import Detections
+from utils.masks.assemble import THRESHOLD, masks_at
+
+# Places that may lie at a mask's threshold, or on one of the two edges of a box that a file and a
+# model may round to other sides.
+FEW_PLACES = 4
+
+
+def compare_mask_rows(result: Verified, batch: Batch) -> str:
+    """Compare rows and prototypes, then what NMS finds; return what is too far apart."""
+    rows, prototypes = (np.stack(outputs) for outputs in zip(*batch.found, strict=True))
+    our_rows, our_prototypes = batch.trial.outputs
+    end, tolerance = columns_of(batch), batch.tolerance
+    if fault := fault_of_all(batch.noting(result), rows[..., :end], our_rows[..., :end], tolerance):
+        return fault
+    for name, found, expected in (
+        ("coefficients", rows[..., end:], our_rows[..., end:]),
+        ("prototypes", prototypes, our_prototypes),
+    ):
+        if found.shape != expected.shape:
+            return f"it has {name} of shape {found.shape}, the model {expected.shape}"
+        part = np.abs(found - expected).max() / max(np.abs(expected).max(), np.finfo("f4").tiny)
+        if not part <= tolerance.others:
+            return f"its {name} are up to {part:.2g} of the largest beside the model's"
+    for index, image in enumerate(zip(rows, prototypes, strict=True)):
+        if fault := fault_of_image(result, batch, index, *found_in(batch, *image)):
+            return f"image {index}: {fault}"
+    return ""
+
+
+def compare_masks(result: Verified, batch: Batch) -> str:
+    """Compare what a file with NMS and masks finds; return what is too far apart."""
+    for index, (output, masks) in enumerate(batch.found):
+        found = detections_of(output)
+        if fault := fault_of_image(
+            result, batch, index, found, masks[output[:, 4] != 0] > THRESHOLD
+        ):
+            return f"image {index}: {fault}"
+    return ""
+
+
+def columns_of(batch: Batch) -> int:
+    """Return how many columns of a row are those of a box and its classes."""
+    return 5 + len(batch.metadata.class_names)
+
+
+def found_in(
+    batch: Batch, rows: np.ndarray, prototypes: np.ndarray
+) -> tuple[Detections, np.ndarray]:
+    """Return what NMS finds in an image, and its masks (K, h, w) bool."""
+    end = columns_of(batch)
+    found, index = find_rows(np.ascontiguousarray(rows[:, :end]), batch.limits)
+    scale = np.array(prototypes.shape[:0:-1] * 2) / (batch.trial.images.shape[:1:-1] * 2)
+    boxes = (found.boxes_xyxy * scale).astype(np.float32)
+    size = prototypes.shape[1], prototypes.shape[2]
+    return found, masks_at(prototypes, rows[index, end:], boxes, size, crop_first=True)
+
+
+def fault_of_image(
+    result: Verified, batch: Batch, index: int, found: Detections, masks: np.ndarray
+) -> str:
+    """Pair what both find in an image, with their masks; return what is too far apart."""
+    rows, prototypes = (output[index] for output in batch.trial.outputs)
+    expected, our_masks = found_in(batch, rows, prototypes)
+    boxes_xyxy = cxcywh_to_xyxy(rows[:, :4])
+    candidates = Candidates(boxes_xyxy, rows[:, : columns_of(batch)])
+    pairs, fault = pair(result, batch, found, expected, candidates)
+    noted = batch.noting(result)
+    note_pairs(noted, found.take(pairs[:, 0]), expected.take(pairs[:, 1]))
+    for place, other in pairs.tolist():
+        lost = fault or fault_of_mask(noted, masks[place], our_masks[other], batch.tolerance.masks)
+        if lost:
+            return lost
+    return fault
+
+
+def fault_of_mask(result: Verified, found: np.ndarray, expected: np.ndarray, least: float) -> str:
+    """Note how much of two masks (h, w) bool is of one alone; return it if it is too much."""
+    apart, union = int((found ^ expected).sum()), int((found | expected).sum())
+    iou = 1 - apart / max(union, 1)
+    result.note(MASKS, 1 - iou)
+    if apart <= FEW_PLACES or iou >= least:
+        return ""
+    return f"of a mask of {int(expected.sum())} places {apart} differ, an IoU of {iou:.3f}"

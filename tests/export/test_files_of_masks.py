@@ -1,0 +1,242 @@
+"""Exported files of a segmentation model: rows and prototypes, or boxes and their masks."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from backend import device
+from backend.checks import CPU
+from backend.onnx.recording import constant
+from models.export.compared import TOLERANCES
+from models.export.job import metadata_of_weights
+from models.export.kinds import kind_of_flags
+from models.export.masked import masks_in_boxes
+from models.export.matched import Limits
+from models.export.traced import write_trace
+from models.export.trials import make_trials
+from models.export.verify import verify
+from models.heads.mask.head import MaskHead
+from models.inference.exported import ExportedPredictor
+from models.inference.predictor import load_detector
+from models.inference.protocol import network_input
+from tests.export.recorded_files import write_graphs
+from tests.export.small_graphs import run_graph, shapes, small_graph
+from tests.shared_files import shared_path
+from tests.tiny_weights import noise, tiny_segmenter, write_checkpoint
+from utils.cli.export_config import parse_export_flags
+from utils.data.image.letterbox import fit_letterbox
+from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings
+from utils.export.onnx_file import write_onnx
+from utils.export.opening import open_runtime
+from utils.masks.runs import mask_of_runs
+from utils.runtimes.metadata import MASK_ROWS, MASKS
+from utils.weights.load import load_weights
+
+SIZE = (64, 96)
+FLAGS = {
+    "rows": [],
+    "batch": ["--batch-size", "2"],
+    "dynamic": ["--dynamic"],
+    "half": ["--half"],
+    "nms": ["--nms", "--conf", "0.2", "--topk-all", "20"],
+    "dynamic nms": ["--nms", "--dynamic", "--agnostic-nms"],
+    "half nms": ["--nms", "--half"],
+}
+IMAGES = [noise(64, 96, 1), noise(50, 96, 2), noise(64, 70, 3)]
+
+
+class Exported:
+    """A file of a graph, and the model's predictions."""
+
+    def __init__(self, graph, weights, words):
+        self.config = parse_export_flags(words)
+        checkpoint = load_weights(str(weights))
+        self.metadata = metadata_of_weights(self.config, checkpoint)
+        self.model = load_detector(checkpoint, CPU)
+        self.trials = make_trials(self.model, IMAGES, self.metadata)
+        self.path = graph.with_name(f"{graph.stem}-file.onnx")
+        write_onnx(graph, self.path, self.metadata, None)
+
+    def verify(self, runtime="onnx"):
+        limits, tolerance = Limits.of(self.config), TOLERANCES[self.config.precision]
+        opened = open_runtime(self.path, 1, runtime)
+        return verify(opened, self.metadata, self.trials, limits, tolerance)
+
+    def change(self, name, change):
+        """Change a constant of the file's graph."""
+        content = onnx.load_model(self.path)
+        (tensor,) = [tensor for tensor in content.graph.initializer if tensor.name == name]
+        values = numpy_helper.to_array(tensor).copy()
+        change(values)
+        tensor.CopyFrom(numpy_helper.from_array(values, name))
+        onnx.save_model(content, self.path)
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("masks")
+    weights = write_checkpoint(folder / "tiny.safetensors", tiny_segmenter(folder))
+    sides = ["--imgsz", *map(str, SIZE)]
+    words = {name: ["--weights", str(weights), *sides, *flags] for name, flags in FLAGS.items()}
+    graphs = write_graphs(folder, words)
+    return lambda name: Exported(graphs[name], weights, words[name])
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_right_file_of_every_kind_passes(make, name):
+    result = make(name).verify()
+    assert result.fault == ""
+    least = 0.9 if "half" in name else 1
+    assert result.num_found >= result.num_matched >= least * result.num_found > 10
+    assert result.largest["1 - IoU of masks"] <= (0.5 if "half" in name else 0.02)
+
+
+@pytest.mark.parametrize("name", ["rows", "nms"])
+def test_openvino_reads_the_same_file(make, name):
+    result = make(name).verify("openvino")
+    assert result.fault == "" and result.num_matched == result.num_found > 10
+
+
+def test_outputs_have_the_public_names_and_their_shapes(make):
+    number = sum(3 * (64 // stride) * (96 // stride) for stride in (8, 16))
+    plain = shapes(onnx.load_model(make("rows").path))
+    assert plain == {"output0": (1, number, 5 + 5 + 4), "output1": (1, 4, 16, 24)}
+    found = shapes(onnx.load_model(make("nms").path))
+    assert found == {"output0": (1, 20, 6), "output1": (1, 20, 16, 24)}
+    free = shapes(onnx.load_model(make("dynamic").path))
+    assert free["output0"][0] == "batch" and free["output1"][1] == 4
+    metadata = [make(name).metadata for name in ("rows", "nms")]
+    assert [(one.head, one.output) for one in metadata] == [
+        ("Segment", MASK_ROWS), ("Segment", MASKS),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["640x480_of_427x640", "640x640_of_1080x810"])
+def test_masks_of_a_graph_are_the_stored_ones(name):
+    arrays = np.load(shared_path(f"golden/segment/assemble_{name}.npz"))
+    prototypes, coefficients, boxes = (
+        arrays[key].astype(np.float32) for key in ("proto", "coef", "boxes")
+    )
+    size = tuple(4 * side for side in prototypes.shape[1:])
+    given = np.concatenate((boxes, coefficients), axis=1)[None]
+    graph = small_graph(
+        lambda rows: [
+            masks_in_boxes(constant(prototypes[None]), rows[..., 4:], rows[..., :4], size)
+        ],
+        given.shape,
+    )
+    (found,) = run_graph(graph)(given)
+    wanted = np.unpackbits(arrays["low"])[: found[0].size].reshape(found[0].shape)
+    assert np.array_equal(found[0] > 0.5, wanted.astype(bool)) and wanted.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("rows", "its prototypes are up to"), ("nms", "of a mask of .* places .* differ, an IoU of")],
+)
+def test_wrong_prototypes_are_found(make, name, text):
+    exported = make(name)
+    exported.change("model.4.proto.cv3.conv.weight", lambda values: np.negative(values, values))
+    assert re.search(text, exported.verify().fault)
+
+
+def segmentations(predictor, image, size):
+    taken = network_input(predictor, image.transpose(2, 0, 1)[None], CPU)
+    (decoded,) = predictor.decode_above(predictor(taken), 0.2)
+    settings = SuppressionSettings(0.2, 0.45, max_detections=20, multi_label=False)
+    return predictor.head.finish(decoded, fit_letterbox(image.shape[:2], size), settings)
+
+
+@pytest.mark.parametrize("name", ["rows", "nms"])
+def test_a_file_finds_what_the_model_finds_in_pixels_of_the_image(make, name):
+    """Where NMS is in the file masks end with whole places of four pixels at their boxes."""
+    exported = make(name)
+    runtime = open_runtime(exported.path, 1)
+    found = segmentations(ExportedPredictor(runtime), IMAGES[0], SIZE)
+    expected = segmentations(exported.model, IMAGES[0], SIZE)
+    assert found.class_index.tolist() == expected.class_index.tolist()
+    np.testing.assert_allclose(found.boxes_xyxy, expected.boxes_xyxy, atol=1e-2)
+    masks, ours = (
+        np.stack([mask_of_runs(row, SIZE) for row in one.masks.rows()]) for one in (found, expected)
+    )
+    apart = (masks ^ ours).sum() / (masks | ours).sum()
+    assert ours.any() and apart < (0.01 if name == "rows" else 0.2)
+
+
+@pytest.mark.skipif(not device.supports("torchscript"), reason="PyTorch's alone")
+def test_a_trace_returns_both_outputs(make, tmp_path):
+    exported = make("rows")
+    write_trace(exported.model, exported.metadata, tmp_path / "a.torchscript")
+    exported.path = tmp_path / "a.torchscript"
+    result = exported.verify("torchscript")
+    assert result.fault == "" and result.num_matched == result.num_found > 10
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--letterbox"], "--letterbox: masks lie over the network's input"),
+        (["--nms", "--efficient-nms"], "--efficient-nms: TensorRT's operator has no masks"),
+        (["--include", "onnx", "ncnn"], "--include ncnn: .* 2 outputs.* onnx, openvino, torch"),
+    ],
+)
+def test_what_masks_do_not_go_with_is_refused_by_name(words, text):
+    with pytest.raises(UserError, match=text):
+        kind_of_flags(MaskHead, parse_export_flags(["--weights", "a.pt", *words]))
+
+
+class Returning:
+    """A runtime that returns what a test says."""
+
+    name = "a test"
+
+    def __init__(self, metadata, *outputs):
+        self.metadata, self.outputs = metadata, outputs
+
+    def __call__(self, images):
+        return self.outputs
+
+
+@pytest.mark.parametrize(
+    ("kind", "outputs", "text"),
+    [
+        (MASK_ROWS, [(1, 7, 14)], "returns 1 output, and its metadata tells 2"),
+        (MASK_ROWS, [(1, 7, 14), (1, 5, 16, 24)], "rows of 14 numbers.*5 prototypes need 15"),
+        (MASK_ROWS, [(2, 7, 14), (2, 4, 16, 24)], r"returns \(2, 7, 14\)"),
+        (MASK_ROWS, [(1, 7, 14), (1, 4, 16)], r"returns \(1, 4, 16\)"),
+        (MASKS, [(1, 7, 14), (1, 4, 16, 24)], r"says \(1, any, 6\)"),
+        (MASKS, [(1, 7, 6), (1, 4, 16, 24)], r"\(1, 7, 6\) with masks \(1, 4, 16, 24\)"),
+    ],
+)
+def test_outputs_that_the_metadata_do_not_tell_are_refused(make, kind, outputs, text):
+    metadata = dataclasses.replace(make("rows").metadata, output=kind)
+    runtime = Returning(metadata, *(np.zeros(shape, np.float32) for shape in outputs))
+    with pytest.raises(UserError, match=text):
+        ExportedPredictor(runtime, "a.onnx")(np.zeros((1, 3, *SIZE), np.uint8))
+
+
+def test_a_class_that_there_is_not_is_refused(make):
+    metadata = dataclasses.replace(make("rows").metadata, output=MASKS)
+    found = np.array([[[0, 0, 9, 9, 0.9, 7]]], np.float32)
+    runtime = Returning(metadata, found, np.ones((1, 1, 16, 24), np.float32))
+    predictor = ExportedPredictor(runtime, "a.onnx")
+    with pytest.raises(UserError, match="a.onnx: it finds the class 7.0"):
+        predictor.decode_above(predictor(np.zeros((1, 3, *SIZE), np.uint8)), 0.2)
+
+
+def test_nothing_found_and_one_thing_without_a_place_are_finished(make):
+    metadata = dataclasses.replace(make("rows").metadata, output=MASKS)
+    for scores in ([0.0, 0.0], [0.9, 0.0]):
+        found = np.zeros((1, 2, 6), np.float32)
+        found[0, :, 2:4], found[0, :, 4] = 8, scores
+        runtime = Returning(metadata, found, np.zeros((1, 2, 16, 24), np.float32))
+        result = segmentations(ExportedPredictor(runtime), IMAGES[0], SIZE)
+        assert len(result.scores) == result.masks.num_rows == np.count_nonzero(scores)
+        assert all(not mask_of_runs(row, SIZE).any() for row in result.masks.rows())

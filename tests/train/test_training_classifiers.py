@@ -1,0 +1,198 @@
+"""A classifier is trained, stopped, resumed and validated by the same code as a detector."""
+
+import csv
+
+import numpy as np
+import pytest
+
+import train
+from backend import nn
+from models import validation
+from models.training.start import build_model
+from tests.equal_runs import assert_equal_runs
+from tests.shared_files import shared_path
+from tests.small import RESULT_COLUMNS
+from tests.small_classes import CLASS_NAMES, write_class_folders, write_tiny_classifier
+from tests.train.short_runs import StopAt
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.cli.train_config import TrainConfig, read_train_flags
+from utils.cli.val_config import parse_val_flags
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+from utils.errors import UserError
+from utils.processes.suspend import Suspended
+from utils.processes.world import ALONE
+from utils.state.checkpoint import load_checkpoint
+from utils.state.resume import find_resume_point, resumed_config
+from utils.tasks.classification import CLASSIFICATION
+from utils.tasks.detection import DETECTION
+from utils.tasks.table import check_flags
+from utils.weights.load import load_weights
+
+COLUMNS = [
+    "epoch", "train/cls_loss", "metrics/accuracy_top1", "metrics/accuracy_top5", "val/cls_loss",
+    *RESULT_COLUMNS[11:],
+]  # fmt: skip
+
+
+def start(arguments, stop=None):
+    """Do what `train.main` does with these flags, but for the signals; return the run's folder."""
+    values, given = read_train_flags(arguments)
+    point = find_resume_point(values, given)
+    if point is None:
+        task = train.task_of_flags(values)
+        config = TrainConfig(**task.completed(values, given))
+        check_flags(task, config)
+        hyp = read_hyperparameters(config.hyp, config.override)
+    else:
+        config, hyp = resumed_config(values, given, point.header)
+    train.run(config, hyp, point, stop or StopAt())
+    return config.project / config.name
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classes")
+    data = write_class_folders(folder / "colours")
+    return [
+        "--data", str(data), "--cfg", str(write_tiny_classifier(folder)), "--img", "32",
+        "--batch", "4", "--workers", "0", "--device", "cpu", "--epochs", "2", "--noplots",
+        "--project", str(folder), "--dropout", "0.4",
+        "--override", "warmup_epochs=1",  # so that weights are updated after each of few batches
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(flags):
+    """The folder of a run without interruption."""
+    return start([*flags, "--name", "whole"])
+
+
+def rows_of(folder):
+    with open(folder / "results.csv", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_results_have_the_columns_of_a_classifier(whole):
+    rows = rows_of(whole)
+    assert len(rows) == 2 and list(rows[0]) == COLUMNS
+    assert all(float(row["train/cls_loss"]) > 0 for row in rows)
+    assert all(float(row["metrics/accuracy_top5"]) == 1 for row in rows)  # of three classes
+    header = load_checkpoint(whole / "weights" / "best.safetensors").header
+    best = max(float(row["metrics/accuracy_top1"]) for row in rows)
+    assert header.best_fitness == pytest.approx(best, abs=1e-5)  # six digits in the file
+    assert header.class_names == CLASS_NAMES
+
+
+def test_defaults_are_those_of_the_task(whole):
+    header = load_checkpoint(whole / "weights" / "last.safetensors").header
+    settings = header.settings
+    assert (settings["optimizer"], settings["label_smoothing"]) == ("Adam", 0.1)
+    assert (header.hyperparameters["lr0"], header.hyperparameters["weight_decay"]) == (1e-3, 5e-5)
+    config = TrainConfig(**train.find_task("classify", "", {}).completed(*read_train_flags([])))
+    assert (config.image_size, config.batch_size) == (224, 64)
+
+
+@pytest.mark.parametrize("count", [2, 4, 5])  # in an epoch, in the validation, in the next epoch
+def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(flags, whole, tmp_path, count):
+    with pytest.raises(Suspended):
+        start([*flags, "--project", str(tmp_path)], StopAt(count))
+    start([*flags, "--project", str(tmp_path), "--resume"])
+    assert_equal_runs(tmp_path / "exp", whole)
+
+
+def test_without_dropout_a_run_learns_otherwise(flags, whole, tmp_path):
+    other = start([*flags, "--project", str(tmp_path), "--dropout", "0"])
+    assert rows_of(other)[1]["train/cls_loss"] != rows_of(whole)[1]["train/cls_loss"]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ["--multi_tensor_optimizer", "--optimizer", "SGD"],
+        ["--precise-bn", "2", "--patience", "1"],
+        ["--freeze", "2", "--image-weights"],
+        ["--micro-batch", "2", "--multi-scale", "--img", "128"],
+    ],
+    ids=" ".join,
+)
+def test_other_flags_of_a_training_go_with_a_classifier(flags, tmp_path, extra):
+    folder = start([*flags, "--project", str(tmp_path), *extra])
+    assert np.isfinite([float(row["val/cls_loss"]) for row in rows_of(folder)]).all()
+
+
+def test_weights_are_validated_with_table_and_plots(flags, whole, tmp_path, capsys):
+    weights = whole / "weights" / "last.safetensors"
+    for name, extra in (("plain", []), ("twice", ["--augment"])):
+        config = parse_val_flags([
+            "--data", flags[1], "--weights", str(weights), "--img", "32", "--batch-size", "4",
+            "--device", "cpu", "--workers", "0", "--project", str(tmp_path), "--name", name, *extra,
+        ])  # fmt: skip
+        dataset = load_dataset(config.data)
+        samples = load_split(dataset, "val")
+        loaded = [load_weights(weights)]
+        validation.run_validation(config, dataset.class_names, samples, loaded, ALONE)
+        told = capsys.readouterr().out
+        assert [line.split()[0] for line in told.splitlines()[:2]] == ["class", "all"]
+        assert (tmp_path / name / "confusion_matrix.png").exists()
+
+
+def test_weights_of_a_detector_give_a_classifier_its_backbone(flags, tmp_path, caplog):
+    detector = shared_path("weights/coco-yolov5n-v6.pt")
+    with caplog.at_level("INFO"):
+        folder = start([
+            *flags, "--cfg", "", "--weights", str(detector), "--task", "classify", "--epochs", "1",
+            "--project", str(tmp_path), "--img", "64",
+        ])  # fmt: skip
+    lines = [record.message for record in caplog.records]
+    # 186 tensors of layers 0 to 8; the head's are 8.
+    assert "transferred 186/194 tensors" in lines
+    left = [line for line in lines if line.startswith("  not transferred: ")]
+    assert len(left) == 8 and all("model.9." in line for line in left)
+    header = load_checkpoint(folder / "weights" / "last.safetensors").header
+    assert header.model["head"] == [[-1, 1, "Classify", ["nc"]]] and header.model["nc"] == 3
+
+
+def test_weights_of_a_classifier_give_a_classifier_of_other_classes_their_rows(flags, whole):
+    start_from = load_weights(whole / "weights" / "last.safetensors")
+    values, given = read_train_flags([
+        *flags, "--cfg", "", "--weights", str(start_from.path), "--remap-classes",
+    ])  # fmt: skip
+    config = TrainConfig(**CLASSIFICATION.completed(values, given))
+    model = build_model(config, start_from, ("red", "yellow", "blue"))
+    found, old = nn.state_arrays(model), start_from.ema
+    name = "model.2.linear.weight"
+    np.testing.assert_array_equal(found[name][[0, 2]], old[name][[2, 0]])
+    assert not (found[name][1][None] == old[name]).all(axis=1).any()
+    np.testing.assert_array_equal(found["model.0.conv.weight"], old["model.0.conv.weight"])
+
+
+def test_weights_of_a_classifier_of_no_public_size_make_no_detector(flags, whole, tmp_path):
+    weights = whole / "weights" / "last.safetensors"
+    with pytest.raises(UserError, match="give the model to train with --cfg"):
+        start([*flags, "--cfg", "", "--weights", str(weights), "--task", "detect",
+               "--dropout", "0", "--project", str(tmp_path)])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--quad"], "--quad: four images would have one class; leave it out"),
+        (["--rect"], "--rect: the images of classification are square"),
+        (["--noautoanchor"], "--noautoanchor: classifiers have no anchors"),
+        (["--bbox_iou_optim"], "--bbox_iou_optim: the loss of classification has no boxes"),
+        (["--dropout", "1"], "--dropout 1; a number from 0 to below 1 is needed"),
+        (["--cutoff", "9"], "--cutoff 9; the model has 3 layers"),
+        (["--mask-ratio", "2"], "--mask-ratio is for models to segment"),
+    ],
+)
+def test_flags_that_mean_nothing_to_a_classifier_are_refused(flags, tmp_path, extra, message):
+    with pytest.raises(UserError, match=message):
+        start([*flags, "--project", str(tmp_path), *extra])
+
+
+@pytest.mark.parametrize("extra", [["--dropout", "0.5"], ["--cutoff", "5"]])
+def test_flags_of_classifiers_are_refused_for_a_detector(extra):
+    config = TrainConfig(**read_train_flags(["--cfg", "yolov5n.yaml", *extra])[0])
+    with pytest.raises(UserError, match=f"{extra[0]} is for models to classify"):
+        check_flags(DETECTION, config)

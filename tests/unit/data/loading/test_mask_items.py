@@ -1,0 +1,216 @@
+"""Batches with masks: those of detection, and the pixels of their objects."""
+
+import dataclasses
+
+import cv2
+import numpy as np
+import pytest
+
+from backend.processes import Process
+from tests.outlines import make_polygons
+from tests.unit.data.batch_digest import EVERYTHING, digest
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.image.decoding import LabelledImage
+from utils.data.loading.batch import Batch, Targets
+from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.loading.mask_items import MaskItems, complete_outlines
+from utils.data.loading.recipe import BatchRecipe
+from utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+from utils.processes.world import World
+
+KINDS = {"overlap": MaskItems(), "separate": MaskItems(ratio=2, overlap=False)}
+RECIPES = {
+    "plain": BatchRecipe(),
+    "rect": BatchRecipe(rectangular=True),
+    "quad": BatchRecipe(quad=True),
+}
+NUM_SAMPLES, BATCH = 13, 8
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    config = ShapesConfig(NUM_SAMPLES, 1, image_side=80, outlines=True)
+    folder = tmp_path_factory.mktemp("data") / "shapes"
+    return load_split(load_dataset(draw_dataset(folder, config)), "train")
+
+
+def train_batches(samples, workers=0, first=0, rank=0, world_size=1, **changes) -> list[Batch]:
+    options = {"augment": EVERYTHING, "items": KINDS["overlap"], **changes}
+    world = World(Process(rank, rank, world_size))
+    with TrainLoader(samples, 64, BATCH, seed=0, workers=workers, world=world, **options) as loader:
+        return list(loader.epoch(1, first))
+
+
+def val_batches(samples, items, workers=0, rank=0, world_size=1) -> list[Batch]:
+    world = World(Process(rank, rank, world_size))
+    with ValLoader(samples, 64, BATCH, workers, 32, True, world=world, items=items) as loader:
+        return list(loader)
+
+
+def mask_of(targets: Targets, index: int) -> np.ndarray:
+    return targets.masks.maps[targets.masks.map_index[index]] == targets.masks.value[index]
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+@pytest.mark.parametrize("items", KINDS.values(), ids=KINDS)
+def test_masks_change_neither_images_nor_boxes(samples, items, recipe):
+    plain = train_batches(samples, items=MaskItems.__base__(), recipe=recipe)
+    for with_masks, without in zip(
+        train_batches(samples, items=items, recipe=recipe), plain, strict=True
+    ):
+        targets = with_masks.targets
+        assert digest(with_masks._replace(targets=targets._replace(masks=None))) == digest(without)
+        assert len(targets.masks.map_index) == len(targets.masks.value) == len(targets.class_index)
+        assert (np.diff(targets.masks.map_index) >= 0).all()
+    for with_masks, without in zip(
+        val_batches(samples, items), val_batches(samples, MaskItems.__base__()), strict=True
+    ):
+        targets = with_masks.targets._replace(masks=None)
+        assert digest(with_masks._replace(targets=targets)) == digest(without)
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+@pytest.mark.parametrize("items", KINDS.values(), ids=KINDS)
+def test_workers_ranks_and_a_start_in_the_middle_change_no_byte(samples, items, recipe):
+    whole = train_batches(samples, items=items, recipe=recipe)
+    expected = [digest(batch) for batch in whole]
+    assert len(set(expected)) == len(expected) >= 2 - recipe.quad
+    later = train_batches(samples, workers=2, first=1, items=items, recipe=recipe)
+    assert [digest(batch) for batch in later] == expected[1:]
+    ranks = [
+        train_batches(samples, items=items, recipe=recipe, rank=rank, world_size=2)
+        for rank in (0, 1)
+    ]
+    for batch, *shards in zip(whole, *ranks, strict=True):
+        first, before = 0, 0
+        for shard in shards:
+            end = first + len(shard.images)
+            part, number = batch.targets.between(first, end), len(shard.targets.class_index)
+            np.testing.assert_array_equal(part.class_index, shard.targets.class_index)
+            for index in range(number):
+                np.testing.assert_array_equal(
+                    mask_of(shard.targets, index), mask_of(batch.targets, before + index)
+                )
+            first, before = end, before + number
+
+
+def test_validation_batches_are_the_same_for_workers_and_ranks(samples):
+    items = KINDS["overlap"]
+    whole = val_batches(samples, items)
+    assert [digest(b) for b in val_batches(samples, items, 2)] == [digest(b) for b in whole]
+    ranks = [val_batches(samples, items, rank=rank, world_size=2) for rank in (0, 1)]
+    for batch, *shards in zip(whole, *ranks, strict=True):
+        maps = np.concatenate([shard.targets.masks.maps for shard in shards])
+        np.testing.assert_array_equal(maps, batch.targets.masks.maps)
+        assert len(maps) == len(batch.images)
+
+
+def test_a_rank_without_an_image_has_no_masks(samples):
+    (batch,) = train_batches(samples[:1], rank=1, world_size=2)
+    assert len(batch.images) == 0 and batch.targets.masks is None
+
+
+@pytest.mark.parametrize("recipe", [RECIPES["plain"], RECIPES["quad"]], ids=["plain", "quad"])
+@pytest.mark.parametrize("overlap", [True, False])
+def test_masks_lie_in_their_boxes_and_fill_them(samples, recipe, overlap):
+    items, filled = MaskItems(ratio=1, overlap=overlap), []
+    for batch in train_batches(samples, items=items, recipe=recipe):
+        height, width = batch.images.shape[2:]
+        sides = np.tile([width, height], 2)
+        for index, (x, y, w, h) in enumerate(batch.targets.boxes_cxcywh_norm * sides):
+            rows, columns = mask_of(batch.targets, index).nonzero()
+            if len(rows):
+                # Corners are cut to whole pixels, whose border belongs to the object; an enlarged
+                # pixel is two.
+                assert columns.min() >= x - w / 2 - 2 and columns.max() <= x + w / 2 + 2
+                assert rows.min() >= y - h / 2 - 2 and rows.max() <= y + h / 2 + 2
+                seen = (np.ptp(columns) + 1) * (np.ptp(rows) + 1) / (w * h)
+                filled.append(seen)
+    # Of a mask of its own nothing is covered; a pixel more or less at small objects.
+    assert np.median(filled) > (0.8 if overlap else 0.95)
+    assert len(filled) > NUM_SAMPLES
+
+
+def test_masks_lie_on_the_pixels_of_bright_objects(tmp_path):
+    """Whatever moves an image moves its masks: of white objects on black they are the white."""
+    for number in range(4):
+        image = np.zeros((96, 128, 3), np.uint8)
+        outline = np.array([(20, 20), (90, 30 + 5 * number), (70, 80), (50, 45), (25, 75)])
+        cv2.fillPoly(image, [outline], (255, 255, 255))
+        (tmp_path / "images").mkdir(exist_ok=True)
+        (tmp_path / "labels").mkdir(exist_ok=True)
+        cv2.imwrite(str(tmp_path / f"images/{number}.png"), image)
+        points = " ".join(f"{x / 128} {y / 96}" for x, y in (outline + 0.5).tolist())
+        (tmp_path / f"labels/{number}.txt").write_text(f"0 {points}\n")
+    (tmp_path / "data.yaml").write_text("train: images\nval: images\nnames: [thing]\n")
+    samples = load_split(load_dataset(tmp_path / "data.yaml"), "train")
+    strengths = dataclasses.replace(EVERYTHING, hsv_v=0.0, cutout=0.0, mixup=0.0, copy_paste=0.5)
+    common = either = 0
+    for epoch in range(3):
+        with TrainLoader(samples, 128, 4, strengths, epoch, 0, items=MaskItems(ratio=1)) as loader:
+            for batch in loader.epoch(epoch):
+                white, maps = batch.images[:, 0] > 127, batch.targets.masks.maps > 0
+                common, either = common + (white & maps).sum(), either + (white | maps).sum()
+    assert either > 12 * 128 * 128 / 50
+    assert common / either > 0.9  # measured 0.94: corners are cut, small remains are dropped
+
+
+def item_of(outlines, boxes, size=(40, 60)) -> LabelledImage:
+    polygons = None if outlines is None else make_polygons(outlines)
+    boxes = np.array(boxes, np.float64).reshape(-1, 4)
+    return LabelledImage(np.zeros((*size, 3), np.uint8), np.arange(len(boxes)), boxes, polygons)
+
+
+TRIANGLE = [(4, 4), (36, 4), (4, 36)]
+
+
+def test_an_object_without_an_outline_is_its_box():
+    item = item_of([TRIANGLE, [], [(40, 8), (50, 8)]], [[4, 4, 36, 36], [44, 24, 55, 31], [0] * 4])
+    masks = MaskItems(ratio=1, overlap=False).targets(item).masks
+    assert masks.maps[1].sum() == 12 * 8 and masks.maps[1, 24:32, 44:56].all()
+    assert masks.maps[0].sum() == 33 * 34 / 2  # the rows of a triangle with its borders
+    assert masks.maps[2].sum() == 11  # two points are a line
+    only_boxes = MaskItems(ratio=1).targets(item_of(None, [[44, 24, 55, 31]])).masks
+    assert (only_boxes.maps == 1).sum() == 12 * 8 and only_boxes.value.tolist() == [1]
+    np.testing.assert_array_equal(
+        complete_outlines(None, np.array([[1.0, 2, 3, 4]])).points_xy,
+        [(1, 2), (3, 2), (3, 4), (1, 4)],
+    )
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_an_image_without_objects_has_an_empty_map_or_none(overlap):
+    targets = MaskItems(overlap=overlap).targets(item_of(None, []))
+    assert targets.masks.maps.shape == (int(overlap), 10, 15)
+    assert targets.masks.maps.dtype == np.uint8 and not targets.masks.maps.any()
+    assert len(targets.masks.map_index) == len(targets.masks.value) == 0
+    assert targets.masks.map_index.dtype == targets.masks.value.dtype == np.int64
+
+
+def test_crowded_and_empty_images_make_one_batch():
+    corners = [[x, y, x + 1, y + 1] for y in range(0, 40, 2) for x in range(0, 60, 2)]
+    crowded = item_of(None, corners)
+    assert len(corners) == 600
+    items = MaskItems(ratio=1)
+    masks = items.targets(crowded).masks
+    assert masks.maps.dtype == np.int32 and masks.maps.max() == 600
+    assert (np.sort(masks.value) == np.arange(1, 601)).all()
+
+
+def test_a_map_is_as_many_times_smaller_as_asked_for(samples):
+    for ratio in (1, 2, 4, 8):
+        (batch, *_) = train_batches(samples, items=MaskItems(ratio=ratio))
+        assert batch.targets.masks.maps.shape == (BATCH, 64 // ratio, 64 // ratio)
+
+
+def test_labels_of_boxes_alone_have_masks(samples):
+    boxes = dataclasses.replace(samples, polygons_norm=None)
+    strengths = AugmentConfig(mosaic=1.0)
+    (batch, *_) = train_batches(boxes, items=MaskItems(ratio=1), augment=strengths)
+    for index in range(len(batch.targets.class_index)):
+        rows, columns = mask_of(batch.targets, index).nonzero()
+        if len(rows):
+            assert len(rows) <= (np.ptp(rows) + 1) * (np.ptp(columns) + 1)
+    assert batch.targets.masks.maps.any()

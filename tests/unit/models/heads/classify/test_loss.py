@@ -1,0 +1,137 @@
+"""The loss of classification against NumPy: smoothing, pieces, ranks, half precision."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from backend import autograd, ops
+from backend.processes import Process
+from models.heads import parts
+from models.heads.base import WholeBatch
+from models.heads.classify.loss import ClassificationLoss
+from tests.golden_models import stored
+from utils.data.loading.batch import Targets
+
+# Sums of a few hundred float32 numbers; OneFlow's logarithm of 1 is 1e-6.
+TOLERANCE = 1e-5
+
+
+def targets_of(classes):
+    number = len(classes)
+    boxes = np.tile(np.float32([0.5, 0.5, 1, 1]), (number, 1))
+    return Targets(np.arange(number), np.array(classes, np.int64), boxes)
+
+
+def cross_entropy(logits, classes, smoothing):
+    """The mean over images, float64."""
+    x = logits.astype(np.float64)
+    logs = x - x.max(1, keepdims=True)
+    logs = logs - np.log(np.exp(logs).sum(1, keepdims=True))
+    wanted = np.eye(x.shape[1])[classes] * (1 - smoothing) + smoothing / x.shape[1]
+    return -(wanted * logs).sum(1).mean()
+
+
+def drawn(images=6, classes=4):
+    random = np.random.default_rng(0)
+    logits = random.normal(0, 2, (images, classes)).astype(np.float32)
+    return logits, random.integers(0, classes, images)
+
+
+def value(term):
+    return float(ops.to_numpy(term))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+def test_value_and_gradient_are_those_of_numpy(smoothing):
+    logits, classes = drawn()
+    variable = autograd.variable(logits)
+    terms = ClassificationLoss(smoothing)((variable,), targets_of(classes))
+    wanted = cross_entropy(logits, classes, smoothing)
+    assert value(terms.by_name["classification"]) == pytest.approx(wanted, rel=TOLERANCE)
+    assert value(terms.total) == pytest.approx(wanted * 6 / 64, rel=TOLERANCE)
+    scores = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    target = np.eye(4)[classes] * (1 - smoothing) + smoothing / 4
+    (gradient,) = autograd.gradients(terms.total, [variable])
+    np.testing.assert_allclose(ops.to_numpy(gradient), (scores - target) / 64, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", ["c0", "c1", "c2", "c3", "c4"])
+def test_losses_are_the_stored_ones(case):
+    arrays = stored("classify/accuracy")
+    logits, targets = ops.tensor(arrays[f"{case}_logits"]), targets_of(arrays[f"{case}_targets"])
+    for name, smoothing in (("loss", 0.0), ("loss_smoothing01", 0.1)):
+        terms = ClassificationLoss(smoothing)((logits,), targets)
+        wanted = arrays[f"{case}_{name}"]
+        assert value(terms.by_name["classification"]) == pytest.approx(wanted, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("case", ["c0", "c1", "c2", "c3", "c4"])
+def test_the_mean_of_the_batches_means_is_the_stored_loss_of_a_validation(case):
+    """As `utils/evaluation/progress.py` takes it, whatever the sizes of the batches are."""
+    arrays = stored("classify/accuracy")
+    ends = np.cumsum(arrays[f"{case}_batch_sizes"])
+    means = [
+        value(ClassificationLoss()((ops.tensor(logits),), targets_of(targets))
+              .by_name["classification"])
+        for logits, targets in zip(
+            np.split(arrays[f"{case}_logits"], ends[:-1]),
+            np.split(arrays[f"{case}_targets"], ends[:-1]),
+            strict=True,
+        )
+    ]  # fmt: skip
+    assert np.mean(means) == pytest.approx(arrays[f"{case}_validation_loss"], rel=TOLERANCE)
+
+
+def test_pieces_add_up_to_the_batch():
+    logits, classes = drawn(7)
+    loss = ClassificationLoss(0.1)
+    whole = loss((ops.tensor(logits),), targets_of(classes))
+    batch, found = WholeBatch(7, targets_of(classes)), []
+    for piece in (slice(0, 3), slice(3, 7)):
+        found.append(loss((ops.tensor(logits[piece]),), targets_of(classes[piece]), batch))
+    for name in ("by_name", "total"):
+        get = (lambda t: t.total) if name == "total" else (lambda t: t.by_name["classification"])
+        total = sum(value(get(terms)) for terms in found)
+        assert total == pytest.approx(value(get(whole)), rel=TOLERANCE)
+
+
+def test_an_image_without_a_class_costs_nothing():
+    logits, classes = drawn(2)
+    targets = targets_of(classes).take(slice(0, 1))
+    found = ClassificationLoss()((ops.tensor(logits),), targets).by_name["classification"]
+    wanted = cross_entropy(logits[:1], classes[:1], 0) / 2
+    assert value(found) == pytest.approx(wanted, rel=TOLERANCE)
+
+
+def test_no_images_cost_nothing():
+    terms = ClassificationLoss()((ops.tensor(np.zeros((0, 3), np.float32)),), targets_of([]))
+    assert value(terms.total) == value(terms.by_name["classification"]) == 0
+
+
+def test_large_logits_stay_finite():
+    logits = np.float32([[1e4, -1e4], [-1e4, 1e4]])
+    terms = ClassificationLoss()((ops.tensor(logits),), targets_of([1, 1]))
+    assert value(terms.by_name["classification"]) == pytest.approx(1e4)
+
+
+@pytest.mark.parametrize("first", [4, 5, 6])  # images of rank 0 of six; rank 1 may have none
+def test_the_terms_of_ranks_add_up_to_those_of_the_batch(monkeypatch, first):
+    logits, classes = drawn()
+    loss = ClassificationLoss(0.1)
+    whole = loss((ops.tensor(logits),), targets_of(classes))
+    means, totals = [], []
+    for rank, images in enumerate((slice(0, first), slice(first, 6))):
+        others = 6 - len(classes[images])
+
+        def sum_(x, others=others):
+            x += float(others)
+
+        monkeypatch.setattr(parts, "this_process", lambda rank=rank: Process(rank, rank, 2))
+        monkeypatch.setattr(parts, "dist", SimpleNamespace(sum_=sum_))
+        terms = loss((ops.tensor(logits[images]),), targets_of(classes[images]))
+        means.append(value(terms.by_name["classification"]))
+        totals.append(value(terms.total))
+    assert sum(means) == pytest.approx(value(whole.by_name["classification"]), rel=TOLERANCE)
+    # Gradients are averaged over the ranks.
+    assert np.mean(totals) == pytest.approx(value(whole.total), rel=TOLERANCE)

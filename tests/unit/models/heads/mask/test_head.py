@@ -1,0 +1,150 @@
+"""The mask head: its layers from a YAML, its rows and prototypes, and what is found in an image."""
+
+import numpy as np
+import pytest
+import yaml
+
+from backend import autograd, nn, ops
+from models.detector import Detector
+from models.graph import parse_model
+from models.heads.mask.head import MaskHead, MaskRows
+from models.inference.augmented import Augmented
+from tests.golden_models import drawn_input, drawn_model, info, stored
+from tests.small import TINY, TINY_SEGMENTER
+from utils.data.image.letterbox import Letterbox
+from utils.detections import SuppressionSettings
+from utils.errors import UserError
+from utils.masks.runs import mask_of_runs
+
+SQUARE = Letterbox((64, 64), (64, 64), (0, 0), (64, 64))
+
+
+def build(head=TINY_SEGMENTER, **changes):
+    model = Detector(parse_model({**yaml.safe_load(head), **changes}))
+    model.initialize(seed=0)
+    return nn.frozen_copy(model)
+
+
+def run(model, images):
+    with autograd.no_grad():
+        return model(ops.tensor(images))
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("[nc, anchors]", r"accepted args: \[nc, anchors, num_masks, prototype_channels\]"),
+        ("[nc, anchors, 32]", "accepted args"),
+        ("[nc, 3.5, 32, 256]", "accepted args"),
+        ("[nc, anchors, 0, 256]", "num_masks is 0; a whole number from 1 to 1024"),
+        ("[nc, anchors, 1000000000, 256]", "num_masks is 1000000000; a whole"),
+        ("[nc, anchors, true, 256]", "num_masks is True; a whole"),
+        ("[nc, anchors, 32, 1000000000]", "prototype_channels is 1000000000; a whole"),
+        ("[nc, anchors, 32, 65536]", "numbers up to here; at most"),
+        ("[nc, anchors, 32, x]", "prototype_channels is 'x'; a whole"),
+    ],
+)
+def test_args_that_make_no_masks_are_refused_before_anything_is_made(args, message):
+    with pytest.raises(UserError, match=message):
+        build(TINY.replace("Detect, [nc, anchors]", f"Segment, {args}"), width_multiple=1.0)
+
+
+def test_the_width_multiple_scales_the_channels_of_prototypes_but_not_their_number():
+    model = build(width_multiple=0.25)
+    shapes = {name: array.shape for name, array in nn.state_arrays(model.head).items()}
+    assert shapes["proto.cv1.conv.weight"][0] == shapes["proto.cv2.conv.weight"][0] == 16
+    assert shapes["proto.cv3.conv.weight"] == (6, 16, 1, 1)
+    raw = run(model, np.zeros((1, 3, 64, 96), np.float32))
+    assert [tuple(x.shape) for x in raw] == [(1, 3, 8, 12, 16), (1, 3, 4, 6, 16), (1, 6, 16, 24)]
+
+
+def test_a_new_head_expects_few_objects_and_adds_nothing_to_coefficients():
+    model = Detector(parse_model(yaml.safe_load(TINY_SEGMENTER)))
+    for name, bias in model.head.initial_biases().items():
+        columns = bias.reshape(3, -1)
+        assert (columns[:, 4:10] < 0).all() and not columns[:, :4].any(), name
+        assert columns.shape[1] == 16 and not columns[:, 10:].any(), name
+
+
+def test_rows_above_a_threshold_are_those_of_the_decoded_maps():
+    case = info("segment")["w0125"]
+    model = drawn_model("yolov5n-seg.yaml", case["gain"])
+    raw = run(model, drawn_input(case["input"]))
+    wanted = stored("segment/model_w0125")
+    objectness = wanted["decoded"][..., 4]
+    threshold = float(np.quantile(objectness, 0.9))
+    found = model.head.decode_above(raw, threshold)
+    for image, (rows, prototypes) in enumerate(found):
+        above = wanted["decoded"][image][objectness[image] > threshold]
+        rows = rows[rows[:, 4] > threshold]
+        # As tests/parity/test_public_models.py compares whole networks.
+        for columns in (np.s_[:, :4], np.s_[:, 4:10], np.s_[:, 10:]):
+            atol = 2e-5 * np.abs(above[columns]).max()
+            np.testing.assert_allclose(rows[columns], above[columns], rtol=0, atol=atol)
+        atol = 2e-5 * np.abs(wanted["proto"]).max()
+        np.testing.assert_allclose(prototypes, wanted["proto"][image], rtol=0, atol=atol)
+        assert rows.dtype == prototypes.dtype == np.float32
+
+
+def test_coefficients_stay_with_the_boxes_that_suppression_keeps():
+    """With one prototype of ones at each coefficient's own place a mask tells its row."""
+    head = build(nc=2).head
+    random = np.random.default_rng(0)
+    rows = random.random((40, 13), dtype=np.float32)
+    rows[:, :4] = 32, 32, 60, 60
+    rows[:, 4] = np.linspace(0.3, 0.9, 40)
+    rows[:, 7:] = -1
+    rows[np.arange(40), 7 + np.arange(40) % 6] = 1
+    prototypes = np.zeros((6, 16, 16), np.float32)
+    for index in range(6):
+        prototypes[index, 2 * index : 2 * index + 2] = 20
+    settings = SuppressionSettings(iou_threshold=1.0, max_detections=8, multi_label=False)
+    found = head.finish(MaskRows(rows, prototypes), SQUARE, settings)
+    assert len(found.scores) == found.masks.num_rows == 8
+    best = rows[:, 5:7].max(axis=1) * rows[:, 4]
+    for score, runs in zip(found.scores, found.masks.rows(), strict=True):
+        index = int(np.abs(best - score).argmin()) % 6
+        mask = mask_of_runs(runs, (64, 64))
+        centre = slice(8 * index + 2, 8 * index + 6)
+        assert mask[centre, 4:60].all()
+        assert not mask[(np.arange(64) < 8 * index - 4) | (np.arange(64) >= 8 * index + 12)].any()
+
+
+def test_masks_and_boxes_are_in_pixels_of_the_image():
+    head = build(nc=1).head
+    letterbox = Letterbox((30, 60), (32, 64), (16, 0), (64, 64))
+    row = np.array([[32, 32, 32, 16, 0.9, 0.9, 1, 0, 0, 0, 0, 0]], np.float32)
+    prototypes = np.full((6, 16, 16), 5, np.float32)
+    found = head.finish(MaskRows(row, prototypes), letterbox, SuppressionSettings())
+    box = [x * 30 / 32 for x in (16, 8, 48, 24)]
+    np.testing.assert_allclose(found.boxes_xyxy, [box], atol=1e-4)
+    mask = mask_of_runs(found.masks.row(0), (30, 60))
+    rows, columns = np.nonzero(mask)
+    assert (columns.min(), rows.min(), columns.max(), rows.max()) == (15, 8, 44, 22)
+
+
+def test_nothing_found_has_the_form_of_what_is_found():
+    head = build(nc=1).head
+    nothing = MaskRows(np.zeros((0, 12), np.float32), np.zeros((6, 16, 16), np.float32))
+    found = head.finish(nothing, SQUARE, SuppressionSettings())
+    for array, wanted in zip(found[:3], MaskHead.nothing_found[:3], strict=True):
+        assert (array.shape, array.dtype) == (wanted.shape, wanted.dtype)
+    for array, wanted in zip(found.masks, MaskHead.nothing_found.masks, strict=True):
+        assert (array.shape, array.dtype) == (wanted.shape, wanted.dtype)
+
+
+def test_of_one_class_the_best_score_and_the_coefficients_stay():
+    head = build(nc=3).head
+    rows = np.arange(28, dtype=np.float32).reshape(2, 14)
+    prototypes = np.zeros((6, 4, 4), np.float32)
+    found = head.of_best_class(MaskRows(rows, prototypes))
+    np.testing.assert_array_equal(found.rows, rows[:, [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13]])
+    assert found.prototypes is prototypes
+
+
+def test_what_several_views_show_is_not_joined():
+    model = build()
+    with pytest.raises(UserError, match="--augment: MaskHead cannot join what it finds"):
+        Augmented(model)
+    with pytest.raises(UserError, match="--tile: models of this task find nothing in tiles"):
+        model.head.join([], np.zeros((0, 4)), SuppressionSettings())

@@ -1,0 +1,136 @@
+"""Files of the public exporter that segment or classify: known by their graphs, or refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.inference.exported import ExportedPredictor
+from tests.onnx_files import FOREIGN, NODE, SIDE, constant, make_file, own_texts
+from utils.data.image.letterbox import fit_letterbox
+from utils.errors import UserError
+from utils.evaluation.nms import SuppressionSettings
+from utils.masks.runs import mask_of_runs
+from utils.runtimes.metadata import LOGITS, MASK_ROWS, NORMALIZED
+from utils.runtimes.onnx_reading import read_onnx
+from utils.runtimes.onnx_runtime import OnnxRuntime
+
+PLACES = SIDE // 4
+# One box with three prototypes: cx, cy, w, h, objectness, two classes, coefficients.
+ROW = np.float32([[[16, 16, 16, 16, 0.9, 0.1, 0.8, 50, 0, 0]]])
+MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def write_segmenter(path, texts=FOREIGN, row=ROW, prototypes=3, outputs=None, shape=None):
+    """Rows that never change; of the prototypes the first is 1 in the upper half, else -1."""
+    maps = np.zeros((1, prototypes, PLACES, PLACES), np.float32)
+    maps[0, 0] = np.where(np.arange(PLACES)[:, None] < PLACES // 2, 1, -1)
+    nodes = [
+        NODE("ReduceMean", ["images"], ["mean"], keepdims=0),
+        NODE("Mul", ["mean", "nothing"], ["zero"]),
+        NODE("Add", ["rows", "zero"], ["out0"]),
+        NODE("Add", ["maps", "zero"], ["out1"]),
+    ]
+    initial = [constant("nothing", np.float32(0)), constant("rows", row), constant("maps", maps)]
+    outputs = outputs or (row.shape, maps.shape)
+    return make_file(path, nodes, initial, shape or (1, 3, SIDE, SIDE), outputs, texts)
+
+
+def write_classifier(path, texts=FOREIGN, last="Identity", shape=(1, 3, SIDE, SIDE)):
+    """Logits of two classes: the means of red and of green."""
+    nodes = [
+        NODE("ReduceMean", ["images"], ["means"], axes=[2, 3], keepdims=0),
+        NODE("Slice", ["means", "from", "to", "along"], ["two"]),
+        NODE(last, ["two"], ["out0"]),
+    ]
+    initial = [constant(name, np.int64([at])) for name, at in (("from", 0), ("to", 2))]
+    initial.append(constant("along", np.int64([1])))
+    return make_file(path, nodes, initial, shape, ((shape[0], 2),), texts)
+
+
+def refused(path, text):
+    with pytest.raises(UserError, match=text) as found:
+        OnnxRuntime(path, 1)
+    assert len(str(found.value)) < 1000
+
+
+def test_a_public_segmenter_is_known_by_its_outputs(tmp_path):
+    metadata = read_onnx(write_segmenter(tmp_path / "a.onnx")).metadata
+    assert (metadata.head, metadata.output) == ("Segment", MASK_ROWS)
+    assert metadata.class_names == ("cat", "dog") and metadata.image_size == (SIDE, SIDE)
+
+
+def test_its_masks_are_found(tmp_path):
+    predictor = ExportedPredictor(OnnxRuntime(write_segmenter(tmp_path / "a.onnx"), 1))
+    (decoded,) = predictor.decode_above(predictor(np.zeros((1, 3, SIDE, SIDE), np.uint8)), 0.2)
+    settings = SuppressionSettings(0.2, multi_label=False)
+    found = predictor.head.finish(decoded, fit_letterbox((SIDE, SIDE), (SIDE, SIDE)), settings)
+    assert found.boxes_xyxy.tolist() == [[8, 8, 24, 24]] and found.class_index.tolist() == [1]
+    wanted = np.zeros((SIDE, SIDE), bool)
+    wanted[8:16, 8:24] = True  # the upper half of its box
+    assert np.array_equal(mask_of_runs(found.masks.row(0), (SIDE, SIDE)), wanted)
+
+
+def test_a_public_classifier_takes_normalized_images(tmp_path):
+    path = write_classifier(tmp_path / "a.onnx")
+    metadata = read_onnx(path).metadata
+    assert (metadata.head, metadata.output, metadata.image) == ("Classify", LOGITS, NORMALIZED)
+    predictor = ExportedPredictor(OnnxRuntime(path, 1))
+    images = np.full((1, 3, SIDE, SIDE), 255, np.uint8)
+    ((logits,),) = predictor(images)
+    wanted = [(1 - MEANS[at]) / DEVIATIONS[at] for at in (0, 1)]
+    np.testing.assert_allclose(logits, wanted, rtol=1e-5)
+    powers = np.exp(np.array(wanted) - max(wanted))
+    (scores,) = predictor.decode_above([(logits,)], 0.0)
+    np.testing.assert_allclose(scores, (powers / powers.sum())[None], rtol=1e-5)
+
+
+def test_the_images_of_a_classifier_of_any_size_are_those_of_its_task(tmp_path):
+    path = write_classifier(tmp_path / "a.onnx", shape=("b", 3, "h", "w"))
+    metadata = read_onnx(path).metadata
+    assert metadata.dynamic and metadata.image_size == (224, 224)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"prototypes": 4}, "rows of 10 numbers and 4 prototypes"),
+        ({"outputs": ((1, 1, 10), (1, 3, "h", "w"))}, None),
+        ({"outputs": ((1, 1, 10), ("b", "m", "h", "w"))}, "None prototypes"),
+        ({"texts": {"names": "{0: 'a'}"}}, "rows of 10 numbers and 3 prototypes; with 1 class"),
+        ({"texts": {**FOREIGN, "task": "detect"}}, "for the task 'detect'.*made to segment"),
+        ({"texts": {**FOREIGN, "task": "segment"}}, None),
+        ({"texts": {**FOREIGN, "task": "[" * 1000}}, "its metadata has task"),
+        ({"texts": own_texts(output="mask_rows", head="Segment")}, None),
+        ({"texts": own_texts(output="rows")}, "2 outputs, and its metadata tells 1"),
+        ({"texts": own_texts(output="masks", head="Segment")}, r"metadata says \(1, any, 6\)"),
+        ({"texts": own_texts(output="logits", head="Classify")}, "2 outputs.* tells 1"),
+    ],
+)
+def test_a_segmenter_that_does_not_fit_what_it_says_is_refused(tmp_path, changes, text):
+    path = write_segmenter(tmp_path / "a.onnx", **changes)
+    if text:
+        refused(path, text)
+    else:
+        assert OnnxRuntime(path, 1).metadata.output == MASK_ROWS
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"texts": {"names": "['a', 'b', 'c']"}}, "returns 2 numbers by Identity for 3 classes"),
+        ({"last": "Softmax"}, "returns 2 numbers by Softmax"),
+        ({"texts": {**FOREIGN, "task": "pose"}}, "for the task 'pose', and .* made to classify"),
+        ({"texts": own_texts(output="logits", head="Classify", class_names=["a"])}, "says .1, 1."),
+    ],
+)
+def test_a_classifier_that_does_not_fit_what_it_says_is_refused(tmp_path, changes, text):
+    refused(write_classifier(tmp_path / "a.onnx", **changes), text)
+
+
+@pytest.mark.parametrize("head", ["Detect", "Conv", "Nothing", "Classify"])
+def test_a_head_that_returns_no_masks_is_refused(tmp_path, head):
+    texts = own_texts(output="mask_rows", head=head)
+    runtime = OnnxRuntime(write_segmenter(tmp_path / "a.onnx", texts=texts), 1)
+    with pytest.raises(UserError, match=f"a.onnx: .* head '{head}' and returns mask_rows"):
+        ExportedPredictor(runtime, "a.onnx")

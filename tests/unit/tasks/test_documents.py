@@ -1,0 +1,77 @@
+"""A model of one task becomes one of another: the layers that both have stay as they are."""
+
+import pytest
+
+from models.graph import parse_model, plan_layers
+from utils.errors import UserError
+from utils.files.models import read_model
+from utils.tasks.classification import CLASSIFICATION
+from utils.tasks.detection import DETECTION
+from utils.tasks.segmentation import SEGMENTATION
+
+
+def document(name):
+    return read_model(f"models/{name}.yaml")[1]
+
+
+def layers(model):
+    return [*model["backbone"], *model["head"]]
+
+
+@pytest.mark.parametrize("size", "nsmlx")
+def test_a_classifier_of_a_detector_is_the_public_classifier(size):
+    made = CLASSIFICATION.adopted(document(f"yolov5{size}"))
+    public = document(f"yolov5{size}-cls")
+    assert layers(made) == layers(public) and "anchors" not in made
+    for name in ("depth_multiple", "width_multiple"):
+        assert made[name] == public[name]
+
+
+@pytest.mark.parametrize("size", "nsmlx")
+def test_a_segmenter_of_a_detector_is_the_public_segmenter_and_back(size):
+    detector, segmenter = document(f"yolov5{size}"), document(f"yolov5{size}-seg")
+    assert SEGMENTATION.adopted(detector) == {**segmenter, "nc": detector["nc"]}
+    assert DETECTION.adopted(segmenter) == {**detector, "nc": segmenter["nc"]}
+
+
+@pytest.mark.parametrize("size", "nsmlx")
+@pytest.mark.parametrize(("task", "suffix"), [(DETECTION, ""), (SEGMENTATION, "-seg")])
+def test_a_classifier_gets_the_layers_of_the_public_model_of_its_size(size, task, suffix):
+    classifier = document(f"yolov5{size}-cls")
+    made, public = task.adopted(classifier), document(f"yolov5{size}{suffix}")
+    assert made == {**public, "nc": classifier["nc"]}
+
+
+def test_a_classifier_of_no_public_backbone_needs_a_model_yaml():
+    classifier = {**document("yolov5n-cls"), "width_multiple": 0.3}
+    with pytest.raises(UserError, match="give the model to train with --cfg"):
+        DETECTION.adopted(classifier)
+
+
+def test_a_model_of_the_task_stays_as_it_is():
+    for task, name in ((DETECTION, "yolov5n"), (CLASSIFICATION, "yolov5n-cls")):
+        assert task.adopted(document(name)) is document(name) or (
+            task.adopted(document(name)) == document(name)
+        )
+
+
+CUT = [
+    ("yolov5n", 5), ("yolov5n", 25), ("hub/yolov5n6", 0), ("hub/yolov3-tiny", 12),
+    ("yolov5n-cls", 4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "cutoff"), CUT)
+def test_cutoff_is_how_many_layers_the_classifier_has(name, cutoff):
+    detector = document(name)
+    made = CLASSIFICATION.adopted(detector, cutoff)
+    number = cutoff or len(detector["backbone"])
+    assert len(layers(made)) == number
+    assert layers(made)[:-1] == layers(detector)[: number - 1]
+    assert len(plan_layers(parse_model(made, 7))) == number
+
+
+@pytest.mark.parametrize("cutoff", [1, 26, 1000])
+def test_a_cutoff_beyond_the_layers_is_refused(cutoff):
+    with pytest.raises(UserError, match="a number from 2 to 25 is needed"):
+        CLASSIFICATION.adopted(document("yolov5n"), cutoff)

@@ -1,0 +1,105 @@
+"""Which datasets a task takes, and how it sees an image of none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from utils.cli.hyperparameters import read_hyperparameters
+from utils.data.augment.strengths import AugmentConfig
+from utils.data.sources.class_folders import FULL_BOX
+from utils.data.sources.samples import Sample, SampleTable, table_of
+from utils.errors import DatasetError
+from utils.polygons import Polygons
+from utils.tasks.classification import CLASSIFICATION, HYPERPARAMETERS
+from utils.tasks.detection import DETECTION
+from utils.tasks.segmentation import SEGMENTATION
+from utils.tasks.table import TASKS
+
+PART = (0.5, 0.5, 0.2, 0.4)
+
+
+def samples(*boxes_of_images, folder: Path = Path("set"), polygons: bool = False) -> SampleTable:
+    return table_of(
+        [
+            Sample(
+                folder / "images" / f"{number}.jpg",
+                40,
+                60,
+                np.zeros(len(boxes), np.int64),
+                np.array(boxes, np.float32).reshape(-1, 4),
+                polygons_norm=triangles(len(boxes)) if polygons else None,
+            )
+            for number, boxes in enumerate(boxes_of_images)
+        ]
+    )
+
+
+def triangles(number: int) -> Polygons:
+    points = np.tile(np.array([[0.4, 0.3], [0.6, 0.3], [0.5, 0.7]], np.float32), (number, 1))
+    return Polygons(points, 3 * np.arange(number + 1))
+
+
+@pytest.mark.parametrize("task", [DETECTION, SEGMENTATION])
+def test_what_looks_for_objects_refuses_class_folders(task):
+    with pytest.raises(DatasetError, match=r"pets: .*--task classify, or --cfg yolov5s-cls.yaml"):
+        task.check_samples(samples([FULL_BOX], [FULL_BOX]), "pets")
+
+
+def test_labels_that_say_that_an_object_fills_its_image_are_detections(tmp_path):
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "0.txt").write_text("0 0.5 0.5 1 1\n")
+    DETECTION.check_samples(samples([FULL_BOX], folder=tmp_path), "frames")
+
+
+@pytest.mark.parametrize(
+    "boxes", [([PART],), ([FULL_BOX], [PART]), ([FULL_BOX], []), ([FULL_BOX, FULL_BOX],)]
+)
+def test_a_classifier_refuses_boxes_and_detection_takes_them(boxes):
+    with pytest.raises(DatasetError, match=r"pets: .*--task detect, or --cfg yolov5s.yaml"):
+        CLASSIFICATION.check_samples(samples(*boxes), "pets")
+    DETECTION.check_samples(samples(*boxes), "pets")
+
+
+def test_a_classifier_takes_images_that_one_object_fills():
+    CLASSIFICATION.check_samples(samples([FULL_BOX], [FULL_BOX]), "pets")
+
+
+def test_segmentation_needs_one_polygon_at_least():
+    with pytest.raises(DatasetError, match=r"pets: .*polygons.*--task detect"):
+        SEGMENTATION.check_samples(samples([PART], [PART]), "pets")
+    SEGMENTATION.check_samples(samples([PART], polygons=True), "pets")
+
+
+def test_strengths_without_effect_are_told():
+    every = AugmentConfig(mosaic=1, translate=0.1, randaugment=0.3, scale=0.5, fliplr=0.5)
+    assert DETECTION.without_effect(every) == ["randaugment"]
+    assert CLASSIFICATION.without_effect(every) == ["translate", "mosaic"]
+    assert CLASSIFICATION.without_effect(AugmentConfig()) == []
+
+
+def test_the_hyperparameters_of_a_task_are_without_idle_ones():
+    for task in TASKS.values():
+        hyp = read_hyperparameters(task.defaults.get("hyp", "hyp.scratch-low.yaml"))
+        assert task.without_effect(hyp.augmentation()) == []
+    assert read_hyperparameters(HYPERPARAMETERS).scale == 0.92
+
+
+@pytest.mark.parametrize("fixed_size", [None, (24, 48)])
+def test_a_classifier_sees_the_middle_of_an_image(fixed_size):
+    image = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
+    view = CLASSIFICATION.view(image, 64, 32, fixed_size)
+    if fixed_size is None:
+        np.testing.assert_array_equal(view.pixels, image[:, 16:80])
+        assert view.region_xyxy == (16, 0, 80, 64)
+    else:
+        assert view.pixels.shape == (24, 48, 3)
+        assert view.region_xyxy == (0, 8, 96, 56)
+
+
+def test_others_see_all_of_it():
+    image = np.full((64, 96, 3), 200, np.uint8)
+    view = DETECTION.view(image, 96, 32)
+    assert view.pixels.shape == (64, 96, 3) and view.region_xyxy == (0, 0, 96, 64)

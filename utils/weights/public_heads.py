@@ -1,0 +1,184 @@
+"""The heads of public models: what their records and arrays tell of the model.
+
+Before: `yolov5.py` finds the model, or `model_document.py` has a state dict and a model YAML.
+After: `models/stored.py` holds the description against the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utils.errors import UserError, brief
+from utils.files.models import block_of
+from utils.weights.activation import DEFAULT_ACTIVATION
+from utils.weights.contents import Contents, StoredArray, is_tensor
+from utils.weights.layer_lines import children, lines_of_layers
+from utils.weights.modules import activation_of, class_name
+from utils.weights.pickle_reader import Record
+from utils.weights.plain import to_plain
+
+MAX_LEVELS, MAX_ANCHORS = 8, 256
+BOX_OUTPUTS = 5  # cx, cy, w, h, objectness, before the classes
+# By which public classifiers normalize images in [0, 1]: those of ImageNet, RGB.
+IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a model is."""
+
+    document: Mapping[str, Any]  # its model YAML
+    strides: tuple[int, ...]  # of the maps that the head takes; () where the file has none
+
+
+@dataclass(frozen=True)
+class PublicHead:
+    """A kind of last layer.
+
+    Attributes:
+        describe: of a model's record, its arrays as stored, and the reader of tensors.
+        classes: how many classes arrays are for, by the prefix of the head; None where they are
+            not of such a head.
+    """
+
+    describe: Callable[[Record, Mapping[str, StoredArray], Contents], Description]
+    classes: Callable[[Arrays, str], int | None]
+
+
+def find_head(model: Record) -> PublicHead:
+    """Return the head of a model; UserError if it is none that can be built."""
+    layers = layers_of(model)
+    kind = class_name(layers[-1]) if layers else "none"
+    if kind not in PUBLIC_HEADS:
+        raise UserError(
+            f"its last layer is {brief(kind)}; this version builds models whose last layer is "
+            f"{' or '.join(PUBLIC_HEADS)}"
+        )
+    return PUBLIC_HEADS[kind]
+
+
+def layers_of(model: Record) -> list[Record]:
+    """Return the layers of a model in their order."""
+    return children(model.state["_modules"].get("model"))
+
+
+def _describe_boxes(
+    model: Record, stored: Mapping[str, StoredArray], contents: Contents
+) -> Description:
+    """Describe a model with anchors: by its own YAML, with the anchors of the head's buffer."""
+    document = model.state.get("yaml")
+    if not isinstance(document, dict):
+        raise UserError(
+            f"its {class_name(model)} describes no model (attribute yaml); give a model of the "
+            "public YOLOv5, or its state dict with --cfg (docs/weights.md)"
+        )
+    layers = layers_of(model)
+    head = layers[-1]
+    strides = _strides(contents, head)
+    anchors = _anchors_in_pixels(stored.get(f"model.{len(layers) - 1}.anchors"), strides)
+    document = to_plain({**document, "anchors": anchors, "nc": head.state.get("nc")})
+    block = block_of(document)
+    if block != class_name(head):
+        raise UserError(
+            f"its last layer is {class_name(head)}; by its model YAML {brief(block)} is built here"
+        )
+    return Description(document, strides)
+
+
+def _strides(contents: Contents, head: Record) -> tuple[int, ...]:
+    """Return the pixels a cell of each level, from the head's attribute."""
+    value = head.state.get("stride")
+    strides = contents.read_tensor(value).array.reshape(-1) if is_tensor(value) else np.zeros(0)
+    within = np.isfinite(strides) & (strides >= 1) & (strides <= 512)
+    if not 1 <= strides.size <= MAX_LEVELS or not within.all():
+        raise UserError("its head has no strides")
+    return tuple(int(stride) for stride in strides)
+
+
+def _anchors_in_pixels(stored: StoredArray | None, strides: tuple[int, ...]) -> list[list[float]]:
+    """Return the anchors of a head's buffer as a model YAML has them."""
+    anchors = np.zeros(0) if stored is None else stored.array
+    if anchors.ndim != 3 or len(anchors) != len(strides) or anchors.size > MAX_ANCHORS:
+        raise UserError(f"its head has no anchors of shape (levels, A, 2) for strides {strides}")
+    pixels = anchors.astype(np.float64) * np.reshape(strides, (-1, 1, 1))
+    return pixels.reshape(len(strides), -1).tolist()
+
+
+def _describe_classes(
+    model: Record, stored: Mapping[str, StoredArray], contents: Contents
+) -> Description:
+    """Describe a classifier, which keeps layers of a detector without their YAML."""
+    *layers, head = layers_of(model)
+    linear = stored.get(f"model.{len(layers)}.linear.weight")
+    if linear is None or linear.array.ndim != 2:
+        raise UserError("its Classify has no linear layer; those of v6.2 and later have one")
+    _check_normalization(model.state.get("transforms"))
+    document = {
+        "nc": len(linear.array),
+        "depth_multiple": 1.0,
+        "width_multiple": 1.0,
+        "backbone": lines_of_layers(layers),
+        "head": [[-1, 1, class_name(head), ["nc"]]],
+    }
+    activation = activation_of(layers[0].state["_modules"].get("act")) if layers else None
+    if activation not in (None, DEFAULT_ACTIVATION):
+        document["act"] = str(activation)
+    return Description(to_plain(document), strides=())
+
+
+def _check_normalization(transforms: Any) -> None:
+    """Raise UserError if images must be prepared in another way than by `IMAGE_MEAN`.
+
+    transforms: the record of torchvision's Compose; None where the file has none.
+    """
+    if transforms is None:
+        return
+    state = transforms.state if isinstance(transforms, Record) else None
+    steps = state.get("transforms") if isinstance(state, dict) else None
+    for step in steps if isinstance(steps, list) else ():
+        if isinstance(step, Record) and step.kind.endswith(".Normalize"):
+            own = step.state if isinstance(step.state, dict) else {}
+            values = [_as_list(own.get(key)) for key in ("mean", "std")]
+            if values != [IMAGE_MEAN, IMAGE_STD]:
+                raise UserError(
+                    f"it normalizes images by {brief(values)}; {IMAGE_MEAN} and {IMAGE_STD} are "
+                    "built here"
+                )
+            return
+    raise UserError("its transforms do not normalize images, as those of public classifiers do")
+
+
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _classes_of_boxes(arrays: Arrays, prefix: str) -> int | None:
+    anchors, bias = arrays.get(f"{prefix}anchors"), arrays.get(f"{prefix}m.0.bias")
+    if anchors is None or bias is None or anchors.ndim != 3 or not anchors.shape[1]:
+        return None
+    return bias.size // anchors.shape[1] - BOX_OUTPUTS
+
+
+def _classes_of_masks(arrays: Arrays, prefix: str) -> int | None:
+    prototypes, classes = arrays.get(f"{prefix}proto.cv3.conv.weight"), None
+    if prototypes is not None and prototypes.ndim:
+        classes = _classes_of_boxes(arrays, prefix)
+    return None if prototypes is None or classes is None else classes - len(prototypes)
+
+
+def _classes_of_images(arrays: Arrays, prefix: str) -> int | None:
+    linear = arrays.get(f"{prefix}linear.weight")
+    return None if linear is None or linear.ndim != 2 else len(linear)
+
+
+PUBLIC_HEADS = {  # by the name of their class, which is that of their block in model YAMLs
+    "Detect": PublicHead(_describe_boxes, _classes_of_boxes),
+    "Segment": PublicHead(_describe_boxes, _classes_of_masks),
+    "Classify": PublicHead(_describe_classes, _classes_of_images),
+}
