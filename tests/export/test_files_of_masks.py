@@ -156,7 +156,7 @@ def segmentations(predictor, image, size):
 
 @pytest.mark.parametrize("name", ["rows", "nms"])
 def test_a_file_finds_what_the_model_finds_in_pixels_of_the_image(make, name):
-    """Where NMS is in the file masks end with whole places of four pixels at their boxes."""
+    """Of a file with NMS the border is known in places of four pixels, of boxes of ten."""
     exported = make(name)
     runtime = open_runtime(exported.path, 1)
     found = segmentations(ExportedPredictor(runtime), IMAGES[0], SIZE)
@@ -167,7 +167,7 @@ def test_a_file_finds_what_the_model_finds_in_pixels_of_the_image(make, name):
         np.stack([mask_of_runs(row, SIZE) for row in one.masks.rows()]) for one in (found, expected)
     )
     apart = (masks ^ ours).sum() / (masks | ours).sum()
-    assert ours.any() and apart < (0.01 if name == "rows" else 0.2)
+    assert ours.any() and apart <= (0 if name == "rows" else 0.2)
 
 
 @pytest.mark.skipif(not device.supports("torchscript"), reason="PyTorch's alone")
