@@ -171,3 +171,10 @@ def test_what_a_classifier_has_no_use_for_is_refused_by_name(words, text):
 def test_every_format_takes_one_output():
     words = ["--weights", "a.pt", "--include", "onnx", "ncnn", "tflite", "engine", "coreml"]
     assert kind_of_flags(ClassifyHead, parse_export_flags(words)) == LOGITS
+
+
+def test_logits_that_are_no_numbers_are_refused(make):
+    predictor = ExportedPredictor(open_runtime(make("plain").path, 1), "a.onnx")
+    for value in (np.nan, np.inf):
+        with pytest.raises(UserError, match="a.onnx: what it returns is no number"):
+            predictor.decode_above([(np.array([0, value, 0, 0, 0], np.float32),)], 0.0)

@@ -240,3 +240,23 @@ def test_nothing_found_and_one_thing_without_a_place_are_finished(make):
         result = segmentations(ExportedPredictor(runtime), IMAGES[0], SIZE)
         assert len(result.scores) == result.masks.num_rows == np.count_nonzero(scores)
         assert all(not mask_of_runs(row, SIZE).any() for row in result.masks.rows())
+
+
+@pytest.mark.parametrize(("at", "value"), [(0, np.nan), (1, np.nan), (1, np.inf)])
+def test_what_is_no_number_is_refused(make, at, value):
+    for kind, columns in ((MASK_ROWS, 14), (MASKS, 6)):
+        metadata = dataclasses.replace(make("rows").metadata, output=kind)
+        outputs = np.ones((1, 4, columns), np.float32), np.ones((1, 4, 16, 24), np.float32)
+        outputs[at][0, 1, 1] = value
+        predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
+        with pytest.raises(UserError, match="a.onnx: what it returns is no number"):
+            predictor.decode_above(predictor(np.zeros((1, 3, *SIZE), np.uint8)), 0.2)
+
+
+def test_more_masks_than_can_be_put_together_are_refused(make):
+    """Each is its own prototype: time would grow with the square of their number."""
+    metadata = dataclasses.replace(make("rows").metadata, output=MASKS)
+    outputs = np.ones((1, 1025, 6), np.float32), np.ones((1, 1025, 1, 1), np.float32)
+    predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
+    with pytest.raises(UserError, match="returns 1,025 masks of an image, and at most 1,024"):
+        predictor.decode_above(predictor(np.zeros((1, 3, *SIZE), np.uint8)), 0.2)
