@@ -12,6 +12,7 @@ from itertools import islice
 
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
+from utils.data.loading.class_items import CLASSES
 from utils.data.loading.loader import TrainLoader, ValLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
@@ -22,6 +23,7 @@ EVERYTHING = AugmentConfig(
     perspective=0.0005, flipud=0.3, fliplr=0.5, mosaic=0.7, mosaic9=0.3, mixup=0.3, cutout=0.3,
     copy_paste=0.5,
 )  # fmt: skip
+OF_CLASSES = dataclasses.replace(EVERYTHING, randaugment=0.5, scale=0.92)
 # Of Albumentations: noise from its generators, filters, boxes that move.
 TRANSFORMS = """{"GaussNoise": {}, "CLAHE": {}, "MedianBlur": {}, "ToGray": {"p": 0.3},
     "RandomBrightnessContrast": {}, "Affine": {"rotate": [-20, 20], "p": 0.5}}"""
@@ -54,6 +56,11 @@ def main(data: str, seed: str) -> None:
             print("transformed", image_size, digest(batch))
         for batch in islice(ValLoader(samples, image_size, 8, workers=0), 3):
             print("val", image_size, digest(batch))
+        arguments = samples, image_size, 8, OF_CLASSES, int(seed)
+        for batch in islice(TrainLoader(*arguments, workers=0, items=CLASSES).epoch(0), 3):
+            print("classes", image_size, digest(batch))
+        for batch in islice(ValLoader(samples, image_size, 8, workers=0, items=CLASSES), 2):
+            print("val of classes", image_size, digest(batch))
 
 
 if __name__ == "__main__":
