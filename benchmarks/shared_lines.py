@@ -119,7 +119,7 @@ def run_task(
         "train": (*shared, *batch, "--cfg", model, "--weights", "", "--data", data, "--epochs", "1",
                   *project, f"{task}-train"),
         "val": (*shared, *batch, *weights, "--data", data, *project, f"{task}-val"),
-        "detect": (*shared, *weights, "--source", str(source), "--save-txt", "--save-crop",
+        "detect": (*shared, *weights, "--source", str(source), "--save-txt",
                    *project, f"{task}-detect"),
     }  # fmt: skip
     return {name: run_script(f"{name}.py", flags[name], folder) for name in SCRIPTS}
