@@ -27,6 +27,7 @@ from models.training.state import TrainState, build_state
 from models.training.step import train_step
 from tests.out_of_memory import run_out
 from tests.small import write_small_dataset, write_small_model
+from tests.small_classes import write_class_folders, write_tiny_classifier
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.data.loading.batch import Batch
@@ -51,6 +52,7 @@ CASES = {
     "objects on one rank": ["--sync-bn", "--optimizer", "Adam"],
     "not finite": ["--sync-bn"],
     "out of memory": ["--autobalance"],
+    "classifier": ["--sync-bn", "--dropout", "0.3", "--label-smoothing", "0.1"],
     "loss of other kinds": [
         "--sync-bn",
         "--autobalance",
@@ -60,6 +62,8 @@ CASES = {
         "fl_gamma=1.5",
     ],
 }
+DETECTOR_FILES = ("shapes/shapes.yaml", "narrow.yaml")
+FILES = {"classifier": ("colours", "tiny-cls.yaml")}
 HALF_GRADIENTS = "half gradients"
 FLAGS = {**CASES, HALF_GRADIENTS: ["--sync-bn", "--half-gradients"]}
 OWN_STATISTICS = {"own statistics", "out of memory"}
@@ -75,7 +79,7 @@ def learn(folder: Path, case: str) -> Arrays:
     """
     from models.detector import Detector
 
-    data, cfg = str(folder / "shapes" / "shapes.yaml"), str(folder / "narrow.yaml")
+    data, cfg = (str(folder / name) for name in FILES.get(case, DETECTOR_FILES))
     flags = ["--data", data, "--cfg", cfg, "--img", "64", "--batch", str(BATCH), "--device", "cpu"]
     config = parse_train_flags([*flags, "--epochs", str(EPOCHS), "--workers", "0", *FLAGS[case]])
     hyp = read_hyperparameters(config.hyp, config.override)
@@ -84,9 +88,10 @@ def learn(folder: Path, case: str) -> Arrays:
     dataset = load_dataset(config.data)
     samples = load_split(dataset, "train")[:IMAGES]
     world = World(this_process(), backend.dist.all_gather)
-    loader = TrainLoader(samples, 64, BATCH, hyp.augmentation(), 0, 0, world=world)
     model = Detector(read_model_yaml(config.cfg, len(dataset.class_names)))
     model.initialize(config.seed)
+    items, strengths = model.head.task.items(config), hyp.augmentation()
+    loader = TrainLoader(samples, 64, BATCH, strengths, 0, 0, world=world, items=items)
     state = build_state(config, hyp, model, len(loader), "cpu", "float64")
     if case in OWN_STATISTICS:
         state.model.eval()
@@ -146,6 +151,8 @@ def with_objects_of_first(batch: Batch) -> Batch:
 def write_inputs(folder: Path) -> None:
     write_small_dataset(folder)
     write_small_model(folder)
+    write_class_folders(folder / "colours")
+    write_tiny_classifier(folder)
 
 
 def main(folder: Path) -> None:

@@ -32,7 +32,6 @@ class Classification(Task):
     model = "models/yolov5s-cls.yaml"
     own_flags = ("dropout", "cutoff")
     head_args = ("nc",)
-    fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}
     refused: ClassVar[Mapping[str, str]] = {
         "quad": "four images would have one class",
         "rect": "the images of classification are square",

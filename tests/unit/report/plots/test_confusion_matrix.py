@@ -36,6 +36,21 @@ def test_each_column_is_in_parts_of_its_sum_and_written_where_it_is_not_zero(mon
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("true class", "predicted class")
 
 
+def test_of_images_no_cell_is_for_the_background(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, confusion)
+    path = tmp_path / "m.png"
+    plot_confusion(of_matrix([[6, 1, 0], [2, 3, 0], [0, 0, 0]]), ["a", "b"], path, False)
+    (axes,) = kept["m.png"].axes
+    wanted = [[0.75, 0.25], [0.25, 0.75]]
+    np.testing.assert_allclose(axes.get_images()[0].get_array(), wanted)
+    assert texts_of(axes.get_xticklabels()) == ["a", "b"]
+    assert "IoU" not in kept["m.png"].get_suptitle() and not axes.lines
+    plot_confusion(of_matrix(np.eye(131, dtype=int)), ["x"] * 130, path, False)
+    axes = kept["m.png"].axes[0]
+    assert axes.get_images()[0].get_array().shape == (101, 101)
+    assert texts_of(axes.get_xticklabels())[-1] == "30 others"
+
+
 def test_names_in_any_script_are_written(tmp_path, has_font):
     plot_confusion(of_matrix(np.eye(4, dtype=int)), NAMES, tmp_path / "m.png")
     assert (black_squares(read_rgb(tmp_path / "m.png"), 6) > 0) == has_font
