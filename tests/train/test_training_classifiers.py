@@ -58,7 +58,6 @@ def flags(tmp_path_factory):
         "--data", str(data), "--cfg", str(write_tiny_classifier(folder)), "--img", "32",
         "--batch", "4", "--workers", "0", "--device", "cpu", "--epochs", "2", "--noplots",
         "--project", str(folder), "--dropout", "0.4",
-        "--override", "warmup_epochs=1",  # so that weights are updated after each of few batches
     ]  # fmt: skip
 
 
@@ -167,11 +166,11 @@ def test_weights_of_a_classifier_give_a_classifier_of_other_classes_their_rows(f
     np.testing.assert_array_equal(found["model.0.conv.weight"], old["model.0.conv.weight"])
 
 
-def test_weights_of_a_classifier_of_no_public_size_make_no_detector(flags, whole, tmp_path):
-    weights = whole / "weights" / "last.safetensors"
+def test_weights_of_a_classifier_of_no_public_size_make_no_detector(whole):
+    weights = load_weights(whole / "weights" / "last.safetensors")
+    flags = ["--weights", str(weights.path), "--task", "detect", "--img", "64"]
     with pytest.raises(UserError, match="give the model to train with --cfg"):
-        start([*flags, "--cfg", "", "--weights", str(weights), "--task", "detect",
-               "--dropout", "0", "--project", str(tmp_path)])  # fmt: skip
+        build_model(TrainConfig(**read_train_flags(flags)[0]), weights, ("a",))
 
 
 @pytest.mark.parametrize(
@@ -196,3 +195,8 @@ def test_flags_of_classifiers_are_refused_for_a_detector(extra):
     config = TrainConfig(**read_train_flags(["--cfg", "yolov5n.yaml", *extra])[0])
     with pytest.raises(UserError, match=f"{extra[0]} is for models to classify"):
         check_flags(DETECTION, config)
+
+
+def test_each_batch_of_a_classifier_is_an_update(whole):
+    header = load_checkpoint(whole / "weights" / "last.safetensors").header
+    assert header.batch_number == header.ema_updates == 6

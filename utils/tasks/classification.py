@@ -31,6 +31,7 @@ class Classification(Task):
     head = "Classify"
     model = "models/yolov5s-cls.yaml"
     own_flags = ("dropout", "cutoff")
+    accumulates = False
     head_args = ("nc",)
     fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}
     refused: ClassVar[Mapping[str, str]] = {
