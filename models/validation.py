@@ -76,6 +76,7 @@ def run_validation(
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
     task = model.head.task
+    task.check_detection(config)
     coco_results = task.coco_results(class_names, samples) if config.save_json else None
     legacy = task.legacy_metric(class_names) if config.legacy_metric else None
     labels = task.label_files(samples, config.save_conf) if config.save_txt else None

@@ -81,6 +81,13 @@ class Ops(inference.Ops, Protocol):
             ValueError: values of another shape or dtype; an index that `take_rows` refuses.
         """
 
+    def add_at_(self, x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
+        """Add values to x[index], by integers and slices of step 1, in place, no gradient.
+
+        Raises:
+            ValueError: values of another shape or dtype than x[index].
+        """
+
     # Loss and weights
     def bce_with_logits(
         self, logits: Tensor, target: Tensor, positive_weight: float = 1.0

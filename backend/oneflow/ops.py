@@ -193,6 +193,14 @@ def put_rows(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     return oneflow._C.tensor_scatter_nd_update(x, index.reshape(-1, 1), values)
 
 
+def add_at_(x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
+    with oneflow.no_grad():
+        part = x[index]
+        checks.same_shape(part.shape, values.shape)
+        checks.one_dtype(map(dtype_of, (part, values)))
+        part.add_(values)
+
+
 def upsample_nearest_2x(x: Tensor) -> Tensor:
     if x.is_cuda:
         return functional.interpolate(x, scale_factor=2.0, mode="nearest")

@@ -170,6 +170,13 @@ def put_rows(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     return x.index_put((index,), values)
 
 
+def add_at_(x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
+    part = x.detach()[index]
+    checks.same_shape(part.shape, values.shape)
+    _check_one_dtype(part, values)
+    part.add_(values.detach())
+
+
 def upsample_nearest_2x(x: Tensor) -> Tensor:
     batch, channels, height, width = x.shape
     # PyTorch's CPU kernel is slow here, unless the output is larger or x is channels last. Doubling

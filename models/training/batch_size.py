@@ -23,9 +23,12 @@ from models.training.multi_scale import MultiScale
 from models.training.start import build_model
 from models.training.state import TrainState, build_state
 from models.training.step import train_step
+from utils.boxes import cxcywh_to_xyxy
 from utils.cli.train_config import TrainConfig
-from utils.data.loading.batch import Batch, Targets
+from utils.data.image.decoding import LabelledImage
+from utils.data.loading.batch import Batch, join_targets
 from utils.data.loading.image_cache import free_memory
+from utils.data.loading.items import BOXES, Items
 from utils.data.loading.quads import QUAD
 from utils.data.sources.samples import table_of
 from utils.errors import UserError
@@ -71,7 +74,7 @@ def fitting_batch(job: Job, device: str) -> int:
     side, boxes = largest_side(job.config, state.model.stride), most_boxes(job)
 
     def measure(images: int) -> int:
-        batch = crowded_batch(images, side, boxes)
+        batch = crowded_batch(images, side, boxes, job.items)
         return backend.device.peak_memory(lambda: run_steps(state, batch), device)
 
     present = backend.device.peak_memory(lambda: None, device)
@@ -169,17 +172,24 @@ def most_boxes(job: Job) -> int:
     return most * tiles * 2**twice
 
 
-def crowded_batch(images: int, side: int, boxes: int) -> Batch:
-    """Return noise with so many boxes of many sizes on each image, always the same."""
+def crowded_batch(images: int, side: int, boxes: int, items: Items = BOXES) -> Batch:
+    """Return noise with so many boxes of many sizes on each image, always the same.
+
+    items: make the targets, of objects that fill their boxes.
+    """
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (images, 3, side, side), np.uint8)
     centres = generator.uniform(0.2, 0.8, (images * boxes, 2))
     sizes = np.exp(generator.uniform(np.log(0.02), np.log(0.4), (images * boxes, 2)))
-    rows = np.concatenate([centres, sizes], axis=1).astype(np.float32)
-    index = np.repeat(np.arange(images), boxes)
+    edges = cxcywh_to_xyxy(np.concatenate([centres, sizes], axis=1)) * side
+    image, class_index = np.zeros((side, side, 3), np.uint8), np.zeros(boxes, np.int64)
+    targets = [
+        items.targets(LabelledImage(image, class_index, own))
+        for own in edges.reshape(images, boxes, 4)
+    ]
     indices = np.arange(images)
     of_all_ranks = np.tile(indices, this_process().world_size)
-    return Batch(pixels, Targets(index, np.zeros_like(index), rows), indices, (), of_all_ranks)
+    return Batch(pixels, join_targets(targets), indices, (), of_all_ranks)
 
 
 def describe_peaks(peaks: Mapping[int, int]) -> str:

@@ -29,8 +29,9 @@ from models.training.summary import summary_lines
 from utils.cli.document import as_document, run_settings
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
+from utils.data.sources.class_folders import fill_images
 from utils.data.sources.class_names import similar_names
-from utils.data.sources.samples import Sample
+from utils.data.sources.samples import Sample, table_of
 from utils.errors import brief
 from utils.files.project import PROJECT, from_here
 from utils.files.yaml import write_yaml
@@ -80,7 +81,8 @@ def describe_run(
 def plot_start(run: Run, state: TrainState, samples: Sequence[Sample]) -> None:
     """Draw what is known before the first batch: the labels, and the learning rates."""
     plot_labels(samples, run.class_names, run.folder / "labels.jpg")
-    plot_correlogram(samples, run.folder / "labels_correlogram.jpg")
+    if not fill_images(table_of(samples)):  # else all boxes are equal
+        plot_correlogram(samples, run.folder / "labels_correlogram.jpg")
     schedule = state.schedule
     last = schedule.epochs * schedule.batches_per_epoch - 1
     batches = np.unique(np.linspace(0, last, PLOTTED_RATES).astype(np.int64))

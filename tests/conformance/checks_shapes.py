@@ -269,6 +269,32 @@ def leaves_the_original_as_it_was(b: Backend) -> None:
     assert_equal(b.ops.to_numpy(x), np.zeros((4, 2), "float32"))
 
 
+@judges("ops.add_at_")
+def adds_to_a_part_in_place(b: Backend) -> None:
+    for dtype in ("float32", "float64"):
+        x = uniform((2, 3, 4, 5), dtype)
+        for index in (
+            (1,),
+            (0, slice(1, 3)),
+            (1, slice(0, 3), slice(2, 4), slice(0, 1)),
+            (0, 2, 3),
+        ):
+            values = uniform(x[index].shape, dtype, seed=1)
+            changed, wanted = b.ops.tensor(x), x.copy()
+            for _ in range(2):
+                b.ops.add_at_(changed, index, b.ops.tensor(values))
+                wanted[index] += values
+            assert_equal(b.ops.to_numpy(changed), wanted, SUM_TOLERANCE[dtype])
+
+
+@judges("ops.add_at_")
+def refuses_to_add_what_does_not_fit(b: Backend) -> None:
+    x = b.zeros((2, 4))
+    for values in (b.zeros((1,)), b.zeros((2, 2)), b.zeros((2,), "float64")):
+        assert_raises(ValueError, lambda values=values: b.ops.add_at_(x, (0, slice(1, 3)), values))
+    assert_equal(b.ops.to_numpy(x), np.zeros((2, 4), "float32"))
+
+
 @judges("ops.put_rows")
 def put_refuses_rows_and_values_that_do_not_fit(b: Backend) -> None:
     def put_zeros(x, index):

@@ -33,7 +33,6 @@ class Classification(Task):
     own_flags = ("dropout", "cutoff")
     accumulates = False
     head_args = ("nc",)
-    fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}
     refused: ClassVar[Mapping[str, str]] = {
         "quad": "four images would have one class",
         "rect": "the images of classification are square",

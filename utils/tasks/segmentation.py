@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from utils.cli.train_config import TrainConfig
+from utils.data.augment.transforms import WITHOUT_OUTLINES, transform_names
 from utils.data.loading.mask_items import MaskItems
 from utils.data.sources.class_folders import refuse_classes
 from utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import GroundTruth, Segmentations
-from utils.errors import DatasetError
+from utils.errors import DatasetError, UserError
 from utils.evaluation.coco.results_file import CocoMaskResults
 from utils.evaluation.masks.metric import legacy_masks
 from utils.evaluation.masks.truth import masked_ground_truth
@@ -41,6 +42,14 @@ class Segmentation(Task):
         "mAP_0.5(B)": 0.1, "mAP_0.5:0.95(B)": 0.9, "mAP_0.5(M)": 0.1, "mAP_0.5:0.95(M)": 0.9,
     }  # fmt: skip
     meaningless = {"tile": "masks that are found in tiles cannot be put together"}
+
+    def check(self, config: TrainConfig) -> None:
+        super().check(config)
+        for name in sorted(WITHOUT_OUTLINES & transform_names(config.albumentations)):
+            raise UserError(
+                f"--albumentations: {name} cuts objects into pieces, whose outlines are not "
+                "known; leave it out where masks are trained"
+            )
 
     def items(self, config: TrainConfig) -> MaskItems:
         return MaskItems(config.mask_ratio, not config.no_overlap)

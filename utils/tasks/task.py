@@ -140,7 +140,7 @@ class Task:
         return CommandConfig.image_size
 
     def check_detection(self, config: DetectionConfig) -> None:
-        """Raise UserError for a flag of a detection that means nothing to the task."""
+        """Raise UserError for a flag of detect.py or val.py that means nothing to the task."""
         _refuse(config, self.meaningless)
 
     def check_hub(self) -> None:
@@ -202,5 +202,5 @@ def _refuse(config: CommandConfig, reasons: Mapping[str, str]) -> None:
     """Raise UserError for a field that is not at its default and has a reason against it."""
     flags, usual = flags_of(config), {field.name: field.default for field in fields(config)}
     for name, reason in reasons.items():
-        if getattr(config, name) != usual[name]:
+        if name in usual and getattr(config, name) != usual[name]:
             raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")

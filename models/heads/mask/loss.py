@@ -37,7 +37,7 @@ class SegmentationLoss(DetectionLoss):
         *levels, prototypes = raw
         boxes = self.cost_of_boxes(levels, targets, whole)
         images, _, height, width = prototypes.shape
-        pieces = pieces_of(boxes.assignments, targets, (height, width))
+        pieces = pieces_of(boxes.assignments, targets, (height, width), ops.device_of(prototypes))
         cost = cost_of_masks(ops.cat(boxes.added), prototypes, pieces) / max(images, 1)
         mask = part_of(cost, boxes.parts and boxes.parts.images) * self.gains.box
         total = boxes.terms.total + mask * (boxes.parts.total if boxes.parts else images)

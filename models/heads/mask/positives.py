@@ -1,4 +1,4 @@
-"""Which masks are compared together: positives of one map, and the window that they lie in.
+"""Which masks are computed together: positives of one image, and the window that they lie in.
 
 Before: the assignment and the targets' masks. After: `cost.py`, piece by piece on the device. As
 the assignment it depends on targets alone and is made in NumPy on the host.
@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from backend.checks import CPU
 from models.heads.anchor.assign import Assignment
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.loading.batch import Targets
+from utils.data.loading.batch import TargetMasks, Targets
 
-# Numbers of a piece: masks times the cells of their window, unless those of one object are more.
-MOST_NUMBERS = 2**20
+# Numbers of a piece on a GPU: masks times the cells of their window, unless one object has more.
+MOST_NUMBERS = 2**22
 
 
 class Window(NamedTuple):
@@ -31,18 +32,28 @@ class Window(NamedTuple):
     def cells(self) -> int:
         return (self.bottom - self.top) * (self.right - self.left)
 
+    def slices(self, top: int = 0, left: int = 0) -> tuple[slice, slice]:
+        """Return its rows and columns in a map of which these are the first."""
+        rows = slice(self.top - top, self.bottom - top)
+        return rows, slice(self.left - left, self.right - left)
+
     def around(self, other: Window) -> Window:
         """Return the smallest window that holds both."""
-        return Window(*np.minimum(self[:2], other[:2]), *np.maximum(self[2:], other[2:]))
+        top, left = map(min, self[:2], other[:2])
+        return Window(top, left, *map(max, self[2:], other[2:]))
 
 
 class Piece(NamedTuple):
-    """Positives whose objects lie in one map."""
+    """Positives of O objects of one image."""
 
     image: int
-    map_index: int
     rows: slice
-    window: Window
+    objects: tuple[int, ...]  # among the targets
+    window: Window  # of all their boxes
+
+    @property
+    def numbers(self) -> int:
+        return (self.rows.stop - self.rows.start) * self.window.cells
 
 
 class MaskPieces(NamedTuple):
@@ -50,40 +61,40 @@ class MaskPieces(NamedTuple):
 
     pieces: Sequence[Piece]
     order: np.ndarray  # (K,) int64, among the positives of all levels, level by level
-    maps: np.ndarray  # (N, h, w): of the targets, as large as prototypes
-    # (K, 6): the window of the box, as `Window`; the value of the object in its map; the weight
-    # of each cell: over all cells of the window and positives of the image and level, about 1.
-    numbers: np.ndarray
+    which: np.ndarray  # (K,) int64, among the objects of the piece
+    weights: np.ndarray  # (K,) float64: of each cell in the box of the object
+    # (2, N) uint8: of each piece O * cells numbers, which are 1 where the object is, and where
+    # its box is.
+    cells: np.ndarray
 
 
 def pieces_of(
-    assignments: Sequence[Assignment], targets: Targets, size: tuple[int, int]
+    assignments: Sequence[Assignment], targets: Targets, size: tuple[int, int], device: str
 ) -> MaskPieces:
     """Return all positives, ordered so that those of a piece lie side by side.
 
+    A positive weighs 1 / the positives of its image and level, over the area of its box. On a CPU
+    each object has its own piece: what is saved is the cells of windows outside of boxes. A GPU
+    computes many in the time of one.
+
     Args:
-        assignments: of the levels.
         targets: with masks, in maps of any size; without positives there may be none.
         size: (height, width) of the prototypes.
     """
     target = np.concatenate([level.target_index for level in assignments])
     if not len(target):
-        return MaskPieces((), target, np.zeros((0, *size), np.uint8), np.zeros((0, 6)))
+        return MaskPieces((), target, target, np.zeros(0), np.zeros((2, 0), np.uint8))
     assert targets.masks is not None, "objects without masks"
-    maps, map_index, value = targets.masks
     windows = box_windows(targets.boxes_cxcywh_norm, size)
-    sides = windows[:, 2:] - windows[:, :2]
-    map_index, top = map_index[target], windows[target, 0]
-    order = np.lexsort((target, top, map_index))
-    order = order[(sides[target[order]] > 0).all(axis=1)]
-    weights = np.concatenate([_image_weights(level) for level in assignments])
-    areas = targets.boxes_cxcywh_norm[:, 2:].astype(np.float64).prod(axis=1) * np.prod(size)
-    target, map_index, weights = target[order], map_index[order], weights[order]
-    columns = windows[target], value[target, None], (weights / areas[target])[:, None]
     image = targets.image_index[target]
-    return MaskPieces(
-        _join(image, map_index, target, windows), order, resized(maps, size), np.hstack(columns)
-    )
+    order = np.lexsort((target, windows[target, 0], image))
+    order = order[np.all(windows[:, 2:] > windows[:, :2], axis=1)[target[order]]]
+    areas = targets.boxes_cxcywh_norm[:, 2:].astype(np.float64).prod(axis=1) * np.prod(size)
+    weights = np.concatenate([1 / _in_its_image(level) for level in assignments]) / areas[target]
+    target = target[order]
+    pieces = _join(image[order], target, windows, 0 if device == CPU else MOST_NUMBERS)
+    cells = _cells(pieces, windows, resized(targets.masks, size))
+    return MaskPieces(pieces, order, _which(pieces, target), weights[order], cells)
 
 
 def box_windows(boxes_cxcywh_norm: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -94,45 +105,67 @@ def box_windows(boxes_cxcywh_norm: np.ndarray, size: tuple[int, int]) -> np.ndar
     return edges[:, [1, 0, 3, 2]].astype(np.int64)
 
 
-def resized(maps: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return maps (N, H, W) in another size, the nearest value to the top and left of each cell."""
-    height, width = maps.shape[1:]
-    if (height, width) == tuple(size):
-        return maps
+def resized(masks: TargetMasks, size: tuple[int, int]) -> TargetMasks:
+    """Return masks in another size, of each cell the value at its top and left."""
+    height, width = masks.maps.shape[1:]
+    if (height, width) == size:
+        return masks
     rows = np.arange(size[0]) * height // size[0]
-    return maps[:, rows[:, None], np.arange(size[1]) * width // size[1]]
+    maps = masks.maps[:, rows[:, None], np.arange(size[1]) * width // size[1]]
+    return masks._replace(maps=maps)
 
 
-def _image_weights(level: Assignment) -> np.ndarray:
-    """Return 1 / the positives of its image at the level, (P,) float64, of each."""
-    counts = np.bincount(level.image_index)
-    return 1 / counts[level.image_index]
+def _in_its_image(level: Assignment) -> np.ndarray:
+    """Return how many positives the image of each has at the level, (P,)."""
+    return np.bincount(level.image_index)[level.image_index]
 
 
 def _join(
-    image: np.ndarray, map_index: np.ndarray, target: np.ndarray, windows: np.ndarray
+    image: np.ndarray, target: np.ndarray, windows: np.ndarray, most_numbers: int
 ) -> list[Piece]:
-    """Join the positives of a map, object by object, as far as a piece may be large."""
+    """Join objects of an image, of which the positives lie side by side."""
     pieces: list[Piece] = []
     starts = np.flatnonzero(np.diff(target, prepend=-1)).tolist()
     ends = (np.flatnonzero(np.diff(target, append=-1)) + 1).tolist()
     for start, end in zip(starts, ends, strict=True):
-        window = Window(*windows[target[start]].tolist())
-        own = Piece(int(image[start]), int(map_index[start]), slice(start, end), window)
-        joined = _joined(pieces[-1], own) if pieces else None
-        if joined is None:
-            pieces.append(own)
-        else:
+        own = int(target[start])
+        piece = Piece(int(image[start]), slice(start, end), (own,), Window(*windows[own].tolist()))
+        joined = _joined(pieces[-1], piece) if pieces else piece
+        if pieces and joined.image == piece.image and joined.numbers <= most_numbers:
             pieces[-1] = joined
+        else:
+            pieces.append(piece)
     return pieces
 
 
-def _joined(piece: Piece, other: Piece) -> Piece | None:
-    """Return both pieces as one; None where they lie in two maps or are too large together."""
-    if piece.map_index != other.map_index:
-        return None
-    window = piece.window.around(other.window)
-    rows = slice(piece.rows.start, other.rows.stop)
-    if (rows.stop - rows.start) * window.cells > MOST_NUMBERS:
-        return None
-    return piece._replace(rows=rows, window=window)
+def _joined(piece: Piece, other: Piece) -> Piece:
+    return Piece(
+        piece.image,
+        slice(piece.rows.start, other.rows.stop),
+        piece.objects + other.objects,
+        piece.window.around(other.window),
+    )
+
+
+def _which(pieces: Sequence[Piece], target: np.ndarray) -> np.ndarray:
+    """Return where the object of each positive stands in its piece, (K,) int64."""
+    which = np.zeros_like(target)
+    for piece in pieces:
+        which[piece.rows] = np.cumsum(np.diff(target[piece.rows], prepend=piece.objects[0]) != 0)
+    return which
+
+
+def _cells(pieces: Sequence[Piece], windows: np.ndarray, masks: TargetMasks) -> np.ndarray:
+    """Return `MaskPieces.cells`."""
+    parts = [np.zeros((2, 0), np.uint8)]
+    for piece in pieces:
+        top, left, bottom, right = piece.window
+        part = np.zeros((2, len(piece.objects), bottom - top, right - left), np.uint8)
+        for place, index in enumerate(piece.objects):
+            own = Window(*windows[index].tolist())
+            values = masks.maps[masks.map_index[index]][own.slices()]
+            rows, columns = own.slices(top, left)
+            inside = part[:, place, rows, columns]
+            inside[0], inside[1] = values == masks.value[index], 1
+        parts.append(part.reshape(2, -1))
+    return np.concatenate(parts, axis=1)

@@ -21,6 +21,7 @@ from utils.report.console import mask_table
 from utils.report.plots.confusion import plot_confusion
 from utils.report.plots.curves import plot_over_confidence, plot_precision_recall
 from utils.report.plots.images import plot_examples
+from utils.report.plots.masks import draw_objects
 
 
 class ScoredMasks(Head):
@@ -77,4 +78,4 @@ class ScoredMasks(Head):
             plot_over_confidence(of, folder, name)
         boxes = result.boxes
         plot_confusion(boxes.confusion, boxes.class_names, folder / "confusion_matrix.png")
-        plot_examples(boxes.examples, samples, boxes.class_names, folder)
+        plot_examples(boxes.examples, samples, boxes.class_names, folder, draw_objects)

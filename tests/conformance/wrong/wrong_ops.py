@@ -89,6 +89,13 @@ def put_rows_in_place(b: Backend) -> Any:
     return put_rows
 
 
+def replacing_part(b: Backend) -> Any:
+    def add_at_(x: Any, index: Any, values: Any) -> None:
+        b.ops.add_at_(x, index, values - x[index] if x[index].shape == values.shape else values)
+
+    return add_at_
+
+
 def joining_that_promotes(join: Any, b: Backend) -> Any:
     return lambda tensors, dim=0: join([b.ops.cast(x, "float64") for x in tensors], dim)
 
@@ -244,6 +251,8 @@ register(
             "has no gradient by values",
             lambda b: lambda x, i, values: b.ops.put_rows(x, i, values.detach()),
         ),
+        ("ops.add_at_", "adds to a copy", lambda b: lambda x, index, values: None),
+        ("ops.add_at_", "replaces", replacing_part),
         ("ops.upsample_nearest_2x", "tiles the image", tiled_upsample),
         ("ops.bce_with_logits", "overflows", naive_bce),
         (

@@ -22,7 +22,8 @@ from utils.weights.load import load_weights
 def test_an_exported_file_is_opened_by_its_name(tmp_path):
     found = load_to_detect(write_detector(tmp_path / "a.onnx"))
     assert isinstance(found, ExportedWeights) and found.path.endswith("a.onnx")
-    np.testing.assert_array_equal(found.runtime(np.zeros((1, 3, SIDE, SIDE), np.float32)), ROW)
+    (rows,) = found.runtime(np.zeros((1, 3, SIDE, SIDE), np.float32))
+    np.testing.assert_array_equal(rows, ROW)
     assert "ONNX Runtime" in found.runtime.name
 
 
@@ -42,7 +43,8 @@ def test_another_runtime_that_reads_it_can_be_asked_for(tmp_path):
     images = np.full((1, 3, SIDE, SIDE), 0.5, np.float32)
     expected = ROW.copy()
     expected[..., 4] = 0.5
-    np.testing.assert_allclose(found.runtime(images), expected, rtol=1e-5)
+    (rows,) = found.runtime(images)
+    np.testing.assert_allclose(rows, expected, rtol=1e-5)
 
 
 def test_a_runtime_that_does_not_read_it_is_refused(tmp_path):

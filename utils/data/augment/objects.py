@@ -17,7 +17,7 @@ from utils.data.image.decoding import SourceImage
 from utils.polygons import Polygons, join_polygons
 
 # Cut so many pixels outside: pieces are joined there, and who fills a polygon fills its edges too.
-_MARGIN = 2
+OUTLINE_MARGIN = 2
 
 
 class Objects(NamedTuple):
@@ -74,7 +74,7 @@ def warp_objects(
     polygons = objects.polygons
     if polygons is not None:
         has_polygon = polygons.num_points > 0
-        polygons = warp_polygons(polygons, matrix, output_size, _MARGIN)
+        polygons = warp_polygons(polygons, matrix, output_size, OUTLINE_MARGIN)
         boxes[has_polygon] = boxes_within(polygons, output_size)[has_polygon]
     keep = worth_keeping(objects.boxes_xyxy * warp.zoom, boxes)
     kept_polygons = None if polygons is None else polygons.select(keep)

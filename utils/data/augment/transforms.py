@@ -20,13 +20,16 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
+from utils.data.augment.clipping import warp_polygons
 from utils.data.augment.geometry import MIN_AREA_RATIO, MIN_SIDE
+from utils.data.augment.objects import OUTLINE_MARGIN
 from utils.data.image.decoding import LabelledImage
 from utils.errors import UserError, brief
 from utils.files.json import parse_json
 from utils.files.project import PROJECT
 from utils.files.yaml import find_yaml, read_yaml
 from utils.optional import import_optional
+from utils.polygons import Polygons, starts_of, without_outlines
 
 FOLDER = "data/albumentations"
 PUBLIC_TRANSFORMS = PROJECT / FOLDER / "public.yaml"
@@ -50,6 +53,7 @@ KNOWN = {
     "Superpixels", "ThinPlateSpline", "ToGray", "ToSepia", "Transpose", "UnsharpMask",
     "VerticalFlip", "XYMasking", "ZoomBlur",
 }  # fmt: skip
+WITHOUT_OUTLINES = {"RandomGridShuffle"}  # it cuts objects into pieces
 TRIALS = 4  # seeds, before training
 _FLAG = "--albumentations"
 
@@ -73,6 +77,11 @@ def read_transforms(path: str) -> str:
     document = read_yaml(_FLAG, found, f"{PUBLIC_TRANSFORMS} is an example")
     require_known(f"{_FLAG} {found}", document)
     return json.dumps({name: given or {} for name, given in document.items()})
+
+
+def transform_names(text: str) -> set[str]:
+    """Return the names in the text of `read_transforms`."""
+    return set(_parse(text)) if text else set()
 
 
 def require_known(where: str, document: Mapping[Any, Any]) -> None:
@@ -121,8 +130,8 @@ def require_transforms(text: str, size: tuple[int, int]) -> None:
 def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
     """Apply transforms, all of whose draws are a function of the seed.
 
-    Boxes of spatial ones are clipped, and dropped like `worth_keeping` drops them. Polygons do not
-    follow those, and there are none any more.
+    Boxes of spatial ones are clipped, and dropped like `worth_keeping` drops them. The corners
+    of polygons move with them; where one of `WITHOUT_OUTLINES` may be applied there are none left.
 
     Args:
         item: BGR; the transforms see RGB, as the package asks for.
@@ -138,6 +147,10 @@ def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
     given = {"image": cv2.cvtColor(item.image, cv2.COLOR_BGR2RGB)}
     if pipeline.is_spatial:
         given |= {"bboxes": item.boxes_xyxy, "row": np.arange(len(item.boxes_xyxy))}
+    if pipeline.moves_outlines:
+        outlines = item.polygons or without_outlines(len(item.class_index))
+        owner = np.repeat(np.arange(len(outlines)), outlines.num_points)
+        given |= {"keypoints": outlines.points_xy, "owner": owner}
     try:
         found = pipeline.compose(**given)
     except (TypeError, ValueError, cv2.error) as error:
@@ -156,18 +169,34 @@ def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
     if not pipeline.is_spatial:
         return item._replace(image=image)
     boxes = np.asarray(found["bboxes"], np.float64).reshape(-1, 4)
-    return LabelledImage(image, item.class_index[np.asarray(found["row"], np.int64)], boxes)
+    rows = np.asarray(found["row"], np.int64)
+    polygons = item.polygons if pipeline.moves_outlines else None
+    if polygons is not None:
+        polygons = _moved(found, len(polygons), item.size).select(rows)
+    return LabelledImage(image, item.class_index[rows], boxes, polygons)
+
+
+def _moved(found: Mapping[str, Any], num_objects: int, size: tuple[int, int]) -> Polygons:
+    """Return the polygons of moved points, cut where those of any other augmentation are."""
+    points = np.asarray(found["keypoints"], np.float64).reshape(-1, 2)
+    owner = np.asarray(found["owner"], np.int64)
+    is_number = np.isfinite(points).all(axis=1)
+    num_points = np.bincount(owner[is_number], minlength=num_objects)
+    moved = Polygons(points[is_number], starts_of(num_points))
+    return warp_polygons(moved, np.eye(3), size, OUTLINE_MARGIN)
 
 
 class _Pipeline(NamedTuple):
     compose: Any  # albumentations.Compose
     is_spatial: bool  # boxes move, too
+    moves_outlines: bool
 
 
 @lru_cache(maxsize=2)
 def _build(text: str) -> _Pipeline:
     package = _import_albumentations()
-    parts = [_make(package, name, given) for name, given in _parse(text).items()]
+    document = _parse(text)
+    parts = [_make(package, name, given) for name, given in document.items()]
     is_spatial = any(isinstance(part, package.DualTransform) for part in parts)
     boxes = package.BboxParams(
         format="pascal_voc",
@@ -177,7 +206,14 @@ def _build(text: str) -> _Pipeline:
         min_visibility=MIN_AREA_RATIO,
         clip=True,
     )
-    return _Pipeline(package.Compose(parts, bbox_params=boxes if is_spatial else None), is_spatial)
+    points = package.KeypointParams(format="xy", label_fields=["owner"], remove_invisible=False)
+    moves_outlines = is_spatial and not WITHOUT_OUTLINES & document.keys()
+    compose = package.Compose(
+        parts,
+        bbox_params=boxes if is_spatial else None,
+        keypoint_params=points if moves_outlines else None,
+    )
+    return _Pipeline(compose, is_spatial, moves_outlines)
 
 
 def _make(package: ModuleType, name: str, given: Mapping[str, Any]) -> Any:

@@ -46,8 +46,8 @@ def first_steps(check: Check, figures: Figures, command: str) -> list[Step]:
     Args:
         command: the flags that name the dataset and its images, "--data D".
     """
-    makers = (_leaks, _left_out, _missing, _lost_labels, _names, _small, _anchors, _classes, _val,
-              _unlabelled, _repeated, _labels)  # fmt: skip
+    makers = (_leaks, _contradictions, _left_out, _missing, _lost_labels, _names, _small, _anchors,
+              _classes, _val, _unlabelled, _repeated, _labels)  # fmt: skip
     steps = [step for make in makers for step in make(check, figures, command)]
     return sorted(steps, key=lambda step: -step.cost)[:NUM_STEPS]
 
@@ -70,6 +70,17 @@ def _leaks(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             "one there: the figures are too good.",
             f"findings.csv, kinds leak and near_leak: {_removal(check, found, 'one of each two')}; "
             "or put all images into train and add --split 0.8, which keeps copies on one side",
+        )
+
+
+def _contradictions(check: Check, figures: Figures, command: str) -> Iterator[Step]:
+    if found := check.of_kind("two_classes"):
+        yield Step(
+            LOST * (0.1 + len(found) / len(check.images)),
+            "Decide of which class an image is",
+            f"{count(len(found), 'image')} {'is' if len(found) == 1 else 'are'} in the folder of "
+            "another class too, or look like one there.",
+            "findings.csv, kind two_classes: delete the one in the wrong folder",
         )
 
 
@@ -96,7 +107,9 @@ def _left_out(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             f"{count(number, 'image')}, {percent(part)} of all, cannot be used, with all objects "
             "on them.",
             f"`python -m utils.data.check {command} --fix FOLDER` mends labels; findings.csv has "
-            "the rest",
+            "the rest"
+            if check.has_boxes
+            else "findings.csv says which, and why",
         )
 
 
@@ -132,7 +145,7 @@ def _names(check: Check, figures: Figures, command: str) -> Iterator[Step]:
 
 def _small(check: Check, figures: Figures, command: str) -> Iterator[Step]:
     small = figures.small[-1]
-    if small < MANY_SMALL:
+    if small < MANY_SMALL or not check.has_boxes:
         return
     wanted = figures.image_size * SMALL_SIDES[-1] / max(figures.tenth_side, 0.1)
     larger = min(MULTIPLE * math.ceil(wanted / MULTIPLE), 2 * figures.image_size, MAX_IMAGE_SIZE)
@@ -149,7 +162,7 @@ def _small(check: Check, figures: Figures, command: str) -> Iterator[Step]:
 
 def _anchors(check: Check, figures: Figures, command: str) -> Iterator[Step]:
     fit = figures.anchors
-    if fit is None or fit.best_possible_recall >= GOOD_RECALL:
+    if fit is None or not check.has_boxes or fit.best_possible_recall >= GOOD_RECALL:
         return
     yield Step(
         BADLY_LEARNED * (1 - fit.best_possible_recall),

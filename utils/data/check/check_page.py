@@ -63,7 +63,7 @@ def check_page(check: Check, figures: Figures, steps: Sequence[Step]) -> str:
         section("What to do first", *_steps(steps), anchor="first"),
         section("Problems", *(problems or [paragraph("None was found.")]), anchor="problems"),
         section("Worth knowing", *(notes or [paragraph("Nothing.")]), anchor="notes"),
-        section("Sizes", *_sizes(figures), anchor="sizes"),
+        section("Sizes", *_sizes(check, figures), anchor="sizes"),
         section("Classes", *classes, anchor="classes"),
     ]  # fmt: skip
     if sheet.left_out:
@@ -88,7 +88,8 @@ def _cards(check: Check, figures: Figures) -> Iterator[Card]:
     left_out = f"{len(check.left_out):,}"
     yield Card(left_out, "left out of training", f"of {count(len(check.images), 'image')}")
     objects = f"{sum(figures.num_objects):,}"
-    yield Card(objects, "objects", small_text(figures).partition(": ")[2])
+    small = small_text(figures).partition(": ")[2] if check.has_boxes else ""
+    yield Card(objects, "objects", small)
 
 
 def _steps(steps: Sequence[Step]) -> Iterator[Html]:
@@ -120,14 +121,15 @@ def _listed(check: Check, found: Sequence[Finding]) -> Html:
     return folded(f"list of {len(found):,}{more}", lines)
 
 
-def _sizes(figures: Figures) -> Iterator[Html]:
-    if figures.object_spreads:
+def _sizes(check: Check, figures: Figures) -> Iterator[Html]:
+    if check.has_boxes and figures.object_spreads:
         yield paragraph(f"{small_text(figures)}.")
         yield bars(Bar(name, part, f"{100 * part:.1f} %") for name, part in size_steps(figures))
         yield subsection("Objects, in pixels", _table(spread_table(figures.object_spreads)))
     if figures.image_spreads:
         yield subsection("Images, in pixels", _table(spread_table(figures.image_spreads)))
-    yield subsection("Anchors", paragraph(f"{anchor_text(figures)}."))
+    if check.has_boxes:
+        yield subsection("Anchors", paragraph(f"{anchor_text(figures)}."))
 
 
 def _classes(check: Check, figures: Figures, sheet: CropSheet) -> Iterator[Html]:

@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utils.data.check.class_findings import find_in_classes
+from utils.data.check.class_findings import find_contradictions, find_in_classes
 from utils.data.check.copies import find_copies
 from utils.data.check.inspection import CheckedImage, inspect
 from utils.data.check.kinds import KINDS, Finding
 from utils.data.check.unpaired import find_unpaired
 from utils.data.image.limits import MAX_PIXELS
+from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.data.sources.labels import ImageSource, image_of
 from utils.data.sources.splits import images_of
@@ -39,6 +40,11 @@ class Check:
 
     def of_kind(self, kind: str) -> list[Finding]:
         return [finding for finding in self.findings if finding.kind == kind]
+
+    @property
+    def has_boxes(self) -> bool:
+        """Whether it is labelled where objects lie; else images are in folders of their class."""
+        return not all(isinstance(image.source, ClassImage) for image in self.images)
 
     @property
     def limit(self) -> list[str]:
@@ -77,8 +83,10 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     ]
     images, findings = _inspect_all(listed, len(dataset.class_names), max_pixels)
     findings += same
-    findings += find_copies([image.split for image in images], [x.fingerprint for x in images],
-                            [str(image.source.path) for image in images])  # fmt: skip
+    copies = find_copies([image.split for image in images], [x.fingerprint for x in images],
+                         [str(image.source.path) for image in images])  # fmt: skip
+    findings += copies
+    findings += find_contradictions(images, copies, dataset.class_names)
     findings += find_unpaired([source for _, source in listed])
     findings += find_in_classes(dataset.class_names, _objects_of_splits(splits, images, dataset))
     order = {kind: number for number, kind in enumerate(KINDS)}

@@ -1,4 +1,4 @@
-"""Classes whose names or numbers of objects look wrong.
+"""Classes whose names or numbers of objects look wrong, and images that are in two of them.
 
 Before: `sources/class_names.py`. After: `checking.py`.
 """
@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from utils.data.check.inspection import CheckedImage
 from utils.data.check.kinds import Finding
+from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.class_names import similar_names
 from utils.errors import brief
 
@@ -39,4 +41,25 @@ def find_in_classes(
         elif in_train.any() and in_val[number] and not in_train[number]:
             text = f"val has {in_val[number]:,} of its objects, train none"
             found.append(Finding("not_in_train", "train", where, text))
+    return found
+
+
+def find_contradictions(
+    images: Sequence[CheckedImage], copies: Sequence[Finding], class_names: Sequence[str]
+) -> list[Finding]:
+    """Return a finding for each copy of an image that is in the folder of another class.
+
+    copies: of images, of any kind.
+    """
+    found = []
+    for copy in copies:
+        image, other = images[copy.image], images[copy.other]
+        first, second = (x.source for x in (image, other))
+        if not isinstance(first, ClassImage) or not isinstance(second, ClassImage):
+            continue
+        if first.class_index != second.class_index:
+            name = brief(class_names[second.class_index])
+            text = f"is of class {name} in {other.split}: {second.path}"
+            where = str(first.path)
+            found.append(Finding("two_classes", image.split, where, text, copy.image, copy.other))
     return found

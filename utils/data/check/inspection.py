@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utils.data.check.kinds import Finding
-from utils.data.check.rows import Row, label_bytes, read_rows
+from utils.data.check.rows import Row, has_label_file, label_bytes, read_rows
 from utils.data.image.being_read import read_as
 from utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes
 from utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
@@ -22,7 +22,6 @@ from utils.data.image.header import BrokenImageError, check_size, read_header
 from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.data.image.orientation import UPRIGHT
 from utils.data.records.reading import read_record
-from utils.data.sources.annotated_images import AnnotatedImage
 from utils.data.sources.fingerprints import MAX_PIXELS as MOST_DECODED
 from utils.data.sources.label_file import BrokenLabelError
 from utils.data.sources.labels import ImageSource
@@ -147,9 +146,9 @@ def _label_findings(
 
 
 def has_no_labels(source: ImageSource) -> bool:
-    """Return whether an image lacks a label file, and no annotation names it."""
+    """Return whether an image lacks a label file, and nothing else says what it shows."""
     try:
-        return not isinstance(source, AnnotatedImage) and label_bytes(source) is None
+        return has_label_file(source) and label_bytes(source) is None
     except BrokenLabelError:
         return False
 

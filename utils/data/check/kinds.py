@@ -51,6 +51,11 @@ KINDS = {
         "the validation are too good.",
         "Move both to one side; --split 0.8 does so where it draws the split.",
     ),
+    "two_classes": Kind(
+        "Images that are in the folders of two classes",
+        "They are equal, or look alike. A model cannot learn both, and neither answer is right.",
+        "Look at both, and delete the one in the wrong folder.",
+    ),
     "missing_image": Kind(
         "Missing images",
         "They are named by a list or an annotation and are not there. Training does without them.",

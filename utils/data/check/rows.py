@@ -17,6 +17,7 @@ from typing import NamedTuple
 from backend.words import count
 from utils.boxes import xyxy_to_cxcywh
 from utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
+from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
     BrokenLabelError,
@@ -80,7 +81,14 @@ def label_bytes(image: ImageSource) -> bytes | None:
     """Return the content of an image's label file; None when there is none, or it needs none."""
     if isinstance(image, RecordImage):
         return image.entry.labels
-    return None if isinstance(image, AnnotatedImage) else read_label_bytes(Path(image.labels_at))
+    if not has_label_file(image):
+        return None
+    return read_label_bytes(Path(image.labels_at))
+
+
+def has_label_file(image: ImageSource) -> bool:
+    """Return whether an image's labels are in a file of their own, if it has any."""
+    return not isinstance(image, (AnnotatedImage, ClassImage))
 
 
 def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterator[Row]:

@@ -37,7 +37,8 @@ def summary_lines(check: Check, figures: Figures, steps: Sequence[Step]) -> Iter
     yield from _lines_of(Table(classes.heading, classes.rows[:MOST_CLASSES]))
     if len(classes.rows) > MOST_CLASSES:
         yield f"... and {len(classes.rows) - MOST_CLASSES} more, on the page"
-    yield from ("", small_text(figures), anchor_text(figures))
+    if check.has_boxes:
+        yield from ("", small_text(figures), anchor_text(figures))
     yield from _kinds(check, "problems", is_problem=True)
     yield from _kinds(check, "worth knowing", is_problem=False)
     yield from ("", "to do first" if steps else "nothing needs to be done")

@@ -21,6 +21,7 @@ from utils.data.records.command.inspection import describe_file, find_damages, f
 from utils.data.records.command.packing import pack_samples
 from utils.data.records.command.unpacking import unpack_images
 from utils.data.sources.annotated_images import AnnotatedImage
+from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from utils.data.sources.labels import ImageSource, scan_images
@@ -95,7 +96,7 @@ def pack(arguments: argparse.Namespace) -> None:
         for split in splits
     }
     every = chain.from_iterable(images.values())
-    annotated = {image.path for image in every if isinstance(image, AnnotatedImage)}
+    annotated = {image.path for image in every if isinstance(image, (AnnotatedImage, ClassImage))}
     yaml_path = arguments.out / f"{dataset.name}.yaml"
     pack_samples(samples, dataset.class_names, yaml_path, arguments.file_mib * MIB, annotated)
     for split, packed in samples.items():

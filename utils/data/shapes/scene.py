@@ -15,8 +15,8 @@ from utils.data.shapes.backdrop import add_noise, draw_backdrop, random_colour
 
 MAX_OBJECTS = 7
 SIZE_RANGE = (0.18, 0.45)  # diameter as a fraction of the image's shorter side
-LARGE_RANGE = (0.4, 0.9)  # likewise, of the only shape of an image
-MIN_SHOWN = 0.85  # and what it shows of itself
+LARGE_RANGE = (0.6, 0.95)  # likewise, of the only shape of an image
+CENTRE_SPREAD = 0.08  # so far from the middle is that one, each way
 MIN_INSIDE = 0.6  # an object shows at least this fraction of itself inside the image
 MIN_VISIBLE = 0.55  # and keeps this fraction of that when others cover it
 # Colour helps but does not decide, as with most real classes: a small network that trains for
@@ -108,15 +108,10 @@ def draw_one_shape(
 ) -> np.ndarray:
     """Draw an image of (height, width) pixels that shows one large shape, (H, W, 3) uint8 BGR."""
     image = draw_backdrop(generator, size)
-    for _ in range(_TRIES):
-        points = _pose(generator, outline, size, LARGE_RANGE)
-        placed = _rasterise(points, size)
-        if _shows(placed, points, MIN_SHOWN):
-            break
-    else:
-        points = points - points.mean(axis=0) + np.array(size[::-1]) / 2
-        placed = _rasterise(points, size)
-    _paint(generator, image, placed, hue)
+    points = _pose(generator, outline, size, LARGE_RANGE)
+    shift = CENTRE_SPREAD * (2 * generator.random(2) - 1) * min(size)
+    points += size[::-1] * np.array(0.5) + shift - points.mean(axis=0)
+    _paint(generator, image, _rasterise(points, size), hue)
     return add_noise(generator, image)
 
 

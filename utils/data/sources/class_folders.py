@@ -147,7 +147,8 @@ def class_images(entry: ClassFolders, class_names: Sequence[str]) -> list[ClassI
 
 def fill_images(samples: SampleTable) -> bool:
     """Return whether each image has one object, which fills it: what class folders give."""
-    return bool((samples.num_objects == 1).all() and (samples.boxes_cxcywh_norm == FULL_BOX).all())
+    boxes = samples.boxes_cxcywh_norm
+    return len(samples) > 0 and bool((samples.num_objects == 1).all() and (boxes == FULL_BOX).all())
 
 
 def refuse_classes(samples: SampleTable, dataset: str) -> None:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from utils.boxes import corners_of
+from utils.data.loading.mask_items import complete_outlines
 from utils.data.loading.reading import ground_truth, pixel_polygons
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.masks.runs import area, runs_of_polygons
-from utils.polygons import without_outlines
 from utils.ragged import Ragged
 
 
@@ -22,13 +21,8 @@ def masked_ground_truth(sample: Sample) -> GroundTruth:
     The pixels are those that pycocotools gives the outlines; an object without one is its box.
     """
     labels = ground_truth(sample)
-    polygons = pixel_polygons(sample) or without_outlines(len(labels.class_index))
-    outlines = [
-        polygons.outline(index) if num_points else corners_of(box)
-        for index, (num_points, box) in enumerate(
-            zip(polygons.num_points, labels.boxes_xyxy, strict=True)
-        )
-    ]
-    rows = [runs_of_polygons([outline], (sample.height, sample.width)) for outline in outlines]
+    outlines = complete_outlines(pixel_polygons(sample), labels.boxes_xyxy)
+    size = sample.height, sample.width
+    rows = [runs_of_polygons([outlines.outline(i)], size) for i in range(len(outlines))]
     areas = np.array([area(row) for row in rows], np.float64)
     return labels._replace(area=areas, masks=Ragged.of(rows, np.uint32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import cv2
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from utils.files.regular import read_bytes
 from utils.optional import import_optional
 from utils.report.loggers.events import EpochEnds, RunBegins, RunEnds
+
+_NOT_IN_TAGS = re.compile(r"[^-/\w.]")
 
 
 class TensorBoardLogger:
@@ -36,8 +39,8 @@ class TensorBoardLogger:
     def epoch_ends(self, event: EpochEnds) -> None:
         for name, value in event.values.items():
             if math.isfinite(value):
-                # The package replaces a colon, and says so each time.
-                self._writer.add_scalar(name.replace(":", "_"), value, event.epoch)
+                # The package replaces other characters too, and says so each time.
+                self._writer.add_scalar(_NOT_IN_TAGS.sub("_", name), value, event.epoch)
         self._writer.flush()
 
     def run_ends(self, event: RunEnds) -> None:

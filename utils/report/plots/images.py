@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -25,6 +26,7 @@ from utils.drawing.fonts import drawable_name
 from utils.drawing.label_image import label_height, label_image
 from utils.errors import DatasetError
 from utils.evaluation.coco.metric import Example
+from utils.report.plots.masks import draw_targets
 from utils.report.plots.style import cut
 from utils.results.image_file import save_image
 from utils.screen.text import printable
@@ -38,6 +40,10 @@ LINE_WIDTH = 2  # pixels; JPEG takes the colour from thinner lines
 log = logging.getLogger("plots")
 
 
+def _draw_nothing(tile: np.ndarray, objects: Any, sample: Sample) -> None:
+    """Draw nothing: boxes are all that there is."""
+
+
 def plot_batch(
     images: np.ndarray, targets: Targets, class_names: Sequence[str], path: Path
 ) -> None:
@@ -45,7 +51,7 @@ def plot_batch(
 
     Args:
         images: (B, 3, H, W) uint8 RGB.
-        targets: boxes of the batch; those of images not shown are left out.
+        targets: boxes of the batch, and their masks; those of images not shown are left out.
         class_names: of every class.
         path: file to write.
     """
@@ -60,6 +66,10 @@ def plot_batch(
         mine = targets.image_index == index
         boxes_xyxy = cxcywh_to_xyxy(targets.boxes_cxcywh_norm[mine]) * (*size[::-1], *size[::-1])
         tile = resize(np.ascontiguousarray(image.transpose(1, 2, 0)), size)
+        masks = targets.take(mine).masks
+        if masks is not None:
+            tile = tile.copy()  # of its own size it may be the batch's
+            draw_targets(tile, masks, targets.class_index[mine])
         tiles.append(_with_labels(tile, boxes_xyxy, targets.class_index[mine], class_names))
     write_tiles(tiles, path)
 
@@ -69,6 +79,7 @@ def plot_examples(
     samples: Sequence[Sample],
     class_names: Sequence[str],
     folder: Path,
+    draw_below: Callable[[np.ndarray, Any, Sample], None] = _draw_nothing,
 ) -> None:
     """Write JPEGs of validation images, 16 a file: with their labels, and with what was found.
 
@@ -77,6 +88,7 @@ def plot_examples(
 
     Args:
         examples: by place among the samples, ascending.
+        draw_below: draws on a tile what objects have besides boxes.
     """
     places = list(examples)
     for number, start in enumerate(range(0, len(places), MAX_TILES)):
@@ -84,13 +96,16 @@ def plot_examples(
         for place in places[start : start + MAX_TILES]:
             found, truth = examples[place]
             tile, scale = read_tile(samples[place])
+            found_tile = tile.copy()
+            draw_below(tile, truth, samples[place])
+            draw_below(found_tile, found, samples[place])
             labelled = truth.boxes_xyxy * scale, truth.class_index, class_names
             of_labels.append(framed(_with_labels(tile, *labelled), samples[place]))
             scores = [f" {score:.2f}" for score in found.scores.tolist()]
             texts = _texts(found.class_index, class_names)
             texts = [text + score for text, score in zip(texts, scores, strict=True)]
             boxes_xyxy = found.boxes_xyxy * scale
-            drawn = draw_boxes(tile, boxes_xyxy, found.class_index, texts, LINE_WIDTH)
+            drawn = draw_boxes(found_tile, boxes_xyxy, found.class_index, texts, LINE_WIDTH)
             of_found.append(framed(drawn, samples[place]))
         write_tiles(of_labels, folder / f"val_batch{number}_labels.jpg")
         write_tiles(of_found, folder / f"val_batch{number}_pred.jpg")

@@ -13,7 +13,8 @@ import numpy as np
 
 from backend.words import count
 from utils.boxes import cxcywh_to_xyxy
-from utils.data.sources.samples import Sample, table_of
+from utils.data.sources.class_folders import fill_images
+from utils.data.sources.samples import Sample, SampleTable, table_of
 from utils.drawing.colours import COLOURS
 from utils.report.plots.style import (
     INK,
@@ -34,9 +35,12 @@ MEASURES = ("x", "y", "width", "height")
 def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
     """Draw how often each class occurs, the shapes of boxes, where they lie and how large they are.
 
-    Of more than 1,000 boxes every so many-th has its outline drawn.
+    Of more than 1,000 boxes every so many-th has its outline drawn. Where all boxes fill their
+    images, it is how often each class occurs, and how large the images are.
     """
     table = table_of(samples)
+    if fill_images(table):
+        return _plot_classes(table, class_names, path)
     class_index, boxes_cxcywh_norm = table.class_index, table.boxes_cxcywh_norm
     figure, ((counts, outlines), (centres, sizes)) = new_figure(2, 2, width=12, height=10)
     _draw_class_counts(counts, class_index, class_names)
@@ -50,6 +54,17 @@ def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Pat
         figure.colorbar(mesh, ax=axes, label="boxes", shrink=0.85, ticks=_whole_numbers())
         axes.set(title=title, xlabel=names[0], ylabel=names[1])
     centres.invert_yaxis()  # as in the image, the top is above
+    save_figure(figure, path)
+
+
+def _plot_classes(table: SampleTable, class_names: Sequence[str], path: Path) -> None:
+    figure, (counts, sizes) = new_figure(1, 2, width=12, height=5)
+    _draw_class_counts(counts, table.class_index, class_names)
+    height, width = table.sizes.T
+    sizes.scatter(width, height, s=6, alpha=0.3, color=COLOURS[0], linewidths=0)
+    longest = 1.05 * table.sizes.max()
+    sizes.set(xlim=(0, longest), ylim=(0, longest), aspect="equal")
+    sizes.set(title="Image sizes", xlabel="width, pixels", ylabel="height, pixels")
     save_figure(figure, path)
 
 

@@ -139,8 +139,8 @@ def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _as_title(name: str) -> str:
-    """Begin a name with a capital, but for one that has capitals of its own."""
-    return name.capitalize() if name.islower() else name
+    """Begin a name with a capital, but for one whose first word has capitals of its own."""
+    return name[:1].upper() + name[1:] if name[:2].islower() else name
 
 
 def _read_columns(csv_path: Path) -> tuple[dict[str, dict[str, str]], dict[str, np.ndarray]]:

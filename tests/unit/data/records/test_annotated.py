@@ -146,3 +146,23 @@ def test_samples_and_batches_are_identical_before_packed_and_unpacked(dataset, t
         with TrainLoader(samples, 64, 2, EVERYTHING, seed=3, workers=0) as loader:
             digests.append([digest(batch) for batch in loader.epoch(0)])
     assert digests[0] == digests[1] == digests[2] and len(set(digests[0])) == 3
+
+
+def test_images_in_class_folders_are_packed_with_the_object_that_fills_each(tmp_path):
+    random = np.random.Generator(np.random.Philox(2))
+    for split, name in (("train", "cat/1"), ("train", "Hund ü/1"), ("val", "Hund ü/1")):
+        path = tmp_path / "pets" / split / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        encoded = cv2.imencode(".png", random.integers(0, 256, (*SIZE, 3), np.uint8))[1]
+        path.write_bytes(encoded.tobytes())
+    packed, unpacked = tmp_path / "packed/pets.yaml", tmp_path / "unpacked/pets.yaml"
+    run("pack", "--data", tmp_path / "pets", "--out", packed.parent)
+    run("unpack", "--data", packed, "--out", unpacked.parent)
+    for data in (tmp_path / "pets", packed, unpacked):
+        spec = load_dataset(data)
+        assert spec.class_names == ("Hund ü", "cat")
+        for split, classes in (("train", [0, 1]), ("val", [0])):
+            samples = load_split(spec, split)
+            assert samples.class_index.tolist() == classes
+            assert samples.boxes_cxcywh_norm.tolist() == [[0.5, 0.5, 1, 1]] * len(classes)
+    assert (tmp_path / "unpacked/train/cat/1.png").is_file()

@@ -69,6 +69,35 @@ def test_tensorboard_reads_each_epoch_once_and_the_plots(tmp_path, caplog):
     assert pixels.shape == (4, 6, 3) and (pixels == (10, 20, 30)).all()
 
 
+def test_figures_of_boxes_and_masks_have_names_that_loggers_take(tmp_path, caplog, monkeypatch):
+    mlflow = FakeMlflow()
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    names = [f"metrics/{name}({of})" for of in "BM" for name in ("precision", "mAP_0.5:0.95")]
+    values = {name: (place + 1) / 8 for place, name in enumerate(names)}
+    for name in ("tensorboard", "mlflow"):
+        loggers = make_loggers([name])
+        loggers.run_begins(begins(tmp_path / "runs/exp"))
+        loggers.epoch_ends(EpochEnds(1, values))
+        loggers.close()
+    assert not caplog.records
+    tags = {
+        value.tag: value.simple_value
+        for event in read_events(tmp_path / "runs/exp/tensorboard")
+        for value in event.summary.value
+        if value.WhichOneof("value") == "simple_value"
+    }
+    assert tags == {
+        "metrics/precision_B_": 0.125, "metrics/mAP_0.5_0.95_B_": 0.25,
+        "metrics/precision_M_": 0.375, "metrics/mAP_0.5_0.95_M_": 0.5,
+    }  # fmt: skip
+    (store,) = mlflow.stores.values()
+    assert store.runs[0].metrics == {
+        ("metrics/precision-B-", 1): 0.125, ("metrics/mAP_0.5-0.95-B-", 1): 0.25,
+        ("metrics/precision-M-", 1): 0.375, ("metrics/mAP_0.5-0.95-M-", 1): 0.5,
+    }  # fmt: skip
+
+
 def read_events(folder: Path) -> list:
     """All events of a folder, in the order of its files."""
     from tensorboardX.proto.event_pb2 import Event

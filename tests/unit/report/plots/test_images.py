@@ -1,34 +1,28 @@
 """`images.py`: each image in its place, with what belongs to it, large enough to be seen."""
 
 import logging
-from typing import NamedTuple
 
 import cv2
 import numpy as np
 import pytest
 
+from tests.mask_reference import masked_truth, segmentations
 from tests.unit.report.plots.drawn import NAMES, black_squares, read_rgb
+from utils.data.loading.batch import TargetMasks, Targets
 from utils.data.sources.samples import Sample
 from utils.detections import Detections, GroundTruth
 from utils.drawing.colours import class_colour
 from utils.evaluation.coco.metric import NUM_EXAMPLES, Example
 from utils.report.plots import images
 from utils.report.plots.images import plot_batch, plot_examples
+from utils.report.plots.masks import draw_objects
 
 TILE, NAME_BELOW = 480, 15  # pixels: an image's square, and the line with its file's name
 
 
-class Boxes(NamedTuple):
-    """The fields of the loader's Targets."""
-
-    image_index: np.ndarray
-    class_index: np.ndarray
-    boxes_cxcywh_norm: np.ndarray
-
-
 def boxes(*rows):
     table = np.array(rows, np.float32).reshape(-1, 6)
-    return Boxes(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2:])
+    return Targets(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2:])
 
 
 def is_coloured(pixels, class_index):
@@ -56,6 +50,44 @@ def test_batch_shows_each_image_and_its_boxes_in_its_tile(tmp_path):
     assert np.abs(mosaic[540 - 100 : 540 + 100, 240]).max() < 20  # the third image has no box
 
 
+def is_tinted(pixel, class_index, ground=0):
+    """Whether a pixel has half of a class's colour and half of the ground's grey; JPEG is near."""
+    return np.abs(pixel - (np.array(class_colour(class_index)) + ground) / 2).max() < 25
+
+
+@pytest.mark.parametrize("side", [480, 96])  # as large as a tile, and enlarged
+def test_batch_shows_the_masks_of_each_image(tmp_path, side):
+    batch = np.zeros((2, 3, side, side), np.uint8)
+    maps = np.zeros((2, 24, 24), np.uint8)
+    maps[0, :12], maps[0, 6:12, :12], maps[1, :, 12:] = 1, 2, 1
+    masks = TargetMasks(maps, np.array([0, 0, 1]), np.array([1, 2, 1]))
+    rows = (0, 1, 0.5, 0.25, 1, 0.5), (0, 2, 0.25, 0.375, 0.5, 0.25), (1, 1, 0.75, 0.5, 0.5, 1)
+    plot_batch(batch, boxes(*rows)._replace(masks=masks), ["a", "b", "c"], tmp_path / "batch.jpg")
+    assert batch.max() == 0
+    first, second = np.split(read_rgb(tmp_path / "batch.jpg"), 2, axis=1)
+    assert is_tinted(first[60, 400], 1) and is_tinted(first[200, 120], 2)
+    assert is_tinted(second[400, 400], 1)
+    assert first[400, 240].max() < 20 and second[240, 120].max() < 20
+
+
+def test_examples_show_masks_of_labels_and_of_what_was_found_at_the_size_of_the_tile(tmp_path):
+    cv2.imwrite(str(tmp_path / "grey.png"), np.full((60, 120, 3), 100, np.uint8))
+    nothing = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    sample = Sample(tmp_path / "grey.png", 60, 120, *nothing)
+    left = np.zeros((60, 120), bool)
+    left[:, :60] = True
+    found = segmentations([left], [0.9], [1])
+    example = Example(found, masked_truth([~left, np.ones_like(left)], [2, 0]))
+    plot_examples({0: example}, [sample], ["a", "b", "c"], tmp_path, draw_objects)
+    # The image is 240 px high there, with 120 of grey above; names lie at the upper left.
+    labels, predictions = (
+        read_rgb(tmp_path / f"val_batch0_{name}.jpg")[120:360] for name in ("labels", "pred")
+    )
+    assert is_tinted(labels[150, 360], 2, 100) and is_tinted(labels[150, 120], 0, 100)
+    assert is_tinted(predictions[150, 120], 1, 100)
+    np.testing.assert_allclose(predictions[150, 360], 100, atol=10)
+
+
 def test_batch_shows_at_most_sixteen_images_within_the_size_limit(tmp_path):
     batch = np.zeros((20, 3, 640, 640), np.uint8)
     plot_batch(batch, boxes((18, 0, 0.5, 0.5, 0.2, 0.2)), NAMES, tmp_path / "batch.jpg")
@@ -77,10 +109,10 @@ def test_labels_hide_little_of_small_images(tmp_path, side):
 def test_batch_leaves_images_and_targets_unchanged(tmp_path):
     batch = np.full((1, 3, 64, 64), 9, np.uint8)
     targets = boxes((0, 2, 0.5, 0.5, 1.5, 1.5), (0, 0, 0.5, 0.5, 0, 0))
-    before = [field.copy() for field in targets]
+    before = [field.copy() for field in targets.arrays()]
     plot_batch(batch, targets, NAMES, tmp_path / "batch.jpg")
     assert (batch == 9).all()
-    for field, original in zip(targets, before, strict=True):
+    for field, original in zip(targets.arrays(), before, strict=True):
         np.testing.assert_array_equal(field, original)
 
 

@@ -12,6 +12,7 @@ from tests.unit.report.plots.drawn import (
     read_rgb,
     texts_of,
 )
+from utils.data.sources.class_folders import FULL_BOX
 from utils.data.sources.samples import Sample
 from utils.report.plots import label_statistics, rates
 from utils.report.plots.label_statistics import plot_correlogram, plot_labels
@@ -114,3 +115,15 @@ def test_learning_rates_have_a_panel_each_with_a_scale_of_its_own(monkeypatch, t
 def test_a_schedule_of_one_batch_is_drawn(tmp_path):
     plot_learning_rates(np.zeros(1), {"weights": np.zeros(1)}, tmp_path / "LR.png")
     assert read_rgb(tmp_path / "LR.png").shape[1] > 400
+
+
+def test_boxes_that_fill_their_images_give_counts_and_sizes_alone(monkeypatch, tmp_path):
+    kept = kept_figures(monkeypatch, label_statistics)
+    samples = [sample_of([index], [FULL_BOX]) for index in (1, 0, 1)]
+    plot_labels(samples, ["a", "b"], tmp_path / "labels.jpg")
+    counts, sizes = kept["labels.jpg"].axes
+    assert [bar.get_width() for bar in counts.patches] == [2, 1]
+    assert texts_of(counts.get_yticklabels()) == ["b", "a"]
+    (points,) = sizes.collections
+    expected = [(sample.width, sample.height) for sample in samples]
+    np.testing.assert_array_equal(points.get_offsets(), expected)

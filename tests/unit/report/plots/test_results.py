@@ -122,7 +122,7 @@ def test_few_or_missing_values_are_drawn(tmp_path, rows):
     assert read_rgb(tmp_path / "results.png").shape[0] > 400
 
 
-@pytest.mark.parametrize("figures", [[], ["accuracy"], ["a", "b", "c"]])
+@pytest.mark.parametrize("figures", [[], ["accuracy"], ["a", "b", "c"], ["recall(B)", "mAP(B)"]])
 def test_losses_and_figures_of_any_task_have_panels(monkeypatch, tmp_path, figures):
     columns = ["epoch", "train/num_loss", *(f"metrics/{name}" for name in figures), "val/num_loss",
                "x/lr0", "x/lr1", "x/lr2"]  # fmt: skip
@@ -131,7 +131,7 @@ def test_losses_and_figures_of_any_task_have_panels(monkeypatch, tmp_path, figur
     path = write_results(tmp_path / "results.csv", *rows, columns=columns)
     plot_results(path, tmp_path / "results.png")
     titles = [axes.get_title() for axes in kept["results.png"].axes if axes.get_visible()]
-    pairs = {0: [], 1: ["Accuracy"], 3: ["A and b", "C"]}[len(figures)]
+    pairs = {0: [], 1: ["Accuracy"], 2: ["Recall(B) and mAP(B)"], 3: ["A and b", "C"]}[len(figures)]
     assert titles == ["Num loss", *pairs, "Learning rate"]
 
 

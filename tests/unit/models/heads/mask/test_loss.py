@@ -5,9 +5,12 @@ import pytest
 
 from backend import autograd, ops
 from models.heads.anchor.anchors import anchors_in_cells
+from models.heads.anchor.assign import assign_targets
 from models.heads.anchor.loss import LossGains
 from models.heads.base import WholeBatch
+from models.heads.mask.cost import cost_of_masks
 from models.heads.mask.loss import SegmentationLoss
+from models.heads.mask.positives import pieces_of
 from tests.golden_models import stored
 from tests.losses import arrays_of
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -195,3 +198,24 @@ def test_many_objects_of_one_image_are_told_apart():
     )
     full, empty = (float(cost(raw, targets, small_loss())[0]["mask"]) for targets in (one, other))
     assert full > 0 and empty > 0 and full != pytest.approx(empty, rel=1e-3)
+
+
+def test_objects_that_are_computed_together_cost_what_they_cost_alone():
+    raw, targets = random_batch(images=3, objects=12)
+    *levels, prototypes = raw
+    assignments = assign_targets(
+        targets, small_loss().anchors, [level.shape[2:4] for level in levels], 4.0
+    )
+    coefficients = np.random.default_rng(2).normal(
+        size=(sum(len(level.row) for level in assignments), prototypes.shape[1])
+    )
+    results = []
+    for device in ("cpu", "cuda:0"):
+        pieces = pieces_of(assignments, targets, prototypes.shape[2:], device)
+        inputs = [autograd.variable(coefficients), autograd.variable(prototypes)]
+        value = cost_of_masks(*inputs, pieces)
+        gradients = autograd.gradients(value, inputs)
+        results.append([ops.to_numpy(x) for x in (value, *gradients)])
+        assert len(pieces.pieces) == (12 if device == "cpu" else 3)  # on a GPU one for each image
+    for found, wanted in zip(*results, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)

@@ -1,0 +1,201 @@
+"""val.py of a segmentation model: boxes and masks, from flags to figures and files."""
+
+import contextlib
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from pycocotools import mask as coco_mask
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+import val
+from models import validation
+from models.heads.mask.head import MaskHead
+from tests.coco_reference import EXACT, reference_of, unknown_as_nan
+from tests.small import write_small_dataset
+from tests.tiny_tasks import write_tiny_segmenter
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import load_split
+from utils.errors import UserError
+
+# COCO's decoder warns of NumPy 2's keyword `copy`.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
+
+
+def with_polygons(data):
+    """Make a diamond of each second box of a dataset."""
+    for path in (data.parent / "labels" / "val").glob("*.txt"):
+        lines = []
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+            label, *box = line.split()
+            x, y, width, height = map(float, box)
+            corners = np.array([[0, -height], [width, 0], [0, height], [-width, 0]]) / 2 + [x, y]
+            corners = " ".join(f"{value:.6f}" for value in corners.clip(0, 1).ravel())
+            lines.append(f"{label} {corners}" if number % 2 else line)
+        path.write_text("\n".join(lines), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """The flags of a validation: weights, and a dataset with polygons and boxes."""
+    folder = tmp_path_factory.mktemp("inputs")
+    data = write_small_dataset(folder)
+    with_polygons(data)
+    return [
+        "--data", str(data), "--weights", str(write_tiny_segmenter(folder)), "--img", "64",
+        "--batch-size", "6", "--max-det", "100", "--device", "cpu", "--workers", "0",
+        "--name", "exp",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def validate(inputs, tmp_path, monkeypatch, capsys):
+    """Run val.py; return its result, what it printed and its folder."""
+    results = []
+
+    def noted(*arguments, **options):
+        results.append(evaluate(*arguments, **options))
+        return results[-1]
+
+    evaluate = validation.evaluate
+    monkeypatch.setattr(validation, "evaluate", noted)
+
+    def run(*flags, plots=False):
+        if not plots:  # they take most of the time
+            monkeypatch.setattr(MaskHead, "plot", lambda *arguments: None)
+        project = ["--project", str(tmp_path), "--exist-ok"]
+        monkeypatch.setattr("sys.argv", ["val.py", *inputs, *project, *map(str, flags)])
+        val.main()
+        return results[-1].result, capsys.readouterr().out, tmp_path / "exp"
+
+    return run
+
+
+def summaries(result):
+    return [list(of.summary().values()) for of in (result.boxes, result.masks)]
+
+
+def as_coco(inputs):
+    """The labels as COCO has them: outlines, areas of masks, every third object a crowd."""
+    dataset = load_dataset(inputs[1])
+    images, objects = [], []
+    for image_id, sample in enumerate(load_split(dataset, "val"), start=500):
+        size = {"height": sample.height, "width": sample.width}
+        images.append({"id": image_id, "file_name": sample.image_path.name, **size})
+        for index, label in enumerate(sample.class_index.tolist()):
+            x, y, width, height = sample.boxes_cxcywh_norm[index] * ([*size.values()][::-1] * 2)
+            box = [x - width / 2, y - height / 2, width, height]
+            left, top, right, bottom = box[0], box[1], box[0] + width, box[1] + height
+            polygons = sample.polygons_norm
+            if polygons is not None and polygons.num_points[index]:
+                outline = polygons.outline(index) * [sample.width, sample.height]
+            else:
+                outline = np.array([[left, top], [left, bottom], [right, bottom], [right, top]])
+            points = [np.float64(outline).ravel().tolist()]
+            coded = coco_mask.merge(coco_mask.frPyObjects(points, *size.values()))
+            objects.append({
+                "id": len(objects) + 1, "image_id": image_id, "category_id": label,
+                "bbox": [float(value) for value in box], "segmentation": points,
+                "area": float(coco_mask.area(coded)), "iscrowd": 0,
+            })  # fmt: skip
+    categories = [{"id": i, "name": name} for i, name in enumerate(dataset.class_names)]
+    return {"info": {}, "images": images, "annotations": objects, "categories": categories}
+
+
+def by_pycocotools(annotations, predictions, kind):
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(str(annotations))
+        found = truth.loadRes(str(predictions))
+        return unknown_as_nan(reference_of(COCOeval(truth, found, kind)).summary)
+
+
+def test_the_table_has_boxes_and_masks_and_the_folder_their_plots(validate):
+    result, printed, folder = validate(plots=True)
+    assert "mAP50-95(B)" in printed and "mAP50-95(M)" in printed
+    assert "COCO summary of masks" in printed
+    names = {path.name for path in folder.iterdir()}
+    assert {"BoxPR_curve.png", "MaskF1_curve.png", "confusion_matrix.png"} <= names
+    assert {"val_batch0_labels.jpg", "val_batch0_pred.jpg"} <= names
+    assert result.masks.num_ground_truth.sum() > 10
+
+
+def test_pycocotools_finds_in_the_files_what_was_measured(validate, inputs, tmp_path):
+    labels = as_coco(inputs)
+    file, found = tmp_path / "instances.json", tmp_path / "exp" / "predictions.json"
+    file.write_text(json.dumps(labels))
+    by_labels, _, _ = validate("--max-det", 300)
+    result, _, _ = validate("--max-det", 300, "--annotations", file, "--save-json")
+    np.testing.assert_allclose(summaries(result), summaries(by_labels), **EXACT)
+    boxes, masks = summaries(result)
+    np.testing.assert_allclose(boxes, by_pycocotools(file, found, "bbox"), **EXACT)
+    assert boxes[8] > 0 and masks[8] > 0  # recall: some objects are found
+    # A row with a box has the area of the box in pycocotools; without, that of its mask.
+    with_boxes = by_pycocotools(file, found, "segm")
+    no_sizes = [0, 1, 2, 6, 7, 8]
+    np.testing.assert_allclose(np.array(masks)[no_sizes], with_boxes[no_sizes], **EXACT)
+    rows = [{k: v for k, v in row.items() if k != "bbox"} for row in json.loads(found.read_text())]
+    found.write_text(json.dumps(rows))
+    np.testing.assert_allclose(masks, by_pycocotools(file, found, "segm"), **EXACT)
+
+
+def test_crowds_and_areas_of_annotations_count_for_masks(validate, inputs, tmp_path):
+    labels = as_coco(inputs)
+    for row in labels["annotations"]:
+        row["iscrowd"] = int(row["id"] % 3 == 0)
+    file, found = tmp_path / "instances.json", tmp_path / "exp" / "predictions.json"
+    file.write_text(json.dumps(labels))
+    result, _, _ = validate("--annotations", file, "--save-json", "--square")
+    number = len(labels["annotations"])
+    assert result.masks.num_ground_truth.sum() == number - number // 3
+    np.testing.assert_allclose(summaries(result)[0], by_pycocotools(file, found, "bbox"), **EXACT)
+
+
+def test_label_files_hold_outlines_that_count_as_labels_do(validate):
+    _, _, folder = validate("--save-txt", "--save-conf", "--conf", "0.1")
+    lines = [line.split() for path in (folder / "labels").glob("*.txt")
+             for line in path.read_text().splitlines()]  # fmt: skip
+    assert lines and all(len(line) >= 8 and len(line) % 2 == 0 for line in lines)
+    values = np.concatenate([np.array(line[1:], np.float64) for line in lines])
+    assert values.min() >= -0.05 and values.max() <= 1.05
+
+
+def test_old_figures_are_printed_of_boxes_and_masks(validate):
+    _, printed, _ = validate("--legacy-metric")
+    title = next(i for i, line in enumerate(printed.splitlines()) if "as YOLOv5 prints" in line)
+    assert printed.splitlines()[title + 1].split()[-1] == "mAP50-95(M)"
+
+
+def test_one_class_some_classes_and_half_precision_are_measured(validate):
+    single, printed, _ = validate("--single-cls")
+    assert single.masks.class_names == ("item",) and single.masks.num_ground_truth[0] > 10
+    some, _, _ = validate("--classes", 1)
+    assert (np.flatnonzero(some.masks.num_ground_truth) == 1).all()
+    validate("--half")
+
+
+@pytest.mark.parametrize(("flag", "text"), [
+    (("--tile", "64"), "--tile: masks"), (("--augment",), "--augment"),
+])  # fmt: skip
+def test_what_masks_cannot_be_joined_of_is_refused_before_the_work(validate, flag, text, tmp_path):
+    with pytest.raises(UserError, match=text):
+        validate(*flag)
+    assert not (tmp_path / "exp").exists()
+
+
+def test_several_weights_are_refused(validate, inputs):
+    with pytest.raises(UserError, match="(?i)mask|boxes"):
+        validate("--weights", inputs[3], inputs[3])
+
+
+def test_a_study_has_the_figures_of_boxes_and_masks(validate, monkeypatch):
+    monkeypatch.setattr(validation, "study_sizes", lambda stride: [64])
+    monkeypatch.setattr(validation, "plot_study", lambda *arguments: None)
+    _, _, folder = validate("--task", "study", "--iou", "0.6")
+    (row,) = csv.DictReader((folder / "study.csv").read_text().splitlines())
+    result = validate()[0]
+    names = ("precision", "recall", "mAP_0.5", "mAP_0.5:0.95")
+    assert list(row)[2:-1] == [f"{name}({of})" for of in "BM" for name in names]
+    assert float(row["mAP_0.5(B)"]) == pytest.approx(result.boxes.map50, abs=1e-5)
