@@ -8,11 +8,14 @@ import pytest
 import train
 from backend import nn
 from models import validation
+from models.detector import Detector
+from models.graph import read_model_yaml
 from models.training.start import build_model
 from tests.equal_runs import assert_equal_runs
 from tests.shared_files import shared_path
 from tests.small import RESULT_COLUMNS
 from tests.small_classes import CLASS_NAMES, write_class_folders, write_tiny_classifier
+from tests.tiny_weights import header_of
 from tests.train.short_runs import StopAt
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
@@ -22,10 +25,11 @@ from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.processes.world import ALONE
-from utils.state.checkpoint import load_checkpoint
+from utils.state.checkpoint import Checkpoint, load_checkpoint
 from utils.state.resume import find_resume_point, resumed_config
 from utils.tasks.classification import CLASSIFICATION
 from utils.tasks.detection import DETECTION
+from utils.tasks.segmentation import SEGMENTATION
 from utils.tasks.table import check_flags
 from utils.weights.load import load_weights
 
@@ -150,6 +154,34 @@ def test_weights_of_a_detector_give_a_classifier_its_backbone(flags, tmp_path, c
     assert len(left) == 8 and all("model.9." in line for line in left)
     header = load_checkpoint(folder / "weights" / "last.safetensors").header
     assert header.model["head"] == [[-1, 1, "Classify", ["nc"]]] and header.model["nc"] == 3
+
+
+def test_weights_of_a_detector_give_a_segmenter_all_but_the_rows_of_its_head(caplog):
+    weights = load_weights(shared_path("weights/coco-yolov5n-v6.pt"))
+    values = read_train_flags(["--weights", str(weights.path), "--task", "segment"])[0]
+    with caplog.at_level("INFO"):
+        model = build_model(TrainConfig(**values), weights, weights.header.class_names)
+    assert model.head.task is SEGMENTATION
+    left = [x.message for x in caplog.records if x.message.startswith("  not transferred: ")]
+    # The convolutions of three levels, which have 32 rows more an anchor, and the prototypes.
+    kinds = {line.split("model.24.")[1].split(".")[0] for line in left}
+    assert kinds == {"m", "proto"} and sum("model.24.m." in line for line in left) == 6
+    found = nn.state_arrays(model)["model.23.cv1.conv.weight"]
+    np.testing.assert_array_equal(found, weights.ema["model.23.cv1.conv.weight"])
+
+
+def test_weights_of_a_classifier_give_a_detector_its_backbone(tmp_path):
+    classifier = Detector(read_model_yaml("models/yolov5n-cls.yaml", 3))
+    classifier.initialize(seed=1)
+    arrays = nn.state_arrays(classifier)
+    weights = Checkpoint(header_of(classifier, CLASS_NAMES), arrays, arrays, {})
+    values = read_train_flags(["--weights", "F", "--task", "detect"])[0]
+    model = build_model(TrainConfig(**values), weights, ("a", "b"))
+    assert model.head.task is DETECTION and len(model.spec.layers) == 25
+    found = nn.state_arrays(model)
+    for name, array in arrays.items():
+        if not name.startswith("model.9."):
+            np.testing.assert_array_equal(found[name], array)
 
 
 def test_weights_of_a_classifier_give_a_classifier_of_other_classes_their_rows(flags, whole):
