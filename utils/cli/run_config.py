@@ -62,7 +62,8 @@ class RunConfig(CommandConfig):
     """What train.py and val.py share besides: a dataset, and several processes."""
 
     data: str = flag("data", "--data", default="shapes", metavar="D",
-        help="dataset YAML, folder or annotation file, or 'shapes', the built-in one")  # fmt: skip
+        help="dataset YAML, folder or annotation file, or a built-in one: shapes, shapes-seg, "
+        "shapes-cls")  # fmt: skip
     train_part: float | None = flag("data", "--split", default=None, type=float, metavar="F",
         check=require_part,
         help="of a dataset without val: train on this part, validate on the rest")  # fmt: skip
