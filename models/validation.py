@@ -33,7 +33,7 @@ from models.inference.protocol import Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import CocoAnnotations
-from utils.data.sources.samples import Sample
+from utils.data.sources.samples import Sample, table_of
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.coco.results_file import CocoResults
@@ -76,7 +76,7 @@ def run_validation(
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
     task = model.head.task
-    task.check_detection(config)
+    check_task(config, task, samples)
     coco_results = task.coco_results(class_names, samples) if config.save_json else None
     legacy = task.legacy_metric(class_names) if config.legacy_metric else None
     labels = task.label_files(samples, config.save_conf) if config.save_txt else None
@@ -101,6 +101,13 @@ def run_validation(
         if legacy is not None:
             say(*legacy.table(legacy.evaluator.result()).splitlines())
         write_results(config, model.head, validation.result, samples, coco_results, labels)
+
+
+def check_task(config: ValConfig, task: Task, samples: Sequence[Sample]) -> None:
+    """Raise UserError or DatasetError for flags, or for labels, that are not for the task."""
+    task.check_detection(config)
+    if config.annotations is None:
+        task.check_samples(table_of(samples), config.data)
 
 
 def find_annotations(
@@ -234,6 +241,7 @@ def study(
     folder = create_run_folder(config.project, config.name, config.exist_ok) if is_main else None
     for path, checkpoint in zip(config.weights, weights, strict=True):
         model = scored_model(config, class_names, [checkpoint], device)
+        check_task(config, model.head.task, samples)
         if model.fixed_size is not None:
             raise UserError(
                 f"--task study: {path} takes images of one size; give weights, or a file of "
