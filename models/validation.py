@@ -33,7 +33,8 @@ from models.inference.protocol import Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import CocoAnnotations
-from utils.data.sources.samples import Sample, table_of
+from utils.data.sources.samples import Sample, SampleTable, table_of
+from utils.data.sources.splits import only_classes
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.coco.results_file import CocoResults
@@ -61,13 +62,16 @@ def run_validation(
     """Evaluate the EMA of checkpoints together and, on the first rank, show what was found.
 
     Args:
+        samples: of the split, with labels of all classes.
         own_annotations: the COCO file that the labels are from, where they are from one.
     """
     device = backend.device.resolve(config.device)
     if config.task == STUDY:
         return study(config, class_names, samples, weights, device, world)
     model = scored_model(config, class_names, weights, device)
-    config = with_size(config, model.head.task, weights)
+    task = model.head.task
+    samples = samples_of(config, class_names, samples, task)
+    config = with_size(config, task, weights)
     config = dataclasses.replace(config, image_size=input_size(config, model))
     tell_limits(config, weights)
     other_names = class_names != trained_names(weights[0]) and not config.single_class
@@ -75,8 +79,6 @@ def run_validation(
         trained = ", ".join(trained_names(weights[0]))
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
-    task = model.head.task
-    check_task(config, task, samples)
     coco_results = task.coco_results(class_names, samples) if config.save_json else None
     legacy = task.legacy_metric(class_names) if config.legacy_metric else None
     labels = task.label_files(samples, config.save_conf) if config.save_txt else None
@@ -103,11 +105,17 @@ def run_validation(
         write_results(config, model.head, validation.result, samples, coco_results, labels)
 
 
-def check_task(config: ValConfig, task: Task, samples: Sequence[Sample]) -> None:
-    """Raise UserError or DatasetError for flags, or for labels, that are not for the task."""
+def samples_of(
+    config: ValConfig, class_names: Sequence[str], samples: Sequence[Sample], task: Task
+) -> SampleTable:
+    """Return samples with the labels of --classes; UserError where flags or labels are not the
+    task's.
+    """
     task.check_detection(config)
+    table = table_of(samples)
     if config.annotations is None:
-        task.check_samples(table_of(samples), config.data)
+        task.check_samples(table, config.data)
+    return only_classes(table, config.classes, len(class_names))
 
 
 def find_annotations(
@@ -241,7 +249,7 @@ def study(
     folder = create_run_folder(config.project, config.name, config.exist_ok) if is_main else None
     for path, checkpoint in zip(config.weights, weights, strict=True):
         model = scored_model(config, class_names, [checkpoint], device)
-        check_task(config, model.head.task, samples)
+        chosen = samples_of(config, class_names, samples, model.head.task)
         if model.fixed_size is not None:
             raise UserError(
                 f"--task study: {path} takes images of one size; give weights, or a file of "
@@ -252,7 +260,7 @@ def study(
             begin = time.perf_counter()
             with watchdog.phase("validation"):
                 validation = validate_batches(
-                    asked, model, device, samples, class_names, world, (), None
+                    asked, model, device, chosen, class_names, world, (), None
                 )
             milliseconds = 1000 * (time.perf_counter() - begin) / len(samples)
             figures = model.head.figures(validation.result)
