@@ -69,8 +69,9 @@ def run_validation(
     if config.task == STUDY:
         return study(config, class_names, samples, weights, device, world)
     model = scored_model(config, class_names, weights, device)
-    samples = samples_of(config, class_names, samples, model.head.task)
-    config = with_size(config, model.head.task, weights)
+    task = model.head.task
+    samples = samples_of(config, class_names, samples, task)
+    config = with_size(config, task, weights)
     config = dataclasses.replace(config, image_size=input_size(config, model))
     tell_limits(config, weights)
     other_names = class_names != trained_names(weights[0]) and not config.single_class
@@ -78,8 +79,6 @@ def run_validation(
         trained = ", ".join(trained_names(weights[0]))
         log.warning("the weights were trained for classes of other names: %s", trained)
     log.info(backend.device.describe(device))
-    task = model.head.task
-    task.check_detection(config)
     coco_results = task.coco_results(class_names, samples) if config.save_json else None
     legacy = task.legacy_metric(class_names) if config.legacy_metric else None
     labels = task.label_files(samples, config.save_conf) if config.save_txt else None
@@ -109,9 +108,13 @@ def run_validation(
 def samples_of(
     config: ValConfig, class_names: Sequence[str], samples: Sequence[Sample], task: Task
 ) -> SampleTable:
-    """Return samples with the labels of --classes; UserError where they are not the task's."""
+    """Return samples with the labels of --classes; UserError where flags or labels are not the
+    task's.
+    """
+    task.check_detection(config)
     table = table_of(samples)
-    task.check_samples(table, config.data)
+    if config.annotations is None:
+        task.check_samples(table, config.data)
     return only_classes(table, config.classes, len(class_names))
 
 

@@ -16,26 +16,13 @@ from models import validation
 from models.heads.mask.head import MaskHead
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset
-from tests.tiny_tasks import write_tiny_segmenter
+from tests.tiny_tasks import with_polygons, write_tiny_segmenter
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
-from utils.errors import UserError
+from utils.errors import DatasetError, UserError
 
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
-
-
-def with_polygons(data):
-    """Make a diamond of each second box of a dataset."""
-    for path in (data.parent / "labels" / "val").glob("*.txt"):
-        lines = []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
-            label, *box = line.split()
-            x, y, width, height = map(float, box)
-            corners = np.array([[0, -height], [width, 0], [0, height], [-width, 0]]) / 2 + [x, y]
-            corners = " ".join(f"{value:.6f}" for value in corners.clip(0, 1).ravel())
-            lines.append(f"{label} {corners}" if number % 2 else line)
-        path.write_text("\n".join(lines), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +170,19 @@ def test_what_masks_cannot_be_joined_of_is_refused_before_the_work(validate, fla
     with pytest.raises(UserError, match=text):
         validate(*flag)
     assert not (tmp_path / "exp").exists()
+
+
+def test_labels_of_boxes_alone_are_refused_unless_annotations_have_the_masks(
+    validate, inputs, tmp_path
+):
+    data = write_small_dataset(tmp_path / "boxes")
+    with pytest.raises(DatasetError, match="segmentation learns from polygons"):
+        validate("--data", data)
+    content = as_coco(inputs)  # of the same images
+    file = tmp_path / "instances.json"
+    file.write_text(json.dumps(content))
+    result, _, _ = validate("--data", data, "--annotations", file)
+    assert result.masks.num_ground_truth.sum() == len(content["annotations"])
 
 
 def test_several_weights_are_refused(validate, inputs):
