@@ -186,6 +186,17 @@ def synchronize_batch_norm(module: Module) -> None:
     for part in module.modules():
         if isinstance(part, BatchNorm2d):
             part.over_ranks = True
+    module.register_forward_hook(_in_one_order)
+
+
+def _in_one_order(module: Module, inputs: Any, outputs: Any) -> Any:
+    """Have the backward pass go through the module in the order that it has on other ranks.
+
+    OneFlow takes what is ready first, and the losses of several outputs are ready in another order
+    on a rank without objects. BatchNorm would then exchange the numbers of two layers.
+    """
+    several = isinstance(outputs, tuple) and len(outputs) > 1
+    return dist.Together.apply(*outputs) if several and module.training else outputs
 
 
 def frozen_copy(module: Module) -> Module:

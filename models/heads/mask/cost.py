@@ -24,12 +24,12 @@ def cost_of_masks(coefficients: Tensor, prototypes: Tensor, masks: MaskPieces) -
         coefficients: (P, M) of the positives of all levels.
         prototypes: (B, M, h, w).
     """
-    if not masks.pieces:
-        return ops.sum(prototypes.reshape(-1)[:0])
     taken = ops.take_rows(coefficients, ops.tensor(masks.order, ops.device_of(prototypes)))
     cost = _Cost(taken.detach(), prototypes.detach(), masks, taken.requires_grad)
     for piece in masks.pieces:
         cost.add(piece)
+    # Also without any mask the graph is the same: OneFlow's ranks exchange gradients in the order
+    # in which it yields them, and one of them may have no objects.
     value = ops.sum(ops.cat(cost.by_mask) * cost.weights)
     if not taken.requires_grad:
         return value
@@ -56,8 +56,8 @@ class _Cost:
         self._weighted = coefficients * self.weights.reshape(-1, 1)
         self._which, self._cells = ops.tensor(masks.which, device), ops.tensor(masks.cells, device)
         self._cells_before = 0
-        self.by_mask: list[Tensor] = []
-        self.by_row: list[Tensor] = []
+        self.by_mask = [ops.zeros((0,), self._dtype, device)]
+        self.by_row = [ops.zeros((0, coefficients.shape[1]), self._dtype, device)]
         shape = prototypes.shape if has_gradient else (0,)
         self.by_prototype = ops.zeros(shape, self._dtype, device)
         self._has_gradient = has_gradient

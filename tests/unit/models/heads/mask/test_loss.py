@@ -219,3 +219,13 @@ def test_objects_that_are_computed_together_cost_what_they_cost_alone():
         assert len(pieces.pieces) == (12 if device == "cpu" else 3)  # on a GPU one for each image
     for found, wanted in zip(*results, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("objects", [0, 1, 7])
+def test_the_padded_form_that_is_compiled_costs_the_same(objects):
+    raw, targets = random_batch(images=2, objects=objects)
+    plain = cost(raw, targets, small_loss())
+    padded = cost(raw, targets, small_loss().compiled(lambda of_boxes, most_shapes: of_boxes))
+    np.testing.assert_allclose(joined(padded[0]), joined(plain[0]), rtol=1e-12)
+    for found, wanted in zip(padded[1], plain[1], strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
