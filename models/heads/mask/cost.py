@@ -25,14 +25,14 @@ def cost_of_masks(coefficients: Tensor, prototypes: Tensor, masks: MaskPieces) -
         prototypes: (B, M, h, w).
     """
     taken = ops.take_rows(coefficients, ops.tensor(masks.order, ops.device_of(prototypes)))
-    cost = _Cost(taken.detach(), prototypes.detach(), masks, taken.requires_grad)
+    has_gradient = taken.requires_grad or prototypes.requires_grad
+    cost = _Cost(taken.detach(), prototypes.detach(), masks, has_gradient)
     for piece in masks.pieces:
         cost.add(piece)
-    # Also without any mask the graph is the same: OneFlow's ranks exchange gradients in the order
-    # in which it yields them, and one of them may have no objects.
     value = ops.sum(ops.cat(cost.by_mask) * cost.weights)
-    if not taken.requires_grad:
+    if not has_gradient:
         return value
+    # Also without any mask: all ranks average the gradients of the same parameters.
     by_row = ops.cat(cost.by_row) * cost.weights.reshape(-1, 1)
     linear = ops.sum(taken * by_row) + ops.sum(prototypes * cost.by_prototype)
     return value + (linear - linear.detach())
