@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -201,7 +202,11 @@ def _in_one_order(module: Module, inputs: Any, outputs: Any) -> Any:
 
 def frozen_copy(module: Module) -> Module:
     # Freezing comes last: OneFlow's deepcopy makes every parameter require a gradient again.
-    return copy.deepcopy(module).eval().requires_grad_(False)
+    with warnings.catch_warnings():
+        # Of `_in_one_order`, which a copy that is not trained can do without.
+        warnings.filterwarnings("ignore", "The module hooks will not be remained")
+        copied = copy.deepcopy(module)
+    return copied.eval().requires_grad_(False)
 
 
 def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
