@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import yaml
@@ -41,10 +42,16 @@ def write_small_dataset(folder: Path) -> Path:
     return draw_dataset(folder / "shapes", SMALL_SHAPES)
 
 
-def write_small_model(folder: Path) -> Path:
+def write_outlined_dataset(folder: Path) -> Path:
+    """Draw the images of the small dataset with outlines as labels; return its YAML."""
+    config = dataclasses.replace(SMALL_SHAPES, outlines=True)
+    return draw_dataset(folder / "outlines", config)
+
+
+def write_small_model(folder: Path, name: str = "yolov5n") -> Path:
     """Write a YOLOv5 of an eighth of the width; return its YAML."""
-    document = yaml.safe_load(Path("models/yolov5n.yaml").read_text(encoding="utf-8"))
-    path = folder / "narrow.yaml"
+    document = yaml.safe_load(Path(f"models/{name}.yaml").read_text(encoding="utf-8"))
+    path = folder / f"narrow{name.removeprefix('yolov5n')}.yaml"
     path.write_text(yaml.safe_dump({**document, "width_multiple": 0.125}), encoding="utf-8")
     return path
 

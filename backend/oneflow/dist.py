@@ -108,6 +108,18 @@ def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
+class Together(oneflow.autograd.Function):
+    """The tensors as they are; no gradient goes on before all of them are there."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(x.clone() for x in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        return gradients
+
+
 class SumOverRanks(oneflow.autograd.Function):
     """The sum over the ranks, whose gradient is the sum of theirs."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -186,11 +187,26 @@ def synchronize_batch_norm(module: Module) -> None:
     for part in module.modules():
         if isinstance(part, BatchNorm2d):
             part.over_ranks = True
+    module.register_forward_hook(_in_one_order)
+
+
+def _in_one_order(module: Module, inputs: Any, outputs: Any) -> Any:
+    """Have the backward pass go through the module in the order that it has on other ranks.
+
+    OneFlow takes what is ready first, and the losses of several outputs are ready in another order
+    on a rank without objects. BatchNorm would then exchange the numbers of two layers.
+    """
+    several = isinstance(outputs, tuple) and len(outputs) > 1
+    return dist.Together.apply(*outputs) if several and module.training else outputs
 
 
 def frozen_copy(module: Module) -> Module:
     # Freezing comes last: OneFlow's deepcopy makes every parameter require a gradient again.
-    return copy.deepcopy(module).eval().requires_grad_(False)
+    with warnings.catch_warnings():
+        # Of `_in_one_order`, which a copy that is not trained can do without.
+        warnings.filterwarnings("ignore", "The module hooks will not be remained")
+        copied = copy.deepcopy(module)
+    return copied.eval().requires_grad_(False)
 
 
 def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:

@@ -84,8 +84,8 @@ def test_the_steps_do_learn(folder: Path) -> None:
     for case in CASES:
         found = read(folder, case, 0)
         moved = [name for name in found if name.startswith("optimizer/") and found[name].any()]
-        assert len(moved) > 20
-        assert found["losses"].shape == (2, 3)
+        assert len(moved) > 10
+        assert found["losses"].shape == (2, {"masks": 4, "classifier": 1}.get(case, 3))
         assert (found["losses"] > 0).all()
         assert found["updates"] == {"accumulating": 3, "not finite": 4}.get(case, 5)
 

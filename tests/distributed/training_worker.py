@@ -26,7 +26,12 @@ from models.graph import read_model_yaml
 from models.training.state import TrainState, build_state
 from models.training.step import train_step
 from tests.out_of_memory import run_out
-from tests.small import write_small_dataset, write_small_model
+from tests.small import (
+    write_outlined_dataset,
+    write_small_dataset,
+    write_small_model,
+    write_tiny_segmenter,
+)
 from tests.small_classes import write_class_folders, write_tiny_classifier
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import parse_train_flags
@@ -52,6 +57,7 @@ CASES = {
     "objects on one rank": ["--sync-bn", "--optimizer", "Adam"],
     "not finite": ["--sync-bn"],
     "out of memory": ["--autobalance"],
+    "masks": ["--sync-bn"],
     "classifier": ["--sync-bn", "--dropout", "0.3", "--label-smoothing", "0.1"],
     "loss of other kinds": [
         "--sync-bn",
@@ -63,7 +69,10 @@ CASES = {
     ],
 }
 DETECTOR_FILES = ("shapes/shapes.yaml", "narrow.yaml")
-FILES = {"classifier": ("colours", "tiny-cls.yaml")}
+FILES = {
+    "masks": ("outlines/shapes.yaml", "tiny-seg.yaml"),
+    "classifier": ("colours", "tiny-cls.yaml"),
+}
 HALF_GRADIENTS = "half gradients"
 FLAGS = {**CASES, HALF_GRADIENTS: ["--sync-bn", "--half-gradients"]}
 OWN_STATISTICS = {"own statistics", "out of memory"}
@@ -151,6 +160,8 @@ def with_objects_of_first(batch: Batch) -> Batch:
 def write_inputs(folder: Path) -> None:
     write_small_dataset(folder)
     write_small_model(folder)
+    write_outlined_dataset(folder)
+    write_tiny_segmenter(folder)
     write_class_folders(folder / "colours")
     write_tiny_classifier(folder)
 

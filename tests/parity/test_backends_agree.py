@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from tests.environments import BACKENDS, python_of, run_python
-from tests.small import write_small_dataset, write_small_model
+from tests.small import write_outlined_dataset, write_small_dataset, write_small_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from utils.state.checkpoint import load_checkpoint
 
@@ -15,7 +15,7 @@ EPOCHS = 200
 OVERFIT = {"lr0": 0.05, "warmup_epochs": 100, "warmup_bias_lr": 0.02, "cls": 5.0} | dict.fromkeys(
     ("hsv_h", "hsv_s", "hsv_v", "translate", "scale", "fliplr", "mosaic"), 0.0
 )
-STEPS, IMAGE_SIZE, BATCH_SIZE = 20, 64, 16
+STEPS, IMAGE_SIZE, BATCH_SIZE = {"detect": 20, "segment": 8}, 64, 16
 # The first steps of the public recipe double any difference: PyTorch's own float32 and float64
 # losses are 1e-2 apart after 20 of them, whatever the image size. So the recipe itself is compared
 # in float64, where rounding of 1e-16 has become 2e-9 (measured), and float32 at a tenth of its
@@ -34,6 +34,14 @@ def inputs(tmp_path_factory):
     return folder, write_small_dataset(folder), write_small_model(folder)
 
 
+@pytest.fixture(scope="module")
+def tasks(inputs):
+    """A dataset, a model and its number of losses for each task."""
+    folder, data, model = inputs
+    outlined, masks = write_outlined_dataset(folder), write_small_model(folder, "yolov5n-seg")
+    return {"detect": (data, model, 3), "segment": (outlined, masks, 4)}
+
+
 def write_hyperparameters(folder, **changes):
     document = yaml.safe_load(DEFAULT_HYPERPARAMETERS.read_text(encoding="utf-8"))
     path = folder / "hyp.yaml"
@@ -41,22 +49,23 @@ def write_hyperparameters(folder, **changes):
     return path
 
 
+@pytest.mark.parametrize("task", ["detect", "segment"])
 @pytest.mark.parametrize("dtype", CASES)
-def test_losses_and_average_of_the_first_steps_agree(inputs, dtype):
-    folder, data, model = inputs
+def test_losses_and_average_of_the_first_steps_agree(inputs, tasks, task, dtype):
+    folder, (data, model, num_losses) = inputs[0], tasks[task]
     changes, tolerance = CASES[dtype]
     hyp = write_hyperparameters(folder, **changes)
     results = []
     for backend in BACKENDS:
-        out = folder / f"{backend}-{dtype}.npz"
+        out = folder / f"{backend}-{task}-{dtype}.npz"
         run_python(
-            backend, "-m", "tests.parity.worker", out, data, model, hyp, dtype, STEPS,
+            backend, "-m", "tests.parity.worker", out, data, model, hyp, dtype, STEPS[task],
             IMAGE_SIZE, BATCH_SIZE,
         )  # fmt: skip
         results.append(np.load(out))
     torch, oneflow = results
-    assert torch["losses"].shape == (STEPS, 4)
-    assert (torch["losses"][:, :3] > 0).all()
+    assert torch["losses"].shape == (STEPS[task], num_losses + 1)
+    assert (torch["losses"] > 0).all()
     np.testing.assert_allclose(oneflow["losses"], torch["losses"], rtol=tolerance)
     for name in torch.files:
         # Of what a tensor changed by or holds, whichever is more; new biases start at zero.

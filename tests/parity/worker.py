@@ -45,10 +45,16 @@ def main(
     samples = load_split(dataset, "train")
     model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
     model.initialize(seed=0)
-    augment = hyp.augmentation()
+    augment, items = hyp.augmentation(), model.head.task.items(config)
     losses: list[list[float]] = []
     with TrainLoader(
-        samples, config.image_size, config.batch_size, augment, config.seed, workers=0
+        samples,
+        config.image_size,
+        config.batch_size,
+        augment,
+        config.seed,
+        workers=0,
+        items=items,
     ) as loader:
         state = build_state(config, hyp, model, len(loader), "cpu", dtype)
         while len(losses) < int(steps):

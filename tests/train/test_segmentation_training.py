@@ -1,7 +1,6 @@
 """Masks are trained, validated, suspended and resumed as boxes are, with the flags of a recipe."""
 
 import csv
-import dataclasses
 import json
 
 import numpy as np
@@ -9,9 +8,8 @@ import pytest
 
 from models.heads.mask.head import MaskHead
 from tests.equal_runs import assert_equal_runs
-from tests.small import SMALL_SHAPES, write_tiny_segmenter
+from tests.small import write_outlined_dataset, write_tiny_segmenter
 from tests.train.short_runs import StopAt, start
-from utils.data.shapes.dataset import draw_dataset
 from utils.processes.suspend import Suspended
 from utils.state.checkpoint import load_checkpoint
 
@@ -26,8 +24,7 @@ PUBLIC_COLUMNS = [
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
-    shapes = dataclasses.replace(SMALL_SHAPES, outlines=True)
-    data = draw_dataset(folder / "shapes", shapes)
+    data = write_outlined_dataset(folder)
     return [
         "--data", str(data), "--cfg", str(write_tiny_segmenter(folder)), "--img", "64",
         "--batch", "4", "--workers", "0", "--device", "cpu", "--epochs", "2",

@@ -24,15 +24,15 @@ def cost_of_masks(coefficients: Tensor, prototypes: Tensor, masks: MaskPieces) -
         coefficients: (P, M) of the positives of all levels.
         prototypes: (B, M, h, w).
     """
-    if not masks.pieces:
-        return ops.sum(prototypes.reshape(-1)[:0])
     taken = ops.take_rows(coefficients, ops.tensor(masks.order, ops.device_of(prototypes)))
-    cost = _Cost(taken.detach(), prototypes.detach(), masks, taken.requires_grad)
+    has_gradient = taken.requires_grad or prototypes.requires_grad
+    cost = _Cost(taken.detach(), prototypes.detach(), masks, has_gradient)
     for piece in masks.pieces:
         cost.add(piece)
     value = ops.sum(ops.cat(cost.by_mask) * cost.weights)
-    if not taken.requires_grad:
+    if not has_gradient:
         return value
+    # Also without any mask: all ranks average the gradients of the same parameters.
     by_row = ops.cat(cost.by_row) * cost.weights.reshape(-1, 1)
     linear = ops.sum(taken * by_row) + ops.sum(prototypes * cost.by_prototype)
     return value + (linear - linear.detach())
@@ -56,8 +56,8 @@ class _Cost:
         self._weighted = coefficients * self.weights.reshape(-1, 1)
         self._which, self._cells = ops.tensor(masks.which, device), ops.tensor(masks.cells, device)
         self._cells_before = 0
-        self.by_mask: list[Tensor] = []
-        self.by_row: list[Tensor] = []
+        self.by_mask = [ops.zeros((0,), self._dtype, device)]
+        self.by_row = [ops.zeros((0, coefficients.shape[1]), self._dtype, device)]
         shape = prototypes.shape if has_gradient else (0,)
         self.by_prototype = ops.zeros(shape, self._dtype, device)
         self._has_gradient = has_gradient

@@ -219,3 +219,30 @@ def test_objects_that_are_computed_together_cost_what_they_cost_alone():
         assert len(pieces.pieces) == (12 if device == "cpu" else 3)  # on a GPU one for each image
     for found, wanted in zip(*results, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("objects", [0, 1, 7])
+def test_the_padded_form_that_is_compiled_costs_the_same(objects):
+    raw, targets = random_batch(images=2, objects=objects)
+    plain = cost(raw, targets, small_loss())
+    padded = cost(raw, targets, small_loss().compiled(lambda of_boxes, most_shapes: of_boxes))
+    np.testing.assert_allclose(joined(padded[0]), joined(plain[0]), rtol=1e-12)
+    for found, wanted in zip(padded[1], plain[1], strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("trained", [0, 1])
+def test_prototypes_learn_beside_frozen_coefficients_and_the_other_way_round(trained):
+    raw, targets = random_batch()
+    grids = [level.shape[2:4] for level in raw[:-1]]
+    assignments = assign_targets(targets, small_loss().anchors, grids, 4.0)
+    pieces = pieces_of(assignments, targets, raw[-1].shape[2:], "cpu")
+    count = sum(len(level.row) for level in assignments)
+    arrays = np.random.default_rng(2).normal(size=(count, 3)), raw[-1]
+    both = [autograd.variable(array) for array in arrays]
+    one = [ops.tensor(array) for array in arrays]
+    one[trained] = autograd.variable(arrays[trained])
+    wanted = autograd.gradients(cost_of_masks(*both, pieces), both)[trained]
+    (found,) = autograd.gradients(cost_of_masks(*one, pieces), [one[trained]])
+    assert ops.to_numpy(wanted).any()
+    np.testing.assert_array_equal(ops.to_numpy(found), ops.to_numpy(wanted))
