@@ -16,7 +16,7 @@ STATES = sorted((Path(__file__).parent / "states").rglob("*.safetensors"))
 # Their version rounded the sides of a resized image to the nearest pixel, so that the digest of the
 # batches that each state holds, and the weights, are those of other pixels than today's.
 LOADER = (
-    "utils.data.loading.val_batches.fit_long_side",
+    "utils.data.loading.items.fit_long_side",
     "utils.data.loading.rectangles.fit_long_side",
     "utils.data.augment.tiles.fit_long_side",
 )
