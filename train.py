@@ -11,8 +11,6 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import logging
-from collections.abc import Mapping
-from typing import Any
 
 import backend
 from backend.select import choose
@@ -44,8 +42,8 @@ from utils.state.resume import (
     resumed_config,
 )
 from utils.state.start_checks import check_training
+from utils.tasks.of_flags import task_of_flags
 from utils.tasks.table import check_flags, find_task
-from utils.tasks.task import Task
 from utils.weights.load import load_weights
 
 log = logging.getLogger("train")
@@ -79,13 +77,6 @@ def main() -> None:
             stop.agree = world.any
             require_same_point(point, world)
             run(config, hyp, point, stop, world)
-
-
-def task_of_flags(values: Mapping[str, Any]) -> Task:
-    """Return the task of a new training; errors of its weights come up when they are read."""
-    name, cfg, weights = values["task"], values["cfg"], values["weights"]
-    asks_weights = weights and not name and not cfg
-    return find_task(name, cfg, load_weights(weights).header.model if asks_weights else {})
 
 
 def run(

@@ -119,7 +119,7 @@ def run_task(
         "train": (*shared, *batch, "--cfg", model, "--weights", "", "--data", data, "--epochs", "1",
                   *project, f"{task}-train"),
         "val": (*shared, *batch, *weights, "--data", data, *project, f"{task}-val"),
-        "detect": (*shared, *weights, "--source", str(source), "--save-txt", "--save-crop",
+        "detect": (*shared, *weights, "--source", str(source), "--save-txt",
                    *project, f"{task}-detect"),
     }  # fmt: skip
     return {name: run_script(f"{name}.py", flags[name], folder) for name in SCRIPTS}
@@ -136,7 +136,9 @@ def run_script(script: str, flags: Sequence[str], folder: Path) -> Lines:
 
 
 def table(lines: Mapping[str, Mapping[str, Lines]]) -> list[str]:
-    """Return, of each task and script, the lines that it executes and the part that all do."""
+    """Return, of each task and script, the lines that it executes and the part that all do; then
+    the part that one other task executes at least.
+    """
     columns = {name: {task: lines[task][name] for task in lines} for name in SCRIPTS}
     columns["all"] = {task: set().union(*lines[task].values()) for task in lines}
     heading = f"{'':<10}" + "".join(f"{name:>18}" for name in columns)
@@ -147,8 +149,13 @@ def table(lines: Mapping[str, Mapping[str, Lines]]) -> list[str]:
             common = set.intersection(*column.values())
             cells.append(f"{len(column[task]):,} {len(common) / len(column[task]):8.1%}")
         rows.append(f"{task:<10}" + "".join(f"{cell:>18}" for cell in cells))
-    common = set.intersection(*columns["all"].values())
-    return [*rows, f"{len(common):,} lines are executed by all tasks"]
+    every = columns["all"]
+    rows.append(f"{len(set.intersection(*every.values())):,} lines are executed by all tasks")
+    for task, found in every.items():
+        others = [other for name, other in every.items() if name != task]
+        also = found & set().union(*others)
+        rows.append(f"{task}: {len(also) / len(found):.1%} are executed by another task too")
+    return rows
 
 
 def own_files(lines: Mapping[str, Mapping[str, Lines]], most: int) -> list[str]:

@@ -21,8 +21,9 @@ from typing import NamedTuple
 import backend
 from backend.checks import CPU
 from utils.cli.hyperparameters import read_hyperparameters
-from utils.cli.train_config import AUTO_BATCH, TrainConfig, parse_train_flags
+from utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from utils.data.loading.batch import Batch
+from utils.data.loading.items import Items
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.samples import Sample
@@ -34,6 +35,8 @@ from utils.processes.world import ALONE
 from utils.screen.text import say
 from utils.state.job import batch_recipe
 from utils.state.start_checks import check_training
+from utils.tasks.of_flags import task_of_flags
+from utils.tasks.table import check_flags
 from utils.weights.load import load_weights
 
 DEFAULT_MODEL = "models/yolov5n.yaml"
@@ -57,10 +60,13 @@ class LoaderSpeed(NamedTuple):
 
 def main() -> None:
     arguments = sys.argv[1:]
-    if not any(argument.split("=")[0] in ("--cfg", "--weights") for argument in arguments):
+    names = [argument.split("=")[0] for argument in arguments]
+    if not any(name in ("--cfg", "--weights", "--task") for name in names):
         arguments += ["--cfg", DEFAULT_MODEL]
         say(f"no --cfg and no --weights: measured with {DEFAULT_MODEL}")
-    config = parse_train_flags(arguments, program="python -m models.training.doctor")
+    values, given = read_train_flags(arguments, program="python -m models.training.doctor")
+    task = task_of_flags(values)
+    config = TrainConfig(**task.completed(values, given))
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
@@ -69,6 +75,7 @@ def main() -> None:
     if config.batch_size == AUTO_BATCH:
         raise UserError("--batch-size -1: give the number of images whose speed is to be measured")
     check_training(config)
+    check_flags(task, config)
     if config.bind_numa:
         say(bind_numa(config.device))
     start = load_weights(config.weights) if config.weights else None
@@ -79,14 +86,16 @@ def main() -> None:
         train_part=config.train_part,
     )
     samples = load_split(dataset, "train", ALONE, config.max_pixels, config.fraction)
+    task.check_samples(samples, dataset.name)
+    items = task.items(config)
     backend.use(config.backend)
     from models.training.step_speed import measure_steps
 
     device = backend.device.resolve(config.device)
-    steps = measure_steps(config, start, dataset.class_names, samples, device)
+    steps = measure_steps(config, start, dataset.class_names, samples, items, device)
     model_speed, on_cpu = images_per_second(steps, warm_up=2), device == CPU
     say(f"model: {model_speed:.1f} images/s in training steps of {config.batch_size}")
-    speeds = [measure_loader(config, samples, *choice) for choice in choices(config)]
+    speeds = [measure_loader(config, samples, items, *choice) for choice in choices(config)]
     for speed in speeds:
         say(
             f"loader: {speed.images_per_second:.1f} images/s with {speed.flags}, "
@@ -104,7 +113,7 @@ def choices(config: TrainConfig) -> list[tuple[int, str]]:
 
 
 def measure_loader(
-    config: TrainConfig, samples: Sequence[Sample], workers: int, cache: str
+    config: TrainConfig, samples: Sequence[Sample], items: Items, workers: int, cache: str
 ) -> LoaderSpeed:
     """Let the loader make batches that nobody uses."""
     augment = config.augmentation(read_hyperparameters(config.hyp, config.override))
@@ -112,7 +121,7 @@ def measure_loader(
         samples = samples[:CACHED_SAMPLES]
     size, batch, recipe = config.image_size, config.batch_size, batch_recipe(config)
     with TrainLoader(
-        samples, size, batch, augment, config.seed, workers, cache, recipe=recipe
+        samples, size, batch, augment, config.seed, workers, cache, recipe=recipe, items=items
     ) as loader:
         batches = itertools.chain.from_iterable(loader.epoch(epoch) for epoch in itertools.count())
         # The workers start meanwhile; with a cache, a pass and most of another fill it.

@@ -14,6 +14,7 @@ from models.training.step import train_step
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.data.loading.batch import Batch
+from utils.data.loading.items import Items
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.samples import Sample
 from utils.report.stage_timer import StageTimer
@@ -27,19 +28,22 @@ def measure_steps(
     start: Checkpoint | None,
     class_names: Sequence[str],
     samples: Sequence[Sample],
+    items: Items,
     device: str,
 ) -> Iterator[Batch]:
     """Train on the first batch without end; yield it each time the device is done with it.
 
     Args:
         start: weights to begin with.
-        samples: of which the batch is made.
+        samples: of which the batch is made, by `items`.
     """
     hyp = read_hyperparameters(config.hyp, config.override)
     size, count, augment = config.image_size, config.batch_size, config.augmentation(hyp)
     model = build_model(config, start, class_names)
     recipe = batch_recipe(config)
-    with TrainLoader(samples, size, count, augment, config.seed, 0, recipe=recipe) as loader:
+    with TrainLoader(
+        samples, size, count, augment, config.seed, 0, recipe=recipe, items=items
+    ) as loader:
         loader.align(model.stride)
         state = build_state(config, hyp, model, len(loader), device)
         batch = next(loader.epoch(0))

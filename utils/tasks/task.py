@@ -168,6 +168,13 @@ class Task:
         """Return a sample's labels as the evaluator takes them, in pixels of its image."""
         return ground_truth(sample)
 
+    def check_audit(self) -> None:
+        """Raise UserError where what is found cannot be held against each label."""
+        raise UserError(
+            f"an audit asks a model for the objects of images; this one is to {self.name}: give "
+            "weights of a detector"
+        )
+
     def annotations(
         self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
     ) -> CocoAnnotations:

@@ -44,5 +44,10 @@ def test_the_table_has_the_part_that_all_tasks_execute():
     assert [row.split()[:3] for row in rows[1:4]] == [
         ["x", "4", "50.0%"], ["y", "3", "66.7%"], ["z", "5", "40.0%"]
     ]  # fmt: skip
-    assert rows[4] == "2 lines are executed by all tasks"
+    assert rows[4:] == [
+        "2 lines are executed by all tasks",
+        "x: 100.0% are executed by another task too",
+        "y: 100.0% are executed by another task too",
+        "z: 60.0% are executed by another task too",
+    ]
     assert own_files(lines, 1) == ["  a.py: x 2, y 1, z 3"]

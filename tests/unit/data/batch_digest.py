@@ -14,6 +14,7 @@ from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
 from utils.data.loading.class_items import CLASSES
 from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.loading.mask_items import MaskItems
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
@@ -54,6 +55,11 @@ def main(data: str, seed: str) -> None:
         loader = TrainLoader(samples, image_size, 8, transformed, int(seed), workers=0)
         for batch in islice(loader.epoch(0), 2):
             print("transformed", image_size, digest(batch))
+        loader = TrainLoader(
+            samples, image_size, 8, transformed, int(seed), workers=0, items=MaskItems()
+        )
+        for batch in islice(loader.epoch(0), 2):
+            print("masks", image_size, digest(batch))
         for batch in islice(ValLoader(samples, image_size, 8, workers=0), 3):
             print("val", image_size, digest(batch))
         arguments = samples, image_size, 8, OF_CLASSES, int(seed)

@@ -8,6 +8,7 @@ import pytest
 from models.training import doctor
 from models.training.doctor import LoaderSpeed, choices, verdict
 from tests.small import write_small_dataset, write_small_model
+from tests.small_tasks import write_small_task
 from utils.cli.train_config import parse_train_flags
 from utils.errors import UserError
 from utils.processes.cores import loader_workers
@@ -84,6 +85,27 @@ def test_loader_and_model_are_measured_and_the_bottleneck_is_named(
     assert f"images/s with --workers {workers}, " in loader_lines[0]
     assert f"images/s with --workers {workers} --cache ram, " in loader_lines[-1]
     assert printed.count("bottleneck: the ") == 1
+
+
+@pytest.mark.parametrize("task", ["segment", "classify"])
+def test_other_tasks_are_measured_with_their_own_images(tmp_path, monkeypatch, capsys, task):
+    monkeypatch.setattr(doctor, "SECONDS", 0.05)
+    monkeypatch.setattr(doctor, "choices", lambda config: [(0, "")])
+    data, model = write_small_task(tmp_path, task)
+    flags = f"doctor --data {data} --cfg {model} --img 64 --batch 4 --device cpu --workers 0"
+    monkeypatch.setattr("sys.argv", flags.split())
+    doctor.main()
+    printed = capsys.readouterr().out
+    assert "images/s in training steps of 4" in printed
+    assert printed.count("bottleneck: the ") == 1
+
+
+def test_labels_of_another_task_are_refused(tmp_path, monkeypatch):
+    data, _ = write_small_task(tmp_path, "detect")
+    _, model = write_small_task(tmp_path, "classify")
+    monkeypatch.setattr("sys.argv", f"doctor --data {data} --cfg {model} --device cpu".split())
+    with pytest.raises(UserError, match="a classifier needs one class for each image"):
+        doctor.main()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,20 @@
+"""The task that the flags of a new training mean.
+
+Before: train.py or `models/training/doctor.py` reads its flags. After: the task completes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from utils.tasks.table import find_task
+from utils.tasks.task import Task
+from utils.weights.load import load_weights
+
+
+def task_of_flags(values: Mapping[str, Any]) -> Task:
+    """Return the task of a new training; errors of its weights come up when they are read."""
+    name, cfg, weights = values["task"], values["cfg"], values["weights"]
+    asks_weights = weights and not name and not cfg
+    return find_task(name, cfg, load_weights(weights).header.model if asks_weights else {})
