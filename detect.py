@@ -14,7 +14,8 @@ import sys
 
 import backend
 from utils.cli.detect_config import parse_detect_flags
-from utils.data.sources.dataset import BUILT_IN, load_dataset
+from utils.data.sources.class_folders import ClassFolders
+from utils.data.sources.dataset import BUILT_INS, load_dataset
 from utils.media.finding import find_sources
 from utils.pipeline.runtime_threads import are_several
 from utils.processes.command import run_command
@@ -37,11 +38,11 @@ def main() -> None:
 
 
 def place_of(source: str) -> str:
-    """Return where the images of --source are; the built-in dataset's are drawn when absent."""
-    if source != BUILT_IN:
+    """Return where the images of --source are; a built-in dataset's are drawn when absent."""
+    if source not in BUILT_INS:
         return source
-    (images,) = load_dataset(BUILT_IN, splits=("val",)).val
-    return str(images)
+    (images,) = load_dataset(source, splits=("val",)).val
+    return f"{images.folder}/*/*" if isinstance(images, ClassFolders) else str(images)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import backend
 from utils.cli.val_config import ValConfig, parse_val_flags
 from utils.data.sources.coco_annotations import own_annotations
 from utils.data.sources.dataset import load_dataset
-from utils.data.sources.splits import load_split, only_classes
+from utils.data.sources.splits import load_split
 from utils.processes.command import run_command
 from utils.processes.launch import launch
 from utils.processes.numa.binding import bind_numa
@@ -47,7 +47,6 @@ def run(config: ValConfig, world: World) -> None:
         train_part=config.train_part,
     )
     samples = load_split(dataset, config.split, world, config.max_pixels)
-    samples = only_classes(samples, config.classes, len(dataset.class_names))
     backend.use(config.backend)
     weights = [load_to_detect(path, config.runtime) for path in config.weights]
     from models.validation import run_validation

@@ -40,7 +40,7 @@ from utils.media.source import Source
 from utils.pipeline.reading import Reader
 from utils.pipeline.stage_seconds import StageSeconds
 from utils.processes.command import run_command
-from utils.results.result import Result
+from utils.results.image_result import ImageResult
 from utils.results.run_files import RunFiles
 from utils.state.checkpoint import Checkpoint, Header
 from utils.weights.load import load_weights
@@ -97,7 +97,7 @@ class Detected:
             with files:
                 self._detect(places_of(files))
 
-    def _detect(self, begin: Callable[[Source, Frame], Callable[[Result], None]]) -> None:
+    def _detect(self, begin: Callable[[Source, Frame], Callable[[ImageResult], None]]) -> None:
         from models.inference.pipeline import Pipeline
 
         size = self.config.batch_size

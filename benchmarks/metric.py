@@ -1,6 +1,7 @@
 """Seconds to evaluate the detections of a large set, beside pycocotools where it is installed.
 
     OMP_NUM_THREADS=1 python -m benchmarks.metric --images 5000
+    OMP_NUM_THREADS=1 python -m benchmarks.metric --images 500 --masks
 
 Both get the same detections and objects, drawn from a fixed seed, and must agree on COCO's 12
 figures. Ours is timed from the arrays that NMS leaves, image by image; pycocotools from the lists
@@ -27,12 +28,17 @@ import numpy as np
 from backend.words import count
 from benchmarks.side_by_side import Timing, bare_parser, host, write_json
 from utils.cli.flags import from_one
-from utils.detections import Detections, GroundTruth
-from utils.evaluation.coco.metric import DetectionEvaluator
+from utils.detections import Detections, GroundTruth, Segmentations
+from utils.evaluation.coco.metric import DetectionEvaluator, ObjectMetric
+from utils.evaluation.overlap import MASKS
+from utils.masks.runs import area, runs_of_polygons, to_text
 from utils.processes.command import run_command
+from utils.ragged import Ragged
 
-Image = tuple[Detections, GroundTruth]
+Image = tuple[Detections | Segmentations, GroundTruth]
 TOLERANCE = 1e-9  # both sum the same float64 numbers, in another order
+SIDE = 640  # pixels of an image
+ELLIPSE = np.linspace(0, 2 * np.pi, 32, endpoint=False)
 
 
 def draw_images(num_images: int, num_detections: int, num_classes: int) -> list[Image]:
@@ -63,13 +69,31 @@ def draw_images(num_images: int, num_detections: int, num_classes: int) -> list[
 
 def _draw_boxes(random: np.random.Generator, num_boxes: int) -> np.ndarray:
     size = np.exp(random.uniform(np.log(8), np.log(400), (num_boxes, 2)))
-    corner = random.uniform(0, 1, (num_boxes, 2)) * (640 - size)
+    corner = random.uniform(0, 1, (num_boxes, 2)) * (SIDE - size)
     return np.concatenate((corner, corner + size), axis=1)
 
 
+def with_masks(image: Image) -> Image:
+    """Return an image with an ellipse of 32 points in each box."""
+    found, objects = image
+    masks, truth = (_ellipses(x.boxes_xyxy) for x in (found, objects))
+    areas = np.array([area(row) for row in truth.rows()], np.float64)
+    return Segmentations(*found[:3], masks), objects._replace(area=areas, masks=truth)
+
+
+def _ellipses(boxes_xyxy: np.ndarray) -> Ragged:
+    centre, radii = (boxes_xyxy[:, :2] + boxes_xyxy[:, 2:]) / 2, np.diff(boxes_xyxy[:, ::2]) / 2
+    radii = np.concatenate((radii, np.diff(boxes_xyxy[:, 1::2]) / 2), axis=1)
+    circle = np.stack((np.cos(ELLIPSE), np.sin(ELLIPSE)), axis=1)
+    outlines = centre[:, None] + radii[:, None] * circle
+    return Ragged.of([runs_of_polygons([x], (SIDE, SIDE)) for x in outlines], np.uint32)
+
+
 def evaluate(images: list[Image], num_classes: int) -> list[float]:
-    """Return COCO's 12 figures, computed by this project."""
-    evaluator = DetectionEvaluator([str(index) for index in range(num_classes)])
+    """Return COCO's 12 figures, computed by this project: of masks where the images have them."""
+    names = [str(index) for index in range(num_classes)]
+    of_masks = bool(images) and images[0][1].masks is not None
+    evaluator = ObjectMetric(names, MASKS) if of_masks else DetectionEvaluator(names)
     for image_id, (found, objects) in enumerate(images):
         evaluator.add(image_id, found, objects)
     return list(evaluator.result().summary().values())
@@ -86,7 +110,8 @@ def evaluate_by_pycocotools(
         truth = COCO()
         truth.dataset = dataset
         truth.createIndex()
-        reference = COCOeval(truth, truth.loadRes([dict(row) for row in results]), "bbox")
+        kind = "segm" if "segmentation" in results[0] else "bbox"
+        reference = COCOeval(truth, truth.loadRes([dict(row) for row in results]), kind)
         reference.evaluate()
         reference.accumulate()
         reference.summarize()
@@ -102,6 +127,7 @@ def to_coco(images: list[Image], num_classes: int) -> tuple[dict[str, list], lis
                 {"id": len(annotations) + 1, "image_id": image_id, "category_id": int(label),
                  "bbox": box, "area": box[2] * box[3], "iscrowd": 0}
             )  # fmt: skip
+        _add_masks(annotations, objects.masks)
         for box, score, label in zip(
             _left_top_size(found.boxes_xyxy), found.scores, found.class_index, strict=True
         ):
@@ -109,13 +135,24 @@ def to_coco(images: list[Image], num_classes: int) -> tuple[dict[str, list], lis
                 {"image_id": image_id, "category_id": int(label), "bbox": box,
                  "score": float(score)}
             )  # fmt: skip
+        _add_masks(results, getattr(found, "masks", None))
+    size = {"height": SIDE, "width": SIDE}
     dataset = {
         "info": {},
-        "images": [{"id": image_id} for image_id in range(len(images))],
+        "images": [{"id": image_id, **size} for image_id in range(len(images))],
         "categories": [{"id": index} for index in range(num_classes)],
         "annotations": annotations,
     }
     return dataset, results
+
+
+def _add_masks(rows: list[dict], masks: Ragged | None) -> None:
+    """Give the last rows masks, if there are any, and their areas, in place of boxes."""
+    coded = [] if masks is None else masks.rows()
+    for row, runs in zip(rows[len(rows) - len(coded) :], coded, strict=True):
+        row.pop("bbox")
+        counts = to_text(runs)
+        row |= {"segmentation": {"size": [SIDE, SIDE], "counts": counts}, "area": area(runs)}
 
 
 def _left_top_size(boxes_xyxy: np.ndarray) -> list[list[float]]:
@@ -158,11 +195,14 @@ def main() -> None:
     parser.add_argument("--images", type=from_one, default=5000)
     parser.add_argument("--detections", type=from_one, default=300, help="of each image")
     parser.add_argument("--classes", type=from_one, default=80)
+    parser.add_argument("--masks", action="store_true", help="an ellipse in each box, in its place")
     parser.add_argument("--reference-repeats", type=int, default=1, help="0: no pycocotools")
     flags = parser.parse_args()
     images = draw_images(flags.images, flags.detections, flags.classes)
+    images = list(map(with_masks, images)) if flags.masks else images
     classes = count(flags.classes, "class", "classes")
     case = f"{count(flags.images, 'image')} x {flags.detections} detections, {classes}"
+    case += ", masks" if flags.masks else ""
     print(case)
     print(f"{'seconds':<14}{'median':>9}{'fastest':>9}{'slowest':>9}{'runs':>6}")
     figures, seconds = seconds_of(lambda: evaluate(images, flags.classes), flags.repeats)

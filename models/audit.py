@@ -61,6 +61,7 @@ def run_audit(
     """Detect in all images, hold it against their labels, and write audit.html and audit.csv."""
     device = backend.device.resolve(config.device)
     model = make_predictor(weights, device, config.augment, config.half)
+    model.head.task.check_audit()
     require_image_size(config.image_size, model.stride, trains=False)
     classes = share_classes(
         config.data, dataset.class_names, config.weights[0], weights[0].header.class_names,

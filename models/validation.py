@@ -33,7 +33,8 @@ from models.inference.protocol import Predictor
 from utils.cli.val_config import STUDY, ValConfig
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.coco_annotations import CocoAnnotations
-from utils.data.sources.samples import Sample
+from utils.data.sources.samples import Sample, SampleTable, table_of
+from utils.data.sources.splits import only_classes
 from utils.detections import GroundTruth
 from utils.errors import UserError
 from utils.evaluation.coco.results_file import CocoResults
@@ -61,12 +62,14 @@ def run_validation(
     """Evaluate the EMA of checkpoints together and, on the first rank, show what was found.
 
     Args:
+        samples: of the split, with labels of all classes.
         own_annotations: the COCO file that the labels are from, where they are from one.
     """
     device = backend.device.resolve(config.device)
     if config.task == STUDY:
         return study(config, class_names, samples, weights, device, world)
     model = scored_model(config, class_names, weights, device)
+    samples = samples_of(config, class_names, samples, model.head.task)
     config = with_size(config, model.head.task, weights)
     config = dataclasses.replace(config, image_size=input_size(config, model))
     tell_limits(config, weights)
@@ -101,6 +104,15 @@ def run_validation(
         if legacy is not None:
             say(*legacy.table(legacy.evaluator.result()).splitlines())
         write_results(config, model.head, validation.result, samples, coco_results, labels)
+
+
+def samples_of(
+    config: ValConfig, class_names: Sequence[str], samples: Sequence[Sample], task: Task
+) -> SampleTable:
+    """Return samples with the labels of --classes; UserError where they are not the task's."""
+    table = table_of(samples)
+    task.check_samples(table, config.data)
+    return only_classes(table, config.classes, len(class_names))
 
 
 def find_annotations(
@@ -234,6 +246,7 @@ def study(
     folder = create_run_folder(config.project, config.name, config.exist_ok) if is_main else None
     for path, checkpoint in zip(config.weights, weights, strict=True):
         model = scored_model(config, class_names, [checkpoint], device)
+        chosen = samples_of(config, class_names, samples, model.head.task)
         if model.fixed_size is not None:
             raise UserError(
                 f"--task study: {path} takes images of one size; give weights, or a file of "
@@ -244,7 +257,7 @@ def study(
             begin = time.perf_counter()
             with watchdog.phase("validation"):
                 validation = validate_batches(
-                    asked, model, device, samples, class_names, world, (), None
+                    asked, model, device, chosen, class_names, world, (), None
                 )
             milliseconds = 1000 * (time.perf_counter() - begin) / len(samples)
             figures = model.head.figures(validation.result)

@@ -20,6 +20,10 @@ NODE = helper.make_node
 ROW = np.float32([[[16, 12, 8, 4, 0, 0.25, 0.75]]])
 MEAN = np.float32([[[0, 0, 0, 0, 1, 0, 0]]])
 
+PLACES = SIDE // 4
+# One box with three prototypes: cx, cy, w, h, objectness, two classes, coefficients.
+MASK_ROW = np.float32([[[16, 16, 16, 16, 0.9, 0.1, 0.8, 50, 0, 0]]])
+
 
 def own_texts(**changes: Any) -> dict[str, str]:
     """Return the metadata of export.py, with changes, as JSON texts; None leaves one out."""
@@ -93,3 +97,44 @@ def bare_rows(*before: onnx.NodeProto) -> list[onnx.NodeProto]:
         NODE("ReduceSum", ["big"], ["sum"], keepdims=0),
         NODE("Add", ["sum", "row"], ["out0"]),
     ]
+
+
+def write_segmenter(
+    path: Path,
+    texts: Mapping[str, str] = FOREIGN,
+    prototypes: int = 3,
+    outputs: Sequence[Sequence[int | str]] = (),
+) -> Path:
+    """Rows that never change; of the prototypes the first is 1 in the upper half, else -1."""
+    maps = np.zeros((1, prototypes, PLACES, PLACES), np.float32)
+    maps[0, 0] = np.where(np.arange(PLACES)[:, None] < PLACES // 2, 1, -1)
+    nodes = [
+        NODE("ReduceMean", ["images"], ["mean"], keepdims=0),
+        NODE("Mul", ["mean", "nothing"], ["zero"]),
+        NODE("Add", ["rows", "zero"], ["out0"]),
+        NODE("Add", ["maps", "zero"], ["out1"]),
+    ]
+    initial = [
+        constant("nothing", np.float32(0)),
+        constant("rows", MASK_ROW),
+        constant("maps", maps),
+    ]
+    outputs = outputs or (MASK_ROW.shape, maps.shape)
+    return make_file(path, nodes, initial, (1, 3, SIDE, SIDE), outputs, texts)
+
+
+def write_classifier(
+    path: Path,
+    texts: Mapping[str, str] = FOREIGN,
+    last: str = "Identity",
+    shape: Sequence[int | str] = (1, 3, SIDE, SIDE),
+) -> Path:
+    """Logits of two classes: the means of red and of green."""
+    nodes = [
+        NODE("ReduceMean", ["images"], ["means"], axes=[2, 3], keepdims=0),
+        NODE("Slice", ["means", "from", "to", "along"], ["two"]),
+        NODE(last, ["two"], ["out0"]),
+    ]
+    initial = [constant(name, np.int64([at])) for name, at in (("from", 0), ("to", 2))]
+    initial.append(constant("along", np.int64([1])))
+    return make_file(path, nodes, initial, shape, ((shape[0], 2),), texts)

@@ -60,6 +60,8 @@ def tiny_segmenter(folder: Path, seed: int = 0) -> Checkpoint:
     for name in arrays:
         if name.startswith(f"{model.head_name}m."):
             arrays[name] = arrays[name] * (gain if name.endswith(".weight") else np.float32(0))
+        elif name == f"{model.head_name}proto.cv3.conv.weight":
+            arrays[name] = arrays[name] * np.float32(MASK_GAIN)
     return Checkpoint(header_of(model, CLASS_NAMES), arrays, arrays, {})
 
 

@@ -182,13 +182,15 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
         lines = (f"it differs from the model: {result.fault}", part)
         raise UserError("\n".join(filter(None, lines)))
     precision = export.config.precision
-    if fault := fault_of_matches(result.num_matched, result.num_found, precision):
+    fault = fault_of_matches(result.num_matched, result.num_found, precision, result.things)
+    if fault:
         raise UserError(fault)
     if export.dataset is not None:
         found = score(
             made.name, ExportedPredictor(runtime), export.dataset, export.metadata, export.settings
         )
-        if fault := fault_of_score(found, export.scores[0], precision):
+        output = export.metadata.output
+        if fault := fault_of_score(found, export.scores[0], precision, output):
             raise UserError(fault)
         if text := warning_of_score(found, export.scores[0], precision):
             log.warning(text)

@@ -6,6 +6,8 @@ at the size of the prototypes, where every place counts.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from models.export.differences import MASKS, Batch, Verified
@@ -15,9 +17,7 @@ from utils.boxes import cxcywh_to_xyxy
 from utils.detections import Detections
 from utils.masks.assemble import THRESHOLD, masks_at
 
-# Places that may lie at a mask's threshold, or on one of the two edges of a box that a file and a
-# model may round to other sides.
-FEW_PLACES = 4
+FEW_PLACES = 4  # on an edge of a box, which a file and a model may round to other sides
 
 
 def compare_mask_rows(result: Verified, batch: Batch) -> str:
@@ -37,7 +37,8 @@ def compare_mask_rows(result: Verified, batch: Batch) -> str:
         if not part <= tolerance.others:
             return f"its {name} are up to {part:.2g} of the largest beside the model's"
     for index, image in enumerate(zip(rows, prototypes, strict=True)):
-        if fault := fault_of_image(result, batch, index, *found_in(batch, *image)):
+        objects, masks, _ = found_in(batch, *image)
+        if fault := fault_of_image(result, batch, index, objects, masks):
             return f"image {index}: {fault}"
     return ""
 
@@ -58,16 +59,24 @@ def columns_of(batch: Batch) -> int:
     return 5 + len(batch.metadata.class_names)
 
 
-def found_in(
-    batch: Batch, rows: np.ndarray, prototypes: np.ndarray
-) -> tuple[Detections, np.ndarray]:
-    """Return what NMS finds in an image, and its masks (K, h, w) bool."""
+class Found(NamedTuple):
+    """What NMS finds in the rows of an image, with the masks of it."""
+
+    objects: Detections
+    masks: np.ndarray  # (K, h, w) bool
+    coefficients: np.ndarray  # (K, M)
+
+
+def found_in(batch: Batch, rows: np.ndarray, prototypes: np.ndarray) -> Found:
+    """Return what NMS finds in the rows (N, 5 + C + M) of an image."""
     end = columns_of(batch)
     found, index = find_rows(np.ascontiguousarray(rows[:, :end]), batch.limits)
     scale = np.array(prototypes.shape[:0:-1] * 2) / (batch.trial.images.shape[:1:-1] * 2)
     boxes = (found.boxes_xyxy * scale).astype(np.float32)
-    size = prototypes.shape[1], prototypes.shape[2]
-    return found, masks_at(prototypes, rows[index, end:], boxes, size, crop_first=True)
+    size, coefficients = (prototypes.shape[1], prototypes.shape[2]), rows[index, end:]
+    return Found(
+        found, masks_at(prototypes, coefficients, boxes, size, crop_first=True), coefficients
+    )
 
 
 def fault_of_image(
@@ -75,24 +84,39 @@ def fault_of_image(
 ) -> str:
     """Pair what both find in an image, with their masks; return what is too far apart."""
     rows, prototypes = (output[index] for output in batch.trial.outputs)
-    expected, our_masks = found_in(batch, rows, prototypes)
+    expected, our_masks, coefficients = found_in(batch, rows, prototypes)
     boxes_xyxy = cxcywh_to_xyxy(rows[:, :4])
     candidates = Candidates(boxes_xyxy, rows[:, : columns_of(batch)])
     pairs, fault = pair(result, batch, found, expected, candidates)
     noted = batch.noting(result)
     note_pairs(noted, found.take(pairs[:, 0]), expected.take(pairs[:, 1]))
     for place, other in pairs.tolist():
-        lost = fault or fault_of_mask(noted, masks[place], our_masks[other], batch.tolerance.masks)
-        if lost:
-            return lost
+        unsure = is_unsure(prototypes, coefficients[other], batch.tolerance.scores)
+        least = batch.tolerance.masks
+        fault = fault or fault_of_mask(noted, masks[place], our_masks[other], unsure, least)
     return fault
 
 
-def fault_of_mask(result: Verified, found: np.ndarray, expected: np.ndarray, least: float) -> str:
-    """Note how much of two masks (h, w) bool is of one alone; return it if it is too much."""
-    apart, union = int((found ^ expected).sum()), int((found | expected).sum())
-    iou = 1 - apart / max(union, 1)
-    result.note(MASKS, 1 - iou)
-    if apart <= FEW_PLACES or iou >= least:
+def is_unsure(prototypes: np.ndarray, coefficients: np.ndarray, near: float) -> np.ndarray:
+    """Return where the model's own score is this near to the threshold, (h, w) bool."""
+    sums = np.tensordot(coefficients.astype(np.float64), prototypes, axes=1)
+    # The sigmoid, which cannot overflow in this form.
+    return np.asarray(np.abs(np.tanh(sums / 2) / 2) <= near)
+
+
+def fault_of_mask(
+    result: Verified, found: np.ndarray, expected: np.ndarray, unsure: np.ndarray, least: float
+) -> str:
+    """Note how much of two masks (h, w) bool is of one alone; return it if it is too much.
+
+    unsure: places that may be of one alone.
+    """
+    apart, union = found ^ expected, max(int((found | expected).sum()), 1)
+    result.note(MASKS, float(apart.sum() / union))
+    wrong = int((apart & ~unsure).sum())
+    if wrong <= FEW_PLACES or 1 - wrong / union >= least:
         return ""
-    return f"of a mask of {int(expected.sum())} places {apart} differ, an IoU of {iou:.3f}"
+    return (
+        f"of a mask of {int(expected.sum())} places {wrong} differ, an IoU of "
+        f"{1 - wrong / union:.3f}"
+    )

@@ -39,7 +39,8 @@ class LossTerms(NamedTuple):
     """
 
     by_name: dict[str, Tensor]  # means over the batch, in the order of `Head.loss_names`
-    total: Tensor  # what is differentiated: their sum times the batch size
+    # What is differentiated: their sum, times the batch size if the task accumulates batches.
+    total: Tensor
 
 
 @dataclass

@@ -34,16 +34,17 @@ class Schedule:
     batches_per_epoch: int
     batch_size: int
     cosine: bool
+    nominal_batch: int = NOMINAL_BATCH
 
     @property
     def accumulate(self) -> int:
         """Batches an optimizer step once warm."""
-        return max(round(NOMINAL_BATCH / self.batch_size), 1)
+        return max(round(self.nominal_batch / self.batch_size), 1)
 
     @property
     def weight_decay(self) -> float:
         """L2 factor for the batch that accumulation really reaches."""
-        return self.hyp.weight_decay * self.batch_size * self.accumulate / NOMINAL_BATCH
+        return self.hyp.weight_decay * self.batch_size * self.accumulate / self.nominal_batch
 
     @property
     def warmup_batches(self) -> int:
@@ -67,7 +68,7 @@ class Schedule:
             bias_rate=_blend(self.hyp.warmup_bias_lr, rate, progress),
             weight_rate=_blend(0.0, rate, progress),
             momentum=_blend(self.hyp.warmup_momentum, self.hyp.momentum, progress),
-            accumulate=max(round(_blend(1, NOMINAL_BATCH / self.batch_size, progress)), 1),
+            accumulate=max(round(_blend(1, self.nominal_batch / self.batch_size, progress)), 1),
         )
 
     def _decay(self, epoch: int) -> float:

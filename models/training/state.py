@@ -22,7 +22,7 @@ from models.training.multi_scale import MultiScale
 from models.training.multi_tensor import choose_updates
 from models.training.optimizer import build_optimizer, parameter_groups
 from models.training.parallel import parallelize
-from models.training.schedule import Schedule
+from models.training.schedule import NOMINAL_BATCH, Schedule
 from models.training.step_watch import StepWatch
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
@@ -76,7 +76,8 @@ def build_state(
 ) -> TrainState:
     """Average, loss, optimizer and schedule of a new run, for so many batches an epoch."""
 
-    schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine)
+    nominal = NOMINAL_BATCH if model.head.task.accumulates else config.batch_size
+    schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine, nominal)
     model = nn.place(model, device, dtype)
     freeze_layers(model, config.freeze)
     if config.dropout:

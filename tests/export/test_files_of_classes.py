@@ -14,24 +14,20 @@ from models.detector import images_to_tensor
 from models.export.classes_compared import compare_logits
 from models.export.compared import TOLERANCES
 from models.export.differences import Batch, Verified
-from models.export.job import metadata_of_weights
 from models.export.kinds import kind_of_flags
 from models.export.matched import Limits
 from models.export.traced import write_trace
-from models.export.trials import Trial, make_trials
-from models.export.verify import verify
+from models.export.trials import Trial
 from models.heads.classify.head import ClassifyHead
 from models.inference.exported import ExportedPredictor
-from models.inference.predictor import load_detector
+from tests.export.exported_models import Exported
 from tests.export.recorded_files import write_graphs
 from tests.export.small_graphs import shapes
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_classifier, write_checkpoint
 from utils.cli.export_config import parse_export_flags
 from utils.errors import UserError
-from utils.export.onnx_file import write_onnx
 from utils.export.opening import open_runtime
 from utils.runtimes.metadata import LOGITS, NORMALIZED
-from utils.weights.load import load_weights
 
 FLAGS = {
     "plain": [],
@@ -44,29 +40,11 @@ FLAGS = {
 IMAGES = [noise(64, 64, seed) for seed in range(3)]
 
 
-class Exported:
-    """A file of a graph, and the model's predictions."""
-
-    def __init__(self, graph, weights, words):
-        self.config = parse_export_flags(words)
-        checkpoint = load_weights(str(weights))
-        self.metadata = metadata_of_weights(self.config, checkpoint)
-        self.model = load_detector(checkpoint, CPU)
-        self.trials = make_trials(self.model, IMAGES, self.metadata)
-        self.path = graph.with_name(f"{graph.stem}-file.onnx")
-        write_onnx(graph, self.path, self.metadata, None)
-
-    def verify(self, runtime="onnx"):
-        limits, tolerance = Limits.of(self.config), TOLERANCES[self.config.precision]
-        opened = open_runtime(self.path, 1, runtime)
-        return verify(opened, self.metadata, self.trials, limits, tolerance)
-
-    def scores(self):
-        """How probable the model holds each class of each image."""
-        images = np.stack(IMAGES).transpose(0, 3, 1, 2)
-        with autograd.no_grad():
-            raw = self.model(images_to_tensor(images, CPU))
-            return self.model.decode_above(raw, 0.0)
+def scores_of(model):
+    """How probable the model holds each class of each image."""
+    with autograd.no_grad():
+        raw = model(images_to_tensor(np.stack(IMAGES).transpose(0, 3, 1, 2), CPU))
+        return model.decode_above(raw, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +55,7 @@ def make(tmp_path_factory):
         name: ["--weights", str(weights), "--imgsz", "64", *flags] for name, flags in FLAGS.items()
     }
     graphs = write_graphs(folder, words)
-    return lambda name: Exported(graphs[name], weights, words[name])
+    return lambda name: Exported(graphs[name], weights, words[name], IMAGES)
 
 
 @pytest.mark.parametrize("name", FLAGS)
@@ -114,7 +92,7 @@ def test_a_file_tells_the_scores_of_the_model(make):
         predictor = ExportedPredictor(open_runtime(exported.path, 1))
         found = predictor.decode_above(predictor(np.stack(IMAGES).transpose(0, 3, 1, 2)), 0.5)
         assert [one.shape for one in found] == [(1, 5)] * 3
-        np.testing.assert_allclose(found, exported.scores(), atol=1e-5)
+        np.testing.assert_allclose(found, scores_of(exported.model), atol=1e-5)
 
 
 def test_a_file_that_takes_normalized_images_is_given_them(make):
@@ -171,3 +149,10 @@ def test_what_a_classifier_has_no_use_for_is_refused_by_name(words, text):
 def test_every_format_takes_one_output():
     words = ["--weights", "a.pt", "--include", "onnx", "ncnn", "tflite", "engine", "coreml"]
     assert kind_of_flags(ClassifyHead, parse_export_flags(words)) == LOGITS
+
+
+def test_logits_that_are_no_numbers_are_refused(make):
+    predictor = ExportedPredictor(open_runtime(make("plain").path, 1), "a.onnx")
+    for value in (np.nan, np.inf):
+        with pytest.raises(UserError, match="a.onnx: what it returns is no number"):
+            predictor.decode_above([(np.array([0, value, 0, 0, 0], np.float32),)], 0.0)

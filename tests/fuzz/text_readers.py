@@ -40,6 +40,7 @@ from utils.errors import UserError
 from utils.evolution.ranges import Range
 from utils.evolution.records import read_records
 from utils.files.project import PROJECT
+from utils.masks.runs import iou
 from utils.processes.watchdog_link import Link
 from utils.report.plots.results import plot_results
 from utils.state.resume import newest_runs
@@ -102,6 +103,14 @@ def sample(path: Path) -> Sample:
     return Sample(
         path.with_name("a.jpg"), 32, 48, np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
     )
+
+
+def read_coco_masks(path: Path) -> object:
+    """Read the objects of a validation, and compare their masks with each other."""
+    truth = read_coco_annotations(path, [sample(path)], ["cat", "dog"], masks=True).ground_truth(0)
+    masks = truth.masks
+    assert masks is not None and all(row.sum(dtype=np.int64) == 32 * 48 for row in masks.rows())
+    return iou(masks, masks, truth.is_crowd)
 
 
 def read_coco_dataset(path: Path) -> object:
@@ -258,6 +267,12 @@ _READERS = {
         lambda: [json.dumps(COCO).encode(), json.dumps(COCO, indent=1).encode()],
         "instances.json",
         JSON_TOKENS,
+    ),
+    "coco-masks": Reader(
+        read_coco_masks,
+        lambda: [json.dumps(COCO_MASKS).encode(), json.dumps(COCO_MASKS, indent=1).encode()],
+        "instances.json",
+        (*JSON_TOKENS, b'"counts": ', b'"size": [32, 48]', b"null", b"1e10", b"4294967296", b"-1"),
     ),
     "comparison": Reader(
         lambda path: load_settings(path.parent), comparison_settings, COMPARISON, JSON_TOKENS

@@ -29,7 +29,13 @@ from tests.foreign_files import (
 )
 from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS
-from tests.onnx_files import FOREIGN, own_texts, write_detector
+from tests.onnx_files import (
+    FOREIGN,
+    own_texts,
+    write_classifier,
+    write_detector,
+    write_segmenter,
+)
 from tests.small import TINY
 from utils.runtimes.onnx_runtime import OnnxRuntime
 from utils.state.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
@@ -166,11 +172,19 @@ MODEL_TOKENS = (
 
 
 def onnx_seeds() -> list[bytes]:
-    """Return detectors of export.py and of the public exporter."""
+    """Return models of each task, of export.py and of the public exporter."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "a.onnx")
-        texts: list[dict[str, str]] = [own_texts(), FOREIGN]
-        return [write_detector(path, texts=each).read_bytes() for each in texts]
+        texts = {
+            write_detector: own_texts(),
+            write_segmenter: own_texts(output="mask_rows", head="Segment"),
+            write_classifier: own_texts(output="logits", head="Classify"),
+        }
+        return [
+            write(path, texts=each).read_bytes()
+            for write, own in texts.items()
+            for each in (own, FOREIGN)
+        ]
 
 
 def run_onnx(path: Path) -> object:

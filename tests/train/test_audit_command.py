@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
 from utils.boxes import pairwise_iou, xyxy_to_cxcywh
 from utils.data.audit import __main__ as command
@@ -122,3 +123,18 @@ def test_weights_for_other_classes_are_refused(weights, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="none has the same name in both"):
         run(monkeypatch, weights, data, tmp_path)
     assert not (tmp_path / "exp").exists()
+
+
+def test_a_segmenter_is_asked_for_boxes_and_scored_by_masks_too(monkeypatch, tmp_path):
+    data = write_dataset(tmp_path / "data", [CORNER, CORNER, []])
+    rows = run(monkeypatch, write_tiny_segmenter(tmp_path), data, tmp_path / "runs")
+    assert {row["kind"] for row in rows} >= {"overlooked", "misplaced"}
+    page = (tmp_path / "runs" / "exp" / "audit.html").read_text(encoding="utf-8")
+    assert "mAP50(B)" in page and "mAP50(M)" in page
+
+
+def test_a_classifier_is_refused(monkeypatch, tmp_path):
+    data = write_dataset(tmp_path / "data", [CORNER, CORNER, []])
+    with pytest.raises(UserError, match="this one is to classify"):
+        run(monkeypatch, write_tiny_classifier(tmp_path), data, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()

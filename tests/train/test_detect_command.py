@@ -25,9 +25,12 @@ from tests.small import SMALL_SHAPES
 from tests.tiny_weights import noise, write_tiny_weights
 from tests.unit.tracking.drawn_video import HEIGHT, NUM_FRAMES, RATE, WIDTH, write_drawn_video
 from utils.cli.detect_config import parse_detect_flags
+from utils.data.shapes.class_dataset import ClassShapesConfig, draw_class_dataset
 from utils.data.shapes.dataset import draw_dataset
+from utils.data.sources.dataset import BUILT_INS
 from utils.errors import UserError
 from utils.files.project import PROJECT
+from utils.media.finding import find_sources
 from utils.media.video_file import VideoFile
 from utils.media.video_writer import VideoWriter
 from utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
@@ -246,11 +249,17 @@ def test_a_whole_video_is_tracked_drawn_and_written(monkeypatch, caplog, tmp_pat
 def test_the_built_in_images_are_drawn_when_they_are_absent(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert parse_detect_flags(["--weights", "x"]).source == "shapes"
-    few = partial(draw_dataset, config=SMALL_SHAPES)
-    monkeypatch.setattr("utils.data.sources.dataset.draw_dataset", few)
+    monkeypatch.setitem(BUILT_INS, "shapes", partial(draw_dataset, config=SMALL_SHAPES))
     place = Path(detect.place_of("shapes"))
     assert len(list(place.glob("*.jpg"))) == SMALL_SHAPES.num_val
     assert detect.place_of("elsewhere") == "elsewhere"
+
+
+def test_the_built_in_images_of_classes_are_found_in_their_folders(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    config = ClassShapesConfig(num_train=5, num_val=7, image_side=64)
+    monkeypatch.setitem(BUILT_INS, "shapes-cls", partial(draw_class_dataset, config=config))
+    assert len(find_sources(detect.place_of("shapes-cls"), 10**6)) == 7
 
 
 def test_view_img_shows_each_drawn_image_and_q_ends_the_run(monkeypatch, caplog, weights, tmp_path):

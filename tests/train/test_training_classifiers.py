@@ -8,11 +8,14 @@ import pytest
 import train
 from backend import nn
 from models import validation
+from models.detector import Detector
+from models.graph import read_model_yaml
 from models.training.start import build_model
 from tests.equal_runs import assert_equal_runs
 from tests.shared_files import shared_path
-from tests.small import RESULT_COLUMNS
+from tests.small import RESULT_COLUMNS, write_small_dataset
 from tests.small_classes import CLASS_NAMES, write_class_folders, write_tiny_classifier
+from tests.tiny_weights import header_of
 from tests.train.short_runs import StopAt
 from utils.cli.hyperparameters import read_hyperparameters
 from utils.cli.train_config import TrainConfig, read_train_flags
@@ -22,10 +25,11 @@ from utils.data.sources.splits import load_split
 from utils.errors import UserError
 from utils.processes.suspend import Suspended
 from utils.processes.world import ALONE
-from utils.state.checkpoint import load_checkpoint
+from utils.state.checkpoint import Checkpoint, load_checkpoint
 from utils.state.resume import find_resume_point, resumed_config
 from utils.tasks.classification import CLASSIFICATION
 from utils.tasks.detection import DETECTION
+from utils.tasks.segmentation import SEGMENTATION
 from utils.tasks.table import check_flags
 from utils.weights.load import load_weights
 
@@ -58,7 +62,6 @@ def flags(tmp_path_factory):
         "--data", str(data), "--cfg", str(write_tiny_classifier(folder)), "--img", "32",
         "--batch", "4", "--workers", "0", "--device", "cpu", "--epochs", "2", "--noplots",
         "--project", str(folder), "--dropout", "0.4",
-        "--override", "warmup_epochs=1",  # so that weights are updated after each of few batches
     ]  # fmt: skip
 
 
@@ -153,6 +156,34 @@ def test_weights_of_a_detector_give_a_classifier_its_backbone(flags, tmp_path, c
     assert header.model["head"] == [[-1, 1, "Classify", ["nc"]]] and header.model["nc"] == 3
 
 
+def test_weights_of_a_detector_give_a_segmenter_all_but_the_rows_of_its_head(caplog):
+    weights = load_weights(shared_path("weights/coco-yolov5n-v6.pt"))
+    values = read_train_flags(["--weights", str(weights.path), "--task", "segment"])[0]
+    with caplog.at_level("INFO"):
+        model = build_model(TrainConfig(**values), weights, weights.header.class_names)
+    assert model.head.task is SEGMENTATION
+    left = [x.message for x in caplog.records if x.message.startswith("  not transferred: ")]
+    # The convolutions of three levels, which have 32 rows more an anchor, and the prototypes.
+    kinds = {line.split("model.24.")[1].split(".")[0] for line in left}
+    assert kinds == {"m", "proto"} and sum("model.24.m." in line for line in left) == 6
+    found = nn.state_arrays(model)["model.23.cv1.conv.weight"]
+    np.testing.assert_array_equal(found, weights.ema["model.23.cv1.conv.weight"])
+
+
+def test_weights_of_a_classifier_give_a_detector_its_backbone(tmp_path):
+    classifier = Detector(read_model_yaml("models/yolov5n-cls.yaml", 3))
+    classifier.initialize(seed=1)
+    arrays = nn.state_arrays(classifier)
+    weights = Checkpoint(header_of(classifier, CLASS_NAMES), arrays, arrays, {})
+    values = read_train_flags(["--weights", "F", "--task", "detect"])[0]
+    model = build_model(TrainConfig(**values), weights, ("a", "b"))
+    assert model.head.task is DETECTION and len(model.spec.layers) == 25
+    found = nn.state_arrays(model)
+    for name, array in arrays.items():
+        if not name.startswith("model.9."):
+            np.testing.assert_array_equal(found[name], array)
+
+
 def test_weights_of_a_classifier_give_a_classifier_of_other_classes_their_rows(flags, whole):
     start_from = load_weights(whole / "weights" / "last.safetensors")
     values, given = read_train_flags([
@@ -167,11 +198,11 @@ def test_weights_of_a_classifier_give_a_classifier_of_other_classes_their_rows(f
     np.testing.assert_array_equal(found["model.0.conv.weight"], old["model.0.conv.weight"])
 
 
-def test_weights_of_a_classifier_of_no_public_size_make_no_detector(flags, whole, tmp_path):
-    weights = whole / "weights" / "last.safetensors"
+def test_weights_of_a_classifier_of_no_public_size_make_no_detector(whole):
+    weights = load_weights(whole / "weights" / "last.safetensors")
+    flags = ["--weights", str(weights.path), "--task", "detect", "--img", "64"]
     with pytest.raises(UserError, match="give the model to train with --cfg"):
-        start([*flags, "--cfg", "", "--weights", str(weights), "--task", "detect",
-               "--dropout", "0", "--project", str(tmp_path)])  # fmt: skip
+        build_model(TrainConfig(**read_train_flags(flags)[0]), weights, ("a",))
 
 
 @pytest.mark.parametrize(
@@ -196,3 +227,22 @@ def test_flags_of_classifiers_are_refused_for_a_detector(extra):
     config = TrainConfig(**read_train_flags(["--cfg", "yolov5n.yaml", *extra])[0])
     with pytest.raises(UserError, match=f"{extra[0]} is for models to classify"):
         check_flags(DETECTION, config)
+
+
+def test_datasets_are_refused_that_a_task_cannot_learn_from_or_be_scored_on(flags, whole, tmp_path):
+    boxes = str(write_small_dataset(tmp_path))
+    with pytest.raises(UserError, match=r"shapes: .* one class for each image.*--task detect"):
+        start([*flags, "--data", boxes, "--project", str(tmp_path)])
+    with pytest.raises(UserError, match=r"colours: .*--task classify"):
+        start([*flags[:2], "--cfg", "yolov5n.yaml", "--img", "32", "--noplots", "--workers", "0",
+               "--project", str(tmp_path)])  # fmt: skip
+    weights = whole / "weights" / "last.safetensors"
+    config = parse_val_flags(["--weights", str(weights), "--data", boxes, "--device", "cpu"])
+    samples = load_split(load_dataset(boxes), "val")
+    with pytest.raises(UserError, match="one class for each image"):
+        validation.run_validation(config, CLASS_NAMES, samples, [load_weights(str(weights))], ALONE)
+
+
+def test_each_batch_of_a_classifier_is_an_update(whole):
+    header = load_checkpoint(whole / "weights" / "last.safetensors").header
+    assert header.batch_number == header.ema_updates == 6

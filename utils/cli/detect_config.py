@@ -23,8 +23,8 @@ class DetectConfig(DetectionConfig):
     """The settings of one run of detect.py; defaults are the public YOLOv5's."""
 
     source: str = flag("data", "--source", default="shapes", metavar="S",
-        help="file, folder, pattern, list file, video, camera or URL; 'shapes': the val images "
-        "of the built-in dataset")  # fmt: skip
+        help="file, folder, pattern, list file, video, camera or URL; 'shapes', 'shapes-seg' or "
+        "'shapes-cls': the val images of a built-in dataset")  # fmt: skip
     video_stride: int = flag("data", "--vid-stride", default=1, metavar="N", check=whole_from(1),
         help="take every Nth frame of a video")  # fmt: skip
     view_images: bool = flag("output", "--view-img", default=False,

@@ -59,8 +59,8 @@ class ExportConfig:
         check=whole_between(1, LARGEST_BATCH),
         help="images that a call of the file takes")  # fmt: skip
     data: str = flag("data", "--data", default="", metavar="D",
-        help="dataset whose val images calibrate --int8, and on which the file's mAP is held "
-        "against the model's")  # fmt: skip
+        help="dataset whose val images calibrate --int8, and on which the file's figures are "
+        "held against the model's")  # fmt: skip
     dynamic: bool = flag("output", "--dynamic", default=False,
         help="leave number and size of the images free")  # fmt: skip
     half: bool = flag("output", "--half", default=False,
@@ -71,7 +71,8 @@ class ExportConfig:
         help="resize and pad in the graph: it takes images (H, W, 3) uint8 of any "
         "size")  # fmt: skip
     nms: bool = flag("detection", "--nms", default=False,
-        help="put NMS into the graph: it returns boxes, scores and classes")  # fmt: skip
+        help="put NMS into the graph: it returns boxes, scores and classes, and "
+        "masks where the model makes them")  # fmt: skip
     efficient_nms: bool = flag("detection", "--efficient-nms", default=False,
         help="with --nms: as TensorRT's EfficientNMS operator")  # fmt: skip
     class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,

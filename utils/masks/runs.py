@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import cv2
 import numpy as np
 
 from utils.ragged import Ragged
@@ -17,6 +18,7 @@ _UPSAMPLING = 5  # COCO draws outlines so many times larger
 _BITS, _MORE, _OFFSET = 5, 0x20, 48  # of a character of the text form
 _MAX_CHARACTERS = 7  # of a number below 2**32, with its sign
 _END = 2**32
+_BLOCK = 1 << 18  # places at a time, where an outline goes to and fro
 
 
 def runs_of_mask(mask: np.ndarray) -> np.ndarray:
@@ -35,21 +37,29 @@ def runs_of_window(
         size: (height, width) of the mask.
     """
     (top, left), (height, width) = corner, size
-    columns = np.zeros((window.shape[1], window.shape[0] + 1), bool)  # a pixel between columns
-    columns[:, :-1] = window.T
-    flat = columns.reshape(-1)
+    if not window.size:
+        return np.array([height * width], np.uint32)
+    pixels = np.ascontiguousarray(window).view(np.uint8)
+    apart = cv2.copyMakeBorder(pixels, 0, 1, 0, 0, cv2.BORDER_CONSTANT)  # a row between columns
+    flat = cv2.transpose(apart).reshape(-1)  # in half the time of NumPy
     changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
-    if len(flat) and flat[0]:
+    if flat[0]:
         changes = np.concatenate(([0], changes))
     column, row = np.divmod(changes, window.shape[0] + 1)
     return _runs_between((left + column) * height + top + row, height * width)
 
 
 def _runs_between(changes: np.ndarray, num_pixels: int) -> np.ndarray:
-    """Return the runs between ascending places of changes, those in pairs left out."""
-    places, counts = np.unique(changes, return_counts=True)
-    places = places[(counts % 2 == 1) & (places < num_pixels)]
+    """Return the runs between places of changes, those in pairs left out."""
+    places = _odd(changes)
+    places = places[places < num_pixels]
     return np.diff(places, prepend=0, append=num_pixels).astype(np.uint32)
+
+
+def _odd(places: np.ndarray) -> np.ndarray:
+    """Return those that come an odd number of times, ascending."""
+    places, counts = np.unique(places, return_counts=True)
+    return places[counts % 2 == 1]
 
 
 def mask_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -155,7 +165,7 @@ def runs_of_polygons(outlines: Sequence[np.ndarray], size: tuple[int, int]) -> n
         size: (height, width) of the mask.
     """
     num_pixels = size[0] * size[1]
-    parts = [_runs_between(_changes(outline, size), num_pixels) for outline in outlines]
+    parts = [_runs_between(_changes(np.asarray(o, np.float64), size), num_pixels) for o in outlines]
     if not parts:
         return np.array([num_pixels], np.uint32)
     return parts[0] if len(parts) == 1 else _union(parts, num_pixels)
@@ -172,34 +182,51 @@ def _union(parts: Sequence[np.ndarray], num_pixels: int) -> np.ndarray:
 
 
 def _changes(outline: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return where an outline is entered or left, column by column, in no order.
+    """Return where an outline (K, 2) is entered or left, column by column, in no order.
 
     COCO walks along the outline at five times the size, one pixel at a time, and keeps the steps
     from the third to the fourth of the five columns that become one. These steps alone are
-    computed here.
+    computed here, `_BLOCK` or so at a time.
     """
-    height, width = size
-    corners = np.trunc(np.asarray(outline, np.float64) * _UPSAMPLING + 0.5)
-    following = np.roll(corners, -1, axis=0)
-    length = np.abs(following - corners)
-    is_flat = length[:, 0] >= length[:, 1]  # one step is one column
-    backwards = np.where(is_flat, corners[:, 0] > following[:, 0], corners[:, 1] > following[:, 1])[
-        :, None
-    ]
-    start, end = np.where(backwards, following, corners), np.where(backwards, corners, following)
-    low, high = np.minimum(start[:, 0], end[:, 0]), np.maximum(start[:, 0], end[:, 0])
+    corners = np.trunc(outline * _UPSAMPLING + 0.5)
+    edges = np.stack((corners, np.roll(corners, -1, axis=0)), axis=1)
+    low, high = edges[..., 0].min(axis=1), edges[..., 0].max(axis=1)
     first = np.ceil((low - 2) / _UPSAMPLING).clip(min=0)
-    last = np.floor((high - 3) / _UPSAMPLING).clip(max=width - 1)
+    last = np.floor((high - 3) / _UPSAMPLING).clip(max=size[1] - 1)
     num_steps = (last - first + 1).clip(min=0).astype(np.int64)
-    edge = np.repeat(np.arange(len(corners)), num_steps)
-    before = np.cumsum(num_steps) - num_steps
-    column = first[edge] + np.arange(len(edge)) - before[edge]
-    row = np.where(
-        is_flat[edge],
-        _rows_of_flat(start[edge], end[edge], column),
-        _rows_of_steep(start[edge], end[edge], column),
+    parts = np.split(
+        np.arange(len(edges)), np.flatnonzero(np.diff(np.cumsum(num_steps) // _BLOCK)) + 1
     )
-    row = np.ceil(((row + 0.5) / _UPSAMPLING - 0.5).clip(0, height))
+    found = (_places(edges[part], first[part], num_steps[part], size[0]) for part in parts)
+    if len(parts) == 1:
+        return next(found)
+    is_change = np.zeros(size[0] * size[1] + 1, bool)
+    for places in map(_odd, found):
+        is_change[places] ^= True
+    return np.flatnonzero(is_change)
+
+
+def _places(
+    edges: np.ndarray, first: np.ndarray, num_columns: np.ndarray, height: int
+) -> np.ndarray:
+    """Return the first pixels below edges in their columns, counted as runs are, (N,) int64.
+
+    Args:
+        edges: (E, 2, 2) corners, whole numbers at five times the size.
+        first: (E,) column of each.
+        num_columns: (E,) int64, from there on.
+        height: of the mask.
+    """
+    length = np.abs(edges[:, 1] - edges[:, 0])
+    is_flat = length[:, 0] >= length[:, 1]  # one step is one column, else one row
+    along = np.where(is_flat[:, None], edges[..., 0], edges[..., 1])
+    forwards = np.where((along[:, 0] > along[:, 1])[:, None, None], edges[:, ::-1], edges)
+    edge = np.repeat(np.arange(len(edges)), num_columns)
+    before = np.cumsum(num_columns) - num_columns
+    column = first[edge] + np.arange(len(edge)) - before[edge]
+    start, end = forwards[edge, 0], forwards[edge, 1]
+    rows = _rows_of_flat(start, end, column), _rows_of_steep(start, end, column)
+    row = np.ceil(((np.where(is_flat[edge], *rows) + 0.5) / _UPSAMPLING - 0.5).clip(0, height))
     return (column * height + row).astype(np.int64)
 
 

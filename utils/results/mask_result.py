@@ -6,6 +6,7 @@ programs.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,7 @@ class Masks:
 
     def __getitem__(self, index: int) -> np.ndarray:
         rows = self._runs.rows()
-        return mask_of_runs(rows[index], self._size)
+        return mask_of_runs(rows[operator.index(index)], self._size)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return (mask_of_runs(row, self._size) for row in self._runs.rows())

@@ -31,6 +31,7 @@ class Classification(Task):
     head = "Classify"
     model = "models/yolov5s-cls.yaml"
     own_flags = ("dropout", "cutoff")
+    accumulates = False
     head_args = ("nc",)
     refused: ClassVar[Mapping[str, str]] = {
         "quad": "four images would have one class",

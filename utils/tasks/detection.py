@@ -49,6 +49,9 @@ class Detection(Task):
     ) -> Result:
         return Result(frame, found, class_names, track_ids)
 
+    def check_audit(self) -> None:
+        pass
+
     def annotations(
         self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
     ) -> CocoAnnotations:

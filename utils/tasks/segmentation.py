@@ -66,6 +66,9 @@ class Segmentation(Task):
     def ground_truth(self, sample: Sample) -> GroundTruth:
         return masked_ground_truth(sample)
 
+    def check_audit(self) -> None:
+        pass
+
     def annotations(
         self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
     ) -> CocoAnnotations:

@@ -49,6 +49,7 @@ class Task:
         model: the model YAML of a training that names none, from the project's folder.
         own_flags: fields of `TrainConfig` that mean something to this task alone.
         defaults: fields of `TrainConfig` whose default is another one for this task.
+        accumulates: add up the gradients of small batches, to those of 64 images an update.
         head_args: the args of its head in a model YAML that is made for it.
         refused: fields of `TrainConfig` that mean nothing to it, each with the reason.
         val_items: make the images of a validation without a loss.
@@ -62,6 +63,7 @@ class Task:
     model: ClassVar[str]
     own_flags: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
+    accumulates: ClassVar[bool] = True
     head_args: ClassVar[tuple[Any, ...]]
     refused: ClassVar[Mapping[str, str]] = {}
     unused: ClassVar[tuple[str, ...]] = ("randaugment",)
@@ -165,6 +167,13 @@ class Task:
     def ground_truth(self, sample: Sample) -> GroundTruth:
         """Return a sample's labels as the evaluator takes them, in pixels of its image."""
         return ground_truth(sample)
+
+    def check_audit(self) -> None:
+        """Raise UserError where what is found cannot be held against each label."""
+        raise UserError(
+            f"an audit asks a model for the objects of images; this one is to {self.name}: give "
+            "weights of a detector"
+        )
 
     def annotations(
         self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]

@@ -148,6 +148,8 @@ class ClassifyHead(Head):
         self, kind: str, outputs: tuple[np.ndarray, ...], confidence_threshold: float
     ) -> np.ndarray:
         (logits,) = outputs
+        if not np.isfinite(logits).all():
+            raise UserError("what it returns is no number (NaN or infinite); export it again")
         powers = np.exp(logits - logits.max())
         return np.asarray(powers / powers.sum())[None]
 

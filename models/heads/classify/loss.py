@@ -14,18 +14,18 @@ import numpy as np
 
 from backend import ops
 from backend.contract import Tensor
+from backend.processes import this_process
 from models.heads.base import Loss, LossTerms, WholeBatch
-from models.heads.parts import BatchParts, batch_parts
+from models.heads.parts import batch_parts
 from utils.data.loading.batch import Targets
 
-# What a total is the mean over: so many images, in one batch or in several that are added up
-# before an update. It is then that of the public recipe, whose batch has as many.
-NOMINAL_BATCH = 64
 MOST_SHAPES = 2  # of a compiled loss: whole batches, and the smaller last one
 
 
 class ClassificationLoss(Loss):
     """Cross-entropy of one class an image.
+
+    Its total is the mean over the batch, as in the public recipe: each batch is an update.
 
     Args:
         label_smoothing: the part of an image's target that all classes share alike, 0 to 1.
@@ -61,7 +61,8 @@ class ClassificationLoss(Loss):
         wanted = self._wanted(targets, *logits.shape).astype(dtype)
         parts = batch_parts(own, all_pieces, whole, dtype, device)
         cost = self._cost if own[0] else _cost  # nothing is compiled for no images
-        return cost(logits, ops.tensor(wanted, device), parts)
+        part = None if parts is None else parts.images
+        return cost(logits, ops.tensor(wanted, device), part, float(this_process().world_size))
 
     def end_batch(self) -> None:
         """Learn nothing: each batch costs what it costs."""
@@ -75,11 +76,12 @@ class ClassificationLoss(Loss):
         return wanted
 
 
-def _cost(logits: Tensor, wanted: Tensor, parts: BatchParts | None) -> LossTerms:
-    """Return the mean over the batch, of which these (B, C) are a part."""
-    images = logits.shape[0]
-    mean = ops.sum(ops.log_softmax(logits) * wanted) * (-1.0 / max(images, 1))
-    if parts is not None:
-        mean = mean * parts.images
-    total = mean * ((images if parts is None else parts.total) * (1.0 / NOMINAL_BATCH))
-    return LossTerms({"classification": mean}, total)
+def _cost(logits: Tensor, wanted: Tensor, part: Tensor | None, ranks: float) -> LossTerms:
+    """Return the mean over a batch, of which these (B, C) are a part, and its total.
+
+    ranks: over which gradients are averaged.
+    """
+    mean = ops.sum(ops.log_softmax(logits) * wanted) * (-1.0 / max(logits.shape[0], 1))
+    if part is not None:
+        mean = mean * part
+    return LossTerms({"classification": mean}, mean * ranks)

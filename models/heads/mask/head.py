@@ -142,7 +142,14 @@ class MaskHead(ScoredMasks, CellHead):
         self, kind: str, outputs: tuple[np.ndarray, ...], confidence_threshold: float
     ) -> MaskRows:
         rows, prototypes = outputs
+        if not (np.isfinite(rows).all() and np.isfinite(prototypes).all()):
+            raise UserError("what it returns is no number (NaN or infinite); export it again")
         if kind == MASKS:
+            if len(rows) > MOST_MASKS:
+                raise UserError(
+                    f"it returns {len(rows):,} masks of an image, and at most {MOST_MASKS:,} are "
+                    "read; export it with a smaller --topk-all, or without --nms"
+                )
             rows, prototypes = rows_of_masks(rows, prototypes, self.num_classes)
         return MaskRows(rows[rows[:, BOX_CHANNELS] > confidence_threshold], prototypes)
 

@@ -21,6 +21,18 @@ def test_both_sides_are_timed_and_agree(monkeypatch, capsys):
     assert lines[4].startswith("largest difference")
 
 
+def test_both_sides_agree_on_masks(monkeypatch, capsys):
+    flags = "metric.py --images 6 --detections 20 --classes 2 --repeats 1 --masks"
+    monkeypatch.setattr("sys.argv", flags.split())
+    metric.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "6 images x 20 detections, 2 classes, masks"
+    assert lines[4].startswith("largest difference")
+    images = metric.draw_images(6, 20, 2)
+    figures = [metric.evaluate(x, 2)[0] for x in (images, list(map(metric.with_masks, images)))]
+    assert 0 < figures[1] < 1 and figures[0] != figures[1]
+
+
 def test_the_table_is_written_in_milliseconds_as_the_others_do(monkeypatch, capsys, tmp_path):
     path = tmp_path / "metric.json"
     flags = f"metric.py --images 20 --detections 30 --classes 4 --repeats 2 --json {path}"

@@ -17,6 +17,11 @@ TRAIN_FLAGS = (
     "--cos-lr --label-smoothing --patience --freeze --save-period --seed --local_rank --entity "
     "--upload_dataset --bbox_interval --artifact_alias"
 )
+CLASSIFY_FLAGS = (
+    "--model --data --epochs --batch-size --imgsz --img --img-size --nosave --cache --device "
+    "--workers --project --name --exist-ok --pretrained --optimizer --lr0 --decay "
+    "--label-smoothing --cutoff --dropout --verbose --seed --local_rank"
+)
 VAL_FLAGS = (
     "--data --weights --batch-size --imgsz --img --img-size --conf-thres --iou-thres --max-det "
     "--task --device --workers --single-cls --augment --verbose --save-txt --save-hybrid "
@@ -33,10 +38,11 @@ EXPORT_FLAGS = (
     ("settings", "absent", "public"),
     [
         (TrainConfig, TRAINING, TRAIN_FLAGS),
+        (TrainConfig, TRAINING, CLASSIFY_FLAGS),
         (ValConfig, VALIDATION, VAL_FLAGS),
         (ExportConfig, EXPORT, EXPORT_FLAGS),
     ],
-    ids=["train", "val", "export"],
+    ids=["train", "classify", "val", "export"],
 )
 def test_every_public_flag_is_accepted_or_answered(settings, absent, public):
     known = {name for found in flags_of(settings).values() for name in found.names}

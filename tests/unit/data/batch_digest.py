@@ -12,7 +12,9 @@ from itertools import islice
 
 from utils.data.augment.strengths import AugmentConfig
 from utils.data.loading.batch import Batch
+from utils.data.loading.class_items import CLASSES
 from utils.data.loading.loader import TrainLoader, ValLoader
+from utils.data.loading.mask_items import MaskItems
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.image_files import list_images
 from utils.data.sources.labels import scan_samples
@@ -22,6 +24,7 @@ EVERYTHING = AugmentConfig(
     perspective=0.0005, flipud=0.3, fliplr=0.5, mosaic=0.7, mosaic9=0.3, mixup=0.3, cutout=0.3,
     copy_paste=0.5,
 )  # fmt: skip
+OF_CLASSES = dataclasses.replace(EVERYTHING, randaugment=0.5, scale=0.92)
 # Of Albumentations: noise from its generators, filters, boxes that move.
 TRANSFORMS = """{"GaussNoise": {}, "CLAHE": {}, "MedianBlur": {}, "ToGray": {"p": 0.3},
     "RandomBrightnessContrast": {}, "Affine": {"rotate": [-20, 20], "p": 0.5}}"""
@@ -52,8 +55,18 @@ def main(data: str, seed: str) -> None:
         loader = TrainLoader(samples, image_size, 8, transformed, int(seed), workers=0)
         for batch in islice(loader.epoch(0), 2):
             print("transformed", image_size, digest(batch))
+        loader = TrainLoader(
+            samples, image_size, 8, transformed, int(seed), workers=0, items=MaskItems()
+        )
+        for batch in islice(loader.epoch(0), 2):
+            print("masks", image_size, digest(batch))
         for batch in islice(ValLoader(samples, image_size, 8, workers=0), 3):
             print("val", image_size, digest(batch))
+        arguments = samples, image_size, 8, OF_CLASSES, int(seed)
+        for batch in islice(TrainLoader(*arguments, workers=0, items=CLASSES).epoch(0), 3):
+            print("classes", image_size, digest(batch))
+        for batch in islice(ValLoader(samples, image_size, 8, workers=0, items=CLASSES), 2):
+            print("val of classes", image_size, digest(batch))
 
 
 if __name__ == "__main__":

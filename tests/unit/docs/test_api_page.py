@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 import backend
+from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import noise, write_tiny_weights
 from utils.files.project import PROJECT
 
@@ -18,6 +19,8 @@ TORCH_HUB = 'torch.hub.load(".", "custom", '
 def folder(tmp_path, monkeypatch):
     """Weights and images under the names of the page, in the working folder."""
     write_tiny_weights(tmp_path).rename(tmp_path / "best.safetensors")
+    write_tiny_segmenter(tmp_path).rename(tmp_path / "best-seg.safetensors")
+    write_tiny_classifier(tmp_path).rename(tmp_path / "best-cls.safetensors")
     (tmp_path / "images").mkdir()
     for name in ("bus.jpg", "images/1.jpg", "images/2.jpg"):
         Image.fromarray(noise(60, 90)).save(tmp_path / name)
@@ -37,7 +40,7 @@ def on_this_backend(block):
 
 def test_the_examples_run_one_after_the_other(folder, capsys):
     pytest.importorskip("pandas")
-    assert len(BLOCKS) == 7 and TORCH_HUB in BLOCKS[-1]
+    assert len(BLOCKS) == 9 and TORCH_HUB in BLOCKS[-1]
     names = {}
     for block in BLOCKS:
         exec(compile(on_this_backend(block), "docs/api.md", "exec"), names)

@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from tests.shared_files import shared_path
 from utils.drawing.colours import NUM_COLOURS, class_colour
 from utils.drawing.masks import draw_masks
 from utils.masks.runs import runs_of_mask, runs_of_window
@@ -54,6 +55,15 @@ def test_every_class_has_its_colour(index):
 def test_no_masks_and_empty_ones_change_nothing():
     assert (drawn(np.zeros((0, 9, 9), bool), []) == GREY).all()
     assert (drawn(np.zeros((2, 9, 9), bool), [0, 1]) == GREY).all()
+
+
+@pytest.mark.parametrize("name", ["640x480_of_427x640", "640x640_of_1080x810"])
+def test_the_drawn_pixels_are_those_of_the_stored_masks(name):
+    stored = np.load(shared_path(f"golden/segment/assemble_{name}.npz"))
+    shape = tuple(stored["native_shape"])
+    masks = np.unpackbits(stored["native"])[: np.prod(shape)].reshape(shape).astype(bool)
+    image = drawn(masks, np.arange(len(masks)))
+    np.testing.assert_array_equal((image != GREY).any(axis=2), masks.any(axis=0))
 
 
 def test_many_masks_of_a_large_image_need_little_memory():

@@ -59,6 +59,16 @@ def test_outlines_of_one_and_more_parts_are_drawn_as_by_pycocotools(kind):
         assert to_text(found).encode() == expected["counts"]
 
 
+def test_an_outline_drawn_in_blocks_is_the_same(monkeypatch):
+    random = np.random.Generator(np.random.Philox(9))
+    outlines = [random.uniform(-0.1, 1.1, (300, 2)) * [90, 70] for _ in range(5)]
+    whole = [runs_of_polygons([outline], (70, 90)) for outline in outlines]
+    monkeypatch.setattr("utils.masks.runs._BLOCK", 500)
+    for outline, expected in zip(outlines, whole, strict=True):
+        np.testing.assert_array_equal(runs_of_polygons([outline], (70, 90)), expected)
+        assert to_text(expected).encode() == of_pycocotools([outline], (70, 90))["counts"]
+
+
 def test_no_outline_and_outlines_without_pixels_are_empty():
     for outlines in ([], [np.zeros((0, 2))], [np.full((3, 2), 2.0)], [np.full((4, 2), -50.0)]):
         assert runs_of_polygons(outlines, (6, 7)).tolist() == [42]

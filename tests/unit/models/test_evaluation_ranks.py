@@ -12,13 +12,15 @@ from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.anchor.head import AnchorHead
 from models.heads.base import LossTerms
+from models.heads.mask.head import MaskHead, MaskRows
 from models.inference import protocol
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_model
 from utils.data.loading.loader import ValLoader
 from utils.data.sources.samples import Sample
-from utils.evaluation.progress import EvaluationSuspended
+from utils.evaluation.progress import EvaluationSuspended, read_progress
 from utils.processes.world import ALONE
+from utils.ragged import Ragged
 
 CLASS_NAMES = ("a", "b")
 SIZES = ((48, 80), (96, 64), (64, 64), (30, 96), (90, 70), (64, 60), (33, 44))  # (height, width)
@@ -66,6 +68,22 @@ class PerImage:
         return rows
 
 
+class PerImageMasks(PerImage):
+    """The same with masks, whose prototypes depend on the image too."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = MaskHead(2, [[10, 13]], 3, 8, [8], [8])
+
+    def _predict(self, image):
+        rows = super()._predict(image)
+        random = np.random.Generator(np.random.Philox(len(rows)))
+        # The first prototype, positive everywhere, has the most weight: boxes are nearly full.
+        coefficients = random.uniform(-1, 1, (len(rows), 3)) * [1, 2, 2] + [2, 0, 0]
+        rows = np.concatenate((rows, coefficients.astype(np.float32)), axis=1)
+        return MaskRows(rows, np.ascontiguousarray(image[:, ::4, ::4]))
+
+
 class CountedLoss:
     """Terms that are a rank's part of a sum over the batch's images; counts its calls."""
 
@@ -88,7 +106,9 @@ class Received:
         self.images = []
 
     def add(self, image_id, detections, ground_truth):
-        self.images.append((image_id, *detections, *ground_truth[:2]))
+        fields = (*detections, *ground_truth)
+        arrays = (x for field in fields for x in (field if isinstance(field, Ragged) else [field]))
+        self.images.append((image_id, *(x for x in arrays if x is not None)))
 
 
 @pytest.fixture(autouse=True)
@@ -250,3 +270,43 @@ def test_a_real_detector_finds_the_same_but_for_rounding(samples, tmp_path):
         # Batches of other sizes may be convolved in another order: float32 sums of a network.
         np.testing.assert_allclose(mine[2], theirs[2], rtol=1e-4)
         np.testing.assert_allclose(mine[1], theirs[1], atol=96e-4)
+
+
+def assert_same_masks(found, expected):
+    assert found.result.masks.num_images == len(SIZES)
+    for of in ("boxes", "masks"):
+        mine, theirs = (getattr(validation.result, of) for validation in (found, expected))
+        np.testing.assert_array_equal(mine.precision_curves, theirs.precision_curves)
+        assert mine.summary() == pytest.approx(theirs.summary(), abs=0, nan_ok=True)
+        assert theirs.summary()["AR100"] > 0
+
+
+def test_masks_of_several_ranks_are_those_of_a_single_process(samples):
+    expected, images = evaluate(samples, model=PerImageMasks())
+    ranks = run_rank_threads(2, lambda world: evaluate(samples, world, PerImageMasks()))
+    for validation, _ in ranks:
+        assert_same_masks(validation, expected)
+    assert_same_images(ranks[0][1], images)
+    assert any(len(image[4]) for image in images)  # runs of masks
+
+
+@pytest.mark.parametrize(("first_ranks", "then_ranks"), [(1, 2), (2, 1)])
+def test_a_suspended_validation_of_masks_goes_on_to_the_same_end(samples, first_ranks, then_ranks):
+    expected, images = evaluate(samples, model=PerImageMasks())
+
+    def stopped(world):
+        answers = iter([False, True])
+        with pytest.raises(EvaluationSuspended) as caught:
+            evaluate(samples, world, PerImageMasks(), should_stop=lambda: next(answers))
+        return caught.value.progress.arrays()
+
+    saved = run_rank_threads(first_ranks, stopped)[0]
+    nothing = evaluation.nothing_done(PerImageMasks().head)
+    progress = read_progress(saved, nothing, len(SIZES))
+
+    def go_on(world):
+        return evaluate(samples, world, PerImageMasks(), progress=progress)
+
+    ranks = run_rank_threads(then_ranks, go_on)
+    assert_same_masks(ranks[0][0], expected)
+    assert_same_images(ranks[0][1], images)

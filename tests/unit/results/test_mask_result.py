@@ -37,6 +37,8 @@ def test_masks_come_one_by_one_and_as_one_array():
     assert np.asarray(masks, np.uint8).dtype == np.uint8
     with pytest.raises(IndexError):
         masks[3]
+    with pytest.raises(TypeError):
+        masks[1:]
     empty = make_mask_result("a.png", MASKS[:0])
     assert np.asarray(empty.masks).shape == (0, 40, 60) and list(empty.masks) == []
 

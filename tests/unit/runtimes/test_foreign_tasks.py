@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.inference.exported import ExportedPredictor
-from tests.onnx_files import FOREIGN, NODE, SIDE, constant, make_file, own_texts
+from tests.onnx_files import FOREIGN, SIDE, own_texts, write_classifier, write_segmenter
 from utils.data.image.letterbox import fit_letterbox
 from utils.errors import UserError
 from utils.evaluation.nms import SuppressionSettings
@@ -15,37 +15,7 @@ from utils.runtimes.metadata import LOGITS, MASK_ROWS, NORMALIZED
 from utils.runtimes.onnx_reading import read_onnx
 from utils.runtimes.onnx_runtime import OnnxRuntime
 
-PLACES = SIDE // 4
-# One box with three prototypes: cx, cy, w, h, objectness, two classes, coefficients.
-ROW = np.float32([[[16, 16, 16, 16, 0.9, 0.1, 0.8, 50, 0, 0]]])
 MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-
-def write_segmenter(path, texts=FOREIGN, row=ROW, prototypes=3, outputs=None, shape=None):
-    """Rows that never change; of the prototypes the first is 1 in the upper half, else -1."""
-    maps = np.zeros((1, prototypes, PLACES, PLACES), np.float32)
-    maps[0, 0] = np.where(np.arange(PLACES)[:, None] < PLACES // 2, 1, -1)
-    nodes = [
-        NODE("ReduceMean", ["images"], ["mean"], keepdims=0),
-        NODE("Mul", ["mean", "nothing"], ["zero"]),
-        NODE("Add", ["rows", "zero"], ["out0"]),
-        NODE("Add", ["maps", "zero"], ["out1"]),
-    ]
-    initial = [constant("nothing", np.float32(0)), constant("rows", row), constant("maps", maps)]
-    outputs = outputs or (row.shape, maps.shape)
-    return make_file(path, nodes, initial, shape or (1, 3, SIDE, SIDE), outputs, texts)
-
-
-def write_classifier(path, texts=FOREIGN, last="Identity", shape=(1, 3, SIDE, SIDE)):
-    """Logits of two classes: the means of red and of green."""
-    nodes = [
-        NODE("ReduceMean", ["images"], ["means"], axes=[2, 3], keepdims=0),
-        NODE("Slice", ["means", "from", "to", "along"], ["two"]),
-        NODE(last, ["two"], ["out0"]),
-    ]
-    initial = [constant(name, np.int64([at])) for name, at in (("from", 0), ("to", 2))]
-    initial.append(constant("along", np.int64([1])))
-    return make_file(path, nodes, initial, shape, ((shape[0], 2),), texts)
 
 
 def refused(path, text):

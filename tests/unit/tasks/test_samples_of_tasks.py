@@ -84,7 +84,7 @@ def test_the_hyperparameters_of_a_task_are_without_idle_ones():
     for task in TASKS.values():
         hyp = read_hyperparameters(task.defaults.get("hyp", "hyp.scratch-low.yaml"))
         assert task.without_effect(hyp.augmentation()) == []
-    assert read_hyperparameters(HYPERPARAMETERS).scale == 0.92
+    assert read_hyperparameters(HYPERPARAMETERS).scale == 0.5
 
 
 @pytest.mark.parametrize("fixed_size", [None, (24, 48)])

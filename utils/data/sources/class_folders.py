@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -94,6 +94,11 @@ def as_classes(entry: Path, class_names: Sequence[str]) -> Path | ClassFolders:
     found = _classes_in(entry)
     is_one = not found.isdisjoint(class_names) if class_names else bool(found)
     return ClassFolders(entry) if is_one else entry
+
+
+def folder_names(entries: Iterable[ClassFolders]) -> set[str]:
+    """Return the names of all folders with an image."""
+    return {name for entry in entries for name in _classes_in(entry.folder)}
 
 
 def class_names_of(entries: Sequence[ClassFolders], dataset: str) -> tuple[str, ...]:

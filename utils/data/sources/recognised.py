@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from utils.data.sources.class_folders import ClassFolders, find_class_folders
+from utils.data.sources.class_folders import ClassFolders, find_class_folders, folder_names
 from utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
 from utils.data.sources.formats.folders import SPLIT_NAMES
 from utils.data.sources.formats.format import AnnotatedFolder
@@ -24,6 +24,7 @@ from utils.files.yaml import read_yaml
 from utils.screen.text import printable
 
 YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
+OF_CLASSES = "folders of classes"
 MOST_YAMLS = 100  # of a folder that are looked into
 ANNOTATION_SUFFIXES = (".csv", ".json", ".xml")
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
@@ -42,8 +43,9 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
     """Return the dataset in a folder, or of an annotation file; None where none is recognised.
 
     Its class names are empty where its annotations have them. Of several ways to read a folder the
-    first is taken and told: a dataset YAML, the formats in their order, YOLO label files. Folders
-    named for classes are what is left.
+    first is taken and told: a dataset YAML, the formats in their order, folders that are named as
+    the classes in a list of them, YOLO label files. Other folders named for classes are what is
+    left.
 
     Raises:
         DatasetError: something is recognised and cannot be used, or lacks a split.
@@ -53,7 +55,7 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
         for way in _ways(path):
             ways.append(way)
         if not ways and path.is_dir() and (classes := find_class_folders(path)):
-            ways.append(_Way("folders of classes", partial(_of_splits, path, classes, ())))
+            ways.append(_Way(OF_CLASSES, partial(_of_splits, path, classes, ())))
     except DatasetError:
         if not ways:  # else it is of something that is not taken
             raise
@@ -97,6 +99,9 @@ def _ways(path: Path) -> Iterator[_Way]:
             yield _Way(name, partial(_of_splits, path, found, ()))
     # The names beside a dataset YAML are its own.
     if is_folder and not yaml and (yolo := find_yolo(path)):
+        classes = find_class_folders(path)
+        if classes and folder_names(chain.from_iterable(classes.values())) <= {*yolo.class_names}:
+            yield _Way(OF_CLASSES, partial(_of_splits, path, classes, yolo.class_names))
         yield _Way("YOLO label files", partial(_of_splits, path, yolo.splits, yolo.class_names))
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.unit.data.batch_digest import EVERYTHING
+from tests.unit.data.batch_digest import OF_CLASSES, TRANSFORMS
 from utils.data.augment.class_sample import (
     augment_class,
     draw_class_augmentation,
@@ -17,7 +17,7 @@ from utils.data.image.centre_crop import Region
 from utils.data.image.decoding import SourceImage, reduced_size
 from utils.data.randomness import sample_generator
 
-STRONG = dataclasses.replace(EVERYTHING, randaugment=0.5, scale=0.92)
+STRONG = OF_CLASSES
 NOTHING = AugmentConfig()
 
 
@@ -133,3 +133,12 @@ def test_cutout_covers_pixels_and_spares_the_label():
     for draw in drawn(config, 20):
         found = augment_class(draw, source(np.zeros((64, 64, 3), np.uint8)), (64, 64))
         assert found.image.any() and found.class_index.tolist() == [3]
+
+
+def test_albumentations_change_pixels_and_spare_the_label():
+    pytest.importorskip("albumentations")
+    image = noise(64, 64)
+    config = AugmentConfig(transforms=TRANSFORMS)
+    found = [augment_class(draw, source(image), (64, 64)) for draw in drawn(config, 6)]
+    assert len({item.image.tobytes() for item in found}) == 6
+    assert all(item.class_index.tolist() == [3] for item in found)

@@ -1,5 +1,6 @@
 """Polygons through a warp: cut where the output ends, and the boxes around what is left."""
 
+import cv2
 import numpy as np
 import pytest
 
@@ -8,6 +9,7 @@ from tests.shared_files import shared_path
 from utils.data.augment.clipping import boxes_within, warp_polygons
 from utils.data.augment.geometry import Warp
 from utils.data.augment.objects import Objects, warp_objects
+from utils.masks.raster import separate
 
 SQUARE = [[0, 0], [10, 0], [10, 10], [0, 10]]
 IDENTITY = np.eye(3)
@@ -140,6 +142,27 @@ def test_boxes_are_the_stored_ones_around_resampled_polygons(case, border):
         np.testing.assert_allclose(
             found.boxes_xyxy, expected[:, 1:], rtol=0, atol=1.1 * warp.zoom * max(steps)
         )
+
+
+@pytest.mark.parametrize("border", ["b0", "bneg"])
+def test_masks_are_the_stored_ones_of_resampled_polygons_to_a_pixel(border):
+    """A thousand points of an outline, each cut to a whole pixel, move its border by one."""
+    with np.load(shared_path("golden/recipe/perspective_segments.npz")) as stored:
+        objects, num_compared = stored_objects(stored), 0
+        for case in range(6):
+            name = f"c{case}_{border}"
+            size = tuple(stored[f"{name}_shape"][:2].tolist())
+            warp = Warp(zoom=float(stored["draws"][case, 3]))
+            found = warp_objects(objects, warp, stored[f"{name}_matrix"], size)
+            expected = stored[f"{name}_seg_labels"]
+            assert found.class_index.tolist() == expected[:, 0].tolist()
+            masks = separate(found.polygons, size, 1)
+            outlines = make_polygons(stored[f"{name}_segments"])
+            for mask, wanted in zip(masks, separate(outlines, size, 1), strict=True):
+                for one, other in ((mask, wanted), (wanted, mask)):
+                    assert not (one & ~cv2.dilate(other, np.ones((3, 3), np.uint8)) & 1).any()
+                num_compared += int(wanted.sum())
+    assert num_compared > 4000
 
 
 def test_boxes_without_polygons_are_warped_by_their_corners():

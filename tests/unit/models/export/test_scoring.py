@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.export.scoring import Score, fault_of_matches, fault_of_score, warning_of_score
+from utils.runtimes.metadata import MASK_ROWS, MASKS
 
 
 def of(fitness: float) -> Score:
@@ -27,6 +28,13 @@ def test_what_may_be_lost_is_small_beside_the_fitness(
     assert fault_of_score(of(accepted), of(model), precision) == ""
     fault = fault_of_score(of(refused), of(model), precision)
     assert f"fitness {refused:.4f}, the model's {model:.4f}; at most" in fault
+
+
+def test_a_file_that_cuts_masks_coarsely_may_lose_more() -> None:
+    for precision, accepted, refused in (("float32", 0.38, 0.378), ("float16", 0.376, 0.374)):
+        assert fault_of_score(of(accepted), of(0.4), precision, MASKS) == ""
+        assert fault_of_score(of(accepted), of(0.4), precision, MASK_ROWS) != ""
+        assert fault_of_score(of(refused), of(0.4), precision, MASKS) != ""
 
 
 def test_a_fitness_too_low_to_judge_8_bits_by_is_said() -> None:
