@@ -46,6 +46,7 @@ class Classification(Task):
         "degrees", "translate", "shear", "perspective", "mosaic", "mosaic9", "mixup", "copy_paste",
     )  # fmt: skip
     val_items = CLASSES
+    fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}
     defaults: ClassVar[Mapping[str, Any]] = {
         "hyp": HYPERPARAMETERS,
         "image_size": 224,

@@ -1,0 +1,36 @@
+"""What a task weighs its figures by is what its head calls fitness."""
+
+import numpy as np
+import pytest
+
+import models.graph  # noqa: F401  registers all heads
+from models.registry import find_block
+from utils.detections import Classification, Detections, GroundTruth, Segmentations
+from utils.masks.runs import runs_of_mask
+from utils.ragged import Ragged
+from utils.tasks.table import TASKS, task_of_figures
+
+SQUARE = np.zeros((20, 20), bool)
+SQUARE[2:12, 2:12] = True
+BOX = np.float32([[2, 2, 12, 12]])
+SHIFTED = Ragged.of([runs_of_mask(np.roll(SQUARE, 2, axis=1))], np.uint32)  # IoU 2/3
+RUNS = Ragged.of([runs_of_mask(SQUARE)], np.uint32)
+ONE, ZERO = np.ones(1, np.float32), np.zeros(1, np.int64)
+FOUND = {
+    "detect": Detections(BOX + np.float32(1), ONE, ZERO),  # IoU 81/119
+    "segment": Segmentations(BOX, ONE, ZERO, SHIFTED),
+    "classify": Classification(np.float32([[0.7, 0.3]])),
+}
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_fitness_is_made_of_the_figures_of_the_head(task):
+    head = find_block(task.head).kind
+    evaluator = head.without_network(2).make_evaluator(("a", "b"))
+    evaluator.add(0, FOUND[task.name], GroundTruth(ZERO, BOX, masks=RUNS))
+    result = evaluator.result()
+    figures = head.figures(result)
+    assert figures.keys() == head.figure_names.keys()
+    weighed = sum(weight * figures[name] for name, weight in task.fitness.items())
+    assert head.fitness(result) == pytest.approx(weighed) and weighed > 0
+    assert task_of_figures(figures) is task
