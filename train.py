@@ -43,7 +43,7 @@ from utils.state.resume import (
 )
 from utils.state.start_checks import check_training
 from utils.tasks.of_flags import task_of_flags
-from utils.tasks.table import check_flags, find_task
+from utils.tasks.table import check_flags, find_task, task_of_model
 from utils.weights.load import load_weights
 
 log = logging.getLogger("train")
@@ -91,8 +91,10 @@ def run(
         if point is not None and world.process.is_main:
             hold(point, lock)
         start = load_weights(config.weights) if config.weights and point is None else None
-        origin = start or point
-        task = find_task(config.task, config.cfg, origin.header.model if origin else {})
+        if point is not None:  # the state has the model: a file of --cfg may be gone
+            task = task_of_model(point.header.model)
+        else:
+            task = find_task(config.task, config.cfg, start.header.model if start else {})
         dataset = load_dataset(
             config.data, single_class=config.single_class, train_part=config.train_part
         )

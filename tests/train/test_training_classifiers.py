@@ -1,6 +1,7 @@
 """A classifier is trained, stopped, resumed and validated by the same code as a detector."""
 
 import csv
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,6 +103,17 @@ def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(flags, whole, tmp_
         start([*flags, "--project", str(tmp_path)], StopAt(count))
     start([*flags, "--project", str(tmp_path), "--resume"])
     assert_equal_runs(tmp_path / "exp", whole)
+
+
+def test_a_run_goes_on_without_its_model_yaml(flags, tmp_path):
+    cfg = tmp_path / "mine.yaml"
+    cfg.write_bytes(Path(flags[flags.index("--cfg") + 1]).read_bytes())
+    run = [*flags, "--project", str(tmp_path), "--epochs", "1"]
+    with pytest.raises(Suspended):
+        start([*run, "--cfg", str(cfg)], StopAt(2))
+    cfg.unlink()
+    folder = start(["--project", str(tmp_path), "--resume"])
+    assert len(rows_of(folder)) == 1
 
 
 def test_without_dropout_a_run_learns_otherwise(flags, whole, tmp_path):
