@@ -93,16 +93,20 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
                 group.add_argument(*found.names, dest=name, **options)
 
 
-def as_words(settings: Any, leave_out: Collection[str] = ()) -> list[str]:
+def as_words(
+    settings: Any, leave_out: Collection[str] = (), in_full: Collection[str] = ()
+) -> list[str]:
     """Return the words of a command line that give these settings; defaults are left out.
 
-    leave_out: names of fields that are left out too.
+    Args:
+        leave_out: names of fields that are left out too.
+        in_full: names of fields, no switches, that are written out at their defaults too.
     """
     words = []
     for name, found in flags_of(settings).items():
         value = getattr(settings, name)
         field = next(field for field in dataclasses.fields(settings) if field.name == name)
-        if name in leave_out or value == field.default:
+        if name in leave_out or (value == field.default and name not in in_full):
             continue
         if isinstance(value, tuple):
             words += [found.names[0], *map(str, value)]

@@ -28,7 +28,7 @@ from utils.processes.process_family import ask_for_signal_when_parent_ends
 from utils.processes.suspend import FILE_VARIABLE
 from utils.report.results import read_results
 from utils.state.files import StateFiles
-from utils.tasks.table import task_of_figures
+from utils.tasks.table import TASKS, task_of_figures
 
 METRICS = "metrics/"
 MAX_LOG_BYTES = 2**26
@@ -38,6 +38,8 @@ OWN = {
     "evolve", "hyp", "override", "project", "name", "exist_ok", "resume", "suspend_file",
     "time_limit", "nproc", "device", "no_plots", "keep", "backend",
 }  # fmt: skip
+# A trial's task would put its own default in their place if they were left out.
+OF_TASKS = {name for task in TASKS.values() for name in task.defaults}
 
 
 class TrialRun:
@@ -80,7 +82,7 @@ class TrialRun:
             hyp=self._hyp, project=self.folder.parent, name=self.folder.name, exist_ok=True,
             resume=AUTO, device=device, no_plots=True, keep=1, backend=backend,
         )  # fmt: skip
-        shared = as_words(config, leave_out=OWN)
+        shared = as_words(config, leave_out=OWN, in_full=OF_TASKS)
         command = [sys.executable, "-u", str(PROJECT / "train.py"), *shared, *as_words(own)]
         variables = {**os.environ, **environment}
         for name in (STATUS_FILE, FILE_VARIABLE):  # of this process
