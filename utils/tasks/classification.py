@@ -103,7 +103,7 @@ class Classification(Task):
         head = [-1, 1, self.head, list(self.head_args)]
         return {**own, "backbone": layers[: number - 1], "head": [head]}
 
-    def check_samples(self, samples: SampleTable, name: str) -> None:
+    def check_samples(self, samples: SampleTable, name: str, is_of_folders: bool = False) -> None:
         if not fill_images(samples):
             raise DatasetError(
                 f"{name}: its labels are of objects in parts of images, and a classifier needs one "

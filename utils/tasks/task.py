@@ -102,10 +102,12 @@ class Task:
         """Return a model document with the task's head in place of another; else as `adopted`."""
         return with_levels(document, self.head, self.head_args)
 
-    def check_samples(self, samples: SampleTable, name: str) -> None:
+    def check_samples(self, samples: SampleTable, name: str, is_of_folders: bool = False) -> None:
         """Raise DatasetError for samples whose labels are not those of the task.
 
-        name: of the dataset.
+        Args:
+            name: of the dataset.
+            is_of_folders: its images are labelled by the folders in which they lie.
         """
 
     def without_effect(self, strengths: AugmentConfig) -> list[str]:
