@@ -62,6 +62,8 @@ class Classification(Task):
         "max_detections": NO_BOXES,
         "tile": "a classifier sees an image as a whole",
         "track": NO_BOXES,
+        "single_class": "a classifier of one class has nothing to tell apart",
+        "square": "the images of classification are square",
         "save_crop": NO_BOXES,
         "line_thickness": NO_BOXES,
     }

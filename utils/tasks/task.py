@@ -7,7 +7,6 @@ task it serves: it asks the task, or the head.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -209,7 +208,7 @@ class Task:
 
 def _refuse(config: CommandConfig, reasons: Mapping[str, str]) -> None:
     """Raise UserError for a field that is not at its default and has a reason against it."""
-    flags, usual = flags_of(config), {field.name: field.default for field in fields(config)}
+    flags, usual = flags_of(config), config.usual()
     for name, reason in reasons.items():
         if name in usual and getattr(config, name) != usual[name]:
             raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
