@@ -32,7 +32,9 @@ def main() -> None:
     from models.export.job import run_export
     from models.export.scoring import Dataset
 
-    found = Dataset(config.data, data.class_names, samples) if data and samples else None
+    found = None
+    if data and samples:
+        found = Dataset(config.data, data.class_names, samples, data.is_of_folders)
     if run_export(config, weights, found):
         sys.exit(EXIT_FAILED)
 

@@ -52,7 +52,7 @@ def run(config: ValConfig, world: World) -> None:
     from models.validation import run_validation
 
     own = own_annotations(dataset, config.split)
-    run_validation(config, dataset.class_names, samples, weights, world, own)
+    run_validation(config, dataset.class_names, samples, weights, world, own, dataset.is_of_folders)
 
 
 if __name__ == "__main__":

@@ -58,19 +58,21 @@ def run_validation(
     weights: Sequence[Weights],
     world: World,
     own_annotations: Path | None = None,
+    is_of_folders: bool = False,
 ) -> None:
     """Evaluate the EMA of checkpoints together and, on the first rank, show what was found.
 
     Args:
         samples: of the split, with labels of all classes.
         own_annotations: the COCO file that the labels are from, where they are from one.
+        is_of_folders: the images are labelled by the folders in which they lie.
     """
     device = backend.device.resolve(config.device)
     if config.task == STUDY:
-        return study(config, class_names, samples, weights, device, world)
+        return study(config, class_names, samples, weights, device, world, is_of_folders)
     model = scored_model(config, class_names, weights, device)
     task = model.head.task
-    samples = samples_of(config, class_names, samples, task)
+    samples = samples_of(config, class_names, samples, task, is_of_folders)
     config = with_size(config, task, weights)
     config = dataclasses.replace(config, image_size=input_size(config, model))
     tell_limits(config, weights)
@@ -106,7 +108,11 @@ def run_validation(
 
 
 def samples_of(
-    config: ValConfig, class_names: Sequence[str], samples: Sequence[Sample], task: Task
+    config: ValConfig,
+    class_names: Sequence[str],
+    samples: Sequence[Sample],
+    task: Task,
+    is_of_folders: bool,
 ) -> SampleTable:
     """Return samples with the labels of --classes; UserError where flags or labels are not the
     task's.
@@ -114,7 +120,7 @@ def samples_of(
     task.check_detection(config)
     table = table_of(samples)
     if config.annotations is None:
-        task.check_samples(table, config.data)
+        task.check_samples(table, config.data, is_of_folders)
     return only_classes(table, config.classes, len(class_names))
 
 
@@ -242,6 +248,7 @@ def study(
     weights: Sequence[Weights],
     device: str,
     world: World,
+    is_of_folders: bool,
 ) -> None:
     """Validate each of the weights at each size; write figures and times as a table and a plot."""
     rows: list[StudyRow] = []
@@ -249,7 +256,7 @@ def study(
     folder = create_run_folder(config.project, config.name, config.exist_ok) if is_main else None
     for path, checkpoint in zip(config.weights, weights, strict=True):
         model = scored_model(config, class_names, [checkpoint], device)
-        chosen = samples_of(config, class_names, samples, model.head.task)
+        chosen = samples_of(config, class_names, samples, model.head.task, is_of_folders)
         if model.fixed_size is not None:
             raise UserError(
                 f"--task study: {path} takes images of one size; give weights, or a file of "

@@ -100,7 +100,8 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     model = load_detector(checkpoint, CPU)
     if dataset is not None:
         require_same_classes(dataset, model.head)
-        model.head.task.check_samples(table_of(dataset.samples), dataset.name)
+        samples = table_of(dataset.samples)
+        model.head.task.check_samples(samples, dataset.name, dataset.is_of_folders)
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)

@@ -48,6 +48,7 @@ class Dataset(NamedTuple):
     name: str
     class_names: tuple[str, ...]
     samples: Sequence[Sample]
+    is_of_folders: bool = False  # which label the images
 
 
 class Score(NamedTuple):

@@ -86,7 +86,7 @@ def main() -> None:
         train_part=config.train_part,
     )
     samples = load_split(dataset, "train", ALONE, config.max_pixels, config.fraction)
-    task.check_samples(samples, dataset.name)
+    task.check_samples(samples, dataset.name, dataset.is_of_folders)
     items = task.items(config)
     backend.use(config.backend)
     from models.training.step_speed import measure_steps

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from backend.select import FRAMEWORKS
 from utils.cli.flags import check_flags, flag, whole_between, whole_from
@@ -52,6 +53,10 @@ class CommandConfig:
         help="folder of this run inside the project")  # fmt: skip
     exist_ok: bool = flag("output", "--exist-ok", default=False,
         help="write into the folder when it exists already")  # fmt: skip
+
+    def usual(self) -> dict[str, Any]:
+        """Return the values by name of what is not given."""
+        return {field.name: field.default for field in fields(self)}
 
     def __post_init__(self) -> None:
         check_flags(self)

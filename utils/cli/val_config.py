@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from utils.cli.absent_flags import VALIDATION
 from utils.cli.detection_config import DetectionConfig
@@ -15,8 +16,10 @@ from utils.errors import UserError
 SPLITS = ("train", "val", "test")
 SPEED, STUDY = "speed", "study"  # both of split val
 # Of the public val.py: what a user of detect.py waits for, and a study's NMS.
-SPEED_THRESHOLDS = {"confidence_threshold": 0.25, "iou_threshold": 0.45}
-STUDY_IOU = 0.7
+THRESHOLDS = {
+    SPEED: {"confidence_threshold": 0.25, "iou_threshold": 0.45},
+    STUDY: {"iou_threshold": 0.7},
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,9 @@ class ValConfig(DetectionConfig, RunConfig):
     def split(self) -> str:
         """The split of the dataset."""
         return self.task if self.task in SPLITS else "val"
+
+    def usual(self) -> dict[str, Any]:
+        return {**super().usual(), **THRESHOLDS.get(self.task, {})}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,8 +83,5 @@ def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
     parser = new_parser("val.py", about, absent=VALIDATION)
     add_flags(parser, ValConfig)
     values, given = read_flags(parser, arguments)
-    if values["task"] == SPEED:
-        values |= {**SPEED_THRESHOLDS, **given}
-    elif values["task"] == STUDY:
-        values |= {"iou_threshold": STUDY_IOU, **given}
-    return ValConfig(**values, is_size_given="image_size" in given)
+    thresholds = THRESHOLDS.get(values["task"], {})
+    return ValConfig(**{**values, **thresholds, **given}, is_size_given="image_size" in given)

@@ -62,6 +62,8 @@ class Classification(Task):
         "max_detections": NO_BOXES,
         "tile": "a classifier sees an image as a whole",
         "track": NO_BOXES,
+        "single_class": "a classifier of one class has nothing to tell apart",
+        "square": "the images of classification are square",
         "save_crop": NO_BOXES,
         "line_thickness": NO_BOXES,
     }
@@ -103,7 +105,7 @@ class Classification(Task):
         head = [-1, 1, self.head, list(self.head_args)]
         return {**own, "backbone": layers[: number - 1], "head": [head]}
 
-    def check_samples(self, samples: SampleTable, name: str) -> None:
+    def check_samples(self, samples: SampleTable, name: str, is_of_folders: bool = False) -> None:
         if not fill_images(samples):
             raise DatasetError(
                 f"{name}: its labels are of objects in parts of images, and a classifier needs one "

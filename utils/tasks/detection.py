@@ -37,8 +37,8 @@ class Detection(Task):
     def about(self, document: Mapping[str, Any]) -> list[str]:
         return [f"anchors in pixels: {document.get('anchors', 'unknown')}"]
 
-    def check_samples(self, samples: SampleTable, name: str) -> None:
-        refuse_classes(samples, name)
+    def check_samples(self, samples: SampleTable, name: str, is_of_folders: bool = False) -> None:
+        refuse_classes(name, is_of_folders)
 
     def result(
         self,

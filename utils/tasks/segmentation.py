@@ -85,8 +85,8 @@ class Segmentation(Task):
     def label_files(self, samples: Sequence[Sample], scores: bool) -> LabelFiles:
         return LabelFiles(samples, partial(outline_lines, scores=scores))
 
-    def check_samples(self, samples: SampleTable, name: str) -> None:
-        refuse_classes(samples, name)
+    def check_samples(self, samples: SampleTable, name: str, is_of_folders: bool = False) -> None:
+        refuse_classes(name, is_of_folders)
         if samples.polygons_norm is None:
             raise DatasetError(
                 f"{name}: its labels are boxes, and segmentation learns from polygons, a line "

@@ -7,7 +7,6 @@ task it serves: it asks the task, or the head.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -102,10 +101,12 @@ class Task:
         """Return a model document with the task's head in place of another; else as `adopted`."""
         return with_levels(document, self.head, self.head_args)
 
-    def check_samples(self, samples: SampleTable, name: str) -> None:
+    def check_samples(self, samples: SampleTable, name: str, is_of_folders: bool = False) -> None:
         """Raise DatasetError for samples whose labels are not those of the task.
 
-        name: of the dataset.
+        Args:
+            name: of the dataset.
+            is_of_folders: its images are labelled by the folders in which they lie.
         """
 
     def without_effect(self, strengths: AugmentConfig) -> list[str]:
@@ -207,7 +208,7 @@ class Task:
 
 def _refuse(config: CommandConfig, reasons: Mapping[str, str]) -> None:
     """Raise UserError for a field that is not at its default and has a reason against it."""
-    flags, usual = flags_of(config), {field.name: field.default for field in fields(config)}
+    flags, usual = flags_of(config), config.usual()
     for name, reason in reasons.items():
         if name in usual and getattr(config, name) != usual[name]:
             raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")

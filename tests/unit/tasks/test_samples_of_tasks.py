@@ -21,11 +21,11 @@ from utils.tasks.table import TASKS
 PART = (0.5, 0.5, 0.2, 0.4)
 
 
-def samples(*boxes_of_images, folder: Path = Path("set"), polygons: bool = False) -> SampleTable:
+def samples(*boxes_of_images, polygons: bool = False) -> SampleTable:
     return table_of(
         [
             Sample(
-                folder / "images" / f"{number}.jpg",
+                Path("set") / "images" / f"{number}.jpg",
                 40,
                 60,
                 np.zeros(len(boxes), np.int64),
@@ -45,13 +45,13 @@ def triangles(number: int) -> Polygons:
 @pytest.mark.parametrize("task", [DETECTION, SEGMENTATION])
 def test_what_looks_for_objects_refuses_class_folders(task):
     with pytest.raises(DatasetError, match=r"pets: .*--task classify, or --cfg yolov5s-cls.yaml"):
-        task.check_samples(samples([FULL_BOX], [FULL_BOX]), "pets")
+        task.check_samples(samples([FULL_BOX], [FULL_BOX]), "pets", is_of_folders=True)
 
 
-def test_labels_that_say_that_an_object_fills_its_image_are_detections(tmp_path):
-    (tmp_path / "labels").mkdir()
-    (tmp_path / "labels" / "0.txt").write_text("0 0.5 0.5 1 1\n")
-    DETECTION.check_samples(samples([FULL_BOX], folder=tmp_path), "frames")
+def test_labels_that_say_that_an_object_fills_its_image_are_detections():
+    """They may be annotations of any format, or lie in records: no label file tells it."""
+    DETECTION.check_samples(samples([FULL_BOX], [FULL_BOX]), "frames")
+    SEGMENTATION.check_samples(samples([FULL_BOX], polygons=True), "frames")
 
 
 @pytest.mark.parametrize(

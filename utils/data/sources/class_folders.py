@@ -156,12 +156,12 @@ def fill_images(samples: SampleTable) -> bool:
     return len(samples) > 0 and bool((samples.num_objects == 1).all() and (boxes == FULL_BOX).all())
 
 
-def refuse_classes(samples: SampleTable, dataset: str) -> None:
-    """Raise DatasetError for samples of class folders, where objects have to be found.
+def refuse_classes(dataset: str, is_of_folders: bool) -> None:
+    """Raise DatasetError for a dataset of class folders, where objects have to be found.
 
     Labels that say that an object fills its image are accepted.
     """
-    if fill_images(samples) and not os.path.exists(label_file_of(str(samples[0].image_path))):
+    if is_of_folders:
         raise DatasetError(
             f"{dataset}: its images are in folders named for their classes, and where an object "
             "lies is not labelled; train a classifier: --task classify, or --cfg yolov5s-cls.yaml"

@@ -68,8 +68,7 @@ def load_dataset(
 
 
 def _of_one_class(dataset: DatasetSpec) -> DatasetSpec:
-    entries = (*dataset.train, *dataset.val, *dataset.test)
-    if any(isinstance(entry, ClassFolders) for entry in entries):
+    if dataset.is_of_folders:
         raise DatasetError(
             f"--single-cls: {dataset.name} has a folder of images for each class, and nothing "
             "else tells its images apart; leave --single-cls out"

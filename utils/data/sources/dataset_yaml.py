@@ -45,6 +45,12 @@ class DatasetSpec:
     single_class: bool = False  # all objects are taken for one class
     train_part: float | None = None  # drawn: this part of `train` is for training, the rest is val
 
+    @property
+    def is_of_folders(self) -> bool:
+        """Whether images are labelled by the folders in which they lie."""
+        entries = (*self.train, *self.val, *self.test)
+        return any(isinstance(entry, ClassFolders) for entry in entries)
+
     def as_single_class(self) -> DatasetSpec:
         """Return the dataset with all objects of one class: of its name, or "item" for several."""
         names = self.class_names if len(self.class_names) == 1 else (ONE_CLASS,)

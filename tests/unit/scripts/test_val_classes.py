@@ -1,0 +1,81 @@
+"""val.py with a classifier, and with data of another task."""
+
+from __future__ import annotations
+
+import csv
+
+import cv2
+import pytest
+
+import val
+from models import validation
+from tests.tiny_tasks import write_tiny_classifier
+from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
+from utils.errors import UserError
+
+
+@pytest.fixture
+def validate(tmp_path, monkeypatch, capsys):
+    """Return what validates weights on an image of each class, and returns what is printed."""
+    for number, name in enumerate(CLASS_NAMES):
+        path = tmp_path / "data" / "val" / name / f"{number}.png"
+        path.parent.mkdir(parents=True)
+        cv2.imwrite(str(path), noise(40, 48, seed=number))
+
+    def run(weights, *flags) -> str:
+        line = ("--weights", weights, "--data", tmp_path / "data", "--workers", 0, "--device",
+                "cpu", "--project", tmp_path, *flags)  # fmt: skip
+        monkeypatch.setattr("sys.argv", ["val.py", *map(str, line)])
+        val.main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_a_detector_is_not_scored_on_class_folders(validate, tmp_path):
+    with pytest.raises(UserError, match="folders named for their classes.*--task classify"):
+        validate(write_tiny_weights(tmp_path), "--img", 64)
+
+
+def test_speed_is_that_of_a_classifier(validate, tmp_path):
+    printed = validate(write_tiny_classifier(tmp_path), "--img", 32, "--task", "speed")
+    assert f"\n{len(CLASS_NAMES)} images in " in printed and " images/s\n" in printed
+
+
+def test_a_study_of_a_classifier_has_the_figures_of_each_size(validate, tmp_path, monkeypatch):
+    monkeypatch.setattr(validation, "study_sizes", lambda stride: [32, 64])
+    weights = write_tiny_classifier(tmp_path)
+    validate(weights, "--task", "study", "--name", "study")
+    with open(tmp_path / "study" / "study.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["image_size"] for row in rows] == ["32", "64"]
+    for row in rows:
+        printed = validate(weights, "--img", row["image_size"])
+        (line,) = [line for line in printed.splitlines() if line.split()[:1] == ["all"]]
+        figures = [float(row["accuracy_top1"]), float(row["accuracy_top5"])]
+        assert [float(cell) for cell in line.split()[-2:]] == pytest.approx(figures, abs=5.1e-5)
+
+
+@pytest.mark.parametrize("mode", ["val", "speed", "study"])
+def test_a_threshold_that_is_given_is_refused_for_a_classifier(validate, tmp_path, mode):
+    with pytest.raises(UserError, match="--iou: a classifier finds no boxes; leave it out"):
+        validate(write_tiny_classifier(tmp_path), "--task", mode, "--iou", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        ("--square", "the images of classification are square"),
+        ("--single-cls", "a classifier of one class has nothing to tell apart"),
+    ],
+)
+def test_flags_that_mean_nothing_to_a_classifier_are_refused(validate, tmp_path, flag, reason):
+    data = tmp_path / "data.yaml"
+    data.write_text("train: images\nval: images\nnames: [a, b]\n")
+    for name in ("images", "labels"):
+        (tmp_path / name).mkdir()
+    cv2.imwrite(str(tmp_path / "images" / "0.png"), noise(40, 48))
+    (tmp_path / "labels" / "0.txt").write_text("0 0.5 0.5 1 1\n")
+    flags = ("--data", data) if flag == "--single-cls" else ()
+    with pytest.raises(UserError, match=f"{flag}: {reason}"):
+        validate(write_tiny_classifier(tmp_path), flag, *flags)
