@@ -101,7 +101,7 @@ def run(
         train = load_split(dataset, "train", world, config.max_pixels, config.fraction)
         val = load_split(dataset, "val", world, config.max_pixels)
         for samples in (train, val):
-            task.check_samples(samples, dataset.name, dataset.is_of_folders)
+            task.check_samples(table_of(samples), dataset.name, dataset.is_of_folders)
         names, items = dataset.class_names, task.items(config)
         for name in task.without_effect(hyp.augmentation()):
             log.info("%s: it changes nothing where a model learns to %s", name, task.name)
