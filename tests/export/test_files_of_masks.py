@@ -149,6 +149,7 @@ def test_a_trace_returns_both_outputs(make, tmp_path):
     [
         (["--letterbox"], "--letterbox: masks lie over the network's input"),
         (["--nms", "--efficient-nms"], "--efficient-nms: TensorRT's operator has no masks"),
+        (["--nms", "--topk-all", "1025"], "--topk-all 1025: at most 1,024 masks of an image"),
         (["--include", "onnx", "ncnn"], "--include ncnn: .* 2 outputs.* onnx, openvino, torch"),
     ],
 )
