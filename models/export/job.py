@@ -99,8 +99,9 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     metadata = metadata_of_weights(config, checkpoint)
     model = load_detector(checkpoint, CPU)
     if dataset is not None:
+        samples = table_of(dataset.samples)
+        model.head.task.check_to_score(samples, dataset.name, config.weights)
         require_same_classes(dataset, model.head)
-        model.head.task.check_samples(table_of(dataset.samples), dataset.name)
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)
