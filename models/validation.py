@@ -70,9 +70,9 @@ def run_validation(
     device = backend.device.resolve(config.device)
     if config.task == STUDY:
         return study(config, class_names, samples, weights, device, world, is_of_folders)
-    model = scored_model(config, class_names, weights, device)
+    model = scored_model(config, weights, device)
     task = model.head.task
-    samples = samples_of(config, class_names, samples, task, is_of_folders)
+    samples = samples_of(config, class_names, samples, model, is_of_folders)
     config = with_size(config, task, weights)
     config = dataclasses.replace(config, image_size=input_size(config, model))
     tell_limits(config, weights)
@@ -111,16 +111,26 @@ def samples_of(
     config: ValConfig,
     class_names: Sequence[str],
     samples: Sequence[Sample],
-    task: Task,
+    model: Predictor,
     is_of_folders: bool,
 ) -> SampleTable:
-    """Return samples with the labels of --classes; UserError where flags or labels are not the
-    task's.
+    """Return samples with the labels of --classes.
+
+    Raises:
+        UserError: flags or labels are not of the model's task, or data and weights have not the
+            same number of classes.
     """
+    task, weights = model.head.task, " ".join(config.weights)
     task.check_detection(config)
     table = table_of(samples)
     if config.annotations is None:
-        task.check_samples(table, config.data, is_of_folders)
+        task.check_to_score(table, config.data, weights, is_of_folders)
+    if not config.single_class and len(class_names) != model.head.num_classes:
+        raise UserError(
+            f"--data {config.data} has {count(len(class_names), 'class', 'classes')}, "
+            f"--weights {weights} {model.head.num_classes}; they must be equal, or taken for one "
+            "with --single-cls"
+        )
     return only_classes(table, config.classes, len(class_names))
 
 
@@ -187,24 +197,10 @@ def validate_tiled(
     return evaluate_tiled(detector, samples, class_names, world, sinks, objects_of)
 
 
-def scored_model(
-    config: ValConfig, class_names: Sequence[str], weights: Sequence[Weights], device: str
-) -> Predictor:
-    """Return the models together, as the flags score them.
-
-    Raises:
-        UserError: data and weights have not the same number of classes.
-    """
+def scored_model(config: ValConfig, weights: Sequence[Weights], device: str) -> Predictor:
+    """Return the models together, as the flags score them."""
     model = make_predictor(weights, device, config.augment, config.half, fold=False)
-    if config.single_class:
-        return OneClass(model)
-    if len(class_names) != model.head.num_classes:
-        raise UserError(
-            f"--data {config.data} has {count(len(class_names), 'class', 'classes')}, "
-            f"--weights {' '.join(config.weights)} {model.head.num_classes}; they must be equal, "
-            "or taken for one with --single-cls"
-        )
-    return model
+    return OneClass(model) if config.single_class else model
 
 
 def val_loader(
@@ -255,8 +251,8 @@ def study(
     is_main = world.process.is_main
     folder = create_run_folder(config.project, config.name, config.exist_ok) if is_main else None
     for path, checkpoint in zip(config.weights, weights, strict=True):
-        model = scored_model(config, class_names, [checkpoint], device)
-        chosen = samples_of(config, class_names, samples, model.head.task, is_of_folders)
+        model = scored_model(config, [checkpoint], device)
+        chosen = samples_of(config, class_names, samples, model, is_of_folders)
         if model.fixed_size is not None:
             raise UserError(
                 f"--task study: {path} takes images of one size; give weights, or a file of "

@@ -99,9 +99,9 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     metadata = metadata_of_weights(config, checkpoint)
     model = load_detector(checkpoint, CPU)
     if dataset is not None:
-        require_same_classes(dataset, model.head)
         samples = table_of(dataset.samples)
-        model.head.task.check_samples(samples, dataset.name, dataset.is_of_folders)
+        model.head.task.check_to_score(samples, dataset.name, config.weights, dataset.is_of_folders)
+        require_same_classes(dataset, model.head)
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((batch_of(metadata), 3, *config.image_size), trains=True)

@@ -15,6 +15,11 @@ from utils.runtimes.outputs import KINDS
 def kind_of_flags(head: type[Head], config: ExportConfig) -> str:
     """Return the kind of output; UserError for flags or formats that do not go with the head."""
     kind = head.exported_kind(config.nms, config.efficient_nms, config.letterbox)
+    most = KINDS[kind].most
+    if most is not None and config.top_all > most:
+        raise UserError(
+            f"--topk-all {config.top_all}: at most {most:,} masks of an image are read; give less"
+        )
     number = len(KINDS[kind].outputs)
     for name in config.include:
         if number > 1 and KINDS[kind].runs_here and not format_named(name).several_outputs:

@@ -6,18 +6,19 @@ at the size of the prototypes, where every place counts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from models.export.differences import MASKS, Batch, Verified
-from models.export.matched import Candidates, find_rows
+from models.export.matched import THIN, Candidates, find_rows
 from models.export.rows_compared import detections_of, fault_of_all, note_pairs, pair
 from utils.boxes import cxcywh_to_xyxy
 from utils.detections import Detections
 from utils.masks.assemble import THRESHOLD, masks_at
 
-FEW_PLACES = 4  # on an edge of a box, which a file and a model may round to other sides
+FEW_PLACES = 4  # of a small mask a single place may be more than the limit
 
 
 def compare_mask_rows(result: Verified, batch: Batch) -> str:
@@ -71,12 +72,16 @@ def found_in(batch: Batch, rows: np.ndarray, prototypes: np.ndarray) -> Found:
     """Return what NMS finds in the rows (N, 5 + C + M) of an image."""
     end = columns_of(batch)
     found, index = find_rows(np.ascontiguousarray(rows[:, :end]), batch.limits)
-    scale = np.array(prototypes.shape[:0:-1] * 2) / (batch.trial.images.shape[:1:-1] * 2)
-    boxes = (found.boxes_xyxy * scale).astype(np.float32)
+    boxes = (found.boxes_xyxy * scale_of(batch, prototypes)).astype(np.float32)
     size, coefficients = (prototypes.shape[1], prototypes.shape[2]), rows[index, end:]
     return Found(
         found, masks_at(prototypes, coefficients, boxes, size, crop_first=True), coefficients
     )
+
+
+def scale_of(batch: Batch, prototypes: np.ndarray) -> np.ndarray:
+    """Return places of prototypes (M, h, w) a pixel of the images, (4,): x, y, x, y."""
+    return np.array(prototypes.shape[:0:-1] * 2) / (batch.trial.images.shape[:1:-1] * 2)
 
 
 def fault_of_image(
@@ -90,8 +95,11 @@ def fault_of_image(
     pairs, fault = pair(result, batch, found, expected, candidates)
     noted = batch.noting(result)
     note_pairs(noted, found.take(pairs[:, 0]), expected.take(pairs[:, 1]))
+    scale = scale_of(batch, prototypes)
     for place, other in pairs.tolist():
         unsure = is_unsure(prototypes, coefficients[other], batch.tolerance.scores)
+        boxes = np.stack((found.boxes_xyxy[place], expected.boxes_xyxy[other]))
+        unsure |= between_edges(boxes, scale, unsure.shape)
         least = batch.tolerance.masks
         fault = fault or fault_of_mask(noted, masks[place], our_masks[other], unsure, least)
     return fault
@@ -102,6 +110,24 @@ def is_unsure(prototypes: np.ndarray, coefficients: np.ndarray, near: float) -> 
     sums = np.tensordot(coefficients.astype(np.float64), prototypes, axes=1)
     # The sigmoid, which cannot overflow in this form.
     return np.asarray(np.abs(np.tanh(sums / 2) / 2) <= near)
+
+
+def between_edges(boxes_xyxy: np.ndarray, scale: np.ndarray, size: Sequence[int]) -> np.ndarray:
+    """Return the places that may lie in one of two boxes (2, 4) alone, (h, w) bool.
+
+    A box may begin a whole row later for a last digit, on which a file and a model may differ.
+    """
+    low, high = boxes_xyxy.min(axis=0) - THIN, boxes_xyxy.max(axis=0) + THIN
+    both = _places_in(np.concatenate((high[:2], low[2:])) * scale, size)
+    return _places_in(np.concatenate((low[:2], high[2:])) * scale, size) & ~both
+
+
+def _places_in(box: np.ndarray, size: Sequence[int]) -> np.ndarray:
+    """Return which places (h, w) lie in a box (4,), bool."""
+    rows, columns = np.ogrid[: size[0], : size[1]]
+    left, top, right, bottom = box
+    inside = (left <= columns) & (columns < right) & (top <= rows) & (rows < bottom)
+    return np.asarray(inside)
 
 
 def fault_of_mask(

@@ -33,8 +33,8 @@ class Augmented:
         """Raise UserError for a model of a task that finds nothing in several passes."""
         if not model.head.passes:
             raise UserError(
-                f"--augment: {type(model.head).__name__} cannot join what it finds in several "
-                "sizes of an image; leave it out"
+                f"--augment: models to {model.head.task.name} cannot join what they find in "
+                "several sizes of an image; leave it out"
             )
         self.model, self.head, self.stride = model, model.head, model.stride
         self.fixed_size, self.takes_arrays = None, False

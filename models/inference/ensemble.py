@@ -33,17 +33,17 @@ class Ensemble:
         self.head = members[0].head
         self.stride = math.lcm(*(member.stride for member in members))
         self.takes_arrays = all(member.takes_arrays for member in members)
-        for member, name in zip(members, names, strict=True):
+        for member, name in zip(members[1:], names[1:], strict=True):
             self._require_joinable(member, name)
         self.fixed_size = self._common_size()
 
     def _require_joinable(self, member: Predictor, name: str) -> None:
-        kind, classes = type(self.head), self.head.num_classes
+        kind, classes, task = type(self.head), self.head.num_classes, self.head.task.name
         if not member.head.joins_models or type(member.head) is not kind:
             raise UserError(
-                f"--weights {name}: {type(member.head).__name__} cannot detect together with "
-                f"{kind.__name__} of {self.names[0]}; give weights of one task that finds boxes, "
-                "or one file"
+                f"--weights {name}: models to {member.head.task.name} cannot detect together with "
+                f"{self.names[0]}, which is to {task}; give one file, or several of a task whose "
+                "boxes can be put together"
             )
         if member.head.num_classes != classes:
             raise UserError(

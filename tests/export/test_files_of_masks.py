@@ -149,6 +149,7 @@ def test_a_trace_returns_both_outputs(make, tmp_path):
     [
         (["--letterbox"], "--letterbox: masks lie over the network's input"),
         (["--nms", "--efficient-nms"], "--efficient-nms: TensorRT's operator has no masks"),
+        (["--nms", "--topk-all", "1025"], "--topk-all 1025: at most 1,024 masks of an image"),
         (["--include", "onnx", "ncnn"], "--include ncnn: .* 2 outputs.* onnx, openvino, torch"),
     ],
 )
@@ -176,6 +177,9 @@ class Returning:
         (MASK_ROWS, [(1, 7, 14), (1, 5, 16, 24)], "rows of 14 numbers.*5 prototypes need 15"),
         (MASK_ROWS, [(2, 7, 14), (2, 4, 16, 24)], r"returns \(2, 7, 14\)"),
         (MASK_ROWS, [(1, 7, 14), (1, 4, 16)], r"returns \(1, 4, 16\)"),
+        (MASK_ROWS, [(1, 7, 14), (1, 4, 0, 24)], r"returns \(1, 4, 0, 24\), where no mask has"),
+        (MASK_ROWS, [(1, 7, 10), (1, 0, 16, 24)], r"returns \(1, 0, 16, 24\), of which no mask"),
+        (MASKS, [(1, 4, 6), (1, 4, 16, 0)], r"returns \(1, 4, 16, 0\), where no mask has a place"),
         (MASKS, [(1, 7, 14), (1, 4, 16, 24)], r"says \(1, any, 6\)"),
         (MASKS, [(1, 7, 6), (1, 4, 16, 24)], r"\(1, 7, 6\) with masks \(1, 4, 16, 24\)"),
     ],

@@ -20,6 +20,7 @@ from utils.runtimes.metadata import (
 
 Shape = Sequence[int | None]  # None: free, or not known
 BOX_COLUMNS, DETECTION_COLUMNS = 5, 6  # cx, cy, w, h, objectness; x1, y1, x2, y2, score, class
+MOST_MASKS = 1024  # of an image: each costs its own prototype in a file with NMS
 HEAD = "Detect"  # the rows of heads that this project does not have may have other columns
 
 
@@ -32,11 +33,12 @@ class Output(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of output; `has_nms`: it holds what was found alone."""
+    """A kind of output; `has_nms`: it holds what was found alone, `most` an image at most."""
 
     outputs: tuple[Output, ...]
     has_nms: bool = False
     runs_here: bool = True
+    most: int | None = None
 
 
 def _row(metadata: Metadata) -> Shape:
@@ -78,7 +80,7 @@ KINDS = {
         Output("output1", "(batch, detections, height, width): how probable each place of the "
             "input is the object's; 0 outside its box",
             lambda metadata: (None, None, None)),
-    ), has_nms=True),
+    ), has_nms=True, most=MOST_MASKS),
     LOGITS: Kind((
         Output("output0", "(batch, classes): logits, of which softmax makes probabilities",
             lambda metadata: (len(metadata.class_names),)),

@@ -65,6 +65,8 @@ def fault_of_returned(
         wanted = (batch if batch_size is None else batch_size, *sides)
         if not _agree(found, wanted):
             return f"it returns {_text(found)}, and its metadata says {_text(wanted)}"
+    if metadata.output in (MASK_ROWS, MASKS) and 0 in returned[1][-2:]:
+        return f"it returns {_text(returned[1])}, where no mask has a place"
     if metadata.output == MASK_ROWS:
         return _fault_of_coefficients(len(metadata.class_names), *returned)
     if metadata.output == MASKS and not _agree(returned[0][1:2], returned[1][1:2]):
@@ -75,6 +77,8 @@ def fault_of_returned(
 def _fault_of_coefficients(classes: int, rows: Shape, prototypes: Shape) -> str:
     """Return what is wrong unless rows have a coefficient for each prototype."""
     columns, number = rows[2], prototypes[1]
+    if number == 0:
+        return f"it returns {_text(prototypes)}, of which no mask is made"
     if columns is None or number is None or columns == BOX_COLUMNS + classes + number:
         return ""
     return (

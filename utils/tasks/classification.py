@@ -110,7 +110,7 @@ class Classification(Task):
             raise DatasetError(
                 f"{name}: its labels are of objects in parts of images, and a classifier needs one "
                 "class for each image: folders named for classes, as train/cat and val/cat; or "
-                "train a detector: --task detect, or --cfg yolov5s.yaml"
+                "take a detector, which train.py makes with --task detect, or --cfg yolov5s.yaml"
             )
 
     def view(

@@ -89,9 +89,9 @@ class Segmentation(Task):
         refuse_classes(name, is_of_folders)
         if samples.polygons_norm is None:
             raise DatasetError(
-                f"{name}: its labels are boxes, and segmentation learns from polygons, a line "
-                "'class x1 y1 x2 y2 x3 y3 ...' for each object; label them, or train a detector: "
-                "--task detect, or --cfg yolov5s.yaml"
+                f"{name}: its labels are boxes, and masks need polygons, a line 'class x1 y1 x2 y2 "
+                "x3 y3 ...' for each object; label them, or take a detector, which train.py makes "
+                "with --task detect, or --cfg yolov5s.yaml"
             )
 
     def about(self, document: Mapping[str, Any]) -> list[str]:

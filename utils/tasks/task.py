@@ -23,7 +23,7 @@ from utils.data.loading.reading import ground_truth
 from utils.data.sources.coco_annotations import CocoAnnotations
 from utils.data.sources.samples import Sample, SampleTable
 from utils.detections import GroundTruth
-from utils.errors import UserError
+from utils.errors import DatasetError, UserError
 from utils.evaluation.coco.results_file import CocoResults
 from utils.files.models import block_of
 from utils.media.frame import Frame
@@ -108,6 +108,17 @@ class Task:
             name: of the dataset.
             is_of_folders: its images are labelled by the folders in which they lie.
         """
+
+    def check_to_score(
+        self, samples: SampleTable, name: str, weights: str, is_of_folders: bool = False
+    ) -> None:
+        """Raise DatasetError as `check_samples`, where weights of the task are to be scored."""
+        try:
+            self.check_samples(samples, name, is_of_folders)
+        except DatasetError as error:
+            raise DatasetError(
+                f"--weights {weights}: the model is to {self.name}; --data {error}"
+            ) from error
 
     def without_effect(self, strengths: AugmentConfig) -> list[str]:
         """Return the names of strengths above 0 that change nothing in the task's images."""

@@ -26,9 +26,10 @@ from utils.errors import UserError, brief
 from utils.evaluation.nms import SuppressionSettings, best_rows
 from utils.masks.assemble import native_runs
 from utils.runtimes.metadata import MASK_ROWS, MASKS
+from utils.runtimes.outputs import MOST_MASKS
 from utils.tasks.segmentation import SEGMENTATION
 
-MOST_MASKS = 1024  # prototypes of an image; the public models have 32
+MOST_PROTOTYPES = 1024  # of an image; the public models have 32
 
 
 class MaskRows(NamedTuple):
@@ -72,7 +73,7 @@ class MaskHead(ScoredMasks, CellHead):
         if len(request.args) != 4 or not isinstance(request.args[1], (tuple, int)):
             raise UserError("accepted args: [nc, anchors, num_masks, prototype_channels]")
         num_classes, _, num_masks, channels = request.args
-        _require_count("num_masks", num_masks, MOST_MASKS)
+        _require_count("num_masks", num_masks, MOST_PROTOTYPES)
         _require_count("prototype_channels", channels, MAX_CHANNELS)
         if request.in_strides[0] % 2:
             raise UserError(

@@ -164,7 +164,8 @@ def refuse_classes(dataset: str, is_of_folders: bool) -> None:
     if is_of_folders:
         raise DatasetError(
             f"{dataset}: its images are in folders named for their classes, and where an object "
-            "lies is not labelled; train a classifier: --task classify, or --cfg yolov5s-cls.yaml"
+            "lies is not labelled; take a classifier, which train.py makes with --task classify, "
+            "or --cfg yolov5s-cls.yaml"
         )
 
 

@@ -132,7 +132,7 @@ def test_a_head_without_boxes_is_refused():
     class Present:
         head, stride = PresenceHead(5, 8, 8), 8
 
-    with pytest.raises(UserError, match="--augment: PresenceHead cannot join .*leave it out"):
+    with pytest.raises(UserError, match="--augment: models to presence cannot join .*leave it out"):
         Augmented(Present())
 
 

@@ -103,9 +103,11 @@ def test_members_of_other_tasks_are_refused(members):
         head, stride = PresenceHead(5, 8, 8), 8
         fixed_size, takes_arrays = None, False
 
-    with pytest.raises(UserError, match="b.pt: PresenceHead cannot .* AnchorHead of a.pt; give"):
+    with pytest.raises(UserError, match="b.pt: .* to presence cannot .* a.pt, which is to detect"):
         Ensemble([members[0], Present()], NAMES)
-    with pytest.raises(UserError, match="a.pt: PresenceHead cannot .* of one task that finds box"):
+    with pytest.raises(
+        UserError, match="b.pt: .* to presence cannot .* a.pt, .* to presence; give"
+    ):
         Ensemble([Present(), Present()], NAMES)
 
 

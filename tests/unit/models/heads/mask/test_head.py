@@ -144,7 +144,7 @@ def test_of_one_class_the_best_score_and_the_coefficients_stay():
 
 def test_what_several_views_show_is_not_joined():
     model = build()
-    with pytest.raises(UserError, match="--augment: MaskHead cannot join what it finds"):
+    with pytest.raises(UserError, match="--augment: models to segment cannot join what they find"):
         Augmented(model)
     with pytest.raises(UserError, match="--tile: models of this task find nothing in tiles"):
         model.head.join([], np.zeros((0, 4)), SuppressionSettings())
