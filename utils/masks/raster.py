@@ -32,15 +32,21 @@ def index_map(
         int64: the number of each object in it, from 1 up by decreasing area in the map, in the
         order of the objects where areas are equal.
     """
-    parts = [_draw(polygons.outline(index), size, ratio) for index in range(len(polygons))]
-    areas = np.array([part.pixels.sum(dtype=np.int64) for part in parts], np.int64)
-    order = np.argsort(-areas, kind="stable")
-    value = np.empty(len(parts), np.int64)
-    value[order] = np.arange(1, len(parts) + 1)
-    numbers = np.zeros(_reduced(size, ratio), np.uint8 if len(parts) <= MAX_SMALL else np.int32)
-    for index in order.tolist():
-        parts[index].of(numbers)[parts[index].pixels > 0] = value[index]
-    return numbers, value
+    num_objects = len(polygons)
+    areas = np.zeros(num_objects, np.int64)
+    # One object at a time: hundreds of large ones would not lie in memory together.
+    owner = np.zeros(_reduced(size, ratio), np.int32)  # from 1 up, in the order of the objects
+    smallest = np.full(owner.shape, owner.size, np.int64)  # area of the owner
+    for index in range(num_objects):
+        part = _draw(polygons.outline(index), size, ratio)
+        areas[index] = part.pixels.sum(dtype=np.int64)
+        is_on_top = (part.pixels > 0) & (areas[index] <= part.of(smallest))
+        part.of(owner)[is_on_top] = index + 1
+        part.of(smallest)[is_on_top] = areas[index]
+    value = np.empty(num_objects, np.int64)
+    value[np.argsort(-areas, kind="stable")] = np.arange(1, num_objects + 1)
+    dtype = np.uint8 if num_objects <= MAX_SMALL else np.int32
+    return np.append(0, value).astype(dtype)[owner], value
 
 
 def separate(polygons: Polygons, size: tuple[int, int], ratio: int) -> np.ndarray:

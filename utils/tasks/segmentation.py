@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from backend.words import count
 from utils.cli.train_config import TrainConfig
 from utils.data.augment.transforms import WITHOUT_OUTLINES, transform_names
 from utils.data.loading.mask_items import MaskItems
@@ -27,6 +29,8 @@ from utils.results.label_files import LabelFiles
 from utils.results.mask_result import MaskResult
 from utils.results.text_lines import outline_lines
 from utils.tasks.task import LegacyMetric, Task
+
+log = logging.getLogger("data")
 
 
 class Segmentation(Task):
@@ -93,6 +97,10 @@ class Segmentation(Task):
                 "x3 y3 ...' for each object; label them, or take a detector, which train.py makes "
                 "with --task detect, or --cfg yolov5s.yaml"
             )
+        num_objects = len(samples.class_index)
+        if missing := num_objects - int(np.count_nonzero(samples.polygons_norm.num_points)):
+            total, text = count(num_objects, "object"), "their boxes count as their masks"
+            log.info("%s: %s of %s have no outline: %s", name, f"{missing:,}", total, text)
 
     def about(self, document: Mapping[str, Any]) -> list[str]:
         args = dict(enumerate(args_of(document)))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tracemalloc
 
 import cv2
 import numpy as np
@@ -115,3 +116,15 @@ def test_a_line_and_a_point_are_drawn():
     masks = separate(make_polygons([[(1, 1), (6, 1)], [(3, 3)]]), (8, 8), 1)
     assert masks.sum(axis=(1, 2)).tolist() == [6, 1]
     assert separate(make_polygons([[(1, 1)]]), (3, 3), 4).shape == (1, 0, 0)
+
+
+def test_many_large_objects_do_not_lie_in_memory_together():
+    side, corners = 512, np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    outlines = make_polygons([corners * (side - 1 - number) for number in range(100)])
+    tracemalloc.start()
+    numbers, value = index_map(outlines, (side, side), 1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert value.tolist() == list(range(1, 101))
+    assert numbers[0, 0] == 100 and numbers[-1, -1] == 1
+    assert peak < 30 * side * side  # bytes: a few maps, of up to 8 bytes a pixel

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +73,17 @@ def test_segmentation_needs_one_polygon_at_least():
     with pytest.raises(DatasetError, match=r"pets: .*polygons.*--task detect"):
         SEGMENTATION.check_samples(samples([PART], [PART]), "pets")
     SEGMENTATION.check_samples(samples([PART], polygons=True), "pets")
+
+
+def test_segmentation_tells_how_many_objects_are_boxes(caplog):
+    mixed = samples([PART], [PART, FULL_BOX], polygons=True)
+    polygons = Polygons(mixed.polygons_norm.points_xy[:3], np.array([0, 0, 3, 3]))
+    with caplog.at_level(logging.INFO):
+        SEGMENTATION.check_samples(dataclasses.replace(mixed, polygons_norm=polygons), "pets")
+        SEGMENTATION.check_samples(mixed, "pets")
+    assert caplog.messages == [
+        "pets: 2 of 3 objects have no outline: their boxes count as their masks"
+    ]
 
 
 def test_strengths_without_effect_are_told():

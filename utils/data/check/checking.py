@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from backend.words import count
 from utils.data.check.class_findings import find_contradictions, find_in_classes
 from utils.data.check.copies import find_copies
 from utils.data.check.inspection import CheckedImage, inspect
@@ -88,6 +89,7 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     findings += copies
     findings += find_contradictions(images, copies, dataset.class_names)
     findings += find_unpaired([source for _, source in listed])
+    findings += _find_mixed(images, dataset.name)
     findings += find_in_classes(dataset.class_names, _objects_of_splits(splits, images, dataset))
     order = {kind: number for number, kind in enumerate(KINDS)}
     findings.sort(key=lambda found: order[found.kind])  # of one kind they stay in their order
@@ -126,6 +128,15 @@ def _inspect_all(
         for finding in found
     ]
     return [image for image, _ in results], findings
+
+
+def _find_mixed(images: Sequence[CheckedImage], name: str) -> list[Finding]:
+    """Return a finding where some objects of a dataset have an outline, and others none."""
+    total = sum(len(image.class_index) for image in images)
+    missing = total - sum(image.num_outlines for image in images)
+    if missing in (0, total):
+        return []
+    return [Finding("no_outline", "", name, f"{missing:,} of {count(total, 'object')}")]
 
 
 def _objects_of_splits(

@@ -41,6 +41,7 @@ class CheckedImage(NamedTuple):
     class_index: np.ndarray  # (M,) int64
     boxes_cxcywh_norm: np.ndarray  # (M, 4) float32
     fingerprint: Fingerprint
+    num_outlines: int = 0  # objects with a polygon
 
 
 def inspect(
@@ -68,7 +69,9 @@ def inspect(
             found.append(Finding("broken_label", split, source.labels_at, str(error)))
         return _without_objects(split, source, size, fingerprint), found
     objects = labels.class_index, labels.boxes_cxcywh_norm
-    return CheckedImage(split, source, size, True, *objects, fingerprint), found
+    polygons = labels.polygons_norm
+    num_outlines = 0 if polygons is None else int(np.count_nonzero(polygons.num_points))
+    return CheckedImage(split, source, size, True, *objects, fingerprint, num_outlines), found
 
 
 def image_bytes(source: ImageSource) -> np.ndarray:

@@ -154,6 +154,12 @@ KINDS = {
         "Make sure that they show none, or label them.",
         is_problem=False,
     ),
+    "no_outline": Kind(
+        "Objects without an outline, where others have one",
+        "Where masks are learned, their boxes count as their masks. Detection takes the boxes.",
+        "Label their outlines if masks are to be learned.",
+        is_problem=False,
+    ),
     "unused_image": Kind(
         "Images that nothing names",
         "They lie beside images of the dataset, but no split, list or annotation has them.",

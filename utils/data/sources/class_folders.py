@@ -23,6 +23,7 @@ from utils.data.sources.label_file import BrokenLabelError, Labels, label_file_o
 from utils.data.sources.samples import SampleTable
 from utils.errors import DatasetError, brief
 from utils.files.file_state import state_of_files
+from utils.screen.text import printable
 
 FEWEST_CLASSES = 2
 FULL_BOX = (0.5, 0.5, 1.0, 1.0)  # cx, cy, width, height of what fills an image
@@ -70,7 +71,8 @@ class ClassImage:
 def find_class_folders(path: Path) -> Mapping[str, list[ClassFolders]]:
     """Return the class folders of each split, or of "" where they are not divided; often none.
 
-    Folders that hold images and have other labels, or may be splits, are not taken for classes.
+    Folders that hold images and have other labels, or may be splits, are not taken for classes;
+    nor is what lies beside images, but for a few in the folder of a split.
     """
     splits: dict[str, list[ClassFolders]] = {}
     names: set[str] = set()
@@ -80,7 +82,7 @@ def find_class_folders(path: Path) -> Mapping[str, list[ClassFolders]]:
             names.update(found)
     if len(names) >= FEWEST_CLASSES:
         return splits
-    names = {name for name in _classes_in(path) if not split_of(name)}
+    names = set() if _images_beside(path) else {x for x in _classes_in(path) if not split_of(x)}
     return {"": [ClassFolders(path)]} if len(names) >= FEWEST_CLASSES else {}
 
 
@@ -145,6 +147,9 @@ def class_images(entry: ClassFolders, class_names: Sequence[str]) -> list[ClassI
                 f"{brief(list(class_names))}; add it to 'names', or move the folder away"
             )
         found += [ClassImage(image, index_of[name]) for image in images]
+    if beside := _images_beside(entry.folder):
+        text = "%s: images beside the folders of classes are left out: %s"
+        log.warning(text, printable(str(entry.folder)), brief(sorted(beside)))
     if not found:
         raise DatasetError(f"{entry.folder}: no folder in it holds an image")
     return found
@@ -172,13 +177,10 @@ def refuse_classes(dataset: str, is_of_folders: bool) -> None:
 def _classes_in(folder: Path) -> set[str]:
     """Return the names of folders with images; none where it does not look like class folders.
 
-    That is where images lie beside them, or where images have label files.
+    That is where as many images lie beside them, or where images have label files.
     """
     try:
-        with os.scandir(folder) as entries:
-            if any(map(_is_image, entries)):
-                return set()
-        inner = dict(_folders_in(folder))
+        beside, inner = _images_beside(folder), dict(_folders_in(folder))
     except OSError:  # who lists the images says so
         return set()
     if any(name.lower() in _OF_BOXES for name in inner):
@@ -186,7 +188,14 @@ def _classes_in(folder: Path) -> set[str]:
     first = {name: next(search_images(path), "") for name, path in inner.items()}
     if any(os.path.exists(label_file_of(image)) for image in first.values() if image):
         return set()
-    return {name for name, image in first.items() if image}
+    names = {name for name, image in first.items() if image}
+    return names if len(beside) < max(len(names), 1) else set()
+
+
+def _images_beside(folder: Path) -> list[str]:
+    """Return the names of the images in a folder itself, but for hidden ones."""
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries if _is_image(entry)]
 
 
 def _folders_in(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -199,7 +208,8 @@ def _folders_in(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    return os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES and entry.is_file()
+    is_named = os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES
+    return is_named and not entry.name.startswith(".") and entry.is_file()
 
 
 def _is_utf8(name: str) -> bool:

@@ -48,6 +48,7 @@ LABELS = {  # by image
 }
 NOT_LISTED = ("lost", "unlisted")
 EXPECTED = {  # kind, file, place
+    ("no_outline", "planted", ""),
     ("missing_image", "images/train/gone.jpg", ""),
     ("unreadable_image", "images/train/text.jpg", ""),
     ("truncated_image", "images/train/short.jpg", ""),

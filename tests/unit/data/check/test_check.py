@@ -192,3 +192,11 @@ def write_voc(folder):
     pattern(9).save(folder / "JPEGImages/nobody.png")
     (folder / "ImageSets/Main/train.txt").write_text("a\nb\nc\ngone\n")
     (folder / "ImageSets/Main/val.txt").write_text("d\n")
+
+
+def test_boxes_among_outlines_are_worth_knowing_and_no_problem(tmp_path):
+    yaml = "train: images\nnames: [a]\n"
+    labels = {"a": "0 0.5 0.5 0.5 0.5\n0 0.1 0.1 0.5 0.1 0.3 0.9\n", "b": "0 0.5 0.5 0.2 0.2\n"}
+    check = check_dataset(load_dataset(write_dataset(tmp_path, labels, yaml), splits=("train",)))
+    assert [(x.kind, x.text) for x in check.findings] == [("no_outline", "2 of 3 objects")]
+    assert not check.has_problems

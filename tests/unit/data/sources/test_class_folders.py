@@ -268,3 +268,26 @@ def test_a_dataset_tells_whether_folders_label_its_images(tmp_path):
     dataset = load_dataset(coco)
     assert load_split(dataset, "train").boxes_cxcywh_norm.tolist() == [[0.5, 0.5, 1, 1]]
     assert not dataset.is_of_folders
+
+
+def test_a_few_images_beside_the_folders_of_a_split_are_left_out_and_told(tmp_path, caplog):
+    write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png", "train/preview.png",
+          "val/._1.png", "._2.png")  # fmt: skip
+    dataset = load_dataset(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        assert len(images_of(dataset, "train")) == 2
+        assert len(images_of(dataset, "val")) == 1
+    (line,) = caplog.messages
+    assert "train: images beside the folders" in line and "['preview.png']" in line
+
+
+def test_a_few_images_beside_the_folders_of_a_yaml_are_left_out(tmp_path):
+    write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png", "train/preview.png")
+    file = tmp_path / "pets.yaml"
+    file.write_text("train: train\nval: val\nnames: [a, b]\n")
+    assert len(images_of(load_dataset(file), "train")) == 2
+
+
+def test_folders_beside_as_many_images_are_no_classes(tmp_path):
+    write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png", "train/1.png", "train/2.png")
+    assert "no dataset is recognised" in error_of(tmp_path)
