@@ -103,7 +103,7 @@ def run(
         for samples in (train, val):
             task.check_samples(table_of(samples), dataset.name, dataset.is_of_folders)
         names, items = dataset.class_names, task.items(config)
-        for name in task.without_effect(hyp.augmentation()):
+        for name in task.without_effect(hyp):
             log.info("%s: it changes nothing where a model learns to %s", name, task.name)
         job = Job(config, hyp, names, train, val, start, point, stop, lock, world, items)
         if point is not None:

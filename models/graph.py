@@ -9,7 +9,6 @@ up; nothing of it is evaluated. It comes out of a YAML, or out of a weights file
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +20,9 @@ from models.blocks.activation import Activation, find_activation
 from models.heads.base import Head
 from models.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
 from utils.errors import UserError, brief
-from utils.files.models import read_model
+from utils.files.models import read_model, scale_depth, scale_width
 from utils.weights.plain import to_plain
 
-CHANNEL_MULTIPLE = 8
 COLOURS = {1: "grey", 3: "RGB"}  # what the channels of an image can be
 DEFAULT_CHANNELS = 3
 REQUIRED_KEYS = ("depth_multiple", "width_multiple", "backbone", "head")
@@ -163,16 +161,6 @@ class _Total:
         ):
             if value > limit:
                 raise UserError(f"{value:,.0f} {what}; at most {limit:,} are accepted")
-
-
-def scale_depth(number: int, multiple: float) -> int:
-    """Return repeats of a block after the depth multiple; at least one."""
-    return max(round(number * multiple), 1)
-
-
-def scale_width(channels: int, multiple: float) -> int:
-    """Return channels after the width multiple, rounded up to a multiple of 8."""
-    return math.ceil(channels * multiple / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
 
 
 def _check_channels(value: Any) -> int:

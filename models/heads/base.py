@@ -141,7 +141,7 @@ class Head(nn.Module, ABC):
         task: its half without a framework.
         loss_names: the losses in their order, each with its short name: NAME_loss in results.csv.
         figure_names: the figures of a validation in their order, as results.csv has them behind
-            metrics/, each with its name on screen.
+            metrics/, each with its name in tables.
         target_fields: the fields of `Targets` that the loss reads.
         nothing_found: what `finish` returns of an image in which nothing is found: the names,
             dtypes and shapes of its arrays, which a suspended validation is saved by.
@@ -165,6 +165,14 @@ class Head(nn.Module, ABC):
     exported_kinds: ClassVar[tuple[str, ...]] = ()
     num_classes: int
     strides: tuple[int, ...]
+
+    @classmethod
+    def row_names(cls) -> Mapping[str, str]:
+        """Return the figures that an epoch's row on screen has, each with its name there.
+
+        With the losses they fit into 80 columns (`utils/report/epoch_table.py`).
+        """
+        return cls.figure_names
 
     @classmethod
     def yaml_values(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -142,7 +142,8 @@ def report_epoch(
         row = {name: x for name, x in row.items() if not name.startswith(OF_VALIDATION)}
     run.results.append(row)
     run.loggers.epoch_ends(EpochEnds(state.epoch, row))
-    numbers = [*losses.tolist(), *figures]
+    found = dict(zip(head.figure_names, figures, strict=True))
+    numbers = [*losses.tolist(), *(found[name] for name in head.row_names())]
     seconds, wait = row["seconds/epoch"], row["seconds/data_wait"]
     for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, seconds, wait):
         log.info("%s", line)
@@ -157,9 +158,9 @@ def _measured(head: Head, validation: Validation | None) -> tuple[list[float], l
 
 
 def _figures(head: Head, result: Any) -> list[str]:
-    """Return the figures of a validation with their names on screen."""
+    """Return the figures of a validation that an epoch's row has, with their names there."""
     found = head.figures(result)
-    return [f"{short} {found[name]:.3f}" for name, short in head.figure_names.items()]
+    return [f"{short} {found[name]:.3f}" for name, short in head.row_names().items()]
 
 
 @on_main

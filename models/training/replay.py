@@ -29,11 +29,11 @@ from utils.errors import UserError
 from utils.report.stage_timer import StageTimer
 from utils.state.checkpoint import Checkpoint
 
-# Settings on which the batch depends.
+# Settings on which the batch, and what it costs, depend.
 DECIDING = (
     "data", "image_size", "batch_size", "seed", "rect", "quad", "multi_scale", "single_class",
     "image_weights", "repeat_factor", "fraction", "close_mosaic", "epochs", "albumentations",
-    "max_pixels",
+    "max_pixels", "mask_ratio", "no_overlap", "dropout", "label_smoothing",
 )  # fmt: skip
 ANY_LIMIT = 1.0  # of the gradient norm: only the norm before is looked at
 
@@ -76,7 +76,7 @@ def replay(config: TrainConfig, state: TrainState, start: Checkpoint, loader: Tr
 
 
 def differences(config: TrainConfig, start: Checkpoint) -> Iterator[str]:
-    """Yield the flags on which the batch depends that are not those of the checkpoint's run."""
+    """Yield what of the batch, or of its cost, was decided otherwise in the checkpoint's run."""
     given, trained = as_document(config), start.header.settings
     for name in DECIDING:
         if name in trained and trained[name] != given[name]:

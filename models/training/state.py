@@ -110,7 +110,7 @@ def build_state(
         means={"compiled": execution.compiled, **loss.means, **updates.means},
         watch=StepWatch(model.head.loss_names),
         multi_scale=scale_of(config, model),
-        table=EpochTable(model.head.loss_names, model.head.figure_names),
+        table=EpochTable(model.head.loss_names, model.head.row_names()),
         seed=config.seed,
         micro_batch=config.micro_batch,
         sync_bn=config.sync_bn,

@@ -18,7 +18,7 @@ from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.train_config import TrainConfig
 from utils.errors import UserError
 from utils.evolution.outputs import BEST_FILE
-from utils.evolution.ranges import searched_ranges
+from utils.evolution.ranges import Range
 from utils.evolution.records import RUNNING, read_records
 from utils.files.project import from_here
 from utils.files.yaml import read_yaml, write_yaml
@@ -33,7 +33,9 @@ CHANGEABLE = FREE | {"evolve", "hyp", "override"}
 log = logging.getLogger("evolve")
 
 
-def open_folder(config: TrainConfig, hyp: Hyperparameters, lock: RunLock) -> Path:
+def open_folder(
+    config: TrainConfig, hyp: Hyperparameters, ranges: Mapping[str, Range], lock: RunLock
+) -> Path:
     """Return the folder of the unfinished search of these settings, or a new one; it is locked.
 
     Raises:
@@ -42,13 +44,13 @@ def open_folder(config: TrainConfig, hyp: Hyperparameters, lock: RunLock) -> Pat
     default = next(field.default for field in dataclasses.fields(config) if field.name == "project")
     project = PROJECT_FOLDER if config.project == default else config.project
     for folder in _existing(project, config.name):
-        if _is_unfinished(folder, config, hyp):
+        if _is_unfinished(folder, config, hyp, ranges):
             lock.take(folder)
             log.info("going on with the search in %s", from_here(folder))
             return folder
     folder = create_run_folder(project, config.name, config.exist_ok)
     lock.take(folder)
-    if read_records(folder, searched_ranges(hyp)):
+    if read_records(folder, ranges):
         raise UserError(f"--exist-ok: {folder} has another search; give another --name")
     (folder / "trials").mkdir(exist_ok=True)
     write_yaml(folder / "opt.yaml", run_settings(config))
@@ -73,13 +75,15 @@ def _existing(project: Path, name: str) -> list[Path]:
     return [folder for _, folder in sorted(found, reverse=True)]
 
 
-def _is_unfinished(folder: Path, config: TrainConfig, hyp: Hyperparameters) -> bool:
+def _is_unfinished(
+    folder: Path, config: TrainConfig, hyp: Hyperparameters, ranges: Mapping[str, Range]
+) -> bool:
     """Return whether a folder has a search of these settings with trials left to do."""
     if _settings(folder / "opt.yaml") != _fixed(run_settings(config)):
         return False
     if _settings(folder / "hyp.yaml") != _fixed(as_document(hyp)):
         return False
-    records = read_records(folder, searched_ranges(hyp))
+    records = read_records(folder, ranges)
     ended = sum(record.state != RUNNING for record in records)
     return ended < config.evolve or not (folder / BEST_FILE).exists()
 

@@ -1,12 +1,14 @@
 """Which hyper-parameters a search changes, and how far.
 
 Before: the hyper-parameters to begin with. After: `sampling.py` draws others. The ranges are those
-of the public YOLOv5's evolution, which leaves iou_t, perspective and fliplr alone.
+of the public YOLOv5's evolution, which leaves iou_t, perspective and fliplr alone; it has no
+randaugment.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import NamedTuple
 
 from utils.cli.hyperparameters import Hyperparameters
@@ -47,17 +49,21 @@ RANGES = {
     "mosaic": Range(0, 1),
     "mixup": Range(0, 1),
     "copy_paste": Range(0, 1),
+    "randaugment": Range(0, 1),
 }
 
 
-def searched_ranges(hyp: Hyperparameters) -> dict[str, Range]:
+def searched_ranges(hyp: Hyperparameters, unused: Collection[str] = ()) -> dict[str, Range]:
     """Return the ranges of what a search changes, each wide enough for the value to begin with.
 
     What is 0 to begin with is off and stays so.
+
+    Args:
+        unused: what changes nothing; as `Task.unused`.
     """
     values = dataclasses.asdict(hyp)
     return {
         name: found._replace(low=min(found.low, values[name]), high=max(found.high, values[name]))
         for name, found in RANGES.items()
-        if values[name] > 0
+        if values[name] > 0 and name not in unused
     }

@@ -41,6 +41,7 @@ from utils.processes.process_family import (
 from utils.processes.suspend import StopRequests, Suspended
 from utils.screen.lines import joined
 from utils.state.lock import RunLock
+from utils.tasks.of_flags import task_of_flags
 
 POLL_SECONDS = 0.2
 FAILURES = 5  # in a row, after which a search ends
@@ -58,11 +59,11 @@ def evolve(config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> Non
     if this_process().world_size > 1:
         raise UserError("--evolve starts its trainings itself; leave the launcher out")
     devices = devices_of(config)
-    ranges = searched_ranges(hyp)
+    ranges = searched_ranges(hyp, task_of_flags(vars(config)).unused)
     begin = {name: getattr(hyp, name) for name in ranges}
     sampler = Sampler(begin, ranges, config.epochs, config.seed)
     with RunLock() as lock:
-        folder = open_folder(config, hyp, lock)
+        folder = open_folder(config, hyp, ranges, lock)
         found = count(len(ranges), "hyper-parameter")
         log.info("%s are searched; what is 0 in the file stays 0", found)
         records = read_records(folder, ranges)

@@ -1,7 +1,8 @@
-"""The model YAMLs of the project, found by name."""
+"""The model YAMLs of the project, found by name; what their multiples mean."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,8 @@ from utils.files.yaml import find_yaml, read_yaml
 PUBLIC_MODELS = (
     "public models: yolov5{n,s,m,l,x}, yolov5{n,s,m,l,x}6, yolov3, and the others in models/hub"
 )
-
-
 FOLDERS = ("models", "models/hub")
+CHANNEL_MULTIPLE = 8
 
 
 def find_model(argument: str) -> Path:
@@ -32,6 +32,16 @@ def read_model(argument: str) -> tuple[Path, Mapping[Any, Any]]:
     """Return the file of --cfg and what it holds; UserError as `read_yaml`."""
     path = find_model(argument)
     return path, read_yaml("--cfg", path, PUBLIC_MODELS)
+
+
+def scale_depth(number: int, multiple: float) -> int:
+    """Return repeats of a block after the depth multiple; at least one."""
+    return max(round(number * multiple), 1)
+
+
+def scale_width(channels: int, multiple: float) -> int:
+    """Return channels after the width multiple, rounded up to a multiple of 8."""
+    return math.ceil(channels * multiple / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
 
 
 def block_of(document: Mapping[str, Any]) -> Any:

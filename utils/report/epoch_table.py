@@ -19,7 +19,7 @@ class EpochTable:
 
     Args:
         losses: of the task, each with its short name; as `Head.loss_names`.
-        figures: likewise; as `Head.figure_names`.
+        figures: likewise; as `Head.row_names`.
     """
 
     def __init__(self, losses: Mapping[str, str], figures: Mapping[str, str]) -> None:

@@ -43,7 +43,9 @@ class Classification(Task):
         "single_class": "a classifier of one class has nothing to tell apart",
     }
     unused = (
-        "degrees", "translate", "shear", "perspective", "mosaic", "mosaic9", "mixup", "copy_paste",
+        "box", "obj", "obj_pw", "cls", "cls_pw", "fl_gamma", "iou_t", "anchor_t", "anchors",
+        "degrees", "translate", "shear", "perspective", "mosaic", "mosaic9", "mixup",
+        "copy_paste",
     )  # fmt: skip
     val_items = CLASSES
     fitness: ClassVar[Mapping[str, float]] = {"accuracy_top1": 1.0}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from utils.errors import UserError
-from utils.files.models import read_model, shipped_model
+from utils.files.models import read_model, scale_depth, scale_width, shipped_model
 
 SIZES = "nsmlx"  # of the public detectors
 
@@ -32,15 +32,25 @@ def with_levels(document: Mapping[str, Any], block: str, args: Sequence[Any]) ->
 
 def _public_detector(part: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the public detector whose first layers are those of a document, save its last."""
-    layers = [*part["backbone"], *part["head"]][:-1]
-    multiples = ("depth_multiple", "width_multiple")
+    layers = _scaled_layers(part)[:-1]
+    taken = ("anchors", "backbone", "head", "depth_multiple", "width_multiple")
     for size in SIZES:
         _, public = read_model(str(shipped_model(f"yolov5{size}")))
-        own = [*public["backbone"], *public["head"]][: len(layers)]
-        if own == layers and all(public[name] == part[name] for name in multiples):
-            return {**part, "anchors": public["anchors"],
-                    "backbone": public["backbone"], "head": public["head"]}  # fmt: skip
+        if _scaled_layers(public)[: len(layers)] == layers:
+            return {**part, **{name: public[name] for name in taken}}
     raise UserError(
-        "--task: the weights have no layers behind their backbone, and it is that of no public "
-        "detector; give the model to train with --cfg"
+        "--task: the model has no anchors, as a classifier, and its layers are those of no public "
+        "detector; give the model to train with --cfg, as --cfg yolov5n.yaml"
     )
+
+
+def _scaled_layers(document: Mapping[str, Any]) -> list[list[Any]]:
+    """Return the lines of all layers with the multiples worked in; public classifiers, which come
+    without a YAML, have no others.
+    """
+    depth, width = document["depth_multiple"], document["width_multiple"]
+    lines = []
+    for source, number, block, args in [*document["backbone"], *document["head"]]:
+        channels = [scale_width(x, width) if type(x) is int else x for x in args[:1]]
+        lines.append([source, scale_depth(number, depth), block, [*channels, *args[1:]]])
+    return lines

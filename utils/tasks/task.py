@@ -14,9 +14,13 @@ import numpy as np
 
 from utils.cli.detection_config import DetectionConfig
 from utils.cli.flags import flags_of
+from utils.cli.hyperparameters import (
+    DEFAULT_HYPERPARAMETERS,
+    Hyperparameters,
+    read_hyperparameters,
+)
 from utils.cli.run_config import CommandConfig
 from utils.cli.train_config import TrainConfig
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.view import View, whole_view
 from utils.data.loading.items import Items
 from utils.data.loading.reading import ground_truth
@@ -51,6 +55,7 @@ class Task:
         accumulates: add up the gradients of small batches, to those of 64 images an update.
         head_args: the args of its head in a model YAML that is made for it.
         refused: fields of `TrainConfig` that mean nothing to it, each with the reason.
+        unused: hyper-parameters that change nothing in its trainings, and are not searched.
         val_items: make the images of a validation without a loss.
         meaningless: fields of `DetectConfig` likewise.
         fitness: the weights of the figures, by the names that `Head.figures` has, whose sum
@@ -120,9 +125,12 @@ class Task:
                 f"--weights {weights}: the model is to {self.name}; --data {error}"
             ) from error
 
-    def without_effect(self, strengths: AugmentConfig) -> list[str]:
-        """Return the names of strengths above 0 that change nothing in the task's images."""
-        return [name for name in self.unused if getattr(strengths, name)]
+    def without_effect(self, hyp: Hyperparameters) -> list[str]:
+        """Return the names of `unused` hyper-parameters that somebody set: those of other values
+        than in the file that the task has where none is given.
+        """
+        usual = read_hyperparameters(self.defaults.get("hyp", DEFAULT_HYPERPARAMETERS))
+        return [name for name in self.unused if getattr(hyp, name) != getattr(usual, name)]
 
     def items(self, config: TrainConfig) -> Items:
         """Return what makes the images and targets of a training and of its validations."""

@@ -5,7 +5,7 @@ Before: `Head.finish`. After: results.csv, the screen and the plots.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +39,11 @@ class ScoredMasks(Head):
         np.zeros(0, np.int64),
         Ragged.of((), np.uint32),
     )
+
+    @classmethod
+    def row_names(cls) -> Mapping[str, str]:
+        """Return the mAP of both, which decide: a row has no room for more beside four losses."""
+        return {"mAP_0.5:0.95(B)": "mAP(B)", "mAP_0.5:0.95(M)": "mAP(M)"}
 
     def make_evaluator(
         self, class_names: Sequence[str]

@@ -9,6 +9,8 @@ from utils.errors import UserError
 from utils.evolution.ranges import RANGES, Range, searched_ranges
 from utils.evolution.records import DONE, FAILED, PRUNED, TrialRecord
 from utils.evolution.sampling import NEAR_TRIALS, Sampler
+from utils.tasks.classification import CLASSIFICATION, HYPERPARAMETERS
+from utils.tasks.detection import DETECTION
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 TWO = {"x": Range(0, 1), "y": Range(0.01, 10, True)}
@@ -41,6 +43,17 @@ def test_what_is_zero_to_begin_with_is_not_searched():
     values = dataclasses.asdict(HYP)
     assert {name for name in RANGES if values[name] == 0} == RANGES.keys() - ranges.keys()
     assert {"degrees", "mixup", "anchors"}.isdisjoint(ranges) and {"lr0", "mosaic"} <= set(ranges)
+
+
+def test_what_changes_nothing_in_a_task_is_not_searched():
+    hyp = read_hyperparameters(HYPERPARAMETERS, ["randaugment=0.3", "mosaic=1"])
+    ranges = searched_ranges(hyp, CLASSIFICATION.unused)
+    assert ranges.keys() == {
+        "lr0", "lrf", "momentum", "weight_decay", "warmup_momentum", "hsv_s", "hsv_v", "scale",
+        "randaugment",
+    }  # fmt: skip
+    assert {"mosaic", "box"} <= searched_ranges(hyp, DETECTION.unused).keys()
+    assert "randaugment" not in searched_ranges(hyp, DETECTION.unused)
 
 
 def test_a_range_is_wide_enough_for_the_value_to_begin_with():

@@ -16,6 +16,7 @@ from utils.evolution.records import FILE, TrialRecord, read_records
 from utils.evolution.search import devices_of, evolve
 from utils.evolution.trial_run import TrialRun
 from utils.processes.suspend import StopRequests, Suspended
+from utils.tasks.classification import CLASSIFICATION
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 FIGURES = ["metrics/precision", "metrics/recall", "metrics/mAP_0.5", "metrics/mAP_0.5:0.95"]
@@ -136,6 +137,13 @@ def test_a_search_leaves_a_table_a_figure_and_the_best_hyper_parameters(tmp_path
     assert float(rows[best.number]["fitness"]) == pytest.approx(best.values["lr0"], rel=1e-5)
     assert (folder / "evolve.png").read_text() == "6 trials"
     assert f"trial {best.number + 1} with fitness" in capsys.readouterr().out
+
+
+def test_a_search_leaves_alone_what_its_task_does_not_have(tmp_path):
+    run(tmp_path, "--task", "classify")
+    folder = tmp_path / "exp"
+    values = read_records(folder, searched_ranges(HYP, CLASSIFICATION.unused))[0].values
+    assert "lr0" in values and {"box", "obj", "mosaic"}.isdisjoint(values)
 
 
 def test_only_the_best_trial_keeps_weights(tmp_path):

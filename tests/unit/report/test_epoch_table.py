@@ -1,6 +1,11 @@
 """The rows of a training on screen."""
 
+import pytest
+
+import models.graph  # noqa: F401  registers all heads
+from models.registry import find_block
 from utils.report.epoch_table import ROWS_A_HEADING, EpochTable
+from utils.tasks.table import TASKS
 
 LOSSES = {"box": "box", "objectness": "obj", "classification": "cls"}
 FIGURES = {"precision": "P", "recall": "R", "mAP_0.5": "mAP50", "mAP_0.5:0.95": "mAP50-95"}
@@ -18,6 +23,16 @@ def test_figures_stand_under_their_names_in_80_columns():
         assert heading.index(name) + len(name) == row.index(cell) + len(cell)
     waiting = EpochTable(LOSSES, FIGURES).lines(1000, 1000, NUMBERS, 9999.9, 9999.9)
     assert waiting[1].endswith("  9999.9  wait 100%") and len(waiting[1]) <= 80
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_rows_of_every_task_fit_into_80_columns(task):
+    head = find_block(task.head).kind
+    names = head.row_names()
+    assert names.keys() <= head.figure_names.keys() and set(task.fitness) & names.keys()
+    numbers = [0.5] * (len(head.loss_names) + len(names))
+    for line in EpochTable(head.loss_names, names).lines(1000, 1000, numbers, 9999.9, 9999.9):
+        assert len(line) <= 80
 
 
 def test_waiting_for_data_is_told_from_a_tenth_of_the_epoch_on():

@@ -42,6 +42,26 @@ def test_a_classifier_gets_the_layers_of_the_public_model_of_its_size(size, task
     assert made == {**public, "nc": classifier["nc"]}
 
 
+# As public -cls.pt files tell: channels and repeats of YOLOv5s, without multiples.
+LINES_OF_S = [
+    [-1, 1, "Conv", [32, 6, 2, 2]], [-1, 1, "Conv", [64, 3, 2]], [-1, 1, "C3", [64]],
+    [-1, 1, "Conv", [128, 3, 2]], [-1, 2, "C3", [128]], [-1, 1, "Conv", [256, 3, 2]],
+    [-1, 3, "C3", [256]], [-1, 1, "Conv", [512, 3, 2]], [-1, 1, "C3", [512]],
+]  # fmt: skip
+
+
+def test_a_classifier_of_scaled_layers_gets_those_of_the_public_model():
+    classifier = {
+        "nc": 3, "depth_multiple": 1.0, "width_multiple": 1.0, "backbone": LINES_OF_S,
+        "head": [[-1, 1, "Classify", ["nc"]]],
+    }  # fmt: skip
+    assert DETECTION.adopted(classifier) == {**document("yolov5s"), "nc": 3}
+    assert SEGMENTATION.adopted(classifier) == {**document("yolov5s-seg"), "nc": 3}
+    wider = [[-1, 1, "Conv", [40, 6, 2, 2]], *LINES_OF_S[1:]]
+    with pytest.raises(UserError, match="of no public detector; give .* as --cfg yolov5n.yaml"):
+        DETECTION.adopted({**classifier, "backbone": wider})
+
+
 def test_a_classifier_of_no_public_backbone_needs_a_model_yaml():
     classifier = {**document("yolov5n-cls"), "width_multiple": 0.3}
     with pytest.raises(UserError, match="give the model to train with --cfg"):

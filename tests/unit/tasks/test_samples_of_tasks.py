@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from utils.cli.hyperparameters import read_hyperparameters
-from utils.data.augment.strengths import AugmentConfig
 from utils.data.sources.class_folders import FULL_BOX
 from utils.data.sources.samples import Sample, SampleTable, table_of
 from utils.errors import DatasetError
@@ -86,17 +85,20 @@ def test_segmentation_tells_how_many_objects_are_boxes(caplog):
     ]
 
 
-def test_strengths_without_effect_are_told():
-    every = AugmentConfig(mosaic=1, translate=0.1, randaugment=0.3, scale=0.5, fliplr=0.5)
-    assert DETECTION.without_effect(every) == ["randaugment"]
-    assert CLASSIFICATION.without_effect(every) == ["translate", "mosaic"]
-    assert CLASSIFICATION.without_effect(AugmentConfig()) == []
+def test_hyperparameters_without_effect_are_told_where_somebody_set_them():
+    words = ["mosaic=1", "translate=0.1", "randaugment=0.3", "scale=0.4", "box=0.1", "fl_gamma=1.5",
+             "anchors=3", "cls=0", "lr0=0.1", "cutout=0.5"]  # fmt: skip
+    hyp = read_hyperparameters(HYPERPARAMETERS, words)
+    assert DETECTION.without_effect(hyp) == ["randaugment"]
+    assert CLASSIFICATION.without_effect(hyp) == [
+        "box", "cls", "fl_gamma", "anchors", "translate", "mosaic",
+    ]  # fmt: skip
 
 
 def test_the_hyperparameters_of_a_task_are_without_idle_ones():
     for task in TASKS.values():
         hyp = read_hyperparameters(task.defaults.get("hyp", "hyp.scratch-low.yaml"))
-        assert task.without_effect(hyp.augmentation()) == []
+        assert task.without_effect(hyp) == []
     assert read_hyperparameters(HYPERPARAMETERS).scale == 0.5
 
 
