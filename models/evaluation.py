@@ -94,7 +94,7 @@ def evaluate(
             # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
             finish_last()
             collector.end_batch(_read_losses(head, loss, raw, batch.targets))
-            predictions: Sequence[np.ndarray] = ()
+            predictions: Sequence[Any] = ()  # as the head's `finish` takes them
             if len(batch.images):
                 predictions = model.decode_above(raw, suppression.confidence_threshold)
             finish_last = partial(finish, batch_index, batch, predictions)
@@ -190,7 +190,7 @@ def _add_found(
     suppression: SuppressionSettings,
     batch_index: int,
     batch: Batch,
-    predictions: Sequence[np.ndarray],
+    predictions: Sequence[Any],
 ) -> None:
     """Finish the predictions of a batch and collect them, image by image."""
     for index, decoded, letterbox in zip(

@@ -7,12 +7,13 @@ Files of other programs are read by `utils/weights/load.py`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -129,16 +130,10 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint of any file name; UserError if it is damaged or not ours."""
-    try:
-        with pinned(path, MAX_WEIGHTS_BYTES) as name, safe_open(name, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            header = _parse_header(path, metadata.get(HEADER_KEY))
-            arrays = {name: _read_array(path, file, name) for name in file.keys()}  # noqa: SIM118
-    except OSError as error:
-        raise UserError(f"--weights {path}: {error.strerror or error}") from error
-    except SafetensorError as error:
-        text = brief(str(error))
-        raise UserError(f"--weights {path}: damaged or no safetensors file ({text})") from error
+    with _opened(path) as file:
+        metadata = file.metadata() or {}
+        header = _parse_header(path, metadata.get(HEADER_KEY))
+        arrays = {name: _read_array(path, file, name) for name in file.keys()}  # noqa: SIM118
     stored = metadata.get(CHECKSUM_KEY)
     must_have = stored is not None or header.progress
     if must_have and stored != _checksum(metadata[HEADER_KEY], arrays):
@@ -152,6 +147,28 @@ def read_checkpoint(path: Path) -> Checkpoint:
         for section in SECTIONS
     }
     return Checkpoint(header, **sections, path=str(path))
+
+
+def read_header(path: Path) -> Header:
+    """Read the header of a checkpoint alone; UserError if it is no such file.
+
+    Damage to what it says, or to the arrays, is seen by `read_checkpoint`.
+    """
+    with _opened(path) as file:
+        return _parse_header(path, (file.metadata() or {}).get(HEADER_KEY))
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a safetensors file; UserError for what goes wrong while it is open."""
+    try:
+        with pinned(path, MAX_WEIGHTS_BYTES) as name, safe_open(name, framework="numpy") as file:
+            yield file
+    except OSError as error:
+        raise UserError(f"--weights {path}: {error.strerror or error}") from error
+    except SafetensorError as error:
+        text = brief(str(error))
+        raise UserError(f"--weights {path}: damaged or no safetensors file ({text})") from error
 
 
 def _read_array(path: Path, file: Any, name: str) -> np.ndarray:

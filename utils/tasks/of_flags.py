@@ -10,11 +10,11 @@ from typing import Any
 
 from utils.tasks.table import find_task
 from utils.tasks.task import Task
-from utils.weights.load import load_weights
+from utils.weights.load import load_header
 
 
 def task_of_flags(values: Mapping[str, Any]) -> Task:
     """Return the task of a new training; errors of its weights come up when they are read."""
     name, cfg, weights = values["task"], values["cfg"], values["weights"]
     asks_weights = weights and not name and not cfg
-    return find_task(name, cfg, load_weights(weights).header.model if asks_weights else {})
+    return find_task(name, cfg, load_header(weights).model if asks_weights else {})

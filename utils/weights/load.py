@@ -12,7 +12,13 @@ from typing import Any
 from utils.errors import UserError
 from utils.export.formats import is_exported
 from utils.files.regular import open_regular
-from utils.state.checkpoint import MAX_WEIGHTS_BYTES, Checkpoint, Header, read_checkpoint
+from utils.state.checkpoint import (
+    MAX_WEIGHTS_BYTES,
+    Checkpoint,
+    Header,
+    read_checkpoint,
+    read_header,
+)
 from utils.weights.reader import open_foreign
 from utils.weights.yolov5 import ForeignWeights, read_yolov5
 
@@ -50,6 +56,17 @@ def load_weights(path: str | Path) -> Checkpoint:
     except UserError as error:
         text = str(error)
         raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
+
+
+def load_header(path: str | Path) -> Header:
+    """Return the header of what `load_weights` reads; of our own files nothing else is read.
+
+    Raises:
+        UserError: as `load_weights`, save that damaged arrays of our own files go unseen.
+    """
+    path = Path(path)
+    ours = path.suffix == ".safetensors" and path.is_file()
+    return read_header(path) if ours else load_weights(path).header
 
 
 def _starts_as_safetensors(path: Path) -> bool:
