@@ -1,4 +1,4 @@
-"""Validate a detector: a split of a dataset -> P, R, mAP50 and mAP50-95, per class and over all.
+"""Validate a model: a split of a dataset -> the figures of its task, per class and over all.
 
 python val.py --weights runs/train/exp/weights/best.safetensors --data mydata.yaml --img 640
 """

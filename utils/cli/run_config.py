@@ -39,7 +39,8 @@ class CommandConfig:
     backend: str | None = flag("backend and device", "--backend", default=None,
         choices=tuple(FRAMEWORKS), help="framework; YOLO_BACKEND, else found")  # fmt: skip
     image_size: int = flag("data", "--img", "--imgsz", "--img-size", default=640, metavar="PX",
-        check=whole_between(32, MAX_IMAGE_SIZE), help="long side of the images")  # fmt: skip
+        check=whole_between(32, MAX_IMAGE_SIZE), help="long side of the images; of a "
+        "classifier by default 224, or that of its training")  # fmt: skip
     max_pixels: int = flag("data", "--max-pixels", default=MAX_PIXELS, metavar="N",
         check=whole_from(1), help="leave out images of more pixels")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",

@@ -79,7 +79,7 @@ class ValConfig(DetectionConfig, RunConfig):
 
 def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
     """Parse val.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
-    about = "Validate a detector: P, R, mAP50 and mAP50-95 per class."
+    about = "Validate a model: the figures of its task, per class and over all."
     parser = new_parser("val.py", about, absent=VALIDATION)
     add_flags(parser, ValConfig)
     values, given = read_flags(parser, arguments)

@@ -139,7 +139,9 @@ def _names(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             LOST * len(found) / len(figures.classes),
             "Join classes that are one",
             f"{found[0].where}: nearly equal names.",
-            "give them one number in the labels, and one name in `names`",
+            "give them one number in the labels, and one name in `names`"
+            if check.has_boxes
+            else "move their images into one folder",
         )
 
 

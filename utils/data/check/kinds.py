@@ -120,7 +120,8 @@ KINDS = {
         "Class names that are nearly equal",
         "If they mean one class, each has only a part of the objects, and the network is to tell "
         "apart what is the same.",
-        "Give both the same number in the labels, or in the labelling tool.",
+        "Give both the same number in the labels, or in the labelling tool; or move their images "
+        "into one folder, where folders are the classes.",
     ),
     "repeated_image": Kind(
         "Images that are there twice",

@@ -77,3 +77,13 @@ def test_the_reports_say_nothing_of_boxes(check):
 def test_folders_are_not_corrected(check, tmp_path):
     with pytest.raises(DatasetError, match="labelled by their folders"):
         refuse_place(check.dataset, tmp_path / "copy")
+
+
+def test_folders_of_one_class_are_to_be_joined(tmp_path):
+    for number, name in enumerate(["train/Cat", "train/cat", "val/Cat", "val/cat"]):
+        (tmp_path / name).mkdir(parents=True)
+        pattern(number).save(tmp_path / name / "1.png")
+    check = check_dataset(load_dataset(tmp_path))
+    figures = measure(check, 64, np.array([[16.0, 16.0]]), 4.0)
+    (how,) = (x.how for x in first_steps(check, figures, "") if x.title.startswith("Join classes"))
+    assert how == "move their images into one folder"
