@@ -16,7 +16,7 @@ from backend.words import count
 from utils.data.image.header import BrokenImageError, read_image_size, read_other_view
 from utils.data.image.orientation import EXCHANGES_SIDES, UPRIGHT, boxes_upright, points_upright
 from utils.data.sources.formats.annotations import NORMALISED, UNKNOWN, Annotations
-from utils.data.sources.label_file import BrokenLabelError, Labels
+from utils.data.sources.label_file import BrokenLabelError, Labels, require_drawable
 from utils.errors import DatasetError, brief
 from utils.files.file_state import state_of_files
 from utils.polygons import Polygons
@@ -170,10 +170,12 @@ def _labels(class_index: np.ndarray, boxes_xyxy: np.ndarray, polygons: Polygons 
         count(int((~has_area).sum()), "object") + " without an area": not has_area.all(),
         count(int((~is_first & has_area).sum()), "repeated object"): not is_first[has_area].all(),
     }
+    chosen = None if polygons is None else polygons.select(kept).range(0, len(kept))
+    require_drawable(chosen)
     return Labels(
         class_index[kept],
         table[kept, 1:].astype(np.float32),
-        None if polygons is None else polygons.select(kept).range(0, len(kept)),
+        chosen,
         ", ".join(text for text, found in removed.items() if found),
     )
 

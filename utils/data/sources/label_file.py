@@ -20,6 +20,8 @@ from utils.polygons import Polygons, starts_of
 
 COORDINATE_TOLERANCE = 1e-4  # a rounded decimal may lie this far outside [0, 1]; it is clipped
 
+MOST_CROSSINGS = 5000  # sides of an image, that all its outlines may be long
+
 
 class BrokenLabelError(Exception):
     """Why a label file cannot be used."""
@@ -105,9 +107,29 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     table = np.array(list(unique), np.float64).reshape(-1, 5)
     boxes = table[:, 1:].clip(0, 1).astype(np.float32)
     polygons = _polygons(list(unique.values()))
+    require_drawable(polygons)
     num_repeated = len(rows) - len(unique)
     removed = count(num_repeated, "repeated row") if num_repeated else ""
     return Labels(table[:, 0].astype(np.int64), boxes, polygons, removed)
+
+
+def require_drawable(polygons_norm: Polygons | None) -> None:
+    """Raise BrokenLabelError for outlines that go to and fro so often that they are damaged.
+
+    Their pixels would take minutes and gigabytes.
+    """
+    if polygons_norm is None:
+        return
+    points, starts = polygons_norm.points_xy, polygons_norm.starts
+    has_points = polygons_norm.num_points > 0
+    following = np.arange(1, len(points) + 1)
+    following[starts[1:][has_points] - 1] = starts[:-1][has_points]
+    crossings = float(np.abs(points[following] - points).max(axis=1).sum(dtype=np.float64))
+    if crossings > MOST_CROSSINGS:
+        raise BrokenLabelError(
+            f"outlines that go {crossings:,.0f} times across the image; at most "
+            f"{MOST_CROSSINGS:,} are accepted"
+        )
 
 
 def _polygons(outlines: list[list[float]]) -> Polygons | None:

@@ -14,7 +14,13 @@ from PIL.PngImagePlugin import PngInfo
 from tests.shared_files import shared_path
 from utils.data.image.header import BrokenImageError, read_image_size
 from utils.data.sources.image_files import list_images
-from utils.data.sources.label_file import label_path, parse_labels, read_label_bytes
+from utils.data.sources.label_file import (
+    MOST_CROSSINGS,
+    BrokenLabelError,
+    label_path,
+    parse_labels,
+    read_label_bytes,
+)
 from utils.data.sources.labels import scan_samples
 from utils.errors import DatasetError
 
@@ -330,3 +336,21 @@ def test_real_images_are_all_usable():
 )
 def test_a_label_file_has_the_images_name_in_the_folder_labels(image, labels):
     assert label_path(Path(image)) == Path(labels)
+
+
+def test_outlines_that_go_to_and_fro_thousands_of_times_are_damaged():
+    """One of 20,000 points over 8,000 px would take half a minute to draw."""
+
+    def line(points: int) -> bytes:
+        pairs = (f"{number % 2} {number / points:.6f}" for number in range(points))
+        return f"0 {' '.join(pairs)}\n".encode()
+
+    assert len(parse_labels(line(MOST_CROSSINGS - 2), 1).class_index) == 1
+    with pytest.raises(BrokenLabelError, match="go 20,000 times across the image; at most 5,000"):
+        parse_labels(line(20_000), 1)
+
+
+def test_many_small_outlines_are_accepted_wherever_they_lie():
+    places = np.random.default_rng(0).uniform(0, 0.9, (9000, 2)).tolist()
+    lines = (f"0 {x} {y} {x + 0.05} {y} {x} {y + 0.05}" for x, y in places)
+    assert len(parse_labels("\n".join(lines).encode(), 1).class_index) == 9000
