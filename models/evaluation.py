@@ -94,9 +94,8 @@ def evaluate(
             # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
             finish_last()
             collector.end_batch(_read_losses(head, loss, raw, batch.targets))
-            predictions: Sequence[Any] = ()  # as the head's `finish` takes them
-            if len(batch.images):
-                predictions = model.decode_above(raw, suppression.confidence_threshold)
+            lowest = suppression.confidence_threshold
+            predictions = model.decode_above(raw, lowest) if len(batch.images) else []
             finish_last = partial(finish, batch_index, batch, predictions)
             bar.update()
             watchdog.progress()

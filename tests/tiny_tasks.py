@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from backend import nn
-from models.detector import Detector
-from models.graph import read_model_yaml
 from tests.small import TINY
-from tests.tiny_weights import BOX_GAIN, CLASS_NAMES, SCORE_GAIN, header_of
-from utils.state.checkpoint import Checkpoint, save_checkpoint
+from tests.tiny_weights import (
+    BOX_GAIN,
+    CLASS_NAMES,
+    SCORE_GAIN,
+    header_of,
+    initial_model,
+    with_gains,
+    write_checkpoint,
+)
+from utils.state.checkpoint import Checkpoint
 
-LOGIT_GAIN = 500  # without it all classes are as probable
-NO_SETTINGS: Mapping[str, Any] = {}
+MASK_GAIN = 3000  # without it no place is surer than another
+CLASS_GAIN = 20_000  # without it all classes are nearly a fifth
 NUM_MASKS = 4
 SEGMENTER = TINY.replace("Detect, [nc, anchors]", f"Segment, [nc, anchors, {NUM_MASKS}, 8]")
 
@@ -27,33 +31,52 @@ depth_multiple: 1.0
 width_multiple: 1.0
 backbone:
   - [-1, 1, Conv, [8, 6, 4, 2]]
-  - [-1, 1, Conv, [16, 3, 4]]
+  - [-1, 1, Conv, [16, 3, 2]]
+  - [-1, 1, C3, [16]]
 head:
   - [-1, 1, Classify, [nc]]
 """
 
 
+def tiny_segmenter(folder: Path, seed: int = 0) -> Checkpoint:
+    """Return weights whose masks have edges within their boxes, which are large."""
+    model = initial_model(_written_yaml(folder / "tiny-seg.yaml", SEGMENTER), seed)
+    gains = [BOX_GAIN] * 4 + [SCORE_GAIN] * (1 + len(CLASS_NAMES)) + [MASK_GAIN] * NUM_MASKS
+    arrays = with_gains(model, gains)
+    name = f"{model.head_name}proto.cv3.conv.weight"
+    arrays[name] = arrays[name] * np.float32(MASK_GAIN)
+    return Checkpoint(header_of(model, CLASS_NAMES), arrays, arrays, {})
+
+
+def tiny_classifier(folder: Path, seed: int = 0) -> Checkpoint:
+    """Return weights whose best class depends on the image."""
+    model = initial_model(_written_yaml(folder / "tiny-cls.yaml", CLASSIFIER), seed)
+    arrays = nn.state_arrays(model)
+    name = f"{model.head_name}linear.weight"
+    arrays[name] = arrays[name] * np.float32(CLASS_GAIN)
+    return Checkpoint(header_of(model, CLASS_NAMES), arrays, arrays, {})
+
+
+def _written_yaml(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 def write_tiny_segmenter(folder: Path, seed: int = 0) -> Path:
-    """Write weights whose scores lie far apart and whose masks differ; return their file."""
-    arrays, model = initial_arrays(SEGMENTER, folder, seed)
-    gains = [BOX_GAIN] * 4 + [SCORE_GAIN] * (1 + len(CLASS_NAMES)) + [BOX_GAIN] * NUM_MASKS
-    gain = np.array(gains * 3, np.float32)[:, None, None, None]
-    for name in arrays:
-        if name.startswith(f"{model.head_name}m."):
-            arrays[name] = arrays[name] * (gain if name.endswith(".weight") else np.float32(0))
-    return written(folder / f"segmenter{seed}.safetensors", model, arrays)
+    """Write such weights; return their file."""
+    return write_checkpoint(folder / f"segmenter{seed}.safetensors", tiny_segmenter(folder, seed))
 
 
 def write_tiny_classifier(folder: Path, trained_at: int | None = None, seed: int = 0) -> Path:
-    """Write weights whose classes differ from image to image; return their file.
+    """Write such weights; return their file.
 
     trained_at: the size of the images that their header tells.
     """
-    arrays, model = initial_arrays(CLASSIFIER, folder, seed)
-    name = f"{model.head_name}linear.weight"
-    arrays[name] = arrays[name] * np.float32(LOGIT_GAIN)
+    weights = tiny_classifier(folder, seed)
     settings = {} if trained_at is None else {"image_size": trained_at}
-    return written(folder / f"classifier{seed}.safetensors", model, arrays, settings)
+    header = dataclasses.replace(weights.header, settings=settings)
+    path = folder / f"classifier{seed}.safetensors"
+    return write_checkpoint(path, dataclasses.replace(weights, header=header))
 
 
 def with_polygons(data: Path) -> None:
@@ -67,24 +90,3 @@ def with_polygons(data: Path) -> None:
             corners = " ".join(f"{value:.6f}" for value in corners.clip(0, 1).ravel())
             lines.append(f"{label} {corners}" if number % 2 else line)
         path.write_text("\n".join(lines), encoding="utf-8")
-
-
-def initial_arrays(yaml: str, folder: Path, seed: int) -> tuple[dict[str, np.ndarray], Detector]:
-    """A new model of a YAML, and its arrays by name."""
-    path = folder / "model.yaml"
-    path.write_text(yaml, encoding="utf-8")
-    model = Detector(read_model_yaml(path))
-    model.initialize(seed)
-    return nn.state_arrays(model), model
-
-
-def written(
-    path: Path,
-    model: Detector,
-    arrays: dict[str, np.ndarray],
-    settings: Mapping[str, Any] = NO_SETTINGS,
-) -> Path:
-    """Write arrays of a model as weights; return their file."""
-    header = dataclasses.replace(header_of(model, CLASS_NAMES), settings=settings)
-    save_checkpoint(path, Checkpoint(header, arrays, arrays, {}))
-    return path

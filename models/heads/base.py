@@ -257,9 +257,13 @@ class Head(nn.Module, ABC):
     def join_passes(self, raw: Sequence[Any], width: int, confidence_threshold: float) -> list[Any]:
         """Return what `decode_above` does, of what the network returned in each of `passes`.
 
-        width: of the images, pixels.
+        Args:
+            width: of the images, pixels.
+
+        Raises:
+            UserError: the task has no passes.
         """
-        raise NotImplementedError  # of a task without passes
+        raise UserError("--augment: models of this task see an image once; leave it out")
 
     def class_rows(self) -> ClassRows:
         """Return which of its arrays have a row for each class.

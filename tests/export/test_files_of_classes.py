@@ -23,7 +23,8 @@ from models.inference.exported import ExportedPredictor
 from tests.export.exported_models import Exported
 from tests.export.recorded_files import write_graphs
 from tests.export.small_graphs import shapes
-from tests.tiny_weights import CLASS_NAMES, noise, tiny_classifier, write_checkpoint
+from tests.tiny_tasks import tiny_classifier
+from tests.tiny_weights import CLASS_NAMES, noise, write_checkpoint
 from utils.cli.export_config import parse_export_flags
 from utils.errors import UserError
 from utils.export.opening import open_runtime

@@ -22,7 +22,8 @@ from tests.export.exported_models import Exported
 from tests.export.recorded_files import write_graphs
 from tests.export.small_graphs import run_graph, shapes, small_graph
 from tests.shared_files import shared_path
-from tests.tiny_weights import noise, tiny_segmenter, write_checkpoint
+from tests.tiny_tasks import tiny_segmenter
+from tests.tiny_weights import noise, write_checkpoint
 from utils.cli.export_config import parse_export_flags
 from utils.data.image.letterbox import fit_letterbox
 from utils.errors import UserError

@@ -13,7 +13,8 @@ import export
 from models.export import job
 from tests.export.recorded_files import write_graphs
 from tests.small import SMALL_SHAPES
-from tests.tiny_weights import noise, tiny_classifier, tiny_segmenter, write_checkpoint
+from tests.tiny_tasks import tiny_classifier, tiny_segmenter
+from tests.tiny_weights import noise, write_checkpoint
 from utils.data.shapes.dataset import draw_dataset
 from utils.errors import UserError
 
