@@ -1,7 +1,7 @@
 """Compare the epoch times of OneFlow and PyTorch: flags -> plan -> runs of train.py -> report.
 
 Reads as: settings -> cells in turn, A B A B -> a record of each run -> equal work or refusal ->
-compare.json, compare.md, compare.html. docs/compare.md explains every figure.
+compare.json, compare.md, compare.html. docs/en/compare.md explains every figure.
 """
 
 from __future__ import annotations

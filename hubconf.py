@@ -1,4 +1,4 @@
-"""The models for `torch.hub.load(FOLDER, NAME, source="local")`; docs/api.md shows how.
+"""The models for `torch.hub.load(FOLDER, NAME, source="local")`; docs/en/api.md shows how.
 
 FOLDER is this one. Nothing is downloaded.
 """
@@ -17,7 +17,7 @@ def custom(path: str, device: str | int | None = None, backend: str | None = Non
     """Return a model with trained weights: `models/inference/hub.py::HubModel`.
 
     Args:
-        path: a file that docs/weights.md lists.
+        path: a file that docs/en/weights.md lists.
         device: "cpu"; "0", or 0, for the first GPU; None for a GPU if there is one.
         backend: "torch", "oneflow" or "onnx"; None for the order of choice that the README gives.
     """

@@ -1,4 +1,4 @@
-"""Tables of docs/scaling.md: what training on many devices moves, keeps and writes.
+"""Tables of docs/en/scaling.md: what training on many devices moves, keeps and writes.
 
     .venv/torch/bin/python -m benchmarks.scaling --measure --backend torch
     .venv/oneflow/bin/python -m benchmarks.scaling --measure --backend oneflow
@@ -32,7 +32,7 @@ from utils.files.project import PROJECT
 from utils.processes.command import run_command
 
 DOCS = PROJECT / "docs"
-PAGE, CONSTANTS = DOCS / "scaling.md", DOCS / "scaling-constants.json"
+PAGE, CONSTANTS = DOCS / "en" / "scaling.md", DOCS / "scaling-constants.json"
 REFERENCE = "torch"  # whose activations and disk the tables take
 
 
@@ -85,7 +85,7 @@ def write(path: Path, text: str) -> None:
 
 
 def main() -> None:
-    parser = new_parser("python -m benchmarks.scaling", "Write the tables of docs/scaling.md.")
+    parser = new_parser("python -m benchmarks.scaling", "Write the tables of docs/en/scaling.md.")
     parser.add_argument("--measure", action="store_true", help="measure the constants again")
     parser.add_argument("--backend", choices=FRAMEWORKS, help="whose constants")
     flags = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md, as Markdown: `scaling_model.py` before, `scaling.py` after."""
+"""The tables of docs/en/scaling.md, as Markdown: `scaling_model.py` before, `scaling.py` after."""
 
 from __future__ import annotations
 

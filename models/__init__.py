@@ -21,8 +21,8 @@ def load(  # its result is not annotated: that class can be imported only inside
     """Return a detector with trained weights: `models/inference/api.py::TrainedDetector`.
 
     Args:
-        weights: a file that docs/weights.md lists, or one of export.py; of several files the models
-            detect together.
+        weights: a file that docs/en/weights.md lists, or one of export.py; of several files the
+            models detect together.
         backend: "torch", "oneflow" or "onnx"; None for the one in use, else YOLO_BACKEND, else what
             is installed. A process has one.
         device: "cpu"; "0", or 0, for the first GPU; "" for a GPU if there is one.
@@ -35,7 +35,7 @@ def load(  # its result is not annotated: that class can be imported only inside
     """
     files = [weights] if isinstance(weights, (str, os.PathLike)) else list(weights)
     if not files:
-        raise ValueError("weights: []; at least one file of docs/weights.md is needed")
+        raise ValueError("weights: []; at least one file of docs/en/weights.md is needed")
     device = str(device)
     checkpoints = begin(files, backend, device, runtime)
     from models.inference.api import TrainedDetector

@@ -2,8 +2,8 @@
 
     python -m tests.flag_page
 
-writes docs/train-flags.md and docs/export-flags.md. `tests/unit/cli/test_public_flags.py` holds the
-pages against the flags.
+writes docs/en/train-flags.md and docs/en/export-flags.md. `tests/unit/cli/test_public_flags.py`
+holds the pages against the flags.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.files.project import PROJECT
 
-DOCS = PROJECT / "docs"
+DOCS = PROJECT / "docs" / "en"
 # Flags that both backends do not honour alike, by field.
 BACKENDS = {
     "amp": "PyTorch; OneFlow has no half precision: an error",
@@ -40,7 +40,7 @@ refuse what they do not know; none is parsed and ignored.
 EXPORT_HEADING = """# Flags of export.py
 
 Made from the flags themselves (`python -m tests.flag_page`), with the meanings of the public
-YOLOv5. docs/export.md says what the formats can do. What export.py does not know is refused.
+YOLOv5. docs/en/export.md says what the formats can do. What export.py does not know is refused.
 """
 SCRIPTS = (("train.py", TrainConfig, TRAINING), ("val.py", ValConfig, VALIDATION))
 

@@ -15,7 +15,7 @@ from utils.data.sources.samples import Sample
 from utils.export.formats import Calibration
 from utils.runtimes.metadata import PIXELS, Metadata
 
-MOST_IMAGES = 64  # of a split; ranges of 128 gain nothing, see docs/export.md
+MOST_IMAGES = 64  # of a split; ranges of 128 gain nothing, see docs/en/export.md
 
 
 def batch_of(metadata: Metadata) -> int:

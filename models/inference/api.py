@@ -1,4 +1,4 @@
-"""Trained weights in a program of one's own: images -> results. docs/api.md shows how.
+"""Trained weights in a program of one's own: images -> results. docs/en/api.md shows how.
 
 Before: `models/__init__.py::load` chose the framework. After: `utils/results`.
 """

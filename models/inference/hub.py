@@ -78,7 +78,7 @@ class HubModel:
         """Return what is found in images.
 
         Args:
-            ims: an image or a list of them, as docs/api.md lists them; arrays are RGB.
+            ims: an image or a list of them, as docs/en/api.md lists them; arrays are RGB.
             size: long side of the network's input, pixels; of (height, width) the larger.
             augment: look at the images in three ways (test-time augmentation).
 

@@ -81,7 +81,7 @@ class Job:
 def launch_command(
     machines: Sequence[Machine], number: int, arguments: Sequence[object]
 ) -> list[str]:
-    """Return one machine's command line, as in docs/multi-node.md."""
+    """Return one machine's command line, as in docs/en/multi-node.md."""
     launcher = ["-m", LAUNCHERS[backend.use()], "--nnodes", len(machines), "--node_rank", number]
     launcher += ["--nproc_per_node", 1, "--master_addr", machines[0].address]
     launcher += ["--master_port", PORT]

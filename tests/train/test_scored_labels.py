@@ -1,6 +1,6 @@
 """The text files of detect.py, scored against the labels, give val.py's figures.
 
-docs/detect.md states by how much they differ, and tests/scored_labels.py why.
+docs/en/detect.md states by how much they differ, and tests/scored_labels.py why.
 """
 
 from __future__ import annotations

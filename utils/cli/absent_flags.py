@@ -35,7 +35,7 @@ DETECTION = {
     "--data": "leave it out; the class names are in the weights",
     "--dnn": "leave it out; --backend says what runs the model",
     "--visualize": "leave it out; feature maps are not drawn",
-    "--update": "leave it out; every kind of weights of docs/weights.md is read as it is",
+    "--update": "leave it out; every kind of weights of docs/en/weights.md is read as it is",
     "--retina-masks": "leave it out; masks always have the resolution of the image",
     "--save-format": "--save-txt writes YOLO's boxes, --save-json those in pixels",
 }

@@ -42,7 +42,7 @@ class AuditConfig(CommandConfig):
     workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
         help="loader processes, at most one a core")  # fmt: skip
     weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
-        metavar="F", help="files of docs/weights.md; several detect together")  # fmt: skip
+        metavar="F", help="files of docs/en/weights.md; several detect together")  # fmt: skip
     augment: bool = flag("detection", "--augment", default=False,
         help="see each image three times, smaller and mirrored; over twice the time")  # fmt: skip
     half: bool = flag("backend and device", "--half", default=False,
@@ -60,7 +60,7 @@ class AuditConfig(CommandConfig):
         if not self.data:
             raise UserError("--data is needed: the dataset whose labels are audited")
         if not any(self.weights):
-            raise UserError("--weights is needed: a file that docs/weights.md lists")
+            raise UserError("--weights is needed: a file that docs/en/weights.md lists")
 
 
 def parse_audit_flags(arguments: Sequence[str] | None = None) -> AuditConfig:

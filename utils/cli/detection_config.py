@@ -46,7 +46,7 @@ class DetectionConfig(CommandConfig):
     """Which weights, and which of their predictions count as found."""
 
     weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
-        metavar="F", help="files of docs/weights.md; several detect together")  # fmt: skip
+        metavar="F", help="files of docs/en/weights.md; several detect together")  # fmt: skip
     runtime: str = flag("model", "--runtime", default="", metavar="R", check=_require_runtime,
         help="what runs an exported file; by default what its name tells")  # fmt: skip
     confidence_threshold: float = flag("detection", "--conf", "--conf-thres", default=0.001,
@@ -91,4 +91,4 @@ class DetectionConfig(CommandConfig):
         if self.save_conf and not self.save_txt:
             raise UserError("--save-conf adds to the files of --save-txt; give that too")
         if not any(self.weights):
-            raise UserError("--weights is needed: a file that docs/weights.md lists")
+            raise UserError("--weights is needed: a file that docs/en/weights.md lists")

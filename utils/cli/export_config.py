@@ -48,7 +48,7 @@ class ExportConfig:
     """The settings of one export; defaults are the public YOLOv5's but for --include."""
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="a file that docs/weights.md lists, but no exported one")  # fmt: skip
+        help="a file that docs/en/weights.md lists, but no exported one")  # fmt: skip
     include: tuple[str, ...] = flag("output", "--include", default=("onnx",), type=str, nargs="+",
         metavar="F", check=_require_formats,
         help=f"formats: {', '.join(row.name for row in FORMATS)}")  # fmt: skip
@@ -97,7 +97,7 @@ class ExportConfig:
     def __post_init__(self) -> None:
         check_flags(self)
         if not self.weights:
-            raise UserError("--weights is needed: a file that docs/weights.md lists")
+            raise UserError("--weights is needed: a file that docs/en/weights.md lists")
         self._check_formats()
         if self.half and self.int8:
             raise UserError("--half and --int8: a file has one precision; give one of them")

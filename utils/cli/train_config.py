@@ -43,7 +43,7 @@ class TrainConfig(RecipeConfig):
         help="images a batch, of all processes together; -1: measure how many fit")  # fmt: skip
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="file of docs/weights.md")  # fmt: skip
+        help="file of docs/en/weights.md")  # fmt: skip
     cfg: str = flag("model", "--cfg", default="", type=str.strip, metavar="F",
         help="model YAML, to start from scratch; yolov5s without --weights")  # fmt: skip
     task: str = flag("model", "--task", default="", choices=TASK_NAMES,

@@ -1,4 +1,4 @@
-"""All measurements as one JSON document, compare.json; docs/compare.md describes it.
+"""All measurements as one JSON document, compare.json; docs/en/compare.md describes it.
 
 Before: `execution.py` left a record of each run. After: the reports, which read nothing else.
 """

@@ -1,6 +1,6 @@
 """The report as text: compare.md, and the figures on the terminal at the end.
 
-Before: `report.py`. After: a reader; docs/compare.md shows such tables.
+Before: `report.py`. After: a reader; docs/en/compare.md shows such tables.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from utils.optional import import_optional
 
 BINS = 2048
 MOST_VALUES = 2**16  # that count of each map of an image: evenly chosen, enough for the tails
-OUTSIDE = 1e-5  # of the values, at either end; measured, see docs/export.md
+OUTSIDE = 1e-5  # of the values, at either end; measured, see docs/en/export.md
 LEAST_SPAN = 1e-6  # of a map that is the same everywhere
 
 Calibration = Callable[[], Iterator[np.ndarray]]  # images, as a graph takes them

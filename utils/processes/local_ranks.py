@@ -132,7 +132,7 @@ def _network(backend: str) -> Iterator[Callable[[], None]]:
 
 EXPOSED = (
     "until they end, the ranks listen on all interfaces: %s makes them, and the system refuses a "
-    "network of their own (%s); docs/distributed.md says how to fence them"
+    "network of their own (%s); docs/en/distributed.md says how to fence them"
 )
 
 

@@ -78,7 +78,7 @@ class Classification(Task):
     def check_hub(self) -> None:
         raise UserError(
             f"the hub's results are boxes, and {NO_BOXES}; `from models import load` takes its "
-            "weights, as docs/api.md shows"
+            "weights, as docs/en/api.md shows"
         )
 
     def result(

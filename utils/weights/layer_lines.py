@@ -39,7 +39,7 @@ def _line(index: int, layer: Record) -> Args:
         raise UserError(
             f"layer {index} is {brief(kind)} from {brief(origin)}; the file has no model YAML, and "
             f"without one only {', '.join(_KINDS)} in a row are understood; give its state dict "
-            "with --cfg (docs/weights.md)"
+            "with --cfg (docs/en/weights.md)"
         )
     return [-1, *read(layer)]
 

@@ -24,7 +24,7 @@ from utils.weights.yolov5 import ForeignWeights, read_yolov5
 
 
 def load_weights(path: str | Path) -> Checkpoint:
-    """Read a weights file of any kind that docs/weights.md lists, told apart by its bytes.
+    """Read a weights file of any kind that docs/en/weights.md lists, told apart by its bytes.
 
     Returns:
         A checkpoint. From a foreign file it has the same arrays as model and as ema, and no
@@ -41,7 +41,7 @@ def load_weights(path: str | Path) -> Checkpoint:
         )
     if not path.exists():
         raise UserError(
-            f"--weights {path}: no such file; nothing is downloaded, docs/weights.md says which "
+            f"--weights {path}: no such file; nothing is downloaded, docs/en/weights.md says which "
             "files are read"
         )
     try:

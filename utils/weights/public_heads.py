@@ -76,7 +76,7 @@ def _describe_boxes(
     if not isinstance(document, dict):
         raise UserError(
             f"its {class_name(model)} describes no model (attribute yaml); give a model of the "
-            "public YOLOv5, or its state dict with --cfg (docs/weights.md)"
+            "public YOLOv5, or its state dict with --cfg (docs/en/weights.md)"
         )
     layers = layers_of(model)
     head = layers[-1]

@@ -49,7 +49,7 @@ def match_classes(new_names: Sequence[str], old_names: Sequence[str]) -> ClassMa
     if not old_names:
         raise UserError(
             "--remap-classes: the weights name no classes; leave the flag out, or convert them "
-            "as docs/weights.md says"
+            "as docs/en/weights.md says"
         )
     places = {name: index for index, name in reversed(list(enumerate(old_names)))}
     pairs = [(index, places[name]) for index, name in enumerate(new_names) if name in places]

@@ -83,7 +83,7 @@ def test_a_wrong_value_is_named_with_what_is_accepted(flags, message):
 
 
 def test_weights_are_needed():
-    with pytest.raises(UserError, match="--weights is needed: a file that docs/weights.md lists"):
+    with pytest.raises(UserError, match="--weights is needed: a file that docs/en/weights.md"):
         parse_export_flags([])
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/api.md run as they stand, with files of the names that they use."""
+"""The examples of docs/en/api.md run as they stand, with files of the names that they use."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import noise, write_tiny_weights
 from utils.files.project import PROJECT
 
-PAGE = (PROJECT / "docs" / "api.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "en" / "api.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TORCH_HUB = 'torch.hub.load(".", "custom", '
 
@@ -43,7 +43,7 @@ def test_the_examples_run_one_after_the_other(folder, capsys):
     assert len(BLOCKS) == 9 and TORCH_HUB in BLOCKS[-1]
     names = {}
     for block in BLOCKS:
-        exec(compile(on_this_backend(block), "docs/api.md", "exec"), names)
+        exec(compile(on_this_backend(block), "docs/en/api.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "--img 100 is no multiple" in printed
     assert "1.jpg" in printed and "2.jpg" in printed

@@ -413,7 +413,7 @@ def test_a_file_of_no_known_format_is_refused(tmp_path, data, reason):
 
 
 def test_an_absent_file_and_an_empty_folder_are_named(tmp_path):
-    message = "gone.pt: no such file; nothing is downloaded, docs/weights.md"
+    message = "gone.pt: no such file; nothing is downloaded, docs/en/weights.md"
     with pytest.raises(UserError, match=message):
         load_weights(tmp_path / "gone.pt")
     with pytest.raises(UserError, match="0 files pickled_data"):

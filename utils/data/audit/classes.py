@@ -86,6 +86,6 @@ def _by_number(data: str, num_classes: int, weights: str, num_known: int) -> Sha
         raise UserError(
             f"--data {data} has {count(num_classes, 'class', 'classes')}, --weights {weights} "
             f"{num_known} without names; they must be equal, or the weights name their classes: "
-            "docs/weights.md says how to convert them"
+            "docs/en/weights.md says how to convert them"
         )
     return SharedClasses(np.arange(num_known), np.arange(num_classes))

@@ -1,1 +1,1 @@
-"""FFRecord files: many images in one; docs/records.md describes them, command/ makes them."""
+"""FFRecord files: many images in one; docs/en/records.md describes them, command/ makes them."""

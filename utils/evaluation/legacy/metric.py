@@ -1,7 +1,7 @@
 """The metric as YOLOv5 prints it, for comparing with old logs.
 
 Before: `matching.py`, image by image. After: `report/console.py`.
-It is not COCO's, which utils/evaluation/coco/metric.py measures; docs/accuracy.md says what
+It is not COCO's, which utils/evaluation/coco/metric.py measures; docs/en/accuracy.md says what
 differs. Written from figures that YOLOv5 gave for stored inputs: matching.py and
 curves.py name them.
 """
