@@ -1,4 +1,4 @@
-# Runs on no framework.
+# Runs without a framework.
 from models.training.schedule import Schedule
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 

@@ -15,12 +15,12 @@ from utils.files.project import PROJECT
 BLOCKS = PROJECT / "docs" / "blocks"
 BOTH = ("torch", "oneflow")
 RUNS_ON = {
-    "torch and oneflow": BOTH,
-    "torch": ("torch",),
-    "oneflow": ("oneflow",),
-    "no framework": BOTH,
+    "on torch and oneflow": BOTH,
+    "on torch": ("torch",),
+    "on oneflow": ("oneflow",),
+    "without a framework": BOTH,
 }
-LINE = re.compile(r"# (Runs on|Needs|Numbers agree to) (.*)\.|# (Numbers differ) from run to run\.")
+LINE = re.compile(r"# (Runs|Needs|Numbers agree to) (.*)\.|# (Numbers differ) from run to run\.")
 
 
 class BlockError(Exception):
@@ -61,9 +61,9 @@ def read_block(path: Path) -> Block:
         if not found:
             break
         said[found[1] or found[3]] = found[2]
-    runs_on, needs = said.get("Runs on", ""), said.get("Needs", "")
+    runs_on, needs = said.get("Runs", ""), said.get("Needs", "")
     if runs_on not in RUNS_ON:
-        choices = ", ".join(f'"# Runs on {name}."' for name in RUNS_ON)
+        choices = ", ".join(f'"# Runs {name}."' for name in RUNS_ON)
         raise BlockError(f"{path.name}: its first line is none of {choices}")
     names = tuple(filter(None, needs.split(", ")))
     if unknown := set(names) - set(FILES):

@@ -63,7 +63,7 @@ def test_first_lines_that_mean_nothing_are_an_error(tmp_path, text, told):
 
 
 def test_a_python_block_runs_in_an_empty_folder_with_what_it_needs(tmp_path):
-    code = """# Runs on no framework.
+    code = """# Runs without a framework.
 # Needs bus.jpg, shapes.
 from pathlib import Path
 
@@ -77,7 +77,7 @@ values = {"a": 1.5}
 
 
 def test_commands_run_one_by_one_and_see_each_other_s_files(tmp_path):
-    code = """# Runs on no framework.
+    code = """# Runs without a framework.
 python -c 'open("left", "w").write("here")'
 python -c 'print(open("left").read(), __import__("sys").argv[1:])' \\
     --epochs 9
@@ -86,7 +86,7 @@ python -c 'print(open("left").read(), __import__("sys").argv[1:])' \\
 
 
 def test_a_command_that_fails_is_an_error_with_what_it_said(tmp_path):
-    code = "# Runs on no framework.\npython -c 'raise SystemExit(\"no such thing\")'\n"
+    code = "# Runs without a framework.\npython -c 'raise SystemExit(\"no such thing\")'\n"
     with pytest.raises(BlockError, match="b.sh: .*\n*no such thing"):
         run_block(block_of(tmp_path, code, "b.sh"))
 
