@@ -59,9 +59,10 @@ def sections(document: Mapping[str, Mapping], name: str) -> Iterable[str]:
     for section in document.values():
         terms = sorted(section["terms"], key=lambda term: term["en"].lower())
         rows = [" | ".join(term.get(key, "") for key in language.columns) for term in terms]
-        lines = [" | ".join(language.titles), "---|" * (len(language.titles) - 1) + "---", *rows]
-        yield f"## {section[name]}\n"
-        yield "\n".join(f"| {line} |".replace("  |", " |") for line in lines) + "\n"
+        lines = [" | ".join(language.titles), *rows]
+        lines = [f"| {line} |".replace("  |", " |") for line in lines]
+        lines.insert(1, "|" + "---|" * len(language.titles))
+        yield "\n".join([f"## {section[name]}\n", *lines]) + "\n"
 
 
 def main() -> None:

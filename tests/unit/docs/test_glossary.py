@@ -38,7 +38,7 @@ def test_a_term_becomes_a_row_of_each_table(tmp_path):
     )
     english, chinese = pages(path).values()
     assert english.endswith(
-        "## Part\n\n| English | Chinese | meaning |\n| ---|---|--- |\n"
+        "## Part\n\n| English | Chinese | meaning |\n|---|---|---|\n"
         "| anchor | 锚框 | A size. |\n| box | 框 | A box. |\n"
     )
     assert chinese.endswith("| 锚框 | anchor | 尺寸。 | 锚点 |\n| 框 | box | 矩形。 | |\n")
