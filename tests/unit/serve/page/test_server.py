@@ -11,12 +11,14 @@ from tests.serve_stand_in import Told, as_json, refusal
 def test_a_token_is_asked_for_and_kept_in_memory_alone(page, site, image):
     site.token = "correct-horse"
     page.open()
-    page.until("document.querySelector('dialog').open")
     for word in ("wrong", "correct-horse"):
-        page.evaluate(f"token.value = '{word}'; document.querySelector('[value=use]').click()")
-        page.until("token.value === '' && document.querySelector('#token-dialog').returnValue")
-        if word == "wrong":
-            page.until("document.querySelector('dialog').open")
+        page.until("document.querySelector('dialog').open")
+        page.evaluate(
+            "window.isClosed = false; document.querySelector('dialog').addEventListener('close', "
+            f"() => {{ isClosed = true; }}); token.value = '{word}'; "
+            "document.querySelector('[value=use]').click()"
+        )
+        page.until("isClosed")
     page.until("model.textContent")
     assert page.choose(image).startswith("4 found")
     assert site.asked[-1].token == "Bearer correct-horse"
@@ -163,3 +165,12 @@ def test_a_camera_that_cannot_be_had_is_explained(page, camera, sentence):
     page.evaluate(camera)
     page.evaluate("camera.click()")
     assert page.until("problem.textContent").startswith(sentence)
+
+
+def test_a_model_that_is_being_started_is_waited_for(page, site, image):
+    site.models = [{"name": "day", "ready": False}]
+    page.open()
+    page.until("said.textContent.includes('is being started')")
+    site.models = MODELS[:1]
+    page.until("model.textContent.includes('5 classes')")
+    assert page.choose(image).startswith("4 found")
