@@ -117,7 +117,7 @@ class MaskHead(ScoredMasks, CellHead):
     ) -> Segmentations:
         end = decoded.rows.shape[1] - len(decoded.prototypes)
         scored, coefficients = np.split(decoded.rows, [end], 1)
-        found, row = best_rows(scored, **vars(settings))
+        found, row = best_rows(scored, settings)
         boxes = letterbox_to_image(found.boxes_xyxy, letterbox)
         masks = native_runs(decoded.prototypes, coefficients[row], boxes, letterbox)
         return Segmentations(boxes, found.scores, found.class_index, masks)
