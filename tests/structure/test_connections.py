@@ -31,6 +31,7 @@ ALLOWED = {
     ("utils/serve/service.py", "socket"): "where a server listens",
     ("utils/serve/service.py", "asyncio"): "requests of a server",
     ("utils/serve/app.py", "asyncio"): "requests of a server",
+    ("utils/serve/gate.py", "asyncio"): "requests of a server",
     ("utils/serve/uploads.py", "asyncio"): "requests of a server",
     ("utils/serve/connections.py", "asyncio"): "requests of a server",
     ("utils/processes/local_ranks.py", "socket"): "a free port of the loopback",
