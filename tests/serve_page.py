@@ -99,3 +99,17 @@ class ServePage:
         return self.evaluate(
             f"[...document.querySelectorAll('#list li')].map((row) => {cells}.join(' '))"
         )
+
+    def boxes(self) -> list[list[float]]:
+        """Left, top, right, bottom of each box as a fraction of the image, best first."""
+        return self.evaluate(
+            """(() => {
+              const view = document.querySelector("#view").getBoundingClientRect();
+              const part = ({ left, top, right, bottom }) => [
+                (left - view.left) / view.width, (top - view.top) / view.height,
+                (right - view.left) / view.width, (bottom - view.top) / view.height];
+              return [...document.querySelectorAll(".box")]
+                .sort((one, other) => one.dataset.index - other.dataset.index)
+                .map((box) => part(box.querySelector(".area").getBoundingClientRect()));
+            })()"""
+        )
