@@ -41,6 +41,12 @@ ALLOWED = {
     ("utils/processes/watchdog_hub.py", "socket"): "the ranks of a job",
     ("utils/processes/watchdog_link.py", "socket"): "the ranks of a job",
     ("utils/processes/watchdog_link.py", "create_connection"): "the ranks of a job",
+    ("utils/serve/frames.py", "asyncio"): "the front process and its workers, over a socket pair",
+    ("utils/serve/worker_life.py", "asyncio"): "the same",
+    ("utils/serve/worker_life.py", "socket"): "the same",
+    ("utils/serve/worker_process.py", "asyncio"): "the same",
+    ("models/serving/__main__.py", "socket"): "the same, at the other end",
+    ("models/serving/link.py", "socket"): "the same, at the other end",
     ("backend/oneflow/__init__.py", "socket"): "the store of a job, before it is joined",
     ("backend/oneflow/__init__.py", "create_connection"): "the store of a job",
 }
