@@ -12,15 +12,21 @@ from utils.files.array_cache import VARIABLE as CACHE_VARIABLE
 
 # What runs in one of the two suites alone, so that both take about as long. These start the
 # backends that they judge in processes of their own, or run exported files, which are the same from
-# both; what the last one needs is in .venv/torch.
+# both; the site has no backend. What the last one needs is in .venv/torch.
 IN_ONE_SUITE = {
-    "oneflow": ["export/examples/test_page_example.py", "parity/test_backends_agree.py"],
+    "oneflow": [
+        "export/examples/test_page_example.py",
+        "parity/test_backends_agree.py",
+        "unit/data/test_environments.py",
+    ],
     "torch": [
         "export/examples/test_cpp_example.py",
         "conformance/test_onnx_backend.py",
+        "parity/test_optimizer_state_crosses.py",
         "parity/test_parity_command.py",
         "parity/test_resume_crosses.py",
         "train/test_compare_backends.py",
+        "site",
         "unit/docs/test_example_schemas.py",
     ],
 }

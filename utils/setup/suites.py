@@ -49,6 +49,7 @@ def run_suites(pythons: Mapping[str, Path], root: Path, environ: Mapping[str, st
     """
     threads = str(max(1, len(os.sched_getaffinity(0)) // len(pythons)))
     environ = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **environ}
+    environ["PYTHONDONTWRITEBYTECODE"] = ""  # hundreds of processes would compile every module
     arguments = shlex.split(environ.get("PYTEST_ARGS", ""))
     logs = {backend: root / ".venv" / f"{backend}-tests.log" for backend in pythons}
     running, failed = {}, []

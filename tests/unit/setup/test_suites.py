@@ -61,3 +61,9 @@ def test_each_suite_is_told_its_backend_and_the_arguments_of_the_user(root, capf
     lines = capfdbinary.readouterr().out.decode().splitlines()
     assert lines[1] == "torch: 7"
     assert lines[-3:] == ["[-x]", "[-k]", "[loss and not slow]"]
+
+
+def test_modules_are_compiled_once_for_all_processes_of_the_tests(root, capfdbinary):
+    python = fake_python(root, "torch", 'echo "[$PYTHONDONTWRITEBYTECODE]"')
+    run_suites({"torch": python}, root, {"PYTHONDONTWRITEBYTECODE": "1"})
+    assert capfdbinary.readouterr().out == b"== torch ==\n[]\n"

@@ -20,7 +20,7 @@ from utils.data.sources.formats.format import AnnotatedFolder
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError, brief
-from utils.masks import runs
+from utils.masks.runs import areas
 from utils.ragged import Ragged
 
 
@@ -43,8 +43,7 @@ class CocoAnnotations:
             return objects
         masks = self.masks_of(image)
         assert objects.area is not None
-        own = np.array([runs.area(row) for row in masks.rows()], np.float64)
-        area = np.where(np.isnan(objects.area), own, objects.area)
+        area = np.where(np.isnan(objects.area), areas(masks), objects.area)
         return objects._replace(area=area, masks=masks)
 
 
