@@ -19,7 +19,11 @@ OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision", "tri
 OPTIONAL_HERE = "backend.torch.kernels"  # Triton's
 
 # Started by `python -m`, it chooses the framework and then imports the work, as scripts do.
-COMMANDS_IN_MODELS = {"models.export.graph_file", "models.training.doctor"}
+COMMANDS_IN_MODELS = {
+    "models.export.graph_file",
+    "models.serving.__main__",
+    "models.training.doctor",
+}
 
 # `models.load` chooses the framework and then imports the work, as scripts do. What it needs before
 # is imported there too: its file is read where no package need be installed.

@@ -32,7 +32,14 @@ class Connection(H11Protocol):
         super().__init__(**options)
         self._on_lost = on_lost
         self._phase: object = None
+        self._is_ended = False
         self._since = time.monotonic()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, unless another connection has taken its place meanwhile."""
+        super().connection_made(transport)
+        if self._is_ended:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -42,8 +49,8 @@ class Connection(H11Protocol):
     @property
     def is_silent(self) -> bool:
         """Whether it has said and is told nothing: there is no head of a next request yet."""
-        if self.transport is None:  # not made yet
-            return False
+        if self.transport is None:  # it is being made
+            return True
         return self.conn.their_state is h11.IDLE and not self.transport.get_write_buffer_size()
 
     def seconds_in_phase(self, now: float) -> float:
@@ -52,6 +59,12 @@ class Connection(H11Protocol):
         if phase != self._phase:
             self._phase, self._since = phase, now
         return now - self._since
+
+    def end(self) -> None:
+        """End it at once, or as soon as it is made."""
+        self._is_ended = True
+        if self.transport is not None:
+            self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, in the form of all errors."""
@@ -106,7 +119,7 @@ class Connections:
 
     def _end(self, connection: Connection) -> None:
         self._forget(connection)
-        connection.transport.abort()
+        connection.end()
 
     def _forget(self, connection: Connection) -> None:
         self._all.pop(connection, None)

@@ -6,6 +6,7 @@ more than all else here.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import traceback
@@ -36,6 +37,8 @@ HEADERS = [
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 ]
+
+ENDED = RequestError(503, "ending", "the server ended before the answer; send it again later")
 
 log = logging.getLogger("serve")
 
@@ -71,9 +74,14 @@ class Gate:
         path = scope["path"] if scope["path"] in self._paths else UNKNOWN_PATH
         method = scope["method"] if scope["method"] in METHODS else OTHER_METHOD
         record = Record(method, path)
+        answer = _answering(record, send)
         self.working += 1
         try:
-            await self._pass(scope, receive, _answering(record, send), record)
+            await self._pass(scope, receive, answer, record)
+        except asyncio.CancelledError:  # by the end of the server, which waits no longer
+            record.code = ENDED.code
+            if not record.status:
+                await send_error(answer, ENDED)
         except Exception:
             # The application has answered with 500.
             log.error("request %s:\n%s", record.id, printable_trace())

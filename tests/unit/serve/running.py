@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -87,9 +87,7 @@ class Server:
         method = method or ("GET" if body is None else "POST")
         try:
             connection.request(method, path, body, dict(headers or {}))
-            answer = connection.getresponse()
-            found = {name.lower(): value for name, value in answer.getheaders()}
-            return Reply(answer.status, found, answer.read())
+            return reply_of(connection.getresponse())
         finally:
             connection.close()
 
@@ -109,6 +107,19 @@ class Server:
         return self.process.wait(SECONDS)
 
 
+def reply_of(answer: http.client.HTTPResponse) -> Reply:
+    """An answer, read to its end."""
+    headers = {name.lower(): value for name, value in answer.getheaders()}
+    return Reply(answer.status, headers, answer.read())
+
+
+def receive(connection: socket.socket) -> Reply:
+    """The next answer on a connection."""
+    with http.client.HTTPResponse(connection) as answer:
+        answer.begin()
+        return reply_of(answer)
+
+
 def read_all(connection: socket.socket) -> bytes:
     """What comes until the other side ends the connection."""
     parts = []
@@ -120,12 +131,17 @@ def read_all(connection: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def start(*flags: object, module: str = STAND_IN, files: int | None = None) -> subprocess.Popen:
-    """Start a server; `files`: how many it may have open."""
+def start(
+    *flags: object, command: Sequence[object] = ("-m", STAND_IN), files: int | None = None
+) -> subprocess.Popen:
+    """Start a server.
+
+    command: what Python runs.
+    files: how many it may have open.
+    """
     limit = [] if files is None else ["prlimit", f"--nofile={files}:{files}"]
-    command = [*limit, sys.executable, "-m", module, "--port", "0", *map(str, flags)]
     return subprocess.Popen(
-        command,
+        [*limit, sys.executable, *map(str, command), "--port", "0", *map(str, flags)],
         cwd=PROJECT,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdin=subprocess.DEVNULL,
