@@ -28,7 +28,10 @@ CHECK_SECOND := tests/unit $(addprefix --ignore=,tests/unit/benchmarks $(CHECK_F
 CHECK = YOLO_BACKEND=$(DEMO_BACKEND) OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 	.venv/$(DEMO_BACKEND)/bin/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
 
-.PHONY: help setup demo detect compare check check-first check-second test fuzz lint bench bench-gpu clean
+# Material for MkDocs tells of its successor in each build; requirements/docs.in says why not that one.
+MKDOCS = NO_MKDOCS_2_WARNING=1 .venv/docs/bin/python -m mkdocs
+
+.PHONY: help setup demo detect compare check check-first check-second test fuzz lint bench bench-gpu docs docs-serve clean
 
 help:
 	@echo 'make demo [BACKEND=oneflow]    train and validate YOLOv5n on the built-in dataset'
@@ -40,6 +43,8 @@ help:
 	@echo 'make lint                      run ruff and mypy'
 	@echo 'make bench [BACKEND=oneflow]   time every fast path and its plain path, about 10 minutes'
 	@echo 'make bench-gpu [BACKEND=...]   the same on the first GPU, and epochs by model and precision'
+	@echo 'make docs                      build the site of docs/ into site/, in English and Chinese'
+	@echo 'make docs-serve                show it on this machine, and again after each change'
 	@echo 'make setup [BACKEND=...]       only make the environments that the other targets use'
 	@echo 'make setup TORCH=cuda          the same with the CUDA build of PyTorch; TORCH=cpu: the CPU build'
 	@echo 'make clean                     remove the environments and caches; keeps runs/, datasets/'
@@ -98,6 +103,14 @@ bench-gpu:
 	@.venv/$(DEMO_BACKEND)/bin/python -m benchmarks --backend $(DEMO_BACKEND) --device 0 \
 		--output runs/bench-gpu
 
+docs:
+	@$(PYTHON) -m utils.setup.environments docs
+	@$(MKDOCS) build --strict
+
+docs-serve:
+	@$(PYTHON) -m utils.setup.environments docs
+	@$(MKDOCS) serve
+
 clean:
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,7 +10,7 @@ from utils.setup.suites import SIDE_BY_SIDE
 
 TESTS = Path(__file__).parent
 # These start the backends that they judge in processes of their own, or run exported files, which
-# are the same from both; what the last one needs is in .venv/torch.
+# are the same from both; the site has no backend. What the last one needs is in .venv/torch.
 OF_BOTH = {
     "oneflow": (
         "export/examples/test_page_example.py",
@@ -24,6 +24,7 @@ OF_BOTH = {
         "parity/test_parity_command.py",
         "parity/test_resume_crosses.py",
         "train/test_compare_backends.py",
+        "site",
         "unit/docs/test_example_schemas.py",
     ),
 }

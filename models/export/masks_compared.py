@@ -74,9 +74,7 @@ def found_in(batch: Batch, rows: np.ndarray, prototypes: np.ndarray) -> Found:
     found, index = find_rows(np.ascontiguousarray(rows[:, :end]), batch.limits)
     boxes = (found.boxes_xyxy * scale_of(batch, prototypes)).astype(np.float32)
     size, coefficients = (prototypes.shape[1], prototypes.shape[2]), rows[index, end:]
-    return Found(
-        found, masks_at(prototypes, coefficients, boxes, size, crop_first=True), coefficients
-    )
+    return Found(found, masks_at(prototypes, coefficients, boxes, size), coefficients)
 
 
 def scale_of(batch: Batch, prototypes: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Install a pinned headless Chromium for the tests that open pages: no root, npm's registry only.
 
-    python3 -m tests.browser.install    # and what the page of docs/examples/export loads
+    python3 -m tests.browser.install    # and what pages need: `axe.py`, `onnxruntime_web.py`
 
 Debian's chromium package needs root and 300 MB of libraries, and Playwright loads its browser from
 a server of its own. The npm package @sparticuz/chromium holds the headless shell with the libraries
@@ -16,7 +16,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from tests.browser import onnxruntime_web
+from tests.browser import axe, onnxruntime_web
 from tests.browser.npm import Package, install_package, installed_folder
 
 CHROMIUM = Package(
@@ -78,6 +78,7 @@ def _extract_files(archive: Path) -> None:
 def main() -> None:
     print(f"browser of the tests: {install()}")
     print(f"runtime of the page that detects: {onnxruntime_web.install()}")
+    print(f"judge of accessibility: {axe.install()}")
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ def prose(path: Path) -> str:
 
 
 def resolve(reference: str, place: Path) -> Path | None:
-    """The file that is meant: from the project's folder, beside the place, or by its ending."""
+    """The file that is meant: from the project's folder or docs, from here, or by its ending."""
     pattern = re.sub(r"\b[A-Z]+\b", "*", reference)
-    for folder in (PROJECT, place.parent):
+    for folder in (PROJECT, PROJECT / "docs", place.parent):
         if found := next(folder.glob(pattern), None):
             return found
     ending = [path for path in PYTHON_FILES if str(path).endswith(f"/{reference}")]

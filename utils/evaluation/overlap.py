@@ -45,10 +45,10 @@ class _BoxOverlap:
 
 class _MaskOverlap:
     def area(self, found: Segmentations) -> np.ndarray:
-        return _mask_area(found.masks)
+        return runs.areas(found.masks)
 
     def labelled_area(self, truth: GroundTruth) -> np.ndarray:
-        return _mask_area(_masks_of(truth))
+        return runs.areas(_masks_of(truth))
 
     def iou(self, found: Segmentations, truth: GroundTruth, is_crowd: np.ndarray) -> np.ndarray:
         masks = _masks_of(truth)
@@ -64,10 +64,6 @@ class _MaskOverlap:
 def _box_area(boxes_xyxy: np.ndarray) -> np.ndarray:
     size = boxes_xyxy[:, 2:].astype(np.float64) - boxes_xyxy[:, :2]
     return size[:, 0] * size[:, 1]
-
-
-def _mask_area(masks: Ragged) -> np.ndarray:
-    return np.array([runs.area(row) for row in masks.rows()], np.float64)
 
 
 def _masks_of(truth: GroundTruth) -> Ragged:

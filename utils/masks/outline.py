@@ -18,17 +18,7 @@ def largest(mask: np.ndarray) -> np.ndarray:
 
     mask: (H, W) bool.
     """
-    return max(_pieces(mask), key=len)
-
-
-def joined(mask: np.ndarray) -> np.ndarray:
-    """Return the outer borders of all pieces one behind the other, (N, 2), as `largest` does."""
-    return np.concatenate(_pieces(mask))
-
-
-def _pieces(mask: np.ndarray) -> list[np.ndarray]:
-    """Return the outer border of each piece; one without points where there is none."""
     pixels = np.ascontiguousarray(mask, np.uint8)
     borders, _ = cv2.findContours(pixels, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     pieces = [border.reshape(-1, 2).astype(np.float32) for border in borders]
-    return pieces or [np.zeros((0, 2), np.float32)]
+    return max(pieces, key=len, default=np.zeros((0, 2), np.float32))

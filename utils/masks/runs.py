@@ -7,7 +7,8 @@ these are number by number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -21,32 +22,63 @@ _END = 2**32
 _BLOCK = 1 << 18  # places at a time, where an outline goes to and fro
 
 
+class Window(NamedTuple):
+    """A part of a mask, outside of which it is empty."""
+
+    top: int
+    left: int
+    pixels: np.ndarray  # (h, w) bool
+
+
 def runs_of_mask(mask: np.ndarray) -> np.ndarray:
     """Return the runs (N,) uint32 of a mask (H, W) bool."""
-    return runs_of_window(mask, (0, 0), mask.shape)
+    return runs_of_windows([Window(0, 0, mask)], mask.shape).values
 
 
-def runs_of_window(
-    window: np.ndarray, corner: tuple[int, int], size: tuple[int, ...]
-) -> np.ndarray:
-    """Return the runs (N,) uint32 of a mask which is empty around a window.
+def runs_of_windows(windows: Iterable[Window], size: tuple[int, ...]) -> Ragged:
+    """Return the runs of masks of which only a window is given, K rows of uint32.
 
-    Args:
-        window: (h, w) bool.
-        corner: (top, left) of the window in the mask.
-        size: (height, width) of the mask.
+    size: (height, width) of the masks.
     """
-    (top, left), (height, width) = corner, size
-    if not window.size:
-        return np.array([height * width], np.uint32)
-    pixels = np.ascontiguousarray(window).view(np.uint8)
-    apart = cv2.copyMakeBorder(pixels, 0, 1, 0, 0, cv2.BORDER_CONSTANT)  # a row between columns
+    changes, corners = [np.zeros(0, np.int64)], []
+    for top, left, pixels in windows:
+        changes.append(_changes_within(pixels))
+        corners.append((len(changes[-1]), top, left, len(pixels) + 1))
+    counts, tops, lefts, steps = np.array(corners, np.int64).reshape(-1, 4).T
+    column, row = np.divmod(np.concatenate(changes), np.repeat(steps, counts))
+    places = np.repeat(lefts, counts) + column
+    places = places * size[0] + np.repeat(tops, counts) + row
+    return _runs_between_each(places, counts, size[0] * size[1])
+
+
+def _changes_within(pixels: np.ndarray) -> np.ndarray:
+    """Return where (h, w) bool, column by column, each with one more empty pixel, changes."""
+    if not pixels.size:
+        return np.zeros(0, np.int64)
+    is_object = np.ascontiguousarray(pixels).view(np.uint8)
+    apart = cv2.copyMakeBorder(is_object, 0, 1, 0, 0, cv2.BORDER_CONSTANT)
     flat = cv2.transpose(apart).reshape(-1)  # in half the time of NumPy
-    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
-    if flat[0]:
-        changes = np.concatenate(([0], changes))
-    column, row = np.divmod(changes, window.shape[0] + 1)
-    return _runs_between((left + column) * height + top + row, height * width)
+    changes = np.empty(len(flat), bool)
+    changes[0] = flat[0]
+    np.not_equal(flat[1:], flat[:-1], out=changes[1:])
+    return changes.nonzero()[0]
+
+
+def _runs_between_each(places: np.ndarray, counts: np.ndarray, num_pixels: int) -> Ragged:
+    """Return the runs between places of changes, `counts` of each mask, ascending.
+
+    An object that goes on from the end of a column to the next one changes twice in one place.
+    """
+    owner = np.repeat(np.arange(len(counts)), counts)
+    is_twice = (places[1:] == places[:-1]) & (owner[1:] == owner[:-1])
+    is_run = places < num_pixels
+    is_run[1:] &= ~is_twice
+    is_run[:-1] &= ~is_twice
+    counts = np.bincount(owner[is_run], minlength=len(counts))
+    ends = np.insert(places[is_run], np.cumsum(counts), num_pixels)
+    runs = np.diff(ends, prepend=0)
+    runs[np.cumsum(counts + 1)[:-1]] += num_pixels  # each mask begins at 0 again
+    return Ragged(runs.astype(np.uint32), counts + 1)
 
 
 def _runs_between(changes: np.ndarray, num_pixels: int) -> np.ndarray:
@@ -81,14 +113,15 @@ def require_size(runs: np.ndarray, size: tuple[int, int]) -> None:
         raise ValueError(f"runs over {total:,} pixels; {size[1]}x{size[0]} are needed")
 
 
-def area(runs: np.ndarray) -> int:
-    """Return the number of pixels of an object."""
-    return int(runs[1::2].sum(dtype=np.int64))
+def areas(masks: Ragged) -> np.ndarray:
+    """Return the number of pixels of each of K objects, (K,) float64."""
+    starts, ends, counts = _intervals(masks)
+    return np.bincount(np.repeat(np.arange(len(counts)), counts), ends - starts, len(counts))
 
 
 def bounds(runs: np.ndarray, height: int) -> tuple[int, int, int, int]:
     """Return left, top, right, bottom around an object in a mask of this height; 0 of none."""
-    starts, ends = _intervals(runs)
+    starts, ends, _ = _intervals(Ragged.of([runs], np.uint32))
     if not len(starts):
         return 0, 0, 0, 0
     first, top = np.divmod(starts, height)
@@ -98,12 +131,19 @@ def bounds(runs: np.ndarray, height: int) -> tuple[int, int, int, int]:
     return int(first[0]), low, int(last[-1]) + 1, high
 
 
-def _intervals(runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the runs of the object begin and end, int64, without empty ones."""
-    ends = np.cumsum(runs, dtype=np.int64)
-    starts, ends = ends[: len(runs) // 2 * 2 : 2], ends[1::2]
-    filled = ends > starts
-    return starts[filled], ends[filled]
+def _intervals(masks: Ragged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where the runs of K objects begin and end, each in its own mask, int64, without empty
+    ones; and how many of them each object has, (K,) int64.
+    """
+    owner = np.repeat(np.arange(masks.num_rows), masks.lengths)
+    first = np.cumsum(masks.lengths) - masks.lengths
+    ends = np.concatenate(([0], np.cumsum(masks.values, dtype=np.int64)))
+    is_object = (np.arange(len(owner)) - first[owner]) % 2 == 1
+    filled = np.flatnonzero(is_object & (masks.values > 0))
+    owner = owner[filled]
+    before = ends[first[owner]]
+    counts = np.bincount(owner, minlength=masks.num_rows)
+    return ends[filled] - before, ends[filled + 1] - before, counts
 
 
 def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.ndarray:
@@ -118,30 +158,31 @@ def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.
     Returns:
         (K, M) float64 in [0, 1]; 0 where nothing is common.
     """
-    masks, labels = ([_Covered(row) for row in rows.rows()] for rows in (found, truth))
-    overlaps = np.zeros((len(masks), len(labels)))
-    if not masks:
-        return overlaps
-    places = Ragged.of([mask.places for mask in masks], np.float64)
-    first, last, areas = np.array([(mask.first, mask.last, mask.area) for mask in masks]).T
-    for index, label in enumerate(labels):
+    overlaps = np.zeros((found.num_rows, truth.num_rows))
+    starts, ends, counts = _intervals(found)
+    places = Ragged(np.stack((starts, ends), axis=1).reshape(-1), 2 * counts)
+    first, last = np.zeros((2, found.num_rows), np.int64)
+    filled, end = counts > 0, np.cumsum(counts)[counts > 0]
+    first[filled], last[filled] = starts[end - counts[filled]], ends[end - 1]
+    found_areas, labelled_areas = areas(found), areas(truth)
+    for index, row in enumerate(truth.rows()):
+        label = _Covering(row)
         near = np.flatnonzero((first < label.last) & (last > label.first))
         overlaps[near, index] = label.covered(places.take(near))
         is_one = is_crowd is None or not is_crowd[index]
-        union = areas + label.area - overlaps[:, index] if is_one else areas
+        union = found_areas + (labelled_areas[index] - overlaps[:, index] if is_one else 0)
         np.divide(overlaps[:, index], union, out=overlaps[:, index], where=overlaps[:, index] > 0)
     return overlaps
 
 
-class _Covered:
+class _Covering:
     """A mask as the number of its pixels before each place where it begins or ends."""
 
     def __init__(self, runs: np.ndarray):
-        starts, ends = _intervals(runs)
+        starts, ends, _ = _intervals(Ragged.of([runs], np.uint32))
         before = np.cumsum(ends - starts)
-        self.area = int(before[-1]) if len(before) else 0
         self.first, self.last = (int(starts[0]), int(ends[-1])) if len(starts) else (0, 0)
-        self.places = np.stack((starts, ends), axis=1).reshape(-1)
+        self._places = np.stack((starts, ends), axis=1).reshape(-1)
         self._before = np.stack((before - (ends - starts), before), axis=1).reshape(-1)
 
     def covered(self, places: Ragged) -> np.ndarray:
@@ -151,7 +192,7 @@ class _Covered:
         """
         if not places.num_rows:
             return np.zeros(0)
-        before = np.interp(places.values, self.places, self._before)
+        before = np.interp(places.values, self._places, self._before)
         starts = np.cumsum(places.lengths) - places.lengths
         return np.add.reduceat(before[1::2] - before[::2], starts // 2)
 
@@ -173,7 +214,7 @@ def runs_of_polygons(outlines: Sequence[np.ndarray], size: tuple[int, int]) -> n
 
 def _union(parts: Sequence[np.ndarray], num_pixels: int) -> np.ndarray:
     """Return the runs of pixels that are in any of some masks, each given by its runs."""
-    starts, ends = (np.concatenate(x) for x in zip(*map(_intervals, parts), strict=True))
+    starts, ends, _ = _intervals(Ragged.of(parts, np.uint32))
     places = np.concatenate((starts, ends))
     order = np.argsort(places, kind="stable")  # starts first: masks that touch are one
     covering = np.cumsum(np.repeat((1, -1), (len(starts), len(ends)))[order])

@@ -5,20 +5,10 @@ Before: `runs.py`. After: drawings, outlines.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from utils.masks import outline
-from utils.masks.runs import bounds
-
-
-class Window(NamedTuple):
-    """A part of a mask, outside of which it is empty."""
-
-    top: int
-    left: int
-    pixels: np.ndarray  # (h, w) bool
+from utils.masks.runs import Window, bounds
 
 
 def window_of_runs(runs: np.ndarray, size: tuple[int, int]) -> Window:

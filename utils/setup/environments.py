@@ -1,10 +1,10 @@
-"""Make the Python environment of each backend: .venv/torch and .venv/oneflow.
+"""Make the Python environment of each backend, .venv/torch and .venv/oneflow, and .venv/docs.
 
-    python3 -m utils.setup.environments [torch] [oneflow]
+    python3 -m utils.setup.environments [torch] [oneflow] [docs]
 
-Backends that are named must succeed. Without names both are made; OneFlow is left out where it
-cannot be installed, unless REQUIRE_BACKENDS names it. With DUET_ENVIRONMENT_CACHE set, the
-environments are in that folder and .venv holds links to them.
+Those that are named must succeed; .venv/docs builds the site. Without names those of both backends
+are made, and OneFlow is left out where it cannot be installed, unless REQUIRE_BACKENDS names it.
+With DUET_ENVIRONMENT_CACHE set, the environments are in that folder and .venv holds links to them.
 
 It uses venv and pip, not uv: pip's configuration chooses the CUDA build or the CPU build of torch
 and names the mirrors, and uv does not read it. TORCH=cuda or TORCH=cpu asks for one of the two.
@@ -61,21 +61,27 @@ POLL_SECONDS = 0.2
 
 
 class Environment(NamedTuple):
-    """What a backend's environment needs.
+    """What an environment needs.
 
     Attributes:
         minor_versions: of Python, as "3.10", the preferred one first.
         platform: the only one it has packages for, as sysconfig names it; None for any.
+        module: that it must be able to import.
     """
 
     minor_versions: tuple[str, ...]
     platform: str | None
+    module: str
 
 
-ENVIRONMENTS = {
-    "torch": Environment(("3.13", "3.12", "3.11", "3.10"), platform=None),
+BACKENDS = {
+    "torch": Environment(("3.13", "3.12", "3.11", "3.10"), platform=None, module="torch"),
     # OneFlow 0.9.0 has wheels up to Python 3.10, and this project's syntax is that of 3.10.
-    "oneflow": Environment(("3.10",), platform="linux-x86_64"),
+    "oneflow": Environment(("3.10",), platform="linux-x86_64", module="oneflow"),
+}
+ENVIRONMENTS = {
+    **BACKENDS,
+    "docs": Environment(("3.13", "3.12", "3.11"), platform=None, module="mkdocs"),
 }
 
 
@@ -83,22 +89,23 @@ def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) ->
     """Make environments ready; do nothing for those that are ready.
 
     Args:
-        names: backends that must succeed; if empty, all that this machine can have are made.
+        names: environments that must succeed; if empty, those of all backends that this machine
+            can have are made.
         root: folder that holds requirements/ and .venv/.
         environ: REQUIRE_BACKENDS names more backends that must succeed; see `prepare` for others.
 
     Returns:
-        The interpreter of each backend that is ready.
+        The interpreter of each environment that is ready.
 
     Raises:
-        UserError: a backend is unknown, a required one failed, or all failed. The message names
+        UserError: a name is unknown, a required one failed, or all failed. The message names
             the step and what to do.
     """
     required = {*names, *environ.get("REQUIRE_BACKENDS", "").split()}
     for name in sorted(required - ENVIRONMENTS.keys()):
-        raise UserError(f"unknown backend {name!r}; known are {', '.join(ENVIRONMENTS)}")
+        raise UserError(f"unknown environment {name!r}; known are {', '.join(ENVIRONMENTS)}")
     ready, missing = {}, {}
-    for name in names or ENVIRONMENTS:
+    for name in names or BACKENDS:
         try:
             ready[name] = prepare(name, root, environ)
         except NoPythonError as error:
@@ -110,11 +117,11 @@ def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) ->
     return ready
 
 
-def prepare(backend: str, root: Path, environ: Mapping[str, str]) -> Path:
-    """Make .venv/<backend> ready, unless it is, and return its interpreter.
+def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
+    """Make .venv/<name> ready, unless it is, and return its interpreter.
 
     Args:
-        backend: whose requirements/<backend>.txt is installed.
+        name: of the environment; its requirements/<name>.txt is installed.
         root: folder that holds requirements/ and .venv/.
         environ: DUET_ENVIRONMENT_CACHE, TORCH, and what the search for a Python reads.
 
@@ -122,14 +129,14 @@ def prepare(backend: str, root: Path, environ: Mapping[str, str]) -> Path:
         NoPythonError: this machine cannot have the environment.
         UserError: installing failed, or TORCH names no build.
     """
-    needs, folder = ENVIRONMENTS[backend], root / ".venv" / backend
-    lock = root / "requirements" / f"{backend}.txt"
-    build = environ.get("TORCH", "") if backend == "torch" else ""
+    needs, folder = ENVIRONMENTS[name], root / ".venv" / name
+    lock = root / "requirements" / f"{name}.txt"
+    build = environ.get("TORCH", "") if name == "torch" else ""
     if build not in ("", *BUILDS):
         raise UserError(f"TORCH={build}; {' or '.join(BUILDS)} is accepted")
     if build == "cuda" and not sysconfig.get_platform().startswith("linux"):
         raise UserError("TORCH=cuda; torch has a CUDA build for Linux only: leave TORCH out")
-    if is_ready(backend, lock, folder, build):
+    if is_ready(name, lock, folder, build):
         return python_of(folder)
     if needs.platform not in (None, sysconfig.get_platform()):
         raise NoPythonError(
@@ -138,11 +145,10 @@ def prepare(backend: str, root: Path, environ: Mapping[str, str]) -> Path:
     python = find_python(needs.minor_versions, environ)
     cache = environ.get("DUET_ENVIRONMENT_CACHE")
     if not cache:
-        _install_once(backend, lock, python, folder, build)
+        _install_once(name, lock, python, folder, build)
         return python_of(folder)
-    name = f"{backend}{build}-{python.version}-{lock_digest(lock)[:16]}"
-    kept = Path(cache).resolve() / name
-    _install_once(backend, lock, python, kept, build)
+    kept = Path(cache).resolve() / f"{name}{build}-{python.version}-{lock_digest(lock)[:16]}"
+    _install_once(name, lock, python, kept, build)
     remove(folder)
     folder.parent.mkdir(exist_ok=True)
     folder.symlink_to(kept, target_is_directory=True)
@@ -161,20 +167,20 @@ def read_lock(path: Path) -> list[str]:
 
 
 def lock_digest(lock: Path) -> str:
-    """Return a hexadecimal digest of a backend's locks that does not change with comments."""
+    """Return a hexadecimal digest of an environment's locks that does not change with comments."""
     paths = [lock, *sorted(lock.parent.glob(f"{lock.stem}-*.txt"))]
     lines = [line for path in paths for line in read_lock(path)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def is_ready(backend: str, lock: Path, folder: Path, build: str = "") -> bool:
+def is_ready(name: str, lock: Path, folder: Path, build: str = "") -> bool:
     """Return whether an environment is complete, made from this lock, and its Python runs.
 
     Args:
         build: of torch that it must have; "" for any.
     """
     try:
-        python = probe(str(python_of(folder)), ENVIRONMENTS[backend].minor_versions)
+        python = probe(str(python_of(folder)), ENVIRONMENTS[name].minor_versions)
         stamp = (folder / STAMP).read_text()
     except (OSError, UnfitPythonError):
         return False
@@ -194,25 +200,25 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _install_once(backend: str, lock: Path, python: Python, folder: Path, build: str) -> None:
+def _install_once(name: str, lock: Path, python: Python, folder: Path, build: str) -> None:
     """Install into a folder, unless another command has done it or is doing it now."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(folder.name + ".lock").open("w") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"{backend}: waiting for another command that is installing it", flush=True)
+            print(f"{name}: waiting for another command that is installing it", flush=True)
             fcntl.flock(stream, fcntl.LOCK_EX)
-        if not is_ready(backend, lock, folder, build):
-            build = _install(backend, lock, python, folder, build)
+        if not is_ready(name, lock, folder, build):
+            build = _install(name, lock, python, folder, build)
             (folder / STAMP).write_text(_stamp(lock, python, build))  # last: now it is complete
 
 
-def _install(backend: str, lock: Path, python: Python, folder: Path, build: str) -> str:
+def _install(name: str, lock: Path, python: Python, folder: Path, build: str) -> str:
     """Make an environment with every package of the locks; return the build that it has."""
     log, inside = folder.with_name(folder.name + ".log"), str(python_of(folder))
     details = f"Python {python.version}, output in the .log file beside it"
-    print(f"{backend}: installing into {folder} ({details})", flush=True)
+    print(f"{name}: installing into {folder} ({details})", flush=True)
     remove(folder)
     log.write_text("")
     output, start = PipOutput(), time.monotonic()
@@ -224,13 +230,13 @@ def _install(backend: str, lock: Path, python: Python, folder: Path, build: str)
             def show(text: str) -> None:
                 output.read(text)
                 passed = clock(time.monotonic() - start)
-                line.tell(f"{backend}: {output.now}; {output.fetched()}; {passed}")
+                line.tell(f"{name}: {output.now}; {output.fetched()}; {passed}")
 
             _run(command, log, show)
 
     run("making an empty environment", python.path, "-m", "venv", str(folder))
     locks = [lock]
-    if backend == "torch":
+    if name == "torch":
         build = build or _build_of_index(inside, lock)
         locks.append(lock.with_name(f"{lock.stem}-{build}.txt"))
         _tell_build(build)
@@ -242,9 +248,10 @@ def _install(backend: str, lock: Path, python: Python, folder: Path, build: str)
     run("asking for the packages", *pip, "install", "--progress-bar", "off", *options, *files)
     _check_fit(inside)
     # pip reports success even if a shared library is missing.
-    run(f"trying to import {backend}", inside, "-c", f"import {backend}")
+    module = ENVIRONMENTS[name].module
+    run(f"trying to import {module}", inside, "-c", f"import {module}")
     passed = clock(time.monotonic() - start)
-    print(f"{backend}: ready after {passed}; {output.fetched()}", flush=True)
+    print(f"{name}: ready after {passed}; {output.fetched()}", flush=True)
     return build
 
 

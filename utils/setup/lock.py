@@ -32,12 +32,13 @@ from utils.files.project import PROJECT
 from utils.setup.environments import end_with_message, read_lock
 
 REQUIREMENTS = PROJECT / "requirements"
-# What uv resolves for: any platform on Python 3.10 and newer, or the one that OneFlow has.
+# What uv resolves for: any platform on this Python and newer, or the one that OneFlow has.
 TARGETS = {
     "torch": ("--universal", "--python-version", "3.10"),
     "oneflow": ("--python-version", "3.10", "--python-platform", "x86_64-manylinux_2_28"),
+    "docs": ("--universal", "--python-version", "3.11"),
 }
-PYTHONS = ("py3", "cp310", "cp311", "cp312", "cp313")
+PYTHONS = ("py3", "py311", "py312", "py313", "cp310", "cp311", "cp312", "cp313")
 PLATFORM = re.compile(r"any|manylinux\w*_(x86_64|aarch64)|macosx\w+")
 CUDA_PACKAGE = re.compile(r"(nvidia|cuda)-")
 ALWAYS = re.compile(r"python_full_version >= '3\.10'( and )?")
@@ -46,7 +47,7 @@ Package = Mapping[str, Any]  # of a pylock.toml
 
 def main() -> None:
     """Write all locks, or none if uv fails."""
-    torch, oneflow = (resolve(name) for name in ("torch", "oneflow"))
+    torch, oneflow, docs = (resolve(name) for name in TARGETS)
     cuda = [package for package in torch if CUDA_PACKAGE.match(package["name"])]
     framework = next(package for package in torch if package["name"] == "torch")
     others = [package for package in torch if package not in cuda and package is not framework]
@@ -55,19 +56,20 @@ def main() -> None:
     if f"torch=={version}+cpu " not in cpu:
         raise UserError(f"requirements/torch-cpu.txt: write version {version} and its hashes there")
     write("oneflow", map(entry, oneflow))
+    write("docs", map(entry, docs))
     write("torch", map(entry, others))
     # "==" would take the version with "+cpu", where pip finds it.
     write("torch-cuda", [lines(f"torch==={version}", hashes_of(framework)), *map(entry, cuda)])
 
 
-def resolve(backend: str) -> list[Package]:
-    """Return the packages of a backend's .in file, with all that they need, as uv finds them."""
+def resolve(name: str) -> list[Package]:
+    """Return the packages of a .in file, with all that they need, as uv finds them."""
     with tempfile.TemporaryDirectory() as folder:
         output, others = Path(folder, "pylock.toml"), Path(folder, "overrides.txt")
-        others.write_text("\n".join(overrides(backend)))
+        others.write_text("\n".join(overrides(name)))
         command = ["uv", "pip", "compile", "--no-config", "--quiet", "--only-binary", ":all:",
-            "--format", "pylock.toml", "--output-file", str(output), *TARGETS[backend],
-            "--override", str(others), str(REQUIREMENTS / f"{backend}.in")]  # fmt: skip
+            "--format", "pylock.toml", "--output-file", str(output), *TARGETS[name],
+            "--override", str(others), str(REQUIREMENTS / f"{name}.in")]  # fmt: skip
         try:
             subprocess.run(command, check=True)
         except (OSError, subprocess.CalledProcessError) as error:
@@ -76,9 +78,9 @@ def resolve(backend: str) -> list[Package]:
     return [package for package in packages if "win32" not in package.get("marker", "")]
 
 
-def overrides(backend: str) -> list[str]:
+def overrides(name: str) -> list[str]:
     """Return the requirements that replace those of packages; `optional.in` says why."""
-    numpy = [pin for pin in read_lock(REQUIREMENTS / f"{backend}.in") if pin.startswith("numpy==")]
+    numpy = [pin for pin in read_lock(REQUIREMENTS / f"{name}.in") if pin.startswith("numpy==")]
     return ["opencv-python; python_version < '3'", *numpy]  # on no Python that there is here
 
 

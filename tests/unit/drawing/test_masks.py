@@ -8,7 +8,7 @@ import pytest
 from tests.shared_files import shared_path
 from utils.drawing.colours import NUM_COLOURS, class_colour
 from utils.drawing.masks import draw_masks
-from utils.masks.runs import runs_of_mask, runs_of_window
+from utils.masks.runs import Window, runs_of_mask, runs_of_windows
 from utils.ragged import Ragged
 
 GREY = 100
@@ -69,10 +69,10 @@ def test_the_drawn_pixels_are_those_of_the_stored_masks(name):
 def test_many_masks_of_a_large_image_need_little_memory():
     size = (3000, 4000)
     window = np.ones((400, 400), bool)
-    runs = [runs_of_window(window, (9 * n, 12 * n), size) for n in range(280)]
+    masks = runs_of_windows([Window(9 * n, 12 * n, window) for n in range(280)], size)
     image = np.zeros((*size, 3), np.uint8)
     tracemalloc.start()
-    draw_masks(image, Ragged.of(runs, np.uint32), np.arange(280))
+    draw_masks(image, masks, np.arange(280))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2 * size[0] * size[1]  # one byte a pixel, and some rows of the image

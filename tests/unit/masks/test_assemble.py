@@ -8,8 +8,8 @@ import pytest
 
 from tests.shared_files import shared_path
 from utils.data.image.letterbox import Letterbox, fit_letterbox, fit_long_side
-from utils.masks.assemble import masks_at, native_masks, native_runs, native_windows, to_image
-from utils.masks.runs import runs_of_mask
+from utils.masks.assemble import masks_at, native_runs, native_windows
+from utils.masks.runs import areas, mask_of_runs, runs_of_mask
 
 INPUTS = ["assemble_640x480_of_427x640", "assemble_640x640_of_1080x810"]
 
@@ -33,39 +33,40 @@ def placement(stored) -> Letterbox:
     return fit_letterbox(tuple(stored["image_hw"].tolist()), tuple(stored["input_hw"].tolist()))
 
 
-@pytest.mark.parametrize(("kind", "crop_first"), [("up", True), ("crop_after_up", False)])
-def test_masks_of_the_input_are_the_public_ones(stored, kind, crop_first):
+def whole_masks(prototypes, coefficients, boxes, letterbox: Letterbox) -> list[np.ndarray]:
+    runs = native_runs(prototypes, coefficients, boxes, letterbox)
+    return [mask_of_runs(row, letterbox.original_size) for row in runs.rows()]
+
+
+def test_masks_of_the_input_are_the_public_ones(stored):
     size = tuple(stored["input_hw"].tolist())
-    found = masks_at(prototypes_of(stored), stored["coef"], stored["boxes"], size, crop_first)
+    found = masks_at(prototypes_of(stored), stored["coef"], stored["boxes"], size)
     assert found.dtype == bool
-    np.testing.assert_array_equal(found, expected(stored, kind, "up"))
+    np.testing.assert_array_equal(found, expected(stored, "up"))
 
 
-@pytest.mark.parametrize("crop_first", [True, False])
-def test_masks_at_the_size_of_the_prototypes_are_the_public_ones(stored, crop_first):
+def test_masks_of_an_image_that_fills_the_input_are_the_public_ones(stored):
+    size = tuple(stored["input_hw"].tolist())
+    arguments = prototypes_of(stored), stored["coef"], stored["boxes"], fit_letterbox(size, size)
+    np.testing.assert_array_equal(whole_masks(*arguments), expected(stored, "crop_after_up", "up"))
+
+
+def test_masks_at_the_size_of_the_prototypes_are_the_public_ones(stored):
     prototypes = prototypes_of(stored)
     size = prototypes.shape[1:]
     scale = np.array(size[::-1] * 2, np.float32) / np.tile(stored["input_hw"][::-1], 2)
     boxes = stored["boxes"] * scale.astype(np.float32)
-    found = masks_at(prototypes, stored["coef"], boxes, size, crop_first)
+    found = masks_at(prototypes, stored["coef"], boxes, size)
     np.testing.assert_array_equal(found, expected(stored, "low"))
 
 
 def test_masks_in_pixels_of_the_image_are_the_public_ones_in_every_form(stored):
     arguments = prototypes_of(stored), stored["coef"], stored["boxes_native"], placement(stored)
     native = expected(stored, "native")
-    for found, wanted in zip(native_masks(*arguments), native, strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(whole_masks(*arguments), native)
     for runs, wanted in zip(native_runs(*arguments).rows(), native, strict=True):
         assert runs.dtype == np.uint32
         np.testing.assert_array_equal(runs, runs_of_mask(wanted))
-
-
-def test_a_mask_of_the_input_is_brought_to_the_image_as_the_public_one(stored):
-    for mask, wanted in zip(
-        expected(stored, "up"), expected(stored, "up_to_image", "native"), strict=True
-    ):
-        np.testing.assert_array_equal(to_image(mask, placement(stored)), wanted)
 
 
 def random_masks(seed: int, count: int, size: tuple[int, int]):
@@ -89,7 +90,7 @@ def test_a_window_has_the_pixels_of_the_whole_mask_enlarged(image_size):
     start, stop = left * 32 // input_width, (left + inside_width) * 32 // input_width
     y, x = np.mgrid[:height, :width]
     windows = native_windows(prototypes, coefficients, boxes, letterbox)
-    found = native_masks(prototypes, coefficients, boxes, letterbox)
+    found = whole_masks(prototypes, coefficients, boxes, letterbox)
     for row, box, mask, window in zip(coefficients, boxes, found, windows, strict=True):
         scores = 1 / (1 + np.exp(-np.tensordot(row, prototypes, 1)))
         scores = scores[first : max(end, first + 1), start : max(stop, start + 1)]
@@ -116,14 +117,13 @@ def test_boxes_without_pixels_give_empty_masks():
     )
     letterbox = fit_letterbox((64, 64), (64, 64))
     assert native_runs(prototypes, coefficients, boxes, letterbox).values.tolist() == [4096] * 5
-    for crop_first in (True, False):
-        assert not masks_at(prototypes, coefficients, boxes, (64, 64), crop_first).any()
+    assert not masks_at(prototypes, coefficients, boxes, (64, 64)).any()
 
 
 def test_no_object_gives_no_mask():
     prototypes = np.zeros((8, 16, 16), np.float32)
     nothing = np.zeros((0, 8), np.float32), np.zeros((0, 4), np.float32)
-    assert masks_at(prototypes, *nothing, (32, 48), True).shape == (0, 32, 48)
+    assert masks_at(prototypes, *nothing, (32, 48)).shape == (0, 32, 48)
     runs = native_runs(prototypes, *nothing, fit_letterbox((10, 20), (64, 64)))
     assert runs.num_rows == 0 and runs.values.dtype == np.uint32
 
@@ -132,8 +132,8 @@ def test_numbers_that_are_none_or_infinite_give_no_pixels_and_no_warning():
     prototypes = np.ones((2, 8, 8), np.float32)
     coefficients = np.array([[np.nan, 0], [np.inf, 0], [-1e38, -1e38], [1e30, 1e30]], np.float32)
     boxes = np.tile(np.array([0, 0, 32, 32], np.float32), (4, 1))
-    masks = list(native_masks(prototypes, coefficients, boxes, fit_letterbox((32, 32), (32, 32))))
-    assert [int(mask.sum()) for mask in masks] == [0, 1024, 0, 1024]
+    masks = native_runs(prototypes, coefficients, boxes, fit_letterbox((32, 32), (32, 32)))
+    assert areas(masks).tolist() == [0, 1024, 0, 1024]
 
 
 def test_300_masks_of_a_large_image_take_little_memory():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.shared_files import shared_path
-from utils.masks.outline import joined, largest
+from utils.masks.outline import largest
 
 INPUTS = ["assemble_640x480_of_427x640", "assemble_640x640_of_1080x810"]
 
@@ -12,23 +12,19 @@ INPUTS = ["assemble_640x480_of_427x640", "assemble_640x640_of_1080x810"]
 def test_holes_pieces_points_lines_and_nothing_have_the_public_outlines():
     with np.load(shared_path("golden/segment/masks_to_polygons.npz")) as stored:
         for number, mask in enumerate(stored["masks"] > 0):
-            for found, kind in ((largest(mask), "largest"), (joined(mask), "concat")):
-                assert found.dtype == np.float32 and found.ndim == 2
-                np.testing.assert_array_equal(found, stored[f"{kind}_{number}"])
+            found = largest(mask)
+            assert found.dtype == np.float32 and found.ndim == 2
+            np.testing.assert_array_equal(found, stored[f"largest_{number}"])
 
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_assembled_masks_have_the_public_outlines(name):
     with np.load(shared_path(f"golden/segment/{name}.npz")) as stored:
-        for kind, prefixes in (
-            ("up", {"polygon_": largest, "polygon_all_": joined}),
-            ("native", {"polygon_native_": largest}),
-        ):
+        for kind, prefix in (("up", "polygon_"), ("native", "polygon_native_")):
             shape = tuple(stored[f"{kind}_shape"])
             masks = np.unpackbits(stored[kind])[: np.prod(shape)].reshape(shape) > 0
             for number, mask in enumerate(masks):
-                for prefix, outline in prefixes.items():
-                    np.testing.assert_array_equal(outline(mask), stored[f"{prefix}{number}"])
+                np.testing.assert_array_equal(largest(mask), stored[f"{prefix}{number}"])
 
 
 def test_the_piece_of_the_most_points_wins_over_the_one_of_the_largest_area():
@@ -36,7 +32,6 @@ def test_the_piece_of_the_most_points_wins_over_the_one_of_the_largest_area():
     mask[2:18, 2:18] = True
     mask[8, 22:38] = mask[4:12, 30] = True  # a thin cross
     assert largest(mask)[:, 0].min() == 22
-    assert joined(mask)[:, 0].min() == 2
 
 
 def test_a_transposed_mask_is_read_as_it_is():

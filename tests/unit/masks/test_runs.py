@@ -7,14 +7,15 @@ import pytest
 from pycocotools import mask as pycocotools_mask
 
 from utils.masks.runs import (
-    area,
+    Window,
+    areas,
     bounds,
     from_text,
     iou,
     mask_of_runs,
     runs_of_mask,
     runs_of_polygons,
-    runs_of_window,
+    runs_of_windows,
     to_text,
 )
 from utils.ragged import Ragged
@@ -105,7 +106,8 @@ def test_a_mask_is_coded_measured_and_decoded_as_by_pycocotools(mask):
     coded = pycocotools_mask.encode(np.asfortranarray(mask, np.uint8))
     runs = runs_of_mask(mask)
     assert to_text(runs).encode() == coded["counts"]
-    assert area(runs) == pycocotools_mask.area(coded) == mask.sum()
+    size = areas(Ragged.of([runs], np.uint32)).tolist()
+    assert size == [pycocotools_mask.area(coded)] == [mask.sum()]
     left, top, right, bottom = bounds(runs, mask.shape[0])
     assert [left, top, right - left, bottom - top] == pycocotools_mask.toBbox(coded).tolist()
     np.testing.assert_array_equal(mask_of_runs(runs, mask.shape), mask)
@@ -119,10 +121,33 @@ def test_a_window_is_coded_as_the_mask_around_it():
         corner = tuple(random.integers(0, np.array(size) - mask.shape + 1).tolist())
         whole = np.zeros(size, bool)
         whole[corner[0] :, corner[1] :][: mask.shape[0], : mask.shape[1]] = mask
-        found = runs_of_window(mask, corner, size)
-        np.testing.assert_array_equal(found, runs_of_mask(whole))
-    for shape in ((0, 0), (0, 3), (3, 0)):
-        assert runs_of_window(np.zeros(shape, bool), (2, 2), (5, 6)).tolist() == [30]
+        found = runs_of_windows([Window(*corner, mask)], size)
+        np.testing.assert_array_equal(found.values, runs_of_mask(whole))
+
+
+def test_windows_coded_together_are_those_coded_alone():
+    """Some are as high as the mask: there one column's object may go on in the next one."""
+    random = np.random.Generator(np.random.Philox(1))
+    size = (9, 12)
+    windows = []
+    for number in range(200):
+        shape = random.integers(0, [10, 13])
+        top, left = random.integers(0, np.array(size) - shape + 1).tolist()
+        pixels = random.random(shape) < (0.5, 1, 0, 0.9)[number % 4]
+        windows.append(Window(top, left, pixels))
+    found = runs_of_windows(windows, size)
+    assert found.values.dtype == np.uint32
+    assert areas(found).tolist() == [window.pixels.sum() for window in windows]
+    for (top, left, pixels), runs in zip(windows, found.rows(), strict=True):
+        whole = np.zeros(size, np.uint8, order="F")
+        whole[top:, left:][: pixels.shape[0], : pixels.shape[1]] = pixels
+        assert to_text(runs).encode() == pycocotools_mask.encode(whole)["counts"]
+
+
+def test_no_window_gives_no_row():
+    found = runs_of_windows([], (5, 6))
+    assert found.num_rows == 0 and found.values.dtype == np.uint32
+    assert areas(found).shape == (0,)
 
 
 def shapes_of(number: int, count: int, size: tuple[int, int]) -> list[np.ndarray]:

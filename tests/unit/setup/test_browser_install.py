@@ -124,9 +124,9 @@ def test_an_install_that_cannot_be_kept_is_fatal(monkeypatch):
 
 @pytest.mark.parametrize(
     ("browser", "machines", "ended", "made", "required"),
-    [(0, 0, 0, ["setup", "lint", "test"], ["1", "1"]),
-     (3, 0, 0, ["setup", "lint", "test"], ["no", "1"]),
-     (0, 3, 0, ["setup", "lint", "test"], ["1", "no"]),
+    [(0, 0, 0, ["setup", "docs", "lint", "test"], ["1", "1"]),
+     (3, 0, 0, ["setup", "docs", "lint", "test"], ["no", "1"]),
+     (0, 3, 0, ["setup", "docs", "lint", "test"], ["1", "no"]),
      (1, 0, 1, ["setup"], ["no", "no"]), (2, 0, 2, ["setup"], ["no", "no"]),
      (0, 1, 1, ["setup"], ["no", "no"])],
 )  # fmt: skip

@@ -289,8 +289,10 @@ def test_without_any_python_for_torch_it_is_an_error(checkout):
 
 
 @pytest.mark.parametrize(("names", "required"), [(("jax",), ""), ((), "torch jax")])
-def test_unknown_backend_is_an_error_that_names_the_known_ones(checkout, names, required):
-    with pytest.raises(UserError, match="unknown backend 'jax'; known are torch, oneflow"):
+def test_unknown_environment_is_an_error_that_names_the_known_ones(checkout, names, required):
+    with pytest.raises(
+        UserError, match="unknown environment 'jax'; known are torch, oneflow, docs"
+    ):
         checkout.prepare(*names, REQUIRE_BACKENDS=required)
 
 
@@ -338,4 +340,4 @@ def test_command_ends_with_one_message_and_exit_code_2():
     command = [sys.executable, "-m", "utils.setup.environments", "jax"]
     result = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert result.returncode == 2
-    assert result.stderr == "error: unknown backend 'jax'; known are torch, oneflow\n"
+    assert result.stderr == "error: unknown environment 'jax'; known are torch, oneflow, docs\n"

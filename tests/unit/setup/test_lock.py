@@ -91,6 +91,7 @@ def test_builds_of_torch_have_locks_of_their_own(tmp_path, monkeypatch):
             package("sympy", ("py3-none-any", "cc")),
         ],
         "oneflow": [package("oneflow", ("cp310-cp310-manylinux2014_x86_64", "dd"))],
+        "docs": [package("backrefs", ("py311-none-any", "ff"), ("py39-none-any", "aa"))],
     }
     monkeypatch.setattr(lock, "REQUIREMENTS", tmp_path)
     monkeypatch.setattr(lock, "resolve", resolved.get)
@@ -105,3 +106,4 @@ def test_builds_of_torch_have_locks_of_their_own(tmp_path, monkeypatch):
     assert texts["torch-cuda"] == ["nvidia-nccl==1.0 \\", "    --hash=sha256:bb",
         "torch===2.0 \\", "    --hash=sha256:aa"]  # fmt: skip
     assert texts["oneflow"] == ["oneflow==1.0 \\", "    --hash=sha256:dd"]
+    assert texts["docs"] == ["backrefs==1.0 \\", "    --hash=sha256:ff"]

@@ -58,6 +58,7 @@ class Finish:
     cutout: tuple[float, ...] = ()  # of `cut_out`; empty for none
     transforms: str = ""  # of Albumentations
     transforms_seed: int = 0
+    fits_outlines: bool = False  # boxes that transforms move end where their outlines do
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ def draw_scene(
 def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
     """Change the image of a draw as a whole: pixels, flips, holes."""
     if draw.transforms:
-        item = transform(item, draw.transforms, draw.transforms_seed)
+        item = transform(item, draw.transforms, draw.transforms_seed, draw.fits_outlines)
     item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
     if draw.flip_up_down:
         item = flip_up_down(item)

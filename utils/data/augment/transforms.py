@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
-from utils.data.augment.clipping import warp_polygons
-from utils.data.augment.geometry import MIN_AREA_RATIO, MIN_SIDE
+from utils.data.augment.clipping import boxes_within, warp_polygons
+from utils.data.augment.geometry import MIN_AREA_RATIO, MIN_SIDE, worth_keeping
 from utils.data.augment.objects import OUTLINE_MARGIN
 from utils.data.image.decoding import LabelledImage
 from utils.errors import UserError, brief
@@ -127,7 +127,9 @@ def require_transforms(text: str, size: tuple[int, int]) -> None:
             )
 
 
-def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
+def transform(
+    item: LabelledImage, text: str, seed: int, fits_outlines: bool = False
+) -> LabelledImage:
     """Apply transforms, all of whose draws are a function of the seed.
 
     Boxes of spatial ones are clipped, and dropped like `worth_keeping` drops them. The corners
@@ -137,6 +139,8 @@ def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
         item: BGR; the transforms see RGB, as the package asks for.
         text: from `read_transforms`.
         seed: from 0 to below 2**32.
+        fits_outlines: the box of a moved polygon becomes the one around what is seen of it; the
+            package moves corners of boxes, which is looser.
 
     Raises:
         UserError: the result has another size or type.
@@ -172,8 +176,25 @@ def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
     rows = np.asarray(found["row"], np.int64)
     polygons = item.polygons if pipeline.moves_outlines else None
     if polygons is not None:
+        had_points = polygons.num_points[rows] > 0
         polygons = _moved(found, len(polygons), item.size).select(rows)
-    return LabelledImage(image, item.class_index[rows], boxes, polygons)
+    moved = LabelledImage(image, item.class_index[rows], boxes, polygons)
+    return moved if polygons is None or not fits_outlines else _fitted(moved, had_points)
+
+
+def _fitted(item: LabelledImage, has_outline: np.ndarray) -> LabelledImage:
+    """Return an item whose boxes fit the outlines of objects that have one, (M,) bool; those of
+    which nothing is seen are dropped.
+    """
+    assert item.polygons is not None
+    around = boxes_within(item.polygons, item.size)
+    boxes = np.where(has_outline[:, None], around, item.boxes_xyxy)
+    keep = ~has_outline | worth_keeping(boxes, boxes)
+    return item._replace(
+        class_index=item.class_index[keep],
+        boxes_xyxy=boxes[keep],
+        polygons=item.polygons.select(keep),
+    )
 
 
 def _moved(found: Mapping[str, Any], num_objects: int, size: tuple[int, int]) -> Polygons:

@@ -5,10 +5,12 @@ Before: `items.py`, which moves the outlines with the images. After: `batch.py::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from utils.data.augment.sample import Augmentation
+from utils.data.augment.strengths import AugmentConfig
 from utils.data.image.decoding import LabelledImage
 from utils.data.loading.batch import TargetMasks, Targets
 from utils.data.loading.items import BoxItems
@@ -22,6 +24,12 @@ class MaskItems(BoxItems):
 
     ratio: int = 4  # the maps are so many times smaller than the images
     overlap: bool = True  # one map an image, the smaller objects on top; else one an object
+
+    def draw(
+        self, strengths: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
+    ) -> Augmentation:
+        drawn = super().draw(strengths, generator, index, num_samples)
+        return replace(drawn, fits_outlines=True)
 
     def targets(self, item: LabelledImage) -> Targets:
         targets = super().targets(item)

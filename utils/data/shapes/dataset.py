@@ -128,10 +128,15 @@ def _draw(folder: Path, config: ShapesConfig) -> None:
     write_yaml(folder / YAML_NAME, document)
 
 
-def _draw_one(folder: Path, config: ShapesConfig, index: int, split: str) -> None:
+def draw_file(config: ShapesConfig, index: int) -> Scene:
+    """Return image `index` of a dataset, counted over both splits, before it is a JPEG."""
     generator = sample_generator(config.seed, 0, index)
     height, width = (config.image_side * (0.75 + 0.5 * generator.random(2))).astype(int).tolist()
-    scene = draw_scene(generator, (height, width))
+    return draw_scene(generator, (height, width))
+
+
+def _draw_one(folder: Path, config: ShapesConfig, index: int, split: str) -> None:
+    scene = draw_file(config, index)
     write_jpeg(folder / "images" / split / f"{index:05d}.jpg", scene.image)
     labels = folder / "labels" / split / f"{index:05d}.txt"
     labels.write_text(_label_lines(scene, config.outlines), encoding="utf-8")

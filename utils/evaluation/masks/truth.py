@@ -11,7 +11,7 @@ from utils.data.loading.mask_items import complete_outlines
 from utils.data.loading.reading import ground_truth, pixel_polygons
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
-from utils.masks.runs import area, runs_of_polygons
+from utils.masks.runs import areas, runs_of_polygons
 from utils.ragged import Ragged
 
 
@@ -24,5 +24,5 @@ def masked_ground_truth(sample: Sample) -> GroundTruth:
     outlines = complete_outlines(pixel_polygons(sample), labels.boxes_xyxy)
     size = sample.height, sample.width
     rows = [runs_of_polygons([outlines.outline(i)], size) for i in range(len(outlines))]
-    areas = np.array([area(row) for row in rows], np.float64)
-    return labels._replace(area=areas, masks=Ragged.of(rows, np.uint32))
+    masks = Ragged.of(rows, np.uint32)
+    return labels._replace(area=areas(masks), masks=masks)

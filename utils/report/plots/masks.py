@@ -13,7 +13,7 @@ from utils.data.loading.batch import TargetMasks
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth, Segmentations
 from utils.drawing.masks import draw_masks
-from utils.masks.runs import area, mask_of_runs, runs_of_mask
+from utils.masks.runs import areas, mask_of_runs, runs_of_mask
 from utils.ragged import Ragged
 
 
@@ -21,7 +21,7 @@ def draw_objects(tile: np.ndarray, objects: Segmentations | GroundTruth, sample:
     """Draw the masks of an image on its tile (H, W, 3) uint8 RGB, the smaller ones on top."""
     assert objects.masks is not None
     rows = objects.masks.rows()
-    order = np.argsort([area(row) for row in rows], kind="stable")
+    order = np.argsort(areas(objects.masks), kind="stable")
     size = sample.height, sample.width
     masks = (mask_of_runs(rows[index], size) for index in order.tolist())
     _draw(tile, masks, objects.class_index[order])

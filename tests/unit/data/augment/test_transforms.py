@@ -318,6 +318,36 @@ def test_outlines_change_neither_images_nor_boxes(document):
         assert all(map(np.array_equal, found[:3], plain[:3]))
 
 
+@pytest.mark.parametrize("document", [TURNED, BENT, CROPPED], ids=["turned", "bent", "cropped"])
+def test_boxes_that_fit_outlines_end_where_these_do(document):
+    """Within the image; an object without an outline keeps the box that the package moved."""
+    for seed in range(20):
+        loose = transform(with_outlines(), json.dumps(document), seed)
+        found = transform(with_outlines(), json.dumps(document), seed, fits_outlines=True)
+        np.testing.assert_array_equal(found.image, loose.image)
+        assert found.class_index.tolist() == loose.class_index.tolist()
+        assert len(found.polygons) == len(found.class_index)
+        for index, label in enumerate(found.class_index.tolist()):
+            expected = loose.boxes_xyxy[index]
+            if label == 5:
+                outline = found.polygons.outline(index)
+                expected = [*outline.min(axis=0).clip(0, 64), *outline.max(axis=0).clip(0, 64)]
+            # Float64: ends of edges are computed from where an edge is cut.
+            np.testing.assert_allclose(found.boxes_xyxy[index], expected, atol=1e-9)
+
+
+def test_an_object_whose_outline_leaves_the_image_is_dropped_with_its_loose_box():
+    corner = np.array([(2, 2), (30, 2), (2, 30)], np.float64)
+    image = np.zeros((64, 64, 3), np.uint8)
+    boxes = np.array([[2, 2, 62, 62], [10, 10, 50, 50]], np.float64)
+    item = LabelledImage(image, np.array([3, 4]), boxes, make_polygons([corner, []]))
+    text = '{"Affine": {"p": 1, "translate_px": {"x": [-31, -31], "y": [-31, -31]}}}'
+    assert transform(item, text, 0).class_index.tolist() == [3, 4]
+    found = transform(item, text, 0, fits_outlines=True)
+    assert found.class_index.tolist() == [4]
+    assert found.boxes_xyxy.tolist() == [[0, 0, 19, 19]]
+
+
 def test_what_cuts_objects_into_pieces_leaves_no_outline_and_is_refused_for_masks():
     text = '{"RandomGridShuffle": {"p": 1}}'
     assert transform(with_outlines(), text, 0).polygons is None

@@ -71,6 +71,29 @@ def test_masks_change_neither_images_nor_boxes(samples, items, recipe):
         assert digest(with_masks._replace(targets=targets)) == digest(without)
 
 
+def test_only_with_masks_do_moved_boxes_fit_their_outlines(samples):
+    """Detection keeps the boxes that the package moves: its batches stay what they were."""
+    turned = AugmentConfig(transforms='{"Rotate": {"p": 1, "limit": [30, 60]}}')
+    masks, plain = (
+        train_batches(samples, augment=turned, items=items)
+        for items in (MaskItems(ratio=1), MaskItems.__base__())
+    )
+    larger = []
+    for with_masks, without in zip(masks, plain, strict=True):
+        np.testing.assert_array_equal(with_masks.images, without.images)
+        areas = [
+            x.targets.boxes_cxcywh_norm[:, 2:].prod(axis=1).sum() for x in (with_masks, without)
+        ]
+        larger.append(areas[1] / areas[0])
+        for index, box in enumerate(with_masks.targets.boxes_cxcywh_norm * 64):
+            y, x = np.nonzero(mask_of(with_masks.targets, index))
+            around = np.array([x.min(), y.min(), x.max() + 1, y.max() + 1])
+            # A pixel that the border of an outline touches is drawn as a whole.
+            corners = np.concatenate((box[:2] - box[2:] / 2, box[:2] + box[2:] / 2))
+            assert (around[:2] >= corners[:2] - 2).all() and (around[2:] <= corners[2:] + 2).all()
+    assert min(larger) > 1.1
+
+
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 @pytest.mark.parametrize("items", KINDS.values(), ids=KINDS)
 def test_workers_ranks_and_a_start_in_the_middle_change_no_byte(samples, items, recipe):

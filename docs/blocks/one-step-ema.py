@@ -1,0 +1,24 @@
+# Runs on torch and oneflow.
+import backend
+
+backend.use()
+from models.training.ema import decay_after
+
+
+def updates_until_halfway(start):
+    """A weight is 0, then 1 from this update on: how soon does its average reach 0.5?"""
+    average, update = 0.0, start
+    while average < 0.5:
+        update += 1
+        decay = decay_after(update)
+        average = decay * average + (1 - decay) * 1.0
+    return update - start
+
+
+for start in (0, 100, 1000, 10000):
+    print(
+        f"after {start:5} updates: decay {decay_after(start):.4f}, "
+        f"halfway within {updates_until_halfway(start)}"
+    )
+
+values = {"late": f"{decay_after(100000):.4f}", "halfway_10000": updates_until_halfway(10000)}

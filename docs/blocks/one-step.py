@@ -1,0 +1,35 @@
+# Runs on torch and oneflow.
+# Numbers agree to 1e-3.
+import backend
+
+backend.use()
+
+import numpy as np
+
+from backend import ops
+from models.detector import Detector
+from models.graph import read_model_yaml
+from models.training.state import build_state
+from models.training.step import train_step
+from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from utils.cli.train_config import TrainConfig
+from utils.data.loading.batch import Batch, Targets
+
+# Four images of noise, each with a grey square: one batch, which training must learn by heart.
+images = np.random.default_rng(0).integers(0, 64, (4, 3, 128, 128), np.uint8)
+images[:, :, 32:96, 32:96] += 128
+square = np.full((4, 4), 0.5, np.float32)  # centre and size, as parts of the image's sides
+targets = Targets(np.arange(4), np.array([0, 1, 0, 1]), square)
+batch = Batch(images, targets, np.arange(4), (), np.arange(4))
+
+model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes=2))
+model.initialize(seed=0)
+config = TrainConfig(image_size=128, batch_size=4, epochs=1, device="cpu")
+hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+state = build_state(config, hyp, model, batches=100, device="cpu")
+
+print("batch     box  objectness  classification  updates")
+for number in range(8):
+    terms = train_step(state, batch, state.timer)
+    box, objectness, classification = (float(ops.to_numpy(x)) for x in terms.by_name.values())
+    print(f"{number:5}{box:8.4f}{objectness:12.4f}{classification:16.4f}{state.ema.updates:9}")

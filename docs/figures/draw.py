@@ -1,0 +1,51 @@
+"""Draw the figures of the pages: python -m docs.figures.draw [NAME ...]
+
+Without a name all are drawn. Each NAME.py of this folder with a `draw(language)` makes NAME.en.svg
+and NAME.zh.svg beside it, from the project's own code; its docstring says what of.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import backend
+from utils.errors import UserError
+from utils.files.atomic import atomic_text_file
+from utils.processes.command import run_command
+from utils.screen.text import say
+
+FOLDER = Path(__file__).parent
+LANGUAGES = ("en", "zh")
+# What figures are made of, and no figure.
+PARTS = {"draw", "drawing", "pictures", "iou_family", "detect_shapes"}
+
+
+def names() -> list[str]:
+    """Return the names of all figures."""
+    return sorted({path.stem for path in FOLDER.glob("*.py")} - PARTS)
+
+
+def draw(name: str, language: str) -> str:
+    """Return the SVG of a figure; a backend has been chosen before."""
+    module = importlib.import_module(f"docs.figures.{name}")
+    return module.draw(language).svg(inline=getattr(module, "INLINE", False))
+
+
+def main() -> None:
+    chosen = sys.argv[1:] or names()
+    unknown = sorted(set(chosen) - set(names()))
+    if unknown:
+        raise UserError(f"no figure {unknown[0]}; there are: {', '.join(names())}")
+    backend.use()
+    for name in chosen:
+        for language in LANGUAGES:
+            path = FOLDER / f"{name}.{language}.svg"
+            with atomic_text_file(path) as file:
+                file.write(draw(name, language))
+            say(f"{path.name}  {path.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    run_command(main)

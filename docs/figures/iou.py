@@ -1,0 +1,55 @@
+"""Four pairs of boxes, each with its IoU, GIoU, DIoU and CIoU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from docs.figures.drawing import Figure
+from docs.figures.iou_family import values
+
+WORDS = {
+    "en": ("Four pairs of boxes and what IoU, GIoU, DIoU and CIoU say of them",
+           ("inside", "side by side", "apart", "other shape")),
+    "zh": ("四对边框及其 IoU、GIoU、DIoU、CIoU", ("包含", "并列", "分离", "形状不同")),
+}  # fmt: skip
+# cxcywh in units of a panel; the target is the same in all.
+TARGET = (38.0, 52.0, 48.0, 48.0)
+PREDICTED = ((48.0, 62.0, 24.0, 24.0), (62.0, 52.0, 48.0, 48.0), (78.0, 92.0, 20.0, 20.0),
+             (50.0, 52.0, 72.0, 32.0))  # fmt: skip
+PANEL, LEFT, TOP = 104, 64, 34
+
+
+def draw(language: str) -> Figure:
+    title, labels = WORDS[language]
+    pred = np.array(PREDICTED)
+    table = values(pred, np.array([TARGET] * len(pred)))
+    figure = Figure(TOP + 226, title, language)
+    for place, (label, box) in enumerate(zip(labels, PREDICTED, strict=True)):
+        x = LEFT + place * PANEL
+        figure.text(x + PANEL / 2, 20, label, "middle bold")
+        for (cx, cy, width, height), style in (
+            (_hull(box), "stroke thin s-line dashed"),
+            (TARGET, "t-orange s-orange two"),
+            (box, "t-blue s-blue two"),
+        ):
+            left, top = x + cx - width / 2, TOP + cy - height / 2
+            figure.rectangle(left, top, width, height, style)
+        centres = [(x + cx, TOP + cy) for cx, cy, _, _ in (TARGET, box)]
+        figure.line(centres, "stroke s-ink")
+    for row, (name, numbers) in enumerate(table.items()):
+        y = TOP + 132 + 25 * row
+        if row % 2 == 0:
+            figure.rectangle(0, y - 18, figure.width, 25, "t-line")
+        figure.text(8, y, name, "bold")
+        for place, value in enumerate(numbers.tolist()):
+            middle = LEFT + place * PANEL + PANEL / 2
+            figure.text(middle, y, f"{value:.2f}".replace("-", "−"), "middle")
+    return figure
+
+
+def _hull(box: tuple[float, ...]) -> tuple[float, float, float, float]:
+    """Return the smallest box around a predicted box and the target, cxcywh."""
+    both = np.array([box, TARGET])
+    low = (both[:, :2] - both[:, 2:] / 2).min(axis=0)
+    high = (both[:, :2] + both[:, 2:] / 2).max(axis=0)
+    return (*((low + high) / 2).tolist(), *(high - low).tolist())

@@ -1,0 +1,55 @@
+"""An image of the built-in dataset beside the lines of its label file."""
+
+from __future__ import annotations
+
+from docs.figures.drawing import HUES, Figure
+from docs.figures.pictures import CLASS_NAMES, on_picture, shapes
+from utils.boxes import xyxy_to_cxcywh
+
+WORDS = {
+    "en": ("A label file: a line for each object, its centre and size as parts of the image",
+           "class", "centre x, y", "width", "height"),
+    "zh": ("标注文件：每行一个物体，中心与宽高是相对图像边长的比例",
+           "类别", "中心 x、y", "宽", "高"),
+}  # fmt: skip
+INDEX, SIDE = 29, 320
+LEFT, TOP = 80, 26
+
+
+def draw(language: str) -> Figure:
+    title, class_word, centre, width_word, height_word = WORDS[language]
+    scene = shapes(INDEX, (SIDE, SIDE))
+    lines = [
+        (int(number), *(xyxy_to_cxcywh(box[None])[0] / SIDE).tolist())
+        for number, box in zip(scene.class_index, scene.boxes_xyxy, strict=True)
+    ]
+    figure = Figure(TOP + SIDE + 66 + 24 * len(lines), title, language)
+    figure.image(scene.image, LEFT, TOP, SIDE, SIDE)
+    for number, box in zip(scene.class_index.tolist(), scene.boxes_xyxy, strict=True):
+        on_picture(figure, box, number, (LEFT, TOP), 1)
+    _measure(figure, scene.boxes_xyxy[0])
+    y = TOP + SIDE + 34
+    for x, word in ((14, class_word), (120, centre), (276, width_word), (366, height_word)):
+        figure.text(x, y, word, "bold")
+    for row, (number, *numbers) in enumerate(lines):
+        y = TOP + SIDE + 60 + 24 * row
+        hue = HUES[number % len(HUES)]
+        figure.rectangle(8, y - 16, 464, 21, f"t-{hue}", 4)
+        figure.text(14, y, str(number), "code bold")
+        figure.text(34, y, CLASS_NAMES[number], "f-soft")
+        for x, value in zip((120, 196, 276, 366), numbers, strict=True):
+            figure.text(x, y, f"{value:.4f}", "code")
+    return figure
+
+
+def _measure(figure: Figure, box_xyxy) -> None:
+    """Draw the centre of a box, and its width and height outside the picture."""
+    left, top, right, bottom = box_xyxy.tolist()
+    x, y = LEFT + (left + right) / 2, TOP + (top + bottom) / 2
+    for style in ("stroke halo", "stroke light-line"):
+        figure.line([(LEFT, y), (x - 7, y)], style)
+        figure.line([(x, TOP), (x, y - 7)], style)
+    figure.dot(x, y, 6, "stroke halo")
+    figure.dot(x, y, 5, "light")
+    figure.text(LEFT - 10, y + 5, "y", "end bold")
+    figure.text(x, TOP - 7, "x", "middle bold")

@@ -1,0 +1,57 @@
+"""How a list of detections becomes a curve and an average precision, by the project's metric."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from docs.figures.drawing import Axes, Figure
+from utils.evaluation.coco.precision import RECALL_GRID, interpolated_precision
+
+WORDS = {
+    "en": ("Ten detections of six objects: their precision, recall and average precision",
+           "score", "P", "R", "precision", "recall"),
+    "zh": ("六个目标的十个检测：精确率、召回率与平均精度",
+           "得分", "P", "R", "精确率", "召回率"),
+}  # fmt: skip
+SCORES = (0.95, 0.91, 0.86, 0.80, 0.74, 0.66, 0.58, 0.45, 0.33, 0.21)
+HITS = (True, True, False, True, False, False, True, True, False, False)
+NUM_OBJECTS = 6
+ROW, TOP = 28, 56
+COLUMNS = (46, 86, 134, 182)  # right edges
+
+
+def envelope() -> np.ndarray:
+    """Return the precision (101,) at or beyond each recall of COCO's grid."""
+    correct = np.array([HITS])
+    return interpolated_precision(correct, np.ones_like(correct), NUM_OBJECTS)[0]
+
+
+def draw(language: str) -> Figure:
+    title, score, p, r, precision_word, recall_word = WORDS[language]
+    correct = np.cumsum(HITS)
+    precision, recall = correct / np.arange(1, len(HITS) + 1), correct / NUM_OBJECTS
+    figure = Figure(TOP + ROW * len(HITS) + 16, title, language)
+    for x, label in zip((COLUMNS[0], *COLUMNS[2:]), (score, p, r), strict=True):
+        figure.text(x, 30, label, "end bold")
+    for row, is_hit in enumerate(HITS):
+        y = TOP + ROW * row
+        figure.rectangle(4, y - 18, 184, 24, "t-green" if is_hit else "t-red", 4)
+        kind, numbers = "TP" if is_hit else "FP", (SCORES[row], precision[row], recall[row])
+        written = [f"{value:.2f}" for value in numbers]
+        for x, cell in zip(COLUMNS, (written[0], kind, *written[1:]), strict=True):
+            figure.text(x, y, cell, "end")
+    axes = Axes(figure, (236, 44, 232, 232), (0, 1), (0, 1))
+    figure.text(200, 26, precision_word, "bold")
+    figure.text(468, 318, recall_word, "end bold")
+    ticks = [(value, f"{value:g}") for value in (0, 0.5, 1)]
+    best = envelope()
+    corners = [axes.at(x, y) for x, y in zip(RECALL_GRID, best, strict=True)]
+    outline = "L".join(f"{x:.1f} {y:.1f}" for x, y in [axes.at(0, 0), *corners, axes.at(1, 0)])
+    figure.add("path", d=f"M{outline}Z", class_="t-blue")
+    axes.frame(ticks, ticks)
+    axes.curve(recall, precision, "s-orange")
+    axes.curve(RECALL_GRID, best, "s-blue wide")
+    for x, y, is_hit in zip(recall, precision, HITS, strict=True):
+        figure.dot(*axes.at(x, y), 4.5, "f-green" if is_hit else "f-red")
+    figure.text(*axes.at(0.3, 0.24), f"AP = {best.mean():.3f}", "middle bold", size=18)
+    return figure

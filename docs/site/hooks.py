@@ -1,0 +1,208 @@
+"""What the site needs besides its generator's plugins; mkdocs.yml names this file as its hooks.
+
+- A page that is planned in the navigation and not written yet is left out.
+- A page of one language alone is an error, unless docs/untranslated.txt lists it.
+- `{{ NAME.key }}` in running text is the value of that key in docs/blocks/NAME.json.
+- A link to a file of the repository is relative, as a code host takes it: `../../train.py` in
+  docs/en. The site holds a copy of that file, as text, below source/.
+- Each language has a search index of its own, so that each search finds its own pages.
+
+Errors are warnings of MkDocs here: `strict` in mkdocs.yml ends the build because of them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import posixpath
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import jieba
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File
+
+from utils.files.json import read_json
+
+PROJECT = Path(__file__).resolve().parents[2]
+DOCS = PROJECT / "docs"
+DEFAULT, OTHER = "en", "zh"
+UNTRANSLATED = DOCS / "untranslated.txt"
+LATEST = -200  # after all plugins
+FIRST = 200  # before them
+# What is shown as it is, not as text.
+SHOWN = {".md", ".html", ".png", ".svg", ".webp"}
+LINK = re.compile(r"(\]\()(\.\.?/[^)\s#]+)")
+VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
+FENCE = re.compile(r"(```.*?```)", re.DOTALL)
+BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
+ALTERNATE = re.compile(r'<link rel="alternate"[^>]*>\s*')
+BASE = re.compile(r'("base": "[^"]*?)/?\.\."')
+
+log = logging.getLogger("mkdocs.hooks.duet")
+
+
+@event_priority(FIRST)
+def on_config(config: Any) -> Any:
+    """Take the pages that are there, and name those of one language alone."""
+    jieba.dt.tmp_dir = sys.prefix  # else its cache is a file that anybody may put into /tmp
+    jieba.setLogLevel(logging.WARNING)
+    config["nav"] = written(config["nav"])
+    for problem in translation_problems():
+        log.warning(problem)
+    return config
+
+
+def written(entries: list[Any]) -> list[Any]:
+    """Return a navigation without the pages that are not written yet."""
+    found: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, dict):
+            ((title, inner),) = entry.items()
+            inner = written(inner) if isinstance(inner, list) else inner
+            if inner and (isinstance(inner, list) or is_written(inner)):
+                found.append({title: inner})
+        elif is_written(entry):
+            found.append(entry)
+    return found
+
+
+def is_written(page: str) -> bool:
+    return (DOCS / DEFAULT / page).is_file()
+
+
+def pages(language: str) -> set[str]:
+    """Return the pages of a language, below its folder."""
+    folder = DOCS / language
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")}
+
+
+def untranslated() -> set[str]:
+    """Return the pages that are to be translated; the list is removed when it is empty."""
+    if not UNTRANSLATED.exists():
+        return set()
+    lines = UNTRANSLATED.read_text(encoding="utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def translation_problems() -> Iterator[str]:
+    """Yield what keeps the two languages and docs/untranslated.txt from being of one mind."""
+    english, chinese, listed = pages(DEFAULT), pages(OTHER), untranslated()
+    for page in sorted(english - chinese - listed):
+        yield f"docs/{DEFAULT}/{page} has no page docs/{OTHER}/{page}"
+    for page in sorted(chinese - english):
+        yield f"docs/{OTHER}/{page} has no page docs/{DEFAULT}/{page}"
+    for page in sorted(listed & chinese):
+        yield f"docs/untranslated.txt lists {page}, which is translated: remove its line"
+    for page in sorted(listed - english):
+        yield f"docs/untranslated.txt lists {page}, which is no page: remove its line"
+
+
+@event_priority(LATEST)
+def on_files(files: Any, config: Any) -> Any:
+    """Add the files of the repository that pages link to."""
+    linked = {
+        path
+        for page in files.documentation_pages()
+        for path in linked_files(page.content_string, page.src_uri)
+    }
+    for path in sorted(linked):
+        content = (PROJECT / path).read_text(encoding="utf-8")
+        files.append(File.generated(config, copy_of(path), content=content))
+    return files
+
+
+def copy_of(path: str) -> str:
+    """Return where the site holds a file of the repository."""
+    return f"source/{path}.txt"
+
+
+def linked_files(text: str, page: str) -> set[str]:
+    """Return the files of the repository, as paths in it, that a page links to and MkDocs lacks."""
+    found = (repository_path(match[2], page) for match in LINK.finditer(text))
+    return {path for path in found if path}
+
+
+def repository_path(link: str, page: str) -> str | None:
+    """Return the file that a link of a page means; None if the site shows it, or it is not there.
+
+    Args:
+        link: relative, as "../../train.py".
+        page: below docs, as "en/api.md".
+    """
+    path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
+    inside = not path.startswith("..") and (PROJECT / path).is_file()
+    shown = path.startswith("docs/") and PurePosixPath(path).suffix in SHOWN
+    return path if inside and (not shown or path.startswith("docs/examples/")) else None
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Put values into the text, and links to the copies of files."""
+    source = page.file.src_uri
+
+    def copied(match: re.Match[str]) -> str:
+        path = repository_path(match[2], source)
+        if path is None:
+            return match[0]
+        return match[1] + posixpath.relpath(copy_of(path), posixpath.dirname(source))
+
+    if source.startswith(f"{OTHER}/"):
+        markdown = join_lines(markdown)
+    return LINK.sub(copied, VALUE.sub(lambda match: value(match, source), markdown))
+
+
+def join_lines(markdown: str) -> str:
+    """Return Chinese text without the line breaks between two characters, shown as a space."""
+    parts = FENCE.split(markdown)
+    return "".join(part if part.startswith("```") else BREAK.sub("", part) for part in parts)
+
+
+def value(match: re.Match[str], page: str) -> str:
+    """Return a value of docs/blocks as text; one that is not there is a warning."""
+    name, key = match.groups()
+    try:
+        return str(read_json(DOCS / "blocks" / f"{name}.json")[key])
+    except (OSError, ValueError, KeyError) as error:
+        log.warning(f"{page}: no value for {match[0]}: {error!r}")
+        return match[0]
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Fit the theme to pages that are files.
+
+    The theme asks for a sitemap at each alternate link, which a browser refuses to a file; the
+    switch between the languages is a plain link. The search of a Chinese page takes the index of
+    its language: `split_index`.
+    """
+    output = ALTERNATE.sub("", output)
+    return BASE.sub(_inner, output, count=1) if page.url.startswith(f"{OTHER}/") else output
+
+
+def _inner(match: re.Match[str]) -> str:
+    return f'{match[1]}"' if not match[1].endswith('"') else f'{match[1]}."'
+
+
+@event_priority(LATEST)
+def on_post_build(config: Any) -> None:
+    """Write the index of each language, as JSON and as the script that file:// needs."""
+    site = Path(config["site_dir"])
+    index = read_json(site / "search" / "search_index.json")
+    for folder, entries in split_index(index["docs"]).items():
+        text = json.dumps({**index, "docs": entries}, ensure_ascii=False, separators=(",", ":"))
+        place = site / folder / "search"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "search_index.json").write_text(text, encoding="utf-8")
+        (place / "search_index.js").write_text(f"var __index = {text}", encoding="utf-8")
+
+
+def split_index(entries: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the entries by the folder of their language, with locations below that folder."""
+    prefix = f"{OTHER}/"
+    others = [entry for entry in entries if entry["location"].startswith(prefix)]
+    return {
+        ".": [entry for entry in entries if not entry["location"].startswith(prefix)],
+        OTHER: [{**entry, "location": entry["location"].removeprefix(prefix)} for entry in others],
+    }

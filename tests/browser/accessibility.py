@@ -1,0 +1,32 @@
+"""What keeps people with disabilities from a page, as axe-core finds it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tests.browser import axe
+from tests.browser.chromium import Page
+
+REMEDY = "no axe-core: python3 -m tests.browser.install"
+RUN = """axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) =>
+  violations.map(({ id, impact, help, nodes }) =>
+    ({ id, impact, help, nodes: nodes.map(({ html }) => html.slice(0, 200)) })))"""
+
+
+def violations(page: Page) -> list[dict[str, Any]]:
+    """What axe-core holds against a page that is open: id, impact, help, nodes.
+
+    Without axe-core the test is skipped; it fails instead where REQUIRE_BROWSER=1.
+    """
+    script = axe.folder() / axe.SCRIPT
+    if not script.exists():
+        if os.environ.get("REQUIRE_BROWSER") == "1":
+            pytest.fail(REMEDY)
+        pytest.skip(REMEDY)
+    page.evaluate(script.read_text(encoding="utf-8") + ";0")
+    answer = page.call("Runtime.evaluate", expression=RUN, awaitPromise=True, returnByValue=True)
+    assert "exceptionDetails" not in answer, answer
+    return answer["result"]["value"]

@@ -1,0 +1,127 @@
+"""`make docs` builds what is there in both languages, and ends at what is wrong in a page."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.site.build import build
+from utils.files.json import read_json
+from utils.files.project import PROJECT
+
+MEGABYTES = 15
+
+
+def pages() -> set[Path]:
+    """The English pages, below their folder."""
+    folder = PROJECT / "docs" / "en"
+    return {path.relative_to(folder) for path in folder.rglob("*.md")}
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small project: the configuration, and a page with its two languages."""
+    root = tmp_path_factory.mktemp("project")
+    shutil.copy(PROJECT / "mkdocs.yml", root)
+    shutil.copytree(PROJECT / "docs" / "site", root / "docs" / "site")
+    (root / "docs" / "blocks").mkdir()
+    for language in ("en", "zh"):
+        (root / "docs" / language).mkdir()
+    (root / "train.py").write_text("print('trained')\n")
+    return root
+
+
+@pytest.fixture
+def project(copied: Path) -> Path:
+    docs = copied / "docs"
+    for language in ("en", "zh"):
+        for page in (docs / language).iterdir():
+            page.unlink()
+        (docs / language / "index.md").write_text("# Duet\n\nHome.\n")
+    (docs / "untranslated.txt").unlink(missing_ok=True)
+    return copied
+
+
+def test_each_page_is_built_in_both_languages(site):
+    assert Path("index.md") in pages() and len(pages()) > 20
+    for page in pages():
+        assert (site / page.with_suffix(".html")).is_file()
+        assert (site / "zh" / page.with_suffix(".html")).is_file()
+
+
+def test_the_site_is_light(site):
+    weight = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
+    assert weight < MEGABYTES * 1e6
+
+
+@pytest.mark.parametrize(("folder", "word"), [(".", "PyTorch"), ("zh", "检测器")])
+def test_each_language_has_an_index_of_its_own_pages(site, folder, word):
+    entries = read_json(site / folder / "search/search_index.json")["docs"]
+    places = {entry["location"].partition("#")[0] for entry in entries}
+    assert places == {path.with_suffix(".html").as_posix() for path in pages()}
+    home = [entry["text"] for entry in entries if entry["location"].startswith("index.html")]
+    assert word in "".join(home).replace("\u200b", "")  # it stands between words of Chinese
+
+
+def test_values_and_files_of_the_repository_are_put_into_a_page(project, tmp_path):
+    (project / "docs/blocks/demo.json").write_text('{"map50": 0.684}')
+    (project / "docs/blocks/demo.py").write_text("print(1)\n")
+    (project / "docs/en/index.md").write_text(
+        "# Duet\n\nIt reaches {{ demo.map50 }}, see [train.py](../../train.py).\n\n"
+        '```python\n--8<-- "blocks/demo.py"\n```\n'
+    )
+    done = build(project, tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "index.html").read_text()
+    assert "It reaches 0.684, see" in page and 'href="source/train.py.txt"' in page
+    assert (tmp_path / "source/train.py.txt").read_text() == "print('trained')\n"
+    assert 'class="nb">print' in page
+
+
+WRONG = {
+    "See [it](absent.md).": "'absent.md'",
+    "See [it](#absent).": "'#absent'",
+    "See [it](../../absent.py).": "'../../absent.py'",
+    "{{ absent.key }}": "no value for {{ absent.key }}",
+    "![](absent.svg)": "'absent.svg'",
+}
+
+
+def test_what_a_page_names_and_is_not_there_ends_the_build(project, tmp_path):
+    (project / "docs/en/index.md").write_text("# Duet\n\n" + "\n\n".join(WRONG))
+    done = build(project, tmp_path)
+    assert done.returncode != 0
+    assert [told for told in WRONG.values() if told not in done.stderr] == []
+
+
+def test_a_block_that_is_not_there_ends_the_build(project, tmp_path):
+    (project / "docs/en/index.md").write_text('# Duet\n\n```\n--8<-- "blocks/absent.out"\n```\n')
+    done = build(project, tmp_path)
+    assert done.returncode != 0 and "blocks/absent.out" in done.stderr
+
+
+def test_pages_of_one_language_must_be_listed_and_only_they(project, tmp_path):
+    for page in ("en/a", "zh/b", "en/c", "zh/c"):
+        (project / "docs" / f"{page}.md").write_text("# A page\n")
+    (project / "docs/untranslated.txt").write_text("# The list.\nc.md\nd.md\n")
+    done = build(project, tmp_path)
+    told = {line.rpartition(" -  ")[2] for line in done.stderr.splitlines() if "WARNING" in line}
+    assert done.returncode != 0
+    assert {
+        "docs/en/a.md has no page docs/zh/a.md",
+        "docs/zh/b.md has no page docs/en/b.md",
+        "docs/untranslated.txt lists c.md, which is translated: remove its line",
+        "docs/untranslated.txt lists d.md, which is no page: remove its line",
+    } <= told
+
+
+def test_a_listed_page_is_shown_in_english_with_a_line_in_chinese(project, tmp_path):
+    (project / "docs/en/faq.md").write_text("# FAQ\n\nQuestions.\n")
+    (project / "docs/untranslated.txt").write_text("faq.md\n")
+    done = build(project, tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "zh/faq.html").read_text(encoding="utf-8")
+    assert "本页尚未译成中文" in page and '<div lang="en">' in page and "Questions." in page
+    assert "本页尚未译成中文" not in (tmp_path / "faq.html").read_text(encoding="utf-8")

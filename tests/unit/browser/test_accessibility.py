@@ -1,0 +1,24 @@
+"""tests/browser/accessibility.py finds a page's faults, and nothing in a page without one."""
+
+import pytest
+
+from tests.browser.accessibility import violations
+from tests.browser.chromium import chromium
+
+PAGE = """<!DOCTYPE html><html lang="en"><head><title>A page</title></head>
+<body><main><h1>A page</h1>{}</main></body></html>"""
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ('<p style="color: #000">Text.</p>', set()),
+        ('<p style="color: #ddd; background: #fff">Pale.</p><img src="data:,">',
+            {("image-alt", "critical"), ("color-contrast", "serious")}),
+    ],
+)  # fmt: skip
+def test_faults_are_found(tmp_path, content, found):
+    (tmp_path / "page.html").write_text(PAGE.format(content))
+    with chromium() as page:
+        page.open(tmp_path / "page.html", 600)
+        assert {(fault["id"], fault["impact"]) for fault in violations(page)} == found

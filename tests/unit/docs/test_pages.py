@@ -1,0 +1,85 @@
+"""Pages include what is there: blocks, outputs and values, the same in both languages."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.docs_blocks.block import BLOCKS
+from utils.files.project import PROJECT
+
+DOCS = PROJECT / "docs"
+PAGES = sorted([*DOCS.glob("en/**/*.md"), *DOCS.glob("zh/**/*.md")])
+# `--8<-- "blocks/NAME.py"`, perhaps with a section or lines; `;--8<--` shows the mark itself.
+INCLUDED = re.compile(r'(?<!;)--8<-- "([^":]+)(?::([\w:,-]+))?"')
+SPOILED = re.compile(r"--8 ?< ?--(?! \")|--8 < --")
+FIGURE = re.compile(r"figures/([\w.-]+?)\.(en|zh)\.svg")
+VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
+
+
+def included_in(text):
+    """What a page takes from elsewhere: files with sections and figures, in order, and values."""
+    marks = [(found[1], found[2] or "") for found in INCLUDED.finditer(text)]
+    values = sorted({f"{name}.{key}" for name, key in VALUE.findall(text)})
+    return marks, [name for name, _ in FIGURE.findall(text)], values
+
+
+def problems_of(text):
+    """What a page includes that is not there, and marks that mean nothing."""
+    found = [f"{mark} includes nothing" for mark in SPOILED.findall(text)]
+    for name, section in included_in(text)[0]:
+        path = DOCS / name
+        if not path.is_file():
+            found.append(f"{name} is not there")
+        elif section[:1].isalpha() and f"[start:{section}]" not in path.read_text(encoding="utf-8"):
+            found.append(f"{name} has no section {section}")
+    for name, key in VALUE.findall(text):
+        path = BLOCKS / f"{name}.json"
+        values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        if key not in values:
+            found.append(f"{name}.json has no {key}")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_everything_that_a_page_includes_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    assert problems_of(text) == []
+    assert {language for _, language in FIGURE.findall(text)} <= set(page.relative_to(DOCS).parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('--8<-- "blocks/no-such.py"', "blocks/no-such.py is not there"),
+        ('--8<-- "blocks/one-step.py:no-such"', "blocks/one-step.py has no section no-such"),
+        ('--8 < --"blocks/one-step.py"', "--8 < -- includes nothing"),
+        ("--8<-- blocks/one-step.py", "--8<-- includes nothing"),
+        ("{{ no-such.key }}", "no-such.json has no key"),
+        ("a {{ one-step-assign.no_such }}", "one-step-assign.json has no no_such"),
+    ],
+)
+def test_what_is_missing_is_named(text, told):
+    assert problems_of(text) == [told]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if "zh" in page.relative_to(DOCS).parts],
+    ids=lambda page: str(page.relative_to(DOCS)),
+)
+def test_both_languages_include_the_same(page):
+    other = DOCS / "en" / page.relative_to(DOCS / "zh")
+    assert included_in(page.read_text(encoding="utf-8")) == included_in(
+        other.read_text(encoding="utf-8")
+    )
+
+
+def test_every_block_is_on_a_page():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    files, _, values = included_in(text)
+    used = {name.rpartition("/")[2].partition(".")[0] for name, _ in files}
+    used |= {value.partition(".")[0] for value in values}
+    assert {path.stem for path in BLOCKS.iterdir() if path.is_file()} <= used
