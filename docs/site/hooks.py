@@ -39,6 +39,7 @@ LINK = re.compile(r"(\]\()(\.\.?/[^)\s#]+)")
 VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
 FENCE = re.compile(r"(```.*?```)", re.DOTALL)
 BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
+DIALOG = 'data-md-component="search" role="dialog"'
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*>\s*')
 BASE = re.compile(r'("base": "[^"]*?)/?\.\."')
 
@@ -171,14 +172,16 @@ def value(match: re.Match[str], page: str) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Fit the theme to pages that are files.
+    """Fit the theme to pages that are files, and to those who hear a page.
 
     The theme asks for a sitemap at each alternate link, which a browser refuses to a file; the
     switch between the languages is a plain link. The search of a Chinese page takes the index of
-    its language: `split_index`.
+    its language: `split_index`. The dialog of the search has a name.
     """
+    chinese = page.url.startswith(f"{OTHER}/")
     output = ALTERNATE.sub("", output)
-    return BASE.sub(_inner, output, count=1) if page.url.startswith(f"{OTHER}/") else output
+    output = output.replace(DIALOG, f'{DIALOG} aria-label="{"搜索" if chinese else "Search"}"')
+    return BASE.sub(_inner, output, count=1) if chinese else output
 
 
 def _inner(match: re.Match[str]) -> str:
