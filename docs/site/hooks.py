@@ -3,6 +3,7 @@
 - A page that is planned in the navigation and not written yet is left out.
 - A page of one language alone is an error, unless docs/untranslated.txt lists it.
 - `{{ NAME.key }}` in running text is the value of that key in docs/blocks/NAME.json.
+- A formula stands between dollar signs, as a code host takes it; it becomes MathML.
 - A link to a file of the repository is relative, as a code host takes it: `../../train.py` in
   docs/en. The site holds a copy of that file, as text, below source/.
 - Each language has a search index of its own, so that each search finds its own pages.
@@ -18,10 +19,12 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import jieba
+from latex2mathml.converter import convert
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
@@ -39,6 +42,7 @@ LINK = re.compile(r"(\]\()(\.\.?/[^)\s#]+)")
 VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
 FENCE = re.compile(r"(```.*?```)", re.DOTALL)
 BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 DIALOG = 'data-md-component="search" role="dialog"'
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*>\s*')
 BASE = re.compile(r'("base": "[^"]*?)/?\.\."')
@@ -159,6 +163,23 @@ def join_lines(markdown: str) -> str:
     """Return Chinese text without the line breaks between two characters, shown as a space."""
     parts = FENCE.split(markdown)
     return "".join(part if part.startswith("```") else BREAK.sub("", part) for part in parts)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Make MathML of the formulas, which stand between dollar signs in a page."""
+
+    def shown(match: re.Match[str]) -> str:
+        tag, latex = match.groups()
+        try:
+            formula = convert(unescape(latex), display="block" if tag == "div" else "inline")
+            if "\\" in formula:
+                raise ValueError("a command that is not known")
+        except Exception as error:  # each kind of mistake has a class of its own
+            log.warning(f"{page.file.src_uri}: no formula: {latex}: {error!r}")
+            return match[0]
+        return f'<{tag} class="duet-formula">{formula}</{tag}>'
+
+    return FORMULA.sub(shown, html)
 
 
 def value(match: re.Match[str], page: str) -> str:

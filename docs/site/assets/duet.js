@@ -5,6 +5,6 @@ document$.subscribe(() => {
       if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
       else target.removeAttribute("tabindex");
   });
-  document.querySelectorAll(".md-typeset pre > code, .md-typeset__scrollwrap")
+  document.querySelectorAll(".md-typeset pre > code, .md-typeset__scrollwrap, div.duet-formula")
     .forEach(element => wide.observe(element));
 });
