@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs without a framework.
 import numpy as np
 from map_example import detections_of, objects, truth_of
@@ -22,5 +23,6 @@ for name, detections in (("the example", detections_of), ("perfect detections", 
             evaluator.add(image, detections(image), truth_of(image))
         row.append(evaluator.result().map50)
     print(f"{name:18}{row[0]:8.4f}{row[1]:8.4f}")
+# --8<-- [end:page]
 
 values = {"perfect": f"{row[1]:.3f}"}

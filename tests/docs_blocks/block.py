@@ -20,7 +20,10 @@ RUNS_ON = {
     "on oneflow": ("oneflow",),
     "without a framework": BOTH,
 }
-LINE = re.compile(r"# (Runs|Needs|Numbers agree to) (.*)\.|# (Numbers differ) from run to run\.")
+PART = "# --8<-- ["  # where a part begins that a page includes
+LINE = re.compile(
+    r"# (Runs|Needs|Shows lines with|Numbers agree to) (.*)\.|# (Numbers differ) from run to run\."
+)
 
 
 class BlockError(Exception):
@@ -34,12 +37,14 @@ class Block:
     Attributes:
         tolerance: of the numbers that it prints: relative for those above 1, else absolute; 0:
             every character must be the same; infinite: numbers are not compared.
+        shown: what a line has that is kept of what it prints; none: all lines are kept.
     """
 
     path: Path
     backends: tuple[str, ...]
     needs: tuple[str, ...] = ()
     tolerance: float = 0.0
+    shown: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -57,16 +62,22 @@ def read_block(path: Path) -> Block:
     """Return a block; BlockError where its first lines are wrong."""
     said: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith(PART):
+            continue
         found = LINE.fullmatch(line)
         if not found:
             break
         said[found[1] or found[3]] = found[2]
-    runs_on, needs = said.get("Runs", ""), said.get("Needs", "")
+    runs_on = said.get("Runs", "")
     if runs_on not in RUNS_ON:
         choices = ", ".join(f'"# Runs {name}."' for name in RUNS_ON)
         raise BlockError(f"{path.name}: its first line is none of {choices}")
-    names = tuple(filter(None, needs.split(", ")))
-    if unknown := set(names) - set(FILES):
+    needs, shown = (_words(said.get(key, "")) for key in ("Needs", "Shows lines with"))
+    if unknown := set(needs) - set(FILES):
         raise BlockError(f"{path.name}: needs {', '.join(unknown)}; known: {', '.join(FILES)}")
     tolerance = float("inf") if "Numbers differ" in said else said.get("Numbers agree to", 0)
-    return Block(path, RUNS_ON[runs_on], names, float(tolerance))
+    return Block(path, RUNS_ON[runs_on], needs, float(tolerance), shown)
+
+
+def _words(listed: str) -> tuple[str, ...]:
+    return tuple(filter(None, listed.split(", ")))
