@@ -54,6 +54,8 @@ def test_a_block_says_where_it_runs_what_it_needs_and_how_exact_it_is(tmp_path):
     [
         ("print(1)\n", 'its first line is none of "# Runs on torch and oneflow.", '),
         ("# Runs on jax.\n", "its first line is none of"),
+        (HEAD + "# Needs bus.jpg\n", "'# Needs bus.jpg' is not understood"),
+        (HEAD + "# Numbers agree to 1%.\n", "'# Numbers agree to 1%.' is not understood"),
         (HEAD + "# Needs bus.png.\n", "needs bus.png; known: best.safetensors, "),
     ],
 )
