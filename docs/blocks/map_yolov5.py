@@ -25,4 +25,13 @@ for name, detections in (("the example", detections_of), ("perfect detections", 
     print(f"{name:18}{row[0]:8.4f}{row[1]:8.4f}")
 # --8<-- [end:page]
 
-values = {"perfect": f"{row[1]:.3f}"}
+from utils.cli.detect_config import DetectConfig
+from utils.cli.val_config import ValConfig
+from utils.evaluation.coco.matching import MAX_DETECTIONS_PER_CLASS
+
+values = {
+    "perfect": f"{row[1]:.3f}",
+    "val_conf": ValConfig.confidence_threshold,
+    "detect_conf": DetectConfig.confidence_threshold,
+    "most": MAX_DETECTIONS_PER_CLASS,
+}

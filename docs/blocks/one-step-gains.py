@@ -17,5 +17,15 @@ for side, classes in ((640, 80), (320, 80), (640, 5)):
     )  # fmt: skip
 # --8<-- [end:page]
 
+from models.training.schedule import NOMINAL_BATCH
+from models.training.step import GRADIENT_NORM_LIMIT
+
 fine, middle, coarse = LEVEL_BALANCE[3]
-values = {"fine": fine, "middle": middle, "coarse": coarse}
+values = {
+    "fine": fine,
+    "middle": middle,
+    "coarse": coarse,
+    "side_ratio": f"{hyp.anchor_t:g}",
+    "images": NOMINAL_BATCH,
+    "norm": f"{GRADIENT_NORM_LIMIT:g}",
+}
