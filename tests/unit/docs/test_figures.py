@@ -19,6 +19,7 @@ backend.use()
 from docs.figures import drawing, ring, way  # noqa: E402
 from docs.figures.draw import FOLDER, LANGUAGES, draw, main, names  # noqa: E402
 from docs.figures.iou_family import FAMILY, gradient, values  # noqa: E402
+from tests.browser.chromium import chromium  # noqa: E402
 from utils.errors import UserError  # noqa: E402
 from utils.files.project import PROJECT  # noqa: E402
 
@@ -166,6 +167,24 @@ def test_a_figure_takes_its_dark_colours_where_the_page_asks_for_them():
         inline = file.startswith("way.")
         assert stored(file).get("id") == (None if inline else "only-dark")
         assert "[data-md-color-scheme=slate] .figure" in stored(file).find(f"{SVG}style").text
+
+
+def test_a_browser_shows_one_file_in_both_schemes(tmp_path):
+    file = FOLDER / "iou.en.svg"
+    shown = {}
+    for scheme, ground in (("light", "#ffffff"), ("dark", "#000000")):
+        page = tmp_path / f"{scheme}.html"
+        image = f'<img src="{file.as_uri()}#only-{scheme}" alt="" width="390">'
+        page.write_text(f'<body style="margin:0;background:{ground}">{image}', encoding="utf-8")
+        with chromium() as opened:
+            opened.open(page, 390)
+            opened.screenshot(tmp_path / f"{scheme}.png")
+            assert opened.complaints() == []
+        shown[scheme] = cv2.imread(str(tmp_path / f"{scheme}.png"), cv2.IMREAD_GRAYSCALE)
+    ink = shown["light"] < 60  # words, on white
+    assert ink.sum() > 200
+    assert (shown["dark"][ink] > 190).mean() > 0.9  # the same words, on what is behind the figure
+    assert np.median(shown["light"]) == 255 and np.median(shown["dark"]) == 0
 
 
 def test_each_box_of_the_clickable_figure_is_a_link_that_names_a_file():
