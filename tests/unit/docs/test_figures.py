@@ -192,7 +192,8 @@ def test_each_box_of_the_clickable_figure_is_a_link_that_names_a_file():
         links = list(stored(f"way.{language}.svg").iter(f"{SVG}a"))
         assert len(links) == len(way.LOSS_STOPS) + len(way.OPERATION_STOPS)
         for link, stop in zip(links, (*way.LOSS_STOPS, *way.OPERATION_STOPS), strict=True):
-            assert stop.path in link.get("aria-label") and (PROJECT / stop.path).exists()
+            assert stop.path in "".join(link.itertext()) and (PROJECT / stop.path).exists()
+            assert link.get("href") == f"{stop.page}.html"
 
 
 def test_an_unknown_figure_is_refused(monkeypatch):
