@@ -19,7 +19,11 @@ OPTIONAL = {"cv2", "fontTools", "matplotlib", "pycocotools", "torchvision", "tri
 OPTIONAL_HERE = "backend.torch.kernels"  # Triton's
 
 # Started by `python -m`, it chooses the framework and then imports the work, as scripts do.
-COMMANDS_IN_MODELS = {"models.export.graph_file", "models.training.doctor"}
+COMMANDS_IN_MODELS = {
+    "models.export.graph_file",
+    "models.serving.__main__",
+    "models.training.doctor",
+}
 
 # `models.load` chooses the framework and then imports the work, as scripts do. What it needs before
 # is imported there too: its file is read where no package need be installed.
@@ -30,6 +34,9 @@ LOADED = {
     "utils.weights.detecting.load_to_detect",
     "models.inference.api.TrainedDetector",
 }
+
+# Its packages are optional: it imports what needs them once it has said which one is absent.
+SERVER = "utils.serve.__main__"
 
 # What is not yet as it should be. Whoever works on a file removes its lines; none is added.
 UPWARD_IMPORTS: set[tuple[str, str]] = set()
@@ -192,6 +199,8 @@ def may_be_imported_late(name: str, module: str) -> bool:
     """Whether a module may import a name inside a function."""
     package = name.partition(".")[0]
     if module == LOAD and name in LOADED:
+        return True
+    if module == SERVER and name.startswith("utils.serve."):
         return True
     if package == "models":
         return layer_of(module) >= LAYERS.index("scripts") or module in COMMANDS_IN_MODELS

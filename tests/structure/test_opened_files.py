@@ -44,6 +44,7 @@ ALLOWED = {
     ("utils/runtimes/metadata_file.py", "ZipFile"): "of bytes",
     ("utils/runtimes/metadata_file.py", "open"): "a member of a zip in bytes",
     ("utils/export/opening.py", "open"): "a format's own, of which each opens as it must",
+    ("utils/serve/own_folder.py", "open"): "a folder, to lock",
     ("utils/state/lock.py", "open"): "to lock",
     ("utils/state/lock.py", "read_text"): "/proc",
     ("utils/setup/environments.py", "open"): "a log that it has written",

@@ -29,6 +29,7 @@ GROUPS = (
     "speed",
     "several processes",
     "interruption",
+    "serving",
     "output",
 )  # of --help, in this order
 

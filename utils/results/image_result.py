@@ -96,6 +96,10 @@ class ImageResult(ABC):
     def records(self) -> dict[str, list[Any]]:
         """Return what was found as plain values, under the name that says what it is."""
 
+    def drawable_records(self) -> dict[str, list[Any]]:
+        """Return `records`, with all that a program needs to draw what was found."""
+        return self.records()
+
     @abstractmethod
     def to_supervision(self) -> Any:
         """Return it as the package supervision has it; UserError where that is absent."""

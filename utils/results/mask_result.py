@@ -94,6 +94,12 @@ class MaskResult(Result):
         rows = zip(records, masks, strict=True)
         return {name: [{**record, "segmentation": mask} for record, mask in rows]}
 
+    def drawable_records(self) -> dict[str, list[Any]]:
+        """Return `records`, each with its outline: [x, y] of each point, pixels of the image."""
+        (name, records), *_ = self.records().items()
+        pairs = zip(records, self.outlines, strict=True)
+        return {name: [{**record, "outline": outline.tolist()} for record, outline in pairs]}
+
     def to_supervision(self) -> Any:
         """Return `supervision.Detections`, with masks, class names and track ids.
 

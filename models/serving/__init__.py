@@ -1,0 +1,1 @@
+"""The worker of a served model: image files in, what is found in them out."""

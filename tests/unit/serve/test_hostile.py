@@ -1,0 +1,174 @@
+"""Clients that are slow, silent, wrong about lengths, or many; each by its own sockets."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import struct
+import time
+import zlib
+from contextlib import ExitStack
+
+import pytest
+
+from tests.unit.serve.running import Server, image_file, read_all, receive, running
+
+JPEG = image_file()
+DETECT = b"POST /v1/detect HTTP/1.1\r\nHost: localhost\r\n"
+MODEL = ("--weights", "plain=x")
+
+
+def head(length: int, *more: bytes) -> bytes:
+    lines = [DETECT, b"Content-Length: %d\r\n" % length, *(line + b"\r\n" for line in more)]
+    return b"".join(lines) + b"\r\n"
+
+
+def statuses(answer: bytes) -> list[int]:
+    return [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+
+
+def error_of(answer: bytes) -> str:
+    return json.loads(answer.rpartition(b"\r\n\r\n")[2])["error"]["code"]
+
+
+def test_connections_that_say_nothing_are_ended_and_others_answered_meanwhile(server):
+    with ExitStack() as stack:
+        silent = [stack.enter_context(server.connect()) for _ in range(300)]
+        assert server.ask("/v1/detect", JPEG).status == 200
+        assert {read_all(connection) for connection in silent} == {b""}  # it ends all of them
+    assert server.ask("/v1/detect", JPEG).status == 200
+
+
+def test_a_head_that_comes_byte_by_byte_is_ended(server):
+    with server.connect(b"POST /v1/detect HTTP/1.1\r\nX-Slow: ") as connection:
+        connection.settimeout(0.05)
+        ended = False
+        for _ in range(400):  # 20 seconds
+            try:
+                connection.sendall(b"a")
+                ended = connection.recv(1) == b""
+            except TimeoutError:
+                continue
+            except (BrokenPipeError, ConnectionResetError):
+                ended = True
+            if ended:
+                break
+        assert ended
+
+
+def test_a_second_head_that_comes_byte_by_byte_is_ended_too(server):
+    with server.connect(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nG") as connection:
+        assert statuses(read_all(connection)) == [200]
+
+
+def test_a_connection_that_asks_again_and_again_is_kept(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.connect()
+    with connection.sock as first:
+        for _ in range(8):  # longer than a silent one lives
+            connection.request("GET", "/healthz")
+            assert connection.getresponse().read() == b'{"status":"ok"}'
+            time.sleep(0.15)
+        assert connection.sock is first
+
+
+def test_a_body_that_comes_too_slowly_is_answered(server):
+    with server.connect(head(len(JPEG)) + JPEG[:10]) as connection:
+        answer = read_all(connection)
+        assert statuses(answer) == [408] and error_of(answer) == "request_timeout"
+    assert server.ask("/v1/detect", JPEG).status == 200
+
+
+@pytest.mark.parametrize("length", [10**6, 10**18])
+def test_a_length_beyond_the_limit_is_refused_before_the_body_comes(server, length):
+    with server.connect(head(length)) as connection:
+        assert receive(connection).error[:2] == (413, "too_large")
+
+
+def test_a_body_in_chunks_without_an_end_is_refused_at_the_limit(server):
+    with server.connect(DETECT + b"Transfer-Encoding: chunked\r\n\r\n") as connection:
+        chunk = b"8000\r\n" + bytes(0x8000) + b"\r\n"
+        for _ in range(5):
+            connection.sendall(chunk)
+        assert receive(connection).error[:2] == (413, "too_large")
+
+
+def test_a_client_that_waits_for_continue_gets_it_or_a_refusal(server):
+    with server.connect(head(len(JPEG), b"Expect: 100-continue")) as connection:
+        assert statuses(connection.recv(1 << 16)) == [100]
+        connection.sendall(JPEG)
+        assert receive(connection).status == 200
+    with server.connect(head(10**9, b"Expect: 100-continue")) as connection:
+        assert receive(connection).status == 413
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # how TLS begins
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"POST /v1/detect HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/detect HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+        b"POST /v1/detect HTTP/1.1\r\nHost: a\r\nContent-Length: 1" + b"0" * 5000 + b"\r\n\r\n",
+        b"POST /v1/detect HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 200_000 + b"\r\n\r\n",
+        b"POST /v1/detect HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+    ids=["tls", "hosts", "no host", "negative", "lengths", "digits", "coding", "long", "chunk"],
+)
+def test_what_is_no_http_is_answered_in_the_form_of_all_errors(server, text):
+    with server.connect(text) as connection:
+        answer = read_all(connection)
+    if answer:  # with unread bytes on its way the system may have thrown the answer away
+        assert statuses(answer)[0] in (400, 413, 421, 501)
+        assert error_of(answer) in ("bad_request", "wrong_host")
+    assert server.ask("/healthz").status == 200
+
+
+def test_pipelined_requests_are_answered_in_order(server):
+    bodies = (JPEG, b"no image", JPEG)
+    with server.connect(b"".join(head(len(body)) + body for body in bodies)) as connection:
+        assert statuses(read_all(connection)) == [200, 415, 200]
+
+
+def test_a_body_shorter_than_its_length_is_nobodys_request(server):
+    with server.connect(head(len(JPEG) + 5) + JPEG) as connection:
+        connection.shutdown(socket.SHUT_WR)
+        assert statuses(read_all(connection)) in ([], [400])
+    assert server.ask("/v1/detect", JPEG).status == 200
+
+
+def test_more_connections_than_files_end_the_silent_ones_and_not_the_server():
+    with running(*MODEL, files=200) as server, ExitStack() as stack:
+        for _ in range(500):
+            stack.enter_context(server.connect())
+        assert server.ask("/v1/detect", JPEG).status == 200
+        assert server.end() == 0
+
+
+def png_of(width: int, height: int) -> bytes:
+    """A PNG whose header says so, and whose pixels are not there."""
+    content = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + content + struct.pack(">I", zlib.crc32(content))
+    return b"\x89PNG\r\n\x1a\n" + chunk + b"\0\0\0\0IDAT" + struct.pack(">I", zlib.crc32(b"IDAT"))
+
+
+@pytest.mark.parametrize(
+    ("image", "code"),
+    [
+        (png_of(20_000, 20_000), (413, "too_many_pixels")),
+        (png_of(2**31 - 1, 2**31 - 1), (413, "too_many_pixels")),
+        (png_of(1, 1), (422, "bad_image")),
+        (png_of(0, 0), (422, "bad_image")),
+        (b"\xff\xd8" + b"\xff\xe1\x00\x02" * 20_000, (422, "bad_image")),
+        (b"\xff\xd8" + b"\xff" * 90_000, (422, "bad_image")),
+        (b"RIFF\xff\xff\xff\xffWEBPVP8X" + bytes(50), (422, "bad_image")),
+        (b"II*\0" + b"\x08\0\0\0" + b"\xff\xff" + b"\x00" * 80_000, (422, "bad_image")),
+        (b"\0\0\0\x20ftypavif" + b"\0" * 90, (422, "bad_image")),
+    ],
+    ids=["20,000", "2^31", "1", "0", "segments", "fill", "webp", "tiff", "avif"],
+)
+def test_a_hostile_image_is_refused_by_its_header(server: Server, image, code):
+    assert server.ask("/v1/detect", image).error[:2] == code

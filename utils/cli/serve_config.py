@@ -1,0 +1,147 @@
+"""The settings of a server of models, and the command line of `python -m utils.serve`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from utils.cli.detect_config import DetectConfig
+from utils.cli.flags import (
+    add_flags,
+    check_flags,
+    flag,
+    flags_of,
+    new_parser,
+    read_flags,
+    whole_between,
+    whole_from,
+)
+from utils.cli.run_config import require_seconds
+from utils.errors import UserError, brief
+
+PROGRAM = "python -m utils.serve"
+LONGEST_NAME = 100  # characters of a model's name
+MOST_MILLISECONDS = 10_000
+MOST_SECONDS = 86_400
+LARGEST_PORT = 65_535
+
+
+class ModelSource(NamedTuple):
+    """A model that is served."""
+
+    name: str  # in requests
+    weights: str  # a file
+
+
+def _of_detect(name: str, **options: Any) -> Any:
+    """Return the field of a flag of detect.py, with its default and its check.
+
+    options: of `argparse.add_argument`, where they differ.
+    """
+    found = flags_of(DetectConfig)[name]
+    found = found._replace(options={**found.options, **options})
+    (field,) = (field for field in dataclasses.fields(DetectConfig) if field.name == name)
+    return dataclasses.field(default=field.default, metadata={"flag": found})
+
+
+def _require_wait(name: str, value: float) -> None:
+    if not 0 <= value <= MOST_MILLISECONDS:
+        text = f"a number of milliseconds from 0 to {MOST_MILLISECONDS:,} is needed"
+        raise UserError(f"{name} {value:g}; {text}")
+
+
+def _require_limit(name: str, value: float) -> None:
+    require_seconds(name, value)
+    if value > MOST_SECONDS:
+        raise UserError(f"{name} {value:g}; at most {MOST_SECONDS:,} seconds, a day, are accepted")
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    """Which models are served, where, and within which limits."""
+
+    weights: tuple[str, ...] = _of_detect("weights", metavar="[NAME=]F",
+        help="files of docs/en/weights.md, each a model of its own; a request names one, by "
+        "default the first; without NAME it is called as its file, without the "
+        "suffix")  # fmt: skip
+    image_size: int = _of_detect("image_size")
+    max_pixels: int = _of_detect("max_pixels", help="refuse images of more pixels")
+    runtime: str = _of_detect("runtime", help="what runs the model; by default what the name of "
+        "an exported file tells, and for other weights what docs/en/serve.md names")  # fmt: skip
+    backend: str | None = _of_detect("backend")
+    device: str = _of_detect("device")
+    half: bool = _of_detect("half")
+    confidence_threshold: float = _of_detect("confidence_threshold",
+        help="lowest score, where a request names none")  # fmt: skip
+    iou_threshold: float = _of_detect("iou_threshold",
+        help="of NMS, where a request names none")  # fmt: skip
+    max_detections: int = _of_detect("max_detections",
+        help="detections an image, at most, where a request names no number")  # fmt: skip
+    host: str = flag("serving", "--host", default="127.0.0.1", metavar="A",
+        help="address to listen on; others than the loopback's need --token-file")  # fmt: skip
+    port: int = flag("serving", "--port", default=8000, metavar="N",
+        check=whole_between(0, LARGEST_PORT),
+        help="0: a free one, which the first line names")  # fmt: skip
+    token_file: Path | None = flag("serving", "--token-file", default=None, type=Path,
+        metavar="F", help="a token a line; a request must carry one of them")  # fmt: skip
+    insecure: bool = flag("serving", "--insecure", default=False,
+        help="listen on any address without tokens: whoever reaches it can use it")  # fmt: skip
+    max_batch: int = flag("serving", "--max-batch", default=8, metavar="N",
+        check=whole_between(1, 256),
+        help="images that go through the network together, at most")  # fmt: skip
+    max_wait_ms: float = flag("serving", "--max-wait-ms", default=5.0, metavar="MS",
+        check=_require_wait, help="how long an image waits for others, at most")  # fmt: skip
+    max_queue: int = flag("serving", "--max-queue", default=64, metavar="N",
+        check=whole_between(1, 10_000),
+        help="requests that a model holds; more are answered with 429")  # fmt: skip
+    max_bytes: int = flag("serving", "--max-bytes", default=1 << 25, metavar="N",
+        check=whole_from(1), help="refuse larger image files")  # fmt: skip
+    timeout: float = flag("serving", "--timeout", default=30.0, metavar="S",
+        check=_require_limit, help="seconds that a request may take to arrive, and again to be "
+        "answered; at the end, what was accepted has as long")  # fmt: skip
+    is_size_given: bool = dataclasses.field(default=True, compare=False)  # else the task's own
+
+    @property
+    def models(self) -> tuple[ModelSource, ...]:
+        """The models by name; the first is the one that a request without a name means."""
+        return tuple(map(_model_source, self.weights))
+
+    def __post_init__(self) -> None:
+        check_flags(self)
+        if not self.weights or not all(model.weights for model in self.models):
+            raise UserError("--weights is needed: a file that docs/en/weights.md lists")
+        names = [model.name for model in self.models]
+        for name in names:
+            _check_name(name)
+            if names.count(name) > 1:
+                raise UserError(
+                    f"--weights gives two models the name {brief(name)}; name them apart, as in "
+                    "--weights day=a/best.pt night=b/best.pt"
+                )
+
+
+def _model_source(word: str) -> ModelSource:
+    """Return a model of NAME=FILE, or of a file; its "=" may stand in a folder's name."""
+    name, mark, path = word.partition("=")
+    if mark and "/" not in name:
+        return ModelSource(name, path)
+    return ModelSource(Path(word).stem, word)
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip():
+        raise UserError(
+            f"--weights {brief(name)}=...; a model's name has 1 to {LONGEST_NAME} characters that "
+            "show, as in --weights day=runs/train/exp/weights/best.safetensors"
+        )
+
+
+def parse_serve_flags(arguments: Sequence[str] | None = None) -> ServeConfig:
+    """Parse the command line, by default sys.argv; exit with code 2 on an unknown flag."""
+    parser = new_parser(PROGRAM, "Answer HTTP requests with what models find in images.")
+    add_flags(parser, ServeConfig)
+    values, given = read_flags(parser, arguments)
+    return ServeConfig(**values, is_size_given="image_size" in given)

@@ -1,0 +1,150 @@
+"""Connections that say nothing, or take for ever, are ended; uvicorn would wait for them.
+
+Before: the listening socket. After: uvicorn's protocol, and `gate.py` with each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from utils.serve.failures import error_body
+
+HEAD_SECONDS = 10.0  # for the head of a request to come, and for the next one to begin
+SWEEP_SECONDS = 0.5
+SPARE_FILES = 640  # descriptors for the workers, the log, and what is accepted in one turn
+FEWEST_CONNECTIONS = 8
+MOST_CONNECTIONS = 4096
+_BAD_REQUEST = error_body("bad_request", "this is no HTTP request; send one of HTTP/1.1")
+
+
+class Connection(H11Protocol):
+    """One connection, which knows for how long nothing has changed."""
+
+    def __init__(self, on_lost: Callable[[Connection], None], **options: Any) -> None:
+        super().__init__(**options)
+        self._on_lost = on_lost
+        self._phase: object = None
+        self._is_ended = False
+        self._since = time.monotonic()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, unless another connection has taken its place meanwhile."""
+        super().connection_made(transport)
+        if self._is_ended:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._on_lost(self)
+        super().connection_lost(exc)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has said and is told nothing: there is no head of a next request yet."""
+        if self.transport is None:  # it is being made
+            return True
+        return self.conn.their_state is h11.IDLE and not self.transport.get_write_buffer_size()
+
+    def seconds_in_phase(self, now: float) -> float:
+        """Return for how long it has been silent since its last request, or been at this one."""
+        phase = self.is_silent, self.cycle
+        if phase != self._phase:
+            self._phase, self._since = phase, now
+        return now - self._since
+
+    def end(self) -> None:
+        """End it at once, or as soon as it is made."""
+        self._is_ended = True
+        if self.transport is not None:
+            self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, in the form of all errors."""
+        head = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(_BAD_REQUEST)).encode()),
+            (b"connection", b"close"),
+        ]
+        with contextlib.suppress(h11.LocalProtocolError):  # an answer has begun
+            for event in (
+                h11.Response(status_code=400, headers=head, reason=b"Bad Request"),
+                h11.Data(data=_BAD_REQUEST),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+class _Refused(asyncio.Protocol):
+    """A connection for which there is no room."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+class Connections:
+    """All connections of a server: a bounded number, each with a bounded time."""
+
+    def __init__(self, request_seconds: float, most: int) -> None:
+        """Keep the limits.
+
+        Args:
+            request_seconds: for a request from its head to the last byte of its answer.
+            most: connections at a time.
+        """
+        self._request_seconds, self._most = request_seconds, most
+        self._all: dict[Connection, None] = {}  # the oldest first
+
+    def make(self, **options: Any) -> asyncio.Protocol:
+        """Return the protocol of a new connection; a silent one makes room where it is needed."""
+        if len(self._all) >= self._most and not self._end_a_silent_one():
+            return _Refused()
+        connection = Connection(self._forget, **options)
+        self._all[connection] = None
+        return connection
+
+    def _end_a_silent_one(self) -> bool:
+        silent = next((connection for connection in self._all if connection.is_silent), None)
+        if silent is not None:
+            self._end(silent)
+        return silent is not None
+
+    def _end(self, connection: Connection) -> None:
+        self._forget(connection)
+        connection.end()
+
+    def _forget(self, connection: Connection) -> None:
+        self._all.pop(connection, None)
+
+    async def watch(self) -> None:
+        """End what takes too long, until this is cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            self.sweep(time.monotonic())
+
+    def sweep(self, now: float) -> None:
+        """End connections that were silent, or at one request, for too long."""
+        for connection in list(self._all):
+            limit = HEAD_SECONDS if connection.is_silent else self._request_seconds
+            if connection.seconds_in_phase(now) > limit:
+                self._end(connection)
+
+
+def raise_file_limit() -> int:
+    """Have this process open as many files as it may; return how many connections that allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + SPARE_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    files = max(soft, wanted) if soft != resource.RLIM_INFINITY else wanted
+    return max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, files - SPARE_FILES))
