@@ -16,11 +16,13 @@ import backend
 backend.use()
 
 # The figures are drawn by code that is written with tensors.
-from docs.figures import drawing, ring, way  # noqa: E402
+from docs.figures import detect_shapes, drawing, found_shapes, ring, way  # noqa: E402
 from docs.figures.draw import FOLDER, LANGUAGES, draw, main, names  # noqa: E402
 from docs.figures.iou_family import FAMILY, gradient, values  # noqa: E402
 from tests.browser.chromium import chromium  # noqa: E402
+from tests.tiny_weights import CLASS_NAMES, write_tiny_weights  # noqa: E402
 from utils.errors import UserError  # noqa: E402
+from utils.files.json import read_json  # noqa: E402
 from utils.files.project import PROJECT  # noqa: E402
 
 FILES = [f"{name}.{language}.svg" for name in names() for language in LANGUAGES]
@@ -198,8 +200,36 @@ def test_each_box_of_the_clickable_figure_is_a_link_that_names_a_file():
 
 def test_an_unknown_figure_is_refused(monkeypatch):
     monkeypatch.setattr("sys.argv", ["draw", "../train"])
-    with pytest.raises(UserError, match="^no figure ../train; there are: anchor_cells, "):
+    with pytest.raises(UserError, match="^no figure '../train'; there are: anchor_cells, "):
         main()
+
+
+@pytest.fixture
+def detecting(monkeypatch, tmp_path):
+    """Runs the command on weights; returns the file that it writes, which is not the stored one."""
+
+    def run(weights):
+        monkeypatch.setattr(detect_shapes, "DETECTIONS", tmp_path / "detections.json")
+        monkeypatch.setattr("sys.argv", ["detect_shapes", str(weights)])
+        detect_shapes.main()
+        return detect_shapes.DETECTIONS
+
+    return run
+
+
+def test_images_without_detections_make_a_figure_too(detecting, monkeypatch, tmp_path):
+    monkeypatch.setattr(detect_shapes, "CLASS_NAMES", CLASS_NAMES)  # theirs
+    monkeypatch.setattr(detect_shapes, "CONFIDENCE", 1.0)
+    written = detecting(write_tiny_weights(tmp_path))
+    assert read_json(written)["images"] == {"400": [], "401": [], "402": []}
+    monkeypatch.setattr(found_shapes, "DETECTIONS", written)
+    root = ElementTree.fromstring(found_shapes.draw("en").svg())
+    assert len(root.findall(f"{SVG}image")) == 3 and root.findall(f"{SVG}text") == []
+
+
+def test_weights_of_other_classes_are_refused(detecting, tmp_path):
+    with pytest.raises(UserError, match="its classes are .* give weights that are trained with"):
+        detecting(write_tiny_weights(tmp_path))
 
 
 def test_a_ring_of_four_ends_with_all_sums_everywhere():
