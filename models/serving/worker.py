@@ -11,7 +11,7 @@ import logging
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from models.inference.lanes import Lanes
 from models.serving.answers import json_of, picture_of
@@ -37,7 +37,7 @@ log = logging.getLogger("serve")
 
 
 class Worker:
-    """Answers requests with a model until the link closes.
+    """Answers requests with a model; a context manager, whose end waits for the network alone.
 
     Attributes:
         window: requests that keep all threads busy; more of them would only wait.
@@ -52,9 +52,19 @@ class Worker:
         self._finishers = ThreadPoolExecutor(threads, "finish")
         seconds = settings.max_wait_ms / 1000
         self._gatherer: Gatherer[Work] = Gatherer(Work.like, model.most, seconds)
-        self._lanes = Lanes(lanes)
-        for _ in range(lanes):
-            self._lanes.submit(self._run_lane)
+        self._at_end = ExitStack()
+
+    def __enter__(self) -> Worker:
+        for pool in (self._decoders, self._large, self._finishers):
+            self._at_end.callback(pool.shutdown, wait=False, cancel_futures=True)
+        lanes = self._at_end.enter_context(Lanes(self._model.detector.lanes))
+        self._at_end.callback(self._gatherer.close)
+        for _ in range(self._model.detector.lanes):
+            lanes.submit(self._run_lane)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._at_end.close()
 
     def take(self, work: Work) -> None:
         """Begin with a request; its answer follows."""
@@ -89,8 +99,7 @@ class Worker:
         self._gatherer.add(work)
 
     def _run_lane(self) -> None:
-        while True:
-            batch = self._gatherer.take()
+        while batch := self._gatherer.take():
             with self._answering(batch):
                 self._predict(batch)
 
