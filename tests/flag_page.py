@@ -1,26 +1,29 @@
-"""The flags of train.py, val.py and export.py as tables of two pages, made from their settings.
+"""The flags of every command as tables of the pages of flags, made from their settings.
 
     python -m tests.flag_page
 
-writes docs/en/train-flags.md and docs/en/export-flags.md. `tests/unit/cli/test_public_flags.py`
-holds the pages against the flags.
+writes them in both languages; what a flag means stays English there, as `--help` prints it.
+`tests/unit/cli/test_public_flags.py` holds the pages against the flags.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from utils.cli.absent_flags import EXPORT, TRAINING, VALIDATION
+from utils.cli.absent_flags import DETECTION, EXPORT, TRAINING, VALIDATION
+from utils.cli.detect_config import DetectConfig
 from utils.cli.export_config import ExportConfig
 from utils.cli.flags import GROUPS, Flag, flags_of
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
+from utils.comparison.settings import compare_parser
 from utils.files.project import PROJECT
 
-DOCS = PROJECT / "docs" / "en"
+DOCS = PROJECT / "docs"
 # Flags that both backends do not honour alike, by field.
 BACKENDS = {
     "amp": "PyTorch; OneFlow has no half precision: an error",
@@ -29,50 +32,129 @@ BACKENDS = {
     "half_gradients": "PyTorch; an error with OneFlow",
     "half": "PyTorch on a GPU; elsewhere a line says that float32 is used",
 }
-HEADING = """# Flags of train.py and val.py
+
+
+class Words(NamedTuple):
+    """What the pages say around their tables, in one language."""
+
+    training: str
+    detecting: str
+    exporting: str
+    comparing: str
+    columns: tuple[str, ...]
+    groups: tuple[str, ...]  # in the order of GROUPS
+    absent: str
+    absent_columns: tuple[str, str]
+
+
+LANGUAGES = {
+    "en": Words(
+        """# Flags of train.py and val.py
 
 Made from the flags themselves (`python -m tests.flag_page`). They are those of YOLOv5, and
 some more. A flag works on both backends unless the last column says otherwise. The two scripts
 refuse what they do not know; none is parsed and ignored.
-"""
-
-
-EXPORT_HEADING = """# Flags of export.py
+""",
+        """# Flags of detect.py
 
 Made from the flags themselves (`python -m tests.flag_page`), with the meanings of the public
-YOLOv5. docs/en/export.md says what the formats can do. What export.py does not know is refused.
-"""
+YOLOv5. [detect.md](detect.md) says what they do together. What detect.py does not know is refused.
+""",
+        """# Flags of export.py
+
+Made from the flags themselves (`python -m tests.flag_page`), with the meanings of the public
+YOLOv5. [export.md](export.md) says what the formats can do. What export.py does not know is
+refused.
+""",
+        """# Flags of compare.py
+
+Made from the flags themselves (`python -m tests.flag_page`). [compare.md](compare.md) explains
+what is compared, and the figures.
+""",
+        ("flag", "meaning", "default", "backend"),
+        tuple(group[0].upper() + group[1:] for group in GROUPS),
+        "Public flags that are not there",
+        ("flag", "in its place"),
+    ),
+    "zh": Words(
+        """# train.py 与 val.py 的参数
+
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
+这些参数与 YOLOv5 一致，并有所增补。除非最后一栏另有说明，每个参数在两个后端上都有效。
+两个脚本拒绝不认识的参数，不会解析后又忽略。
+""",
+        """# detect.py 的参数
+
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文，与公开的
+YOLOv5 一致。用法见 [detect.md](detect.md)。detect.py 拒绝不认识的参数。
+""",
+        """# export.py 的参数
+
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文，与公开的
+YOLOv5 一致。各种格式的能力见 [export.md](export.md)。export.py 拒绝不认识的参数。
+""",
+        """# compare.py 的参数
+
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
+比较的内容和各项数值的含义见 [compare.md](compare.md)。
+""",
+        ("参数", "含义", "默认值", "后端"),
+        ("数据", "模型", "训练方案", "检测", "后端与设备", "速度", "多进程", "中断与恢复", "输出"),
+        "没有的公开参数",
+        ("参数", "替代办法"),
+    ),
+}
 SCRIPTS = (("train.py", TrainConfig, TRAINING), ("val.py", ValConfig, VALIDATION))
 
 
 def pages() -> dict[Path, str]:
-    """Return the pages, in Markdown."""
-    parts = [HEADING]
-    for title, settings, absent in SCRIPTS:
-        parts += [f"## {title}\n", *tables(settings, absent, BACKENDS)]
-    export = [EXPORT_HEADING, *tables(ExportConfig, EXPORT)]
+    """Return the pages of both languages, in Markdown."""
     return {
-        DOCS / "train-flags.md": "\n".join(parts),
-        DOCS / "export-flags.md": "\n".join(export),
+        DOCS / language / name: text
+        for language, words in LANGUAGES.items()
+        for name, text in pages_in(words).items()
+    }
+
+
+def pages_in(words: Words) -> dict[str, str]:
+    """Return the pages of a language by their names."""
+    training = [words.training]
+    for title, settings, absent in SCRIPTS:
+        training += [f"## {title}\n", *tables(words, settings, absent, BACKENDS)]
+    return {
+        "train-flags.md": "\n".join(training),
+        "detect-flags.md": "\n".join([words.detecting, *tables(words, DetectConfig, DETECTION)]),
+        "export-flags.md": "\n".join([words.exporting, *tables(words, ExportConfig, EXPORT)]),
+        "compare-flags.md": f"{words.comparing}\n{parser_table(words, compare_parser())}",
     }
 
 
 def tables(
-    settings: type, absent: Mapping[str, str], backends: Mapping[str, str] | None = None
+    words: Words,
+    settings: type,
+    absent: Mapping[str, str],
+    backends: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Return the tables of a script: its flags by group, and those that are not there.
 
     backends: what a last column says of flags that both backends do not honour alike; None: no
     such column.
     """
-    found = [group_table(settings, group, backends) for group in GROUPS]
-    return [*filter(None, found), absent_table(absent)]
+    level = "##" if backends is None else "###"  # below the title, or below that of a script
+    found = [group_table(words, settings, group, backends, level) for group in GROUPS]
+    return [*filter(None, found), absent_table(words, absent, level)]
 
 
-def group_table(settings: type, group: str, backends: Mapping[str, str] | None) -> str:
+def table(columns: tuple[str, ...], rows: list[str]) -> str:
+    """Return a table, with the end of its last line."""
+    return "\n".join([f"| {' | '.join(columns)} |", "|" + len(columns) * "---|", *rows]) + "\n"
+
+
+def group_table(
+    words: Words, settings: type, group: str, backends: Mapping[str, str] | None, level: str
+) -> str:
     """Return the table of a group's flags; "" if it has none."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    titles = ["flag", "meaning", "default"] + (["backend"] if backends is not None else [])
     rows = [
         row(found, defaults[name], [] if backends is None else [backends.get(name, "both")])
         for name, found in flags_of(settings).items()
@@ -80,25 +162,39 @@ def group_table(settings: type, group: str, backends: Mapping[str, str] | None) 
     ]
     if not rows:
         return ""
-    heading = f"### {group[0].upper()}{group[1:]}\n\n| {' | '.join(titles)} |"
-    return "\n".join([heading, "|" + len(titles) * "---|", *rows]) + "\n"
+    columns = words.columns if backends is not None else words.columns[:3]
+    return f"{level} {words.groups[GROUPS.index(group)]}\n\n{table(columns, rows)}"
 
 
 def row(found: Flag, default: Any, more: list[str]) -> str:
     """Return the line of a flag; more: cells at its end."""
-    flags = " ".join(f"`{flag}`" for flag in found.names)
-    cells = flags, found.options["help"], _default(default), *more
+    return _row(found.names, found.options["help"], default, *more)
+
+
+def parser_table(words: Words, parser: argparse.ArgumentParser) -> str:
+    """Return the table of a parser's flags, without --help."""
+    rows = [
+        _row(action.option_strings, str(action.help), action.default)
+        for action in parser._actions
+        if action.option_strings and action.dest != "help"
+    ]
+    return table(words.columns[:3], rows)
+
+
+def absent_table(words: Words, absent: Mapping[str, str], level: str) -> str:
+    """Return the public flags that are answered with what takes their place."""
+    rows = [f"| `{name}` | {text} |" for name, text in absent.items()]
+    return f"{level} {words.absent}\n\n{table(words.absent_columns, rows)}"
+
+
+def _row(names: Sequence[str], meaning: str, default: Any, *more: str) -> str:
+    flags = " ".join(f"`{name}`" for name in names)
+    cells = flags, meaning, _default(default), *more
     return f"| {' | '.join(' '.join(str(cell).split()) for cell in cells)} |"
 
 
-def absent_table(absent: Mapping[str, str]) -> str:
-    """Return the public flags that are answered with what takes their place."""
-    heading = "### Public flags that are not there\n\n| flag | in its place |\n|---|---|"
-    return "\n".join([heading, *(f"| `{name}` | {text} |" for name, text in absent.items())]) + "\n"
-
-
 def _default(default: Any) -> str:
-    if default is None or default is False or default in ("", ()):
+    if default is None or default is False or default in ("", (), []):
         return ""
     if isinstance(default, Path) and default.is_relative_to(PROJECT):
         default = default.relative_to(PROJECT)
@@ -108,7 +204,7 @@ def _default(default: Any) -> str:
 def main() -> None:
     """Write the pages."""
     for path, text in pages().items():
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

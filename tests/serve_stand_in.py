@@ -10,14 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from utils.files.project import PROJECT
-
-PAGE = PROJECT / "utils" / "serve" / "page.html"
-POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "img-src blob: data:; media-src blob:; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-)
+from utils.serve.page import read_page
 
 
 class Asked(NamedTuple):
@@ -64,8 +57,8 @@ class StandIn:
 
     def get(self, path: str, token: str | None) -> Told:
         if path == "/":
-            policy = ("Content-Security-Policy", POLICY)
-            return Told(PAGE.read_bytes(), 200, "text/html; charset=utf-8", (policy,))
+            page = read_page()
+            return Told(page.content, 200, "text/html", tuple(page.headers.items()))
         return self._refused(token) or as_json({"models": self.models})
 
     def post(self, asked: Asked) -> Told:

@@ -37,6 +37,9 @@ FIRST = 200  # before them
 SHOWN = {".md", ".html", ".png", ".svg", ".webp"}
 LINK = re.compile(r"(\]\()(\.\.?/[^)\s#]+)")
 VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
+FENCE = re.compile(r"(```.*?```)", re.DOTALL)
+BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
+ALTERNATE = re.compile(r'<link rel="alternate"[^>]*>\s*')
 BASE = re.compile(r'("base": "[^"]*?)/?\.\."')
 
 log = logging.getLogger("mkdocs.hooks.duet")
@@ -146,7 +149,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
             return match[0]
         return match[1] + posixpath.relpath(copy_of(path), posixpath.dirname(source))
 
+    if source.startswith(f"{OTHER}/"):
+        markdown = join_lines(markdown)
     return LINK.sub(copied, VALUE.sub(lambda match: value(match, source), markdown))
+
+
+def join_lines(markdown: str) -> str:
+    """Return Chinese text without the line breaks between two characters, shown as a space."""
+    parts = FENCE.split(markdown)
+    return "".join(part if part.startswith("```") else BREAK.sub("", part) for part in parts)
 
 
 def value(match: re.Match[str], page: str) -> str:
@@ -160,7 +171,13 @@ def value(match: re.Match[str], page: str) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Let the search of a Chinese page take the index of its language: `split_index`."""
+    """Fit the theme to pages that are files.
+
+    The theme asks for a sitemap at each alternate link, which a browser refuses to a file; the
+    switch between the languages is a plain link. The search of a Chinese page takes the index of
+    its language: `split_index`.
+    """
+    output = ALTERNATE.sub("", output)
     return BASE.sub(_inner, output, count=1) if page.url.startswith(f"{OTHER}/") else output
 
 

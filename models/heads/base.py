@@ -287,6 +287,10 @@ class Head(nn.Module, ABC):
         queued.
         """
 
+    def compared_boxes(self, decoded: Any, settings: SuppressionSettings) -> np.ndarray | None:
+        """Return the boxes (K, 4) of what `finish` finds as NMS compares them; None without NMS."""
+        return None
+
     def join(
         self, found: Sequence[Any], regions_xyxy: np.ndarray, settings: SuppressionSettings
     ) -> Any:

@@ -12,6 +12,9 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
 
 from models.inference.lanes import Lanes
 from models.serving.answers import json_of, picture_of
@@ -30,6 +33,7 @@ from utils.serve.messages import MEDIA_TYPES, WorkerSettings
 # Decoded, 50 MB. Larger ones are dealt with one after another, so that what is in memory is bounded
 # by the number of requests under way, whatever --max-pixels allows.
 LARGE_PIXELS = 1 << 24
+FURTHEST = 1e30  # pixels: JSON has no infinity
 FEWEST_THREADS = 2  # one image that takes long to decode shall not stall the others
 FAILED = "the model failed on this image; the server's log has the reason"
 
@@ -71,7 +75,8 @@ class Worker:
         self._decoders.submit(self._begin, work)
 
     def _begin(self, work: Work) -> None:
-        with self._answering([work]):
+        with self._answering([work], mistake="refused"):
+            work.detector = self._model.asked(work.query)
             if is_large(work.content):
                 self._large.submit(self._decode_large, work)
             else:
@@ -86,7 +91,6 @@ class Worker:
         """Make of a request what the network takes."""
         self._gatherer.expect()
         try:
-            work.detector = self._model.asked(work.query)
             work.spent("wait")
             image = decode_image(work.content, self._max_pixels)
             work.content = b""
@@ -119,8 +123,9 @@ class Worker:
             found = detector.finish([work.view], [work.rows])
             result = detector.result(frame, found, self._model.class_names).finite()
             if work.answer == "json":
+                compared = compared_boxes(work, found)
                 work.spent("finish")
-                body = json_of(result, self._model.name, work.milliseconds)
+                body = json_of(result, self._model.name, work.milliseconds, compared)
                 media_type = MEDIA_TYPES["json"]
             else:
                 body, media_type = picture_of(result, work.answer)
@@ -133,8 +138,11 @@ class Worker:
         self._link.send({"id": work.number, **header}, body)
 
     @contextmanager
-    def _answering(self, works: list[Work]) -> Iterator[None]:
-        """Answer requests with what goes wrong in the block, and go on."""
+    def _answering(self, works: list[Work], mistake: str = "failed") -> Iterator[None]:
+        """Answer requests with what goes wrong in the block, and go on.
+
+        mistake: the status of a UserError: of a request, or of the model.
+        """
         try:
             yield
         except OSError:
@@ -142,7 +150,7 @@ class Worker:
         except (BrokenSourceError, BrokenImageError) as error:
             self._refuse(works, "bad_image", str(error))
         except UserError as error:
-            self._refuse(works, "refused", str(error))
+            self._refuse(works, mistake, str(error))
         except Exception:
             log.error("%s", traceback.format_exc())
             self._refuse(works, "failed", FAILED)
@@ -150,6 +158,20 @@ class Worker:
     def _refuse(self, works: list[Work], status: str, message: str) -> None:
         for work in works:
             self._end(work, {"status": status, "message": message})
+
+
+def compared_boxes(work: Work, found: Any) -> np.ndarray | None:
+    """Return what NMS compared, for a client that suppresses by itself: it asked for an IoU of 1.
+
+    Returns:
+        (K, 4) float32, pixels of the network's input, of what is found and has a place; else None.
+    """
+    if work.query.iou < 1:
+        return None
+    boxes = work.detector.predictor.head.compared_boxes(work.rows, work.detector.suppression)
+    if boxes is None:
+        return None
+    return boxes[np.isfinite(found.boxes_xyxy).all(axis=1)].clip(-FURTHEST, FURTHEST)
 
 
 def is_large(content: bytes) -> bool:

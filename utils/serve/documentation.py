@@ -36,7 +36,11 @@ FOUND: Mapping[str, dict[str, Any]] = {
     "detect": {"detections": [_BOX]},
     "segment": {
         "detections": [
-            {**_BOX, "segmentation": {"size": [480, 640], "counts": "PQ^11o>0001O0000000000O1"}}
+            {
+                **_BOX,
+                "box_xyxy": [54.1, 161.2, 57.8, 470.0],
+                "segmentation": {"size": [480, 640], "counts": "Q_i0e9[500000od`8"},
+            }
         ]
     },
     "classify": {"classes": [{"score": 0.87, "class_index": 0, "name": "person"}]},
@@ -63,7 +67,13 @@ _PART = {"type": "number", "minimum": 0, "maximum": 1}
 _PARAMETERS = [
     _parameter("model", {"type": "string"}, "name of a model; by default the first", "best"),
     _parameter("conf", _PART, "lowest score", Query.conf),
-    _parameter("iou", _PART, "overlap above which the worse of two boxes is dropped", Query.iou),
+    _parameter(
+        "iou",
+        _PART,
+        "overlap above which the worse of two boxes is dropped; at 1 none is, "
+        "and network_xyxy tells what is compared",
+        Query.iou,
+    ),
     _parameter("max_det", {"type": "integer", "minimum": 1}, "detections, at most", 100),
     _parameter("classes", {"type": "string"}, "only these classes, by number", "0,2"),
     _parameter("agnostic", {"type": "boolean"}, "a box removes boxes of all classes", False),

@@ -26,7 +26,9 @@ from models.heads.base import NO_OPTIONS, Head, LossOptions
 from models.registry import Cost, LayerRequest
 from utils.cli.hyperparameters import Hyperparameters
 from utils.cli.recipe_config import RecipeConfig
+from utils.detections import SuppressionSettings
 from utils.errors import UserError
+from utils.evaluation.nms import non_max_suppression
 from utils.weights.transfer import ClassRows
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
@@ -198,6 +200,18 @@ class CellHead(Head):
         levels = range(len(raw)) if levels is None else levels
         rows = [self._rows_above(level, raw[level], lowest) for level in levels]
         return [np.concatenate(image) for image in zip(*rows, strict=True)]
+
+    def compared_boxes(self, decoded: Any, settings: SuppressionSettings) -> np.ndarray:
+        """Return the boxes (K, 4) xyxy of what `finish` finds, in pixels of the network's input.
+
+        They may reach beyond the image; those that `finish` returns end at its edges.
+        """
+        return non_max_suppression(self.scored_rows(decoded), **vars(settings)).boxes_xyxy
+
+    @staticmethod
+    def scored_rows(decoded: Any) -> np.ndarray:
+        """Return the part (K, 5 + C) of what may be found in an image that NMS needs."""
+        return decoded
 
     def _rows_above(self, level: int, logits: Tensor, lowest: float) -> list[np.ndarray]:
         """Return the decoded rows of a level, image by image, whose objectness logit is above

@@ -115,12 +115,15 @@ class MaskHead(ScoredMasks, CellHead):
     def finish(
         self, decoded: MaskRows, letterbox: Letterbox, settings: SuppressionSettings
     ) -> Segmentations:
-        end = decoded.rows.shape[1] - len(decoded.prototypes)
-        scored, coefficients = np.split(decoded.rows, [end], 1)
-        found, row = best_rows(scored, **vars(settings))
+        found, row = best_rows(self.scored_rows(decoded), **vars(settings))
         boxes = letterbox_to_image(found.boxes_xyxy, letterbox)
-        masks = native_runs(decoded.prototypes, coefficients[row], boxes, letterbox)
+        coefficients = decoded.rows[row, -len(decoded.prototypes) :]
+        masks = native_runs(decoded.prototypes, coefficients, boxes, letterbox)
         return Segmentations(boxes, found.scores, found.class_index, masks)
+
+    @staticmethod
+    def scored_rows(decoded: MaskRows) -> np.ndarray:
+        return decoded.rows[:, : -len(decoded.prototypes)]
 
     @classmethod
     def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:

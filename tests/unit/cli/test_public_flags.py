@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.flag_page import pages
+from tests.flag_page import DOCS, pages
 from utils.cli.absent_flags import EXPORT, TRAINING, VALIDATION
 from utils.cli.export_config import ExportConfig
 from utils.cli.flags import flags_of
@@ -52,6 +52,8 @@ def test_every_public_flag_is_accepted_or_answered(settings, absent, public):
     assert {flag.replace("_", "-") for flag in unknown} <= answered
 
 
-@pytest.mark.parametrize(("path", "text"), pages().items(), ids=lambda x: getattr(x, "name", ""))
+@pytest.mark.parametrize(
+    ("path", "text"), pages().items(), ids=[str(path.relative_to(DOCS)) for path in pages()]
+)
 def test_the_pages_of_flags_are_those_of_the_parsers(path, text):
-    assert path.read_text() == text, "python -m tests.flag_page writes it anew"
+    assert path.read_text(encoding="utf-8") == text, "python -m tests.flag_page writes it anew"

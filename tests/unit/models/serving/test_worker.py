@@ -17,6 +17,7 @@ from models.serving.model import make_model
 from models.serving.worker import Worker
 from tests.tiny_tasks import tiny_classifier, tiny_segmenter
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint, write_checkpoint
+from utils.errors import UserError
 from utils.serve.frames import Frame
 from utils.serve.messages import Query, WorkerSettings
 from utils.weights.load import load_weights
@@ -200,6 +201,15 @@ def test_a_network_that_fails_answers_all_of_its_batch(weights, monkeypatch):
     monkeypatch.setattr(worker_module.Worker, "_predict", lambda self, batch: 1 / 0)
     answers = answers_of(weights, *[(IMAGE, {}, "json")] * 3)
     assert [header["status"] for header, _ in answers] == ["failed"] * 3
+
+
+def test_what_a_runtime_says_of_its_failure_is_told(weights, monkeypatch):
+    def fails(self, batch):
+        raise UserError("ONNX Runtime failed: too large")
+
+    monkeypatch.setattr(worker_module.Worker, "_predict", fails)
+    ((header, _),) = answers_of(weights, (IMAGE, {}, "json"))
+    assert (header["status"], header["message"]) == ("failed", "ONNX Runtime failed: too large")
 
 
 def test_large_images_are_answered_one_after_the_other(weights, monkeypatch):
