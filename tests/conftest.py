@@ -3,39 +3,20 @@
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import backend
 from backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
+from tests.one_suite import left_out
 from utils.files.array_cache import VARIABLE as CACHE_VARIABLE
 
-# What runs in one of the two suites alone, so that both take about as long. These start the
-# backends that they judge in processes of their own, or run exported files, which are the same from
-# both; the site has no backend. What the last one needs is in .venv/torch.
-IN_ONE_SUITE = {
-    "oneflow": [
-        "export/examples/test_page_example.py",
-        "parity/test_backends_agree.py",
-        "unit/data/test_environments.py",
-    ],
-    "torch": [
-        "export/examples/test_cpp_example.py",
-        "conformance/test_onnx_backend.py",
-        "parity/test_optimizer_state_crosses.py",
-        "parity/test_parity_command.py",
-        "parity/test_resume_crosses.py",
-        "train/test_compare_backends.py",
-        "site",
-        "unit/docs/test_example_schemas.py",
-    ],
-}
-collect_ignore = [
-    path
-    for name, paths in IN_ONE_SUITE.items()
-    for path in paths
-    if name != os.environ.get(ENVIRONMENT_VARIABLE)
-]
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    chosen = config.args_source is not config.ArgsSource.TESTPATHS
+    chosen = chosen or bool(config.option.keyword or config.option.markexpr)
+    return collection_path in left_out(os.environ, chosen) or None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -15,8 +15,8 @@ from utils.files.project import PROJECT
 WORDS = {
     "en": ("Which cells and which anchors must predict a target",
            "stride 16: three cells", "sides within ×4 are used"),
-    "zh": ("由哪些格子、哪些锚框来预测一个目标",
-           "步长 16：三个格子", "边长比小于 4 才使用"),
+    "zh": ("由哪些网格单元、哪些锚框预测一个目标",
+           "步长 16：三个网格单元", "边长比小于 4 才使用"),
 }  # fmt: skip
 IMAGE = 640  # pixels
 STRIDES = (8, 16, 32)

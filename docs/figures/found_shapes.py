@@ -61,7 +61,7 @@ def _place(box, width: float, picture_width: float, taken) -> tuple[float, float
     left, top, right, bottom = box
     places = [
         (min(max(x, 0), picture_width - width), max(y, 0), width)
-        for y in (top - LABEL, top, bottom - LABEL)
+        for y in (top - LABEL, top, bottom - LABEL, bottom)
         for x in (left, right - width)
     ]
     return next((place for place in places if not _meets(place, taken)), places[0])

@@ -9,7 +9,7 @@ from utils.boxes import xyxy_to_cxcywh
 WORDS = {
     "en": ("A label file: a line for each object, its centre and size as parts of the image",
            "class", "centre x, y", "width", "height"),
-    "zh": ("标签文件：每行一个目标，中心与宽高都是占图像的比例",
+    "zh": ("标注文件：每行一个物体，中心与宽高是相对图像边长的比例",
            "类别", "中心 x、y", "宽", "高"),
 }  # fmt: skip
 INDEX, SIDE = 29, 320

@@ -11,16 +11,16 @@ from docs.figures.pictures import shapes
 from utils.data.image.letterbox import fit_long_side
 from utils.data.image.resizing import letterbox, resize
 from utils.data.loading.rectangles import rectangle
+from utils.data.loading.val_batches import RECTANGLE_MARGIN
 
 WORDS = {
     "en": ("An image of 640 × 360 stretched, in a square with padding, and in a rectangle",
            "image", "stretched", "letterbox", "rectangle", "padding"),
-    "zh": ("640 × 360 的图像：直接拉伸、填充成正方形、放进矩形",
-           "图像", "直接拉伸", "letterbox", "矩形", "填充"),
+    "zh": ("640 × 360 的图像：直接拉伸、填充成正方形、放进矩形批次",
+           "图像", "直接拉伸", "letterbox", "矩形批次", "填充"),
 }  # fmt: skip
 FILE = 360, 640
 LONG_SIDE, STRIDE = 640, 32
-MARGIN = 0.5  # strides that validation leaves around an image
 SCALE = 148 / LONG_SIDE
 FILE_TOP, TOP = 34, 248
 
@@ -37,7 +37,7 @@ def inputs(image: np.ndarray) -> list[Input]:
     square = LONG_SIDE, LONG_SIDE
     placed = [
         fit_long_side(FILE, LONG_SIDE, size)
-        for size in (square, rectangle([FILE], LONG_SIDE, STRIDE, MARGIN))
+        for size in (square, rectangle([FILE], LONG_SIDE, STRIDE, RECTANGLE_MARGIN))
     ]
     boxed = [Input(letterbox(image, one), 1 - _area(one.resized_size) / _area(one.input_size))
              for one in placed]  # fmt: skip

@@ -9,8 +9,8 @@ from docs.figures.drawing import Figure
 WORDS = {
     "en": ("A ring all-reduce of four ranks: three steps add up, three hand out",
            "start", "add up", "hand out", "column: rank", "row: part", "a rank sends"),
-    "zh": ("四个进程的环形 all-reduce：三步累加，三步分发",
-           "起始", "累加", "分发", "列：进程", "行：分块", "每进程发送"),
+    "zh": ("四个 rank 的环形全归约：三步累加，三步分发",
+           "起始", "累加", "分发", "列：rank", "行：分块", "每个 rank 发送"),
 }  # fmt: skip
 RANKS = 4
 CELL, PANEL, ROW_HEIGHT, TOP = 25, 119, 176, 50

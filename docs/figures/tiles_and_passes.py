@@ -12,8 +12,8 @@ from utils.data.image.tiling import Tiling
 WORDS = {
     "en": ("Tiles of an image with --tile 640, and the three sizes of --augment",
            "tiles of 640, and the whole", "test-time augmentation", "mirrored"),
-    "zh": ("--tile 640 的切块与 --augment 的三种尺寸",
-           "640 的切块，再加整图", "测试时增强", "镜像"),
+    "zh": ("--tile 640 的切片与 --augment 的三种尺寸",
+           "边长 640 的切片，另加整图", "测试时增强", "镜像"),
 }  # fmt: skip
 FILE = 1080, 1920
 TILING = Tiling(640)

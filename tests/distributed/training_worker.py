@@ -30,6 +30,7 @@ from tests.small import (
     write_outlined_dataset,
     write_small_dataset,
     write_small_model,
+    write_tiny_model,
     write_tiny_segmenter,
 )
 from tests.small_classes import write_class_folders, write_tiny_classifier
@@ -69,7 +70,9 @@ CASES = {
     ],
 }
 DETECTOR_FILES = ("shapes/shapes.yaml", "narrow.yaml")
+SMALLEST_DETECTOR_FILES = ("shapes/shapes.yaml", "tiny.yaml")
 FILES = {
+    **dict.fromkeys(("multi-tensor", "objects on one rank", "not finite"), SMALLEST_DETECTOR_FILES),
     "masks": ("outlines/shapes.yaml", "tiny-seg.yaml"),
     "classifier": ("colours", "tiny-cls.yaml"),
 }
@@ -160,6 +163,7 @@ def with_objects_of_first(batch: Batch) -> Batch:
 def write_inputs(folder: Path) -> None:
     write_small_dataset(folder)
     write_small_model(folder)
+    write_tiny_model(folder)
     write_outlined_dataset(folder)
     write_tiny_segmenter(folder)
     write_class_folders(folder / "colours")

@@ -58,9 +58,21 @@ def working_in(folder: Path) -> Iterator[Path]:
 
 
 def _run_python(block: Block) -> Outcome:
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        names = runpy.run_path(str(block.path))
+    with contextlib.redirect_stdout(io.StringIO()) as printed, importing_from(block.path.parent):
+        names = runpy.run_path(str(block.path), run_name="__main__")
     return Outcome(printed.getvalue(), names.get("values", {}))
+
+
+@contextlib.contextmanager
+def importing_from(folder: Path) -> Iterator[None]:
+    """Have blocks import others of their folder, anew in each block."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for path in folder.glob("*.py"):
+            sys.modules.pop(path.stem, None)
 
 
 def _run_commands(block: Block) -> Outcome:

@@ -88,8 +88,8 @@ def test_weights_of_either_backend_validate_alike_under_both(inputs):
     common = ["--data", data, "--img", 64, "--batch", 4, "--workers", 0, "--project", folder]
     run_python(
         "torch", "train.py", *common, "--cfg", model, "--epochs", EPOCHS, "--name", "torch",
-        "--hyp", write_hyperparameters(folder, **OVERFIT), "--device", "cpu",
-        "--noplots", "--noval",
+        "--hyp", write_hyperparameters(folder, **OVERFIT), "--device", "cpu", "--noplots",
+        "--noval",
     )  # fmt: skip
     weights = folder / "torch" / "weights" / "last.safetensors"
     run_python(

@@ -13,7 +13,7 @@ import socket
 from utils.cli.serve_config import ServeConfig
 from utils.errors import UserError, brief
 
-BACKLOG = 128  # connections that wait to be accepted, and that are accepted in one turn
+BACKLOG = 512  # connections that wait to be accepted, and that are accepted in one turn
 
 
 def listening_socket(config: ServeConfig) -> socket.socket:

@@ -19,7 +19,7 @@ from utils.serve.failures import error_body
 
 HEAD_SECONDS = 10.0  # for the head of a request to come, and for the next one to begin
 SWEEP_SECONDS = 0.5
-SPARE_FILES = 256  # descriptors for the workers, the log, and what is accepted in one turn
+SPARE_FILES = 640  # descriptors for the workers, the log, and what is accepted in one turn
 FEWEST_CONNECTIONS = 8
 MOST_CONNECTIONS = 4096
 _BAD_REQUEST = error_body("bad_request", "this is no HTTP request; send one of HTTP/1.1")

@@ -36,7 +36,11 @@ FOUND: Mapping[str, dict[str, Any]] = {
     "detect": {"detections": [_BOX]},
     "segment": {
         "detections": [
-            {**_BOX, "segmentation": {"size": [480, 640], "counts": "PQ^11o>0001O0000000000O1"}}
+            {
+                **_BOX,
+                "box_xyxy": [54.1, 161.2, 57.8, 470.0],
+                "segmentation": {"size": [480, 640], "counts": "Q_i0e9[500000od`8"},
+            }
         ]
     },
     "classify": {"classes": [{"score": 0.87, "class_index": 0, "name": "person"}]},

@@ -73,7 +73,7 @@ class _OneFile:
 
 def is_form(content_type: str) -> bool:
     """Whether the body of a request is a form, by its Content-Type."""
-    return parse_options_header(content_type)[0] == FORM
+    return parse_options_header(content_type)[0].strip().lower() == FORM
 
 
 def image_of_form(content_type: str, body: bytes) -> bytes:

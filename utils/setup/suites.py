@@ -31,6 +31,8 @@ from utils.screen.state_line import StateLine
 from utils.screen.words import clock
 from utils.setup.environments import end_with_message, prepare_all
 
+# Tells the tests that the other suite runs too: see `tests/one_suite.py`.
+SIDE_BY_SIDE = "TESTS_SIDE_BY_SIDE"
 POLL_SECONDS = 0.2
 DURATION = "15 to 20 minutes on two idle cores for all tests"
 PERCENT = re.compile(rb"\[ *(\d+)%\]\s*$", re.MULTILINE)  # as pytest ends a line
@@ -49,6 +51,8 @@ def run_suites(pythons: Mapping[str, Path], root: Path, environ: Mapping[str, st
     """
     threads = str(max(1, len(os.sched_getaffinity(0)) // len(pythons)))
     environ = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **environ}
+    if len(pythons) > 1:
+        environ[SIDE_BY_SIDE] = "1"
     environ["PYTHONDONTWRITEBYTECODE"] = ""  # hundreds of processes would compile every module
     arguments = shlex.split(environ.get("PYTEST_ARGS", ""))
     logs = {backend: root / ".venv" / f"{backend}-tests.log" for backend in pythons}

@@ -14,7 +14,11 @@ from utils.weights.load import load_header
 
 
 def task_of_flags(values: Mapping[str, Any]) -> Task:
-    """Return the task of a new training; errors of its weights come up when they are read."""
+    """Return the task of a new training; errors of its weights come up when they are read.
+
+    The training reads foreign weights again (4 MB: 0.05 s, 170 MB: 0.4 s). Kept from here on, they
+    would lie in the memory of a process that starts ranks for as long as these train.
+    """
     name, cfg, weights = values["task"], values["cfg"], values["weights"]
     asks_weights = weights and not name and not cfg
     return find_task(name, cfg, load_header(weights).model if asks_weights else {})

@@ -76,7 +76,14 @@ class Segmentation(Task):
     def annotations(
         self, path: Path, samples: Sequence[Sample], class_names: Sequence[str]
     ) -> CocoAnnotations:
-        return read_coco_annotations(path, samples, class_names, masks=True)
+        found = read_coco_annotations(path, samples, class_names, masks=True)
+        num_objects = sum(len(objects.class_index) for objects in found.objects)
+        if num_objects and not found.num_segmentations:
+            raise UserError(
+                f"--annotations {path}: none of its {count(num_objects, 'object')} has a "
+                "segmentation, and masks need them; give a file that has some, or leave it out"
+            )
+        return found
 
     def coco_results(
         self, class_names: Sequence[str], samples: Sequence[Sample]

@@ -76,6 +76,14 @@ values = {"a": 1.5}
     assert outcome.values == {"a": 1.5}
 
 
+def test_a_block_may_import_another_one(tmp_path):
+    block_of(tmp_path, "# Runs without a framework.\nprint('made')\nnumber = 7\n", "other_one.py")
+    code = "# Runs without a framework.\nfrom other_one import number\n\nprint(number)\n"
+    for _ in range(2):
+        assert run_block(block_of(tmp_path, code)).printed == "made\n7\n"
+    assert "other_one" not in sys.modules and str(tmp_path) not in sys.path
+
+
 def test_commands_run_one_by_one_and_see_each_other_s_files(tmp_path):
     code = """# Runs without a framework.
 python -c 'open("left", "w").write("here")'

@@ -15,13 +15,15 @@ PAGES = sorted([*DOCS.glob("en/**/*.md"), *DOCS.glob("zh/**/*.md")])
 # `--8<-- "blocks/NAME.py"`, perhaps with a section or lines; `;--8<--` shows the mark itself.
 INCLUDED = re.compile(r'(?<!;)--8<-- "([^":]+)(?::([\w:,-]+))?"')
 SPOILED = re.compile(r"--8 ?< ?--(?! \")|--8 < --")
+FIGURE = re.compile(r"figures/([\w.-]+?)\.(en|zh)\.svg")
 VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
 
 
 def included_in(text):
-    """What a page takes from elsewhere, in order: files with sections, and values."""
+    """What a page takes from elsewhere: files with sections and figures, in order, and values."""
     marks = [(found[1], found[2] or "") for found in INCLUDED.finditer(text)]
-    return marks, sorted({f"{name}.{key}" for name, key in VALUE.findall(text)})
+    values = sorted({f"{name}.{key}" for name, key in VALUE.findall(text)})
+    return marks, [name for name, _ in FIGURE.findall(text)], values
 
 
 def problems_of(text):
@@ -43,7 +45,9 @@ def problems_of(text):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_everything_that_a_page_includes_is_there(page):
-    assert problems_of(page.read_text(encoding="utf-8")) == []
+    text = page.read_text(encoding="utf-8")
+    assert problems_of(text) == []
+    assert {language for _, language in FIGURE.findall(text)} <= set(page.relative_to(DOCS).parts)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_both_languages_include_the_same(page):
 
 def test_every_block_is_on_a_page():
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    files, values = included_in(text)
+    files, _, values = included_in(text)
     used = {name.rpartition("/")[2].partition(".")[0] for name, _ in files}
     used |= {value.partition(".")[0] for value in values}
     assert {path.stem for path in BLOCKS.iterdir() if path.is_file()} <= used

@@ -167,7 +167,7 @@ def test_the_work_of_a_client_that_has_gone_is_dropped(server):
     before = server.ask(DETECT, JPEG).json["dropped"]
     head = b"POST /v1/detect?model=stuck HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
     server.connect(head % len(JPEG) + JPEG).close()
-    record = json.loads(server.wait_for('"client_gone"'))
+    record = json.loads(server.wait_for('"client_gone", "model": "stuck"'))
     assert (record["status"], record["model"]) == (499, "stuck")
     assert server.ask(DETECT, JPEG).json["dropped"] == before + 1
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.setup.suites import run_suites
+from utils.setup.suites import SIDE_BY_SIDE, run_suites
 
 
 @pytest.fixture
@@ -67,3 +67,11 @@ def test_modules_are_compiled_once_for_all_processes_of_the_tests(root, capfdbin
     python = fake_python(root, "torch", 'echo "[$PYTHONDONTWRITEBYTECODE]"')
     run_suites({"torch": python}, root, {"PYTHONDONTWRITEBYTECODE": "1"})
     assert capfdbinary.readouterr().out == b"== torch ==\n[]\n"
+
+
+@pytest.mark.parametrize(("backends", "told"), [(["torch"], "[]"), (["torch", "oneflow"], "[1]")])
+def test_suites_are_told_that_they_run_side_by_side(root, capfdbinary, backends, told):
+    body = f'echo "[${SIDE_BY_SIDE}]"'
+    run_suites({name: fake_python(root, name, body) for name in backends}, root, {})
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert lines == [line for name in backends for line in (f"== {name} ==", told)]

@@ -104,8 +104,8 @@ def _left_out(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         yield Step(
             LOST * part + WORTH_A_LOOK,
             "Mend the images that are left out",
-            f"{count(number, 'image')}, {percent(part)} of all, cannot be used, with all objects "
-            "on them.",
+            f"{count(number, 'image')}, {percent(part)} of all, cannot be used"
+            f"{', with all objects on them' if check.has_boxes else ''}.",
             f"`python -m utils.data.check {command} --fix FOLDER` mends labels; findings.csv has "
             "the rest"
             if check.has_boxes
@@ -193,8 +193,8 @@ def _classes(check: Check, figures: Figures, command: str) -> Iterator[Step]:
         BADLY_LEARNED * len(rare) / len(figures.classes) / 2,
         "Show rare classes more often",
         f"{count(len(rare), 'class', 'classes')} of {len(shown)} "
-        f"{'is' if len(rare) == 1 else 'are'} on few images: {brief(rarest)} on "
-        f"{count(shown[rarest], 'image')}, another class on {most:,}.",
+        f"{'is' if len(rare) == 1 else 'are'} shown by few images: {brief(rarest)} by "
+        f"{count(shown[rarest], 'image')}, another class by {most:,}.",
         f"train with --repeat-factor {min(threshold, 1.0):.2g}, or --image-weights; more images "
         "of them help more",
     )
@@ -209,11 +209,12 @@ def _val(check: Check, figures: Figures, command: str) -> Iterator[Step]:
             "add --split 0.8",
         )
     if absent := check.of_kind("not_in_val"):
+        labelled = "object" if check.has_boxes else "image"
         yield Step(
             BADLY_LEARNED * len(absent) / len(figures.classes) / 4,
             "Let validation show every class",
             f"{count(len(absent), 'class', 'classes')} of {len(figures.classes)} "
-            f"{'has' if len(absent) == 1 else 'have'} no object in val.",
+            f"{'has' if len(absent) == 1 else 'have'} no {labelled} in val.",
             "move images of them from train to val",
         )
 

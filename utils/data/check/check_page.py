@@ -87,9 +87,9 @@ def _cards(check: Check, figures: Figures) -> Iterator[Card]:
     yield Card(f"{len(found):,}", "problem" if len(found) == 1 else "problems", of_kinds)
     left_out = f"{len(check.left_out):,}"
     yield Card(left_out, "left out of training", f"of {count(len(check.images), 'image')}")
-    objects = f"{sum(figures.num_objects):,}"
-    small = small_text(figures).partition(": ")[2] if check.has_boxes else ""
-    yield Card(objects, "objects", small)
+    if check.has_boxes:
+        small = small_text(figures).partition(": ")[2]
+        yield Card(f"{sum(figures.num_objects):,}", "objects", small)
 
 
 def _steps(steps: Sequence[Step]) -> Iterator[Html]:
@@ -133,8 +133,8 @@ def _sizes(check: Check, figures: Figures) -> Iterator[Html]:
 
 
 def _classes(check: Check, figures: Figures, sheet: CropSheet) -> Iterator[Html]:
-    yield _table(split_table(figures), "splits")
-    classes = class_table(figures)
+    yield _table(split_table(check, figures), "splits")
+    classes = class_table(check, figures)
     more = f", the first {MOST_CLASSES:,}" if len(classes.rows) > MOST_CLASSES else ""
     shown = Table(classes.heading, classes.rows[:MOST_CLASSES])
     figures_of_classes = _table(shown, "classes")

@@ -90,7 +90,9 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     findings += find_contradictions(images, copies, dataset.class_names)
     findings += find_unpaired([source for _, source in listed])
     findings += _find_mixed(images, dataset.name)
-    findings += find_in_classes(dataset.class_names, _objects_of_splits(splits, images, dataset))
+    labelled = "image" if dataset.is_of_folders else "object"
+    num_objects = _objects_of_splits(splits, images, dataset)
+    findings += find_in_classes(dataset.class_names, num_objects, labelled)
     order = {kind: number for number, kind in enumerate(KINDS)}
     findings.sort(key=lambda found: order[found.kind])  # of one kind they stay in their order
     return Check(dataset, splits, images, findings, max_pixels)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from backend.words import count
 from utils.data.check.inspection import CheckedImage
 from utils.data.check.kinds import Finding
 from utils.data.sources.class_folders import ClassImage
@@ -17,12 +18,13 @@ from utils.errors import brief
 
 
 def find_in_classes(
-    class_names: Sequence[str], num_objects: Mapping[str, np.ndarray]
+    class_names: Sequence[str], num_objects: Mapping[str, np.ndarray], labelled: str
 ) -> list[Finding]:
     """Return the findings about classes.
 
     Args:
         num_objects: (C,) of each split.
+        labelled: what has a class, in the singular.
     """
     found = [
         Finding("similar_names", "", ", ".join(map(brief, names)), "is it one class?")
@@ -34,12 +36,12 @@ def find_in_classes(
     for number, name in enumerate(class_names):
         where = f"class {number}, {brief(name)}"
         if not in_all[number]:
-            found.append(Finding("unused_class", "", where, "no object of it"))
+            found.append(Finding("unused_class", "", where, f"no {labelled} of it"))
         elif in_val.any() and in_train[number] and not in_val[number]:
-            text = f"train has {in_train[number]:,} of its objects, val none"
+            text = f"train has {count(in_train[number], labelled)} of it, val none"
             found.append(Finding("not_in_val", "val", where, text))
         elif in_train.any() and in_val[number] and not in_train[number]:
-            text = f"val has {in_val[number]:,} of its objects, train none"
+            text = f"val has {count(in_val[number], labelled)} of it, train none"
             found.append(Finding("not_in_train", "train", where, text))
     return found
 

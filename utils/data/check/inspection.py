@@ -22,6 +22,7 @@ from utils.data.image.header import BrokenImageError, check_size, read_header
 from utils.data.image.limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from utils.data.image.orientation import UPRIGHT
 from utils.data.records.reading import read_record
+from utils.data.sources.class_folders import ClassImage
 from utils.data.sources.fingerprints import MAX_PIXELS as MOST_DECODED
 from utils.data.sources.label_file import BrokenLabelError
 from utils.data.sources.labels import ImageSource
@@ -58,7 +59,8 @@ def inspect(
         return image, [Finding(fault[0], split, str(source.path), fault[1])]
     found = list(_label_findings(split, source, num_classes, size))
     fingerprint, fault = _look_at(source, size)
-    if fault[0]:
+    # Of a class as a whole, nothing lies where it was drawn.
+    if fault[0] and not (fault[0] == "turned" and isinstance(source, ClassImage)):
         found.append(Finding(fault[0], split, str(source.path), fault[1]))
     if fault[0] == "truncated_image":
         return _without_objects(split, source, size, fingerprint), found

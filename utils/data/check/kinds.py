@@ -63,7 +63,7 @@ KINDS = {
     ),
     "unreadable_image": Kind(
         "Images that cannot be read",
-        "Training leaves them out, with their objects.",
+        "Training leaves them out.",
         "Export them anew, as JPEG or PNG.",
     ),
     "truncated_image": Kind(
@@ -118,8 +118,8 @@ KINDS = {
     ),
     "similar_names": Kind(
         "Class names that are nearly equal",
-        "If they mean one class, each has only a part of the objects, and the network is to tell "
-        "apart what is the same.",
+        "If they mean one class, each has only a part of it, and the network is to tell apart what "
+        "is the same.",
         "Give both the same number in the labels, or in the labelling tool; or move their images "
         "into one folder, where folders are the classes.",
     ),
@@ -168,9 +168,10 @@ KINDS = {
         is_problem=False,
     ),
     "unused_class": Kind(
-        "Classes without an object",
+        "Classes that no image shows",
         "The network has outputs for them that it never learns.",
-        "Take the names out if they are the last ones, or label some.",
+        "Take the names out if they are the last ones, or label some; where folders are the "
+        "classes, mend their images.",
         is_problem=False,
     ),
     "not_in_val": Kind(

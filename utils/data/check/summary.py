@@ -31,9 +31,9 @@ COLUMNS = ("kind", "problem", "split", "where", "what")
 
 def summary_lines(check: Check, figures: Figures, steps: Sequence[Step]) -> Iterator[str]:
     """Yield the summary; texts of files in it are not yet printable."""
-    yield from _lines_of(split_table(figures))
+    yield from _lines_of(split_table(check, figures))
     yield ""
-    classes = class_table(figures)
+    classes = class_table(check, figures)
     yield from _lines_of(Table(classes.heading, classes.rows[:MOST_CLASSES]))
     if len(classes.rows) > MOST_CLASSES:
         yield f"... and {len(classes.rows) - MOST_CLASSES} more, on the page"

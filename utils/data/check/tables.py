@@ -23,19 +23,25 @@ class Table(NamedTuple):
     rows: list[list[str]]
 
 
-def split_table(figures: Figures) -> Table:
-    """Return what each split has."""
-    columns = (figures.num_images, figures.num_left_out, figures.num_without_objects,
-               figures.num_objects)  # fmt: skip
+def split_table(check: Check, figures: Figures) -> Table:
+    """Return what each split has; of objects only where they have boxes."""
+    named = {"images": figures.num_images, "left out": figures.num_left_out}
+    if check.has_boxes:
+        named |= {"without objects": figures.num_without_objects, "objects": figures.num_objects}
     rows = [
-        [split, *(f"{column[number]:,}" for column in columns)]
+        [split, *(f"{column[number]:,}" for column in named.values())]
         for number, split in enumerate(figures.splits)
     ]
-    return Table(["split", "images", "left out", "without objects", "objects"], rows)
+    return Table(["split", *named], rows)
 
 
-def class_table(figures: Figures) -> Table:
-    """Return the images and objects of each class in each split."""
+def class_table(check: Check, figures: Figures) -> Table:
+    """Return the images of each class in each split, and its objects where they have boxes."""
+    if not check.has_boxes:
+        heading = ["class", *(f"images in {split}" for split in figures.splits)]
+        titles = [class_title(number, found.name) for number, found in enumerate(figures.classes)]
+        cells = [[f"{number:,}" for number in found.num_images] for found in figures.classes]
+        return Table(heading, [[title, *row] for title, row in zip(titles, cells, strict=True)])
     heading = ["class"]
     for split in figures.splits:
         heading += [f"images in {split}", f"objects in {split}"]

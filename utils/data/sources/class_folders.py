@@ -103,10 +103,14 @@ def folder_names(entries: Iterable[ClassFolders]) -> set[str]:
     return {name for entry in entries for name in _classes_in(entry.folder)}
 
 
-def class_names_of(entries: Sequence[ClassFolders], dataset: str) -> tuple[str, ...]:
+def class_names_of(
+    entries: Sequence[ClassFolders], dataset: str, tells_empty: bool = True
+) -> tuple[str, ...]:
     """Return the names of all folders with an image, sorted by their letters' numbers.
 
     All splits count, so that the numbers of the classes are the same whichever of them is read.
+
+    tells_empty: log the folders without an image.
 
     Raises:
         DatasetError: there are fewer than two, or one is not UTF-8.
@@ -116,7 +120,8 @@ def class_names_of(entries: Sequence[ClassFolders], dataset: str) -> tuple[str, 
     for entry in entries:
         for name, folder in _folders_in(entry.folder):
             (names if any(search_images(folder)) else empty).add(name)
-    if left_out := sorted(empty - names):
+    left_out = sorted(empty - names)
+    if left_out and tells_empty:
         log.warning("%s: folders without an image are no classes: %s", dataset, brief(left_out))
     if len(names) < FEWEST_CLASSES:
         raise DatasetError(

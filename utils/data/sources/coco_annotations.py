@@ -17,10 +17,12 @@ from utils.data.sources.formats.coco import COCO
 from utils.data.sources.formats.coco_file import BrokenInstancesError, Instances, read_instances
 from utils.data.sources.formats.coco_segments import Segments
 from utils.data.sources.formats.format import AnnotatedFolder
+from utils.data.sources.label_file import BrokenLabelError, require_drawable
 from utils.data.sources.samples import Sample
 from utils.detections import GroundTruth
 from utils.errors import UserError, brief
 from utils.masks.runs import areas
+from utils.polygons import Polygons
 from utils.ragged import Ragged
 
 
@@ -32,6 +34,7 @@ class CocoAnnotations:
     image_ids: list[int]
     category_ids: list[int]  # of each class
     masks_of: Callable[[int], Ragged] | None = None  # those of the objects of an image
+    num_segmentations: int = 0  # objects with one, where masks were asked for
 
     def ground_truth(self, image: int) -> GroundTruth:
         """Return the objects of an image, with masks if they were asked for.
@@ -99,8 +102,12 @@ class _View:
         segments = self.instances.segments
         if segments is None:
             return CocoAnnotations(objects, image_ids, category_ids)
+        num_segmentations = 0
         for sample, image in zip(samples, images, strict=True):
-            self._check_masks(segments, rows_of(image), (sample.height, sample.width))
+            rows = rows_of(image)
+            self._check_masks(segments, rows, (sample.height, sample.width))
+            self._check_pieces(segments, rows, sample)
+            num_segmentations += segments.count(rows)
 
         def masks_of(place: int) -> Ragged:
             size = samples[place].height, samples[place].width
@@ -108,7 +115,7 @@ class _View:
             of_boxes = zip(rows, objects[place].boxes_xyxy, strict=True)
             return Ragged.of([segments.runs_of(row, box, size) for row, box in of_boxes], np.uint32)
 
-        return CocoAnnotations(objects, image_ids, category_ids, masks_of)
+        return CocoAnnotations(objects, image_ids, category_ids, masks_of, num_segmentations)
 
     def _error(self, text: str) -> UserError:
         return UserError(f"--annotations {self.path}: {text}")
@@ -166,6 +173,14 @@ class _View:
                     f"{self.instances.named(row)}: its mask is {width}x{height} px, but the image "
                     f"{size[1]}x{size[0]} px as it is decoded"
                 )
+
+    def _check_pieces(self, segments: Segments, rows: np.ndarray, sample: Sample) -> None:
+        """Refuse pieces whose pixels would take minutes and gigabytes."""
+        pieces = segments.pieces_of(rows).moved((1 / sample.width, 1 / sample.height))
+        try:
+            require_drawable(Polygons(pieces.points_xy.clip(0, 1), pieces.starts))
+        except BrokenLabelError as error:
+            raise self._error(f"{brief(sample.image_path.name)}: {error}") from error
 
     def _classes(self, class_names: Sequence[str]) -> tuple[np.ndarray, list[int]]:
         """Return the class of each category, -1 for none, and the first category of each class."""

@@ -47,7 +47,8 @@ def load_dataset(
             `recognised.py` knows, or one of `BUILT_INS`, which is drawn into `image_root` on
             first use.
         image_root: the folder of the built-in datasets.
-        splits: those of train, val and test that the caller needs; their images must exist.
+        splits: those of train, val and test that the caller needs; their images must exist. With
+            none, nothing is logged: the caller asks what there is, to load it then.
         single_class: take all objects for one class.
         train_part: of the images of a dataset that has no split for validation; the rest is that.
 
@@ -63,7 +64,7 @@ def load_dataset(
     if train_part is not None:
         dataset = _drawn(dataset, train_part)
     if not dataset.class_names:
-        dataset = dataclasses.replace(dataset, class_names=_found_names(dataset))
+        dataset = dataclasses.replace(dataset, class_names=_found_names(dataset, bool(splits)))
     return _of_one_class(dataset) if single_class else dataset
 
 
@@ -91,11 +92,16 @@ def _drawn(dataset: DatasetSpec, train_part: float) -> DatasetSpec:
     return dataclasses.replace(dataset, train_part=train_part)
 
 
-def _found_names(dataset: DatasetSpec) -> tuple[str, ...]:
-    """Return the class names of a dataset that has them in its folders or annotations."""
+def _found_names(dataset: DatasetSpec, tells_empty: bool) -> tuple[str, ...]:
+    """Return the class names of a dataset that has them in its folders or annotations.
+
+    tells_empty: log folders without an image.
+    """
     entries = (*dataset.train, *dataset.val, *dataset.test)
     folders = [entry for entry in entries if isinstance(entry, ClassFolders)]
-    return class_names_of(folders, dataset.name) if folders else _annotated_names(dataset)
+    if not folders:
+        return _annotated_names(dataset)
+    return class_names_of(folders, dataset.name, tells_empty)
 
 
 def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:

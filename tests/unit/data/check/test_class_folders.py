@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +20,7 @@ from utils.data.check.figures import measure
 from utils.data.check.summary import summary_lines
 from utils.data.sources.dataset import load_dataset
 from utils.errors import DatasetError
+from utils.files.project import PROJECT
 
 
 def write(folder: Path) -> Path:
@@ -33,6 +37,9 @@ def write(folder: Path) -> Path:
     shutil.copy(folder / "train/cat/1.png", folder / "train/dog/twice.png")
     shutil.copy(folder / "train/cat/2.png", folder / "train/cat/again.png")
     (folder / "train/dog/cut.png").write_bytes((folder / "train/dog/4.png").read_bytes()[:200])
+    turned = pattern(98).getexif()
+    turned[0x0112] = 6  # orientation: the camera was held upright
+    pattern(98).save(folder / "train/dog/turned.jpg", exif=turned)
     (folder / "val" / "Cat").mkdir()
     pattern(99).save(folder / "val" / "Cat" / "1.png")
     return folder
@@ -68,10 +75,37 @@ def test_the_reports_say_nothing_of_boxes(check):
     page = check_page(check, figures, steps)
     assert "Decide of which class an image is" in lines
     for text in (lines, page):
-        for word in ("anchors", "Shorter side", "--fix"):
+        for word in ("anchors", "Shorter side", "--fix", "object", "below 8 px", "EXIF"):
             assert word not in text
         assert "twice.png" in text and "'cat' in train" in text.replace("&#x27;", "'")
-    assert sum(figures.num_images) == 17 and figures.num_left_out == (1, 0)
+    assert sum(figures.num_images) == 18 and figures.num_left_out == (1, 0)
+
+
+def test_findings_about_classes_count_images(check):
+    (found,) = check.of_kind("not_in_train")
+    assert found.text == "val has 1 image of it, train none"
+    lines = list(summary_lines(check, measure(check, 64, np.array([[9.0, 9.0]]), 4.0), ()))
+    table = lines[lines.index("") + 1 :][:4]
+    assert [line.split() for line in table] == [
+        ["class", "images", "in", "train", "images", "in", "val"],
+        ["0", "Cat", "0", "1"],
+        ["1", "cat", "5", "2"],
+        ["2", "dog", "6", "3"],
+    ]
+
+
+def test_the_command_names_a_folder_without_images_once(tmp_path):
+    for number, name in enumerate(["train/cat", "train/dog", "val/cat", "val/dog", "val/emu"]):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        if not name.endswith("emu"):
+            pattern(number).save(tmp_path / "pets" / name / "1.png")
+    command = [sys.executable, "-m", "utils.data.check", "--data", "pets", "--out", "page"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout + done.stderr).count("'emu'") == 1
 
 
 def test_folders_are_not_corrected(check, tmp_path):

@@ -10,8 +10,10 @@ from pycocotools.coco import COCO
 
 from tests.mask_reference import runs_of
 from utils.data.sources.coco_annotations import read_coco_annotations
+from utils.data.sources.label_file import MOST_CROSSINGS
 from utils.data.sources.samples import Sample
 from utils.errors import UserError
+from utils.tasks.segmentation import SEGMENTATION
 
 HEIGHT, WIDTH = 60, 90
 NO_LABELS = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
@@ -125,6 +127,25 @@ def test_a_segmentation_that_cannot_be_used_is_named(tmp_path, segmentation, tex
     good = [[1, 1, 9, 1, 9, 9]]
     with pytest.raises(UserError, match=f"instances.json: annotation 2: .*{text}"):
         read(write(tmp_path, [good, segmentation, good]))
+
+
+def test_a_file_of_boxes_alone_is_refused_where_masks_are_measured(tmp_path):
+    path = write(tmp_path, [[], None, [[1, 2, 3, 4]]])
+    text = "instances.json: none of its 3 objects has a segmentation, and masks need them"
+    with pytest.raises(UserError, match=text):
+        SEGMENTATION.annotations(path, SAMPLES, ["cat"])
+    runs = {"size": [HEIGHT, WIDTH], "counts": [HEIGHT * WIDTH]}
+    for one in ([[1, 1, 9, 1, 9, 9]], runs):
+        assert SEGMENTATION.annotations(write(tmp_path, [[], one]), SAMPLES, ["cat"])
+    assert len(SEGMENTATION.annotations(write(tmp_path, []), SAMPLES, ["cat"]).objects) == 2
+
+
+def test_pieces_that_go_to_and_fro_without_an_end_are_refused(tmp_path):
+    """As in label files; here several objects of one image are over the bound together."""
+    there_and_back = [0, 0, WIDTH, HEIGHT] * ((MOST_CROSSINGS + 10) // 4)
+    assert read(write(tmp_path, [[there_and_back], [[1, 1, 9, 1, 9, 9]]])).objects
+    with pytest.raises(UserError, match="'b.jpg': outlines that go 5,0.. times across the image"):
+        read(write(tmp_path, [[there_and_back], [there_and_back]]))
 
 
 def test_points_beyond_the_image_take_no_more_time_than_others(tmp_path):

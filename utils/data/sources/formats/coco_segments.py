@@ -28,6 +28,16 @@ class Segments:
     run_starts: np.ndarray  # (T + 1,) int64: object i has those from run_starts[i] on
     sizes: np.ndarray  # (T, 2) int64: height and width of the runs; 0 where there are none
 
+    def count(self, rows: np.ndarray) -> int:
+        """Return how many of some objects, given by their indices, have a segmentation."""
+        has_one = (self.starts[rows + 1] > self.starts[rows]) | (self.sizes[rows, 0] > 0)
+        return int(np.count_nonzero(has_one))
+
+    def pieces_of(self, rows: np.ndarray) -> Polygons:
+        """Return the pieces of some objects, given by their indices, one behind the other."""
+        pieces = [np.arange(self.starts[row], self.starts[row + 1]) for row in rows.tolist()]
+        return self.pieces.select(np.concatenate([np.zeros(0, np.int64), *pieces]))
+
     def runs_of(self, row: int, box_xyxy: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         """Return the runs (N,) uint32 of an object over an image of (height, width).
 

@@ -1,0 +1,62 @@
+"""What runs in one of the two suites alone, so that both take about as long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from backend.select import ENVIRONMENT_VARIABLE
+from utils.setup.suites import SIDE_BY_SIDE
+
+TESTS = Path(__file__).parent
+# These start the backends that they judge in processes of their own, or run exported files, which
+# are the same from both; the site has no backend. What the last one needs is in .venv/torch.
+OF_BOTH = {
+    "oneflow": (
+        "export/examples/test_page_example.py",
+        "parity/test_backends_agree.py",
+        "unit/data/test_environments.py",
+    ),
+    "torch": (
+        "export/examples/test_cpp_example.py",
+        "conformance/test_onnx_backend.py",
+        "parity/test_optimizer_state_crosses.py",
+        "parity/test_parity_command.py",
+        "parity/test_resume_crosses.py",
+        "train/test_compare_backends.py",
+        "site",
+        "unit/docs/test_example_schemas.py",
+    ),
+}
+# These read source files. They ask neither a framework nor NumPy, of which the environments have
+# two versions. The older Python reads them: what it cannot parse is found.
+OF_NONE = {
+    "oneflow": (
+        "structure/test_connections.py",
+        "structure/test_imports.py",
+        "structure/test_one_suite.py",
+        "structure/test_one_way.py",
+        "structure/test_opened_files.py",
+        "structure/test_references.py",
+        "structure/test_words.py",
+    ),
+}
+
+
+def left_out(environ: Mapping[str, str], chosen: bool) -> set[Path]:
+    """Return the test files that this process leaves to the other suite.
+
+    Args:
+        environ: names the backend, and tells whether the other suite runs at the same time.
+        chosen: whether the user has asked for some of the tests. Then all of OF_NONE run here too.
+    """
+    tables = [OF_BOTH]
+    if environ.get(SIDE_BY_SIDE) and not chosen:
+        tables.append(OF_NONE)
+    return {
+        TESTS / path
+        for table in tables
+        for backend, paths in table.items()
+        for path in paths
+        if backend != environ.get(ENVIRONMENT_VARIABLE)
+    }

@@ -1,0 +1,27 @@
+"""Importing `backend` imports no framework, in the environment of either."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from backend.select import FRAMEWORKS
+from utils.files.project import PROJECT
+
+PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import backend",
+        "from backend import ops, nn, optim, fused, multi_tensor, autograd, amp, device",
+        "from backend import contract, select, launchers, completeness, checks",
+        "from backend import ops; hasattr(ops, '__wrapped__'); repr(ops)",
+    ],
+)
+def test_importing_backend_imports_no_framework(statement: str) -> None:
+    code = f"{statement}\nimport sys\nassert not {PACKAGES} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, timeout=60)

@@ -1,0 +1,66 @@
+"""The flags of the server: names of models, bounds, and the defaults of detect.py."""
+
+import shlex
+
+import pytest
+
+from utils.cli.detect_config import DetectConfig
+from utils.cli.serve_config import parse_serve_flags
+from utils.errors import UserError
+
+
+def parse(flags: str):
+    return parse_serve_flags(shlex.split(flags))
+
+
+def test_a_model_is_called_as_its_file_unless_it_has_a_name():
+    models = parse(
+        "--weights runs/a/best.pt night=runs/a=b/best.pt ./x=y.pt openvino_model/"
+    ).models
+    assert [tuple(model) for model in models] == [
+        ("best", "runs/a/best.pt"),
+        ("night", "runs/a=b/best.pt"),
+        ("x=y", "./x=y.pt"),
+        ("openvino_model", "openvino_model/"),
+    ]
+
+
+def test_what_detect_has_too_has_its_default():
+    config = parse("--weights W")
+    for name in ("confidence_threshold", "iou_threshold", "max_detections", "image_size",
+                 "max_pixels", "device", "backend", "runtime", "half"):  # fmt: skip
+        assert getattr(config, name) == getattr(DetectConfig, name)
+    assert (config.host, config.is_size_given) == ("127.0.0.1", False)
+    assert parse("--weights W --img 640").is_size_given
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("", "--weights is needed"),
+        ("--weights ''", "--weights is needed"),
+        ("--weights a=", "--weights is needed"),
+        ("--weights =b", "a model's name has 1 to 100 characters"),
+        ("--weights ' ' x", "--weights"),
+        ("--weights a/best.pt b/best.pt", "two models the name 'best'; name them apart, as in"),
+        ("--weights x=a x=b", "two models the name 'x'"),
+        ("--weights \x1b=b", "--weights '\\x1b'=...; a model's name"),
+        (f"--weights {'n' * 101}=b", "a model's name has 1 to 100"),
+        ("--weights W --port 65536", "--port 65536; a whole number from 0 to 65535 is needed"),
+        ("--weights W --port -1", "--port -1; a whole number from 0 to 65535"),
+        ("--weights W --max-queue 0", "--max-queue 0; a whole number from 1 to 10000"),
+        ("--weights W --max-batch 0", "--max-batch 0; a whole number from 1 to 256"),
+        ("--weights W --max-wait-ms -1", "--max-wait-ms -1; a number of milliseconds from 0"),
+        ("--weights W --max-wait-ms nan", "--max-wait-ms nan"),
+        ("--weights W --max-bytes 0", "--max-bytes 0; a whole number from 1 up"),
+        ("--weights W --timeout 0", "--timeout 0; a number of seconds above 0"),
+        ("--weights W --timeout nan", "--timeout nan; a number of seconds above 0"),
+        ("--weights W --timeout inf", "--timeout inf; at most 86,400 seconds, a day"),
+        ("--weights W --conf 2", "--conf 2.0; a number from 0 to 1"),
+        ("--weights W --runtime x", "--runtime 'x'; accepted: "),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused(flags, words):
+    with pytest.raises(UserError) as caught:
+        parse(flags)
+    assert words in str(caught.value)
