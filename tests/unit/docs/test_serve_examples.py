@@ -115,8 +115,7 @@ def test_proxies_leave_the_limits_to_the_server(name, body, seconds):
 
 def commands():
     """The command lines of the page that start a server."""
-    blocks = re.findall(r"^```\n(.*?)^```", PAGE, re.M | re.S)
-    lines = [line for block in blocks for line in block.splitlines()]
+    lines = [line for block in PAGE.split("```")[1::2] for line in block.splitlines()]
     return [shlex.split(line) for line in lines if PROGRAM.removeprefix("python ") in line]
 
 
@@ -135,9 +134,7 @@ def test_answers_of_the_page_are_json():
 def test_the_page_names_the_figures_that_there_are():
     told = set(re.findall(r"^\| `(duet_\w+)`", PAGE, re.M))
     metrics = Metrics()
-    metrics.watch(
-        "m", {name: float for name in ("held_requests", "worker_restarts", "model_ready")}
-    )
+    metrics.watch("m", dict.fromkeys(("held_requests", "worker_restarts", "model_ready"), float))
     lines = metrics.text().decode().splitlines()
     names = {line.split()[2] for line in lines if line.startswith("# TYPE")}
     assert told == names
@@ -145,11 +142,7 @@ def test_the_page_names_the_figures_that_there_are():
 
 def test_the_page_names_the_codes_of_all_errors():
     sources = [path.read_text(encoding="utf-8") for path in (PROJECT / "utils/serve").glob("*.py")]
-    raised = {
-        code
-        for text in sources
-        for code in re.findall(r"RequestError\(\s*\d{3},\s*\"(\w+)\"", text)
-    }
+    raised = set(re.findall(r"RequestError\(\s*\d{3},\s*\"(\w+)\"", "".join(sources)))
     table = PAGE[PAGE.index("| | code |") : PAGE.index("Bytes and pixels are checked")]
     told = set(re.findall(r"`([a-z_]+)`", table))
     assert raised - told == set() and len(raised) > 10
