@@ -13,6 +13,8 @@ def test_a_token_is_asked_for_and_kept_in_memory_alone(page, site, image):
     page.open()
     for word in ("wrong", "correct-horse"):
         page.until("document.querySelector('dialog').open")
+        reason = page.evaluate("document.querySelector('#token-reason').textContent")
+        assert ("does not know this token" in reason) is (word != "wrong")
         page.evaluate(
             "window.isClosed = false; document.querySelector('dialog').addEventListener('close', "
             f"() => {{ isClosed = true; }}); token.value = '{word}'; "
