@@ -61,14 +61,16 @@ def test_what_is_copied_is_what_is_shown(page, image):
     assert copied["thresholds"] == {"conf": 0.5, "iou": 0.45, "agnostic": False}
 
 
-def test_a_turned_photo_is_shown_as_the_server_sees_it(page, site, tmp_path):
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+def test_a_turned_photo_is_shown_as_the_server_sees_it(page, site, tmp_path, suffix):
+    path = tmp_path / f"turned.{suffix}"
     pixels = np.zeros((60, 100, 3), np.uint8)
     pixels[:, :50] = (250, 0, 0)  # the left half as it is stored, the upper one as it is seen
     exif = Image.Exif()
     exif[0x0112] = 6
-    Image.fromarray(pixels).save(tmp_path / "turned.jpg", exif=exif, quality=95)
+    Image.fromarray(pixels).save(path, exif=exif, quality=95)
     site.answer = answering([detection([0, 0, 60, 50], 0.9)], width=60, height=100)
-    page.choose(tmp_path / "turned.jpg")
+    page.choose(path)
     assert len(site.asked) == 1
     at = "Array.from(image.getContext('2d').getImageData(30, %d, 1, 1).data)"
     assert page.evaluate(at % 25)[0] > 200 and page.evaluate(at % 75)[0] < 50
