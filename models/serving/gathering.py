@@ -30,6 +30,7 @@ class Gatherer(Generic[Item]):
         self._key, self._most, self._seconds = key, most, seconds
         self._items: list[tuple[float, Item]] = []
         self._coming = 0
+        self._is_closed = False
         self._changed = threading.Condition()
 
     def expect(self) -> None:
@@ -51,16 +52,27 @@ class Gatherer(Generic[Item]):
             self._changed.notify_all()
 
     def take(self) -> list[Item]:
-        """Wait for items; return the oldest, and with it those that can go together."""
+        """Wait for items; return the oldest, and with it those that can go together.
+
+        [] when nothing more is to be taken.
+        """
         with self._changed:
             while True:
-                self._changed.wait_for(lambda: self._items)
+                self._changed.wait_for(lambda: self._items or self._is_closed)
+                if self._is_closed:
+                    return []
                 came, first = self._items[0]
                 places = self._places_of(self._key(first))
                 left = came + self._seconds - time.monotonic()
                 if len(places) == self._most or not self._coming or left <= 0:
                     return self._taken(places)
                 self._changed.wait(left)
+
+    def close(self) -> None:
+        """Have each lane take nothing more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
 
     def _places_of(self, key: Hashable) -> list[int]:
         """Return where the oldest items with a key are, no more than a batch of them."""

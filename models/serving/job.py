@@ -43,9 +43,9 @@ def run_worker(settings: WorkerSettings, folder: str, link: Link) -> None:
             link.send({"converted": str(made)})
             return
     model = make_model(settings, weights)
-    worker = Worker(model, settings, link)
-    link.send({"ready": True, "model": model.about(), "window": worker.window})
-    answer_requests(worker, link)
+    with Worker(model, settings, link) as worker:
+        link.send({"ready": True, "model": model.about(), "window": worker.window})
+        answer_requests(worker, link)
 
 
 def open_weights(settings: WorkerSettings, converts: bool) -> Weights:

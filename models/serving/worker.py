@@ -11,7 +11,7 @@ import logging
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ log = logging.getLogger("serve")
 
 
 class Worker:
-    """Answers requests with a model until the link closes.
+    """Answers requests with a model; a context manager, whose end waits for the network alone.
 
     Attributes:
         window: requests that keep all threads busy; more of them would only wait.
@@ -56,16 +56,27 @@ class Worker:
         self._finishers = ThreadPoolExecutor(threads, "finish")
         seconds = settings.max_wait_ms / 1000
         self._gatherer: Gatherer[Work] = Gatherer(Work.like, model.most, seconds)
-        self._lanes = Lanes(lanes)
-        for _ in range(lanes):
-            self._lanes.submit(self._run_lane)
+        self._at_end = ExitStack()
+
+    def __enter__(self) -> Worker:
+        for pool in (self._decoders, self._large, self._finishers):
+            self._at_end.callback(pool.shutdown, wait=False, cancel_futures=True)
+        lanes = self._at_end.enter_context(Lanes(self._model.detector.lanes))
+        self._at_end.callback(self._gatherer.close)
+        for _ in range(self._model.detector.lanes):
+            lanes.submit(self._run_lane)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._at_end.close()
 
     def take(self, work: Work) -> None:
         """Begin with a request; its answer follows."""
         self._decoders.submit(self._begin, work)
 
     def _begin(self, work: Work) -> None:
-        with self._answering([work]):
+        with self._answering([work], mistake="refused"):
+            work.detector = self._model.asked(work.query)
             if is_large(work.content):
                 self._large.submit(self._decode_large, work)
             else:
@@ -80,7 +91,6 @@ class Worker:
         """Make of a request what the network takes."""
         self._gatherer.expect()
         try:
-            work.detector = self._model.asked(work.query)
             work.spent("wait")
             image = decode_image(work.content, self._max_pixels)
             work.content = b""
@@ -93,14 +103,14 @@ class Worker:
         self._gatherer.add(work)
 
     def _run_lane(self) -> None:
-        while True:
-            batch = self._gatherer.take()
+        while batch := self._gatherer.take():
             with self._answering(batch):
                 self._predict(batch)
 
     def _predict(self, batch: list[Work]) -> None:
         for work in batch:
             work.spent("wait")
+            work.batch = len(batch)
         found = batch[0].detector.predict([work.view for work in batch])
         for work, rows in zip(batch, found, strict=True):
             work.spent("network")
@@ -121,7 +131,7 @@ class Worker:
             else:
                 body, media_type = picture_of(result, work.answer)
                 work.spent("finish")
-            told = {"milliseconds": work.milliseconds, "count": len(result)}
+            told = {"milliseconds": work.milliseconds, "count": len(result), "batch": work.batch}
             self._end(work, {"status": "ok", "media_type": media_type, **told}, body)
 
     def _end(self, work: Work, header: dict[str, object], body: bytes = b"") -> None:
@@ -129,8 +139,11 @@ class Worker:
         self._link.send({"id": work.number, **header}, body)
 
     @contextmanager
-    def _answering(self, works: list[Work]) -> Iterator[None]:
-        """Answer requests with what goes wrong in the block, and go on."""
+    def _answering(self, works: list[Work], mistake: str = "failed") -> Iterator[None]:
+        """Answer requests with what goes wrong in the block, and go on.
+
+        mistake: the status of a UserError: of a request, or of the model.
+        """
         try:
             yield
         except OSError:
@@ -138,7 +151,7 @@ class Worker:
         except (BrokenSourceError, BrokenImageError) as error:
             self._refuse(works, "bad_image", str(error))
         except UserError as error:
-            self._refuse(works, "refused", str(error))
+            self._refuse(works, mistake, str(error))
         except Exception:
             log.error("%s", traceback.format_exc())
             self._refuse(works, "failed", FAILED)

@@ -86,6 +86,7 @@ class WorkerLife:
         try:
             self.first = await asyncio.wait_for(self._introduced(), self._settings.start_timeout)
         except BaseException as error:
+            self._kill()
             await self.end()
             if isinstance(error, asyncio.TimeoutError):
                 raise WorkerError(f"{self._who} was not ready in time") from None
@@ -154,6 +155,7 @@ class WorkerLife:
         """Tell everybody who waits that there will be no answer."""
         self._has_ended = True
         self._kill()
+        self._writer.transport.abort()
         self._on_end()
         for answered, timer in self._pending.values():
             timer.cancel()
@@ -177,9 +179,12 @@ class WorkerLife:
         try:
             await asyncio.wait_for(self._process.wait(), END_SECONDS)
         except asyncio.TimeoutError:
-            self._kill()
+            pass
         finally:
-            await self._process.wait()
+            self._kill()
+        await self._process.wait()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
         if hasattr(self, "_reading"):
             await self._reading
 

@@ -56,6 +56,7 @@ class WorkerProcess:
         self._lived = settings  # or with the file that the weights were converted to
         self.model: dict[str, Any] = {}
         self.is_ready, self.restarts, self.waiting = False, 0, 0
+        self._last: WorkerLife | None = None
         self._folder: OwnFolder | None = None
         self._suspected = self._deaths = 0
         self._born = 0.0
@@ -99,6 +100,7 @@ class WorkerProcess:
         self.model = {**life.first["model"], "weights": Path(self.settings.weights).name}
         self._born = time.monotonic()
         self.is_ready = True
+        self._last = life
         self._life.set_result(life)
 
     def _lost(self) -> None:
@@ -109,6 +111,8 @@ class WorkerProcess:
         self._starting = asyncio.create_task(self._restart())
 
     async def _restart(self) -> None:
+        assert self._last is not None, "it has died"
+        await self._last.end()
         while not self.is_ready:
             self._deaths += 1
             pause = 0 if self._deaths == 1 else min(2.0 ** (self._deaths - 2), LONGEST_PAUSE)
@@ -174,17 +178,15 @@ class WorkerProcess:
                 self._none_suspected.set()
 
     async def close(self) -> None:
-        """End the process after `start`; who still waits for an answer gets `WorkerLostError`."""
+        """End the process, if it was started; who waits for an answer gets `WorkerLostError`."""
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait([self._starting])
-        last = self._life
-        self._expect_life()
-        self._life.set_exception(WorkerLostError(ENDS))
-        if not last.done():
-            last.set_exception(WorkerLostError(ENDS))
-        elif not last.exception():
-            await last.result().end()
+        if self._last is not None:
+            if self.is_ready:
+                self._expect_life()
+            self._life.set_exception(WorkerLostError(ENDS))
+            await self._last.end()
         self._remove_folder()
 
     def _remove_folder(self) -> None:
@@ -202,6 +204,8 @@ def _answer_of(frame: Frame) -> Answer:
     header = frame.header
     if header["status"] == "ok":
         times = header["milliseconds"]
-        return Answer(frame.body, header["media_type"], times, header["count"])
+        return Answer(
+            frame.body, header["media_type"], times, header["count"], header.get("batch", 1)
+        )
     errors = {"bad_image": BadImageError, "refused": UserError}
     raise errors.get(header["status"], WorkerError)(header["message"])

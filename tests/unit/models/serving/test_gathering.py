@@ -94,3 +94,11 @@ def test_each_item_goes_to_one_lane():
     for thread in lanes:
         thread.join()
     assert sorted(number for number in found if number < 1000) == list(range(200))
+
+
+def test_lanes_end_when_it_is_closed():
+    gatherer = of_numbers(most=2)
+    with ThreadPoolExecutor(2) as pool:
+        taken = [pool.submit(gatherer.take) for _ in range(2)]
+        gatherer.close()
+        assert [one.result() for one in taken] == [[], []]
