@@ -18,6 +18,7 @@ from utils.cli.absent_flags import DETECTION, EXPORT, TRAINING, VALIDATION
 from utils.cli.detect_config import DetectConfig
 from utils.cli.export_config import ExportConfig
 from utils.cli.flags import GROUPS, Flag, flags_of
+from utils.cli.serve_config import ServeConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.comparison.settings import compare_parser
@@ -41,6 +42,7 @@ class Words(NamedTuple):
     detecting: str
     exporting: str
     comparing: str
+    serving: str
     columns: tuple[str, ...]
     groups: tuple[str, ...]  # in the order of GROUPS
     absent: str
@@ -71,6 +73,11 @@ refused.
 Made from the flags themselves (`python -m tests.flag_page`). [compare.md](compare.md) explains
 what is compared, and the figures.
 """,
+        """# Flags of python -m utils.serve
+
+Made from the flags themselves (`python -m tests.flag_page`). [serve.md](serve.md) says what they do
+together.
+""",
         ("flag", "meaning", "default", "backend"),
         tuple(group[0].upper() + group[1:] for group in GROUPS),
         "Public flags that are not there",
@@ -98,8 +105,24 @@ YOLOv5 一致。各种格式的能力见 [export.md](export.md)。export.py 拒�
 本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
 比较的内容和各项数值的含义见 [compare.md](compare.md)。
 """,
+        """# python -m utils.serve 的参数
+
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
+用法见 [serve.md](serve.md)。
+""",
         ("参数", "含义", "默认值", "后端"),
-        ("数据", "模型", "训练方案", "检测", "后端与设备", "速度", "多进程", "中断与恢复", "输出"),
+        (
+            "数据",
+            "模型",
+            "训练方案",
+            "检测",
+            "后端与设备",
+            "速度",
+            "多进程",
+            "中断与恢复",
+            "服务",
+            "输出",
+        ),  # fmt: skip
         "没有的公开参数",
         ("参数", "替代办法"),
     ),
@@ -126,6 +149,7 @@ def pages_in(words: Words) -> dict[str, str]:
         "detect-flags.md": "\n".join([words.detecting, *tables(words, DetectConfig, DETECTION)]),
         "export-flags.md": "\n".join([words.exporting, *tables(words, ExportConfig, EXPORT)]),
         "compare-flags.md": f"{words.comparing}\n{parser_table(words, compare_parser())}",
+        "serve-flags.md": "\n".join([words.serving, *tables(words, ServeConfig, {})]),
     }
 
 
@@ -142,7 +166,7 @@ def tables(
     """
     level = "##" if backends is None else "###"  # below the title, or below that of a script
     found = [group_table(words, settings, group, backends, level) for group in GROUPS]
-    return [*filter(None, found), absent_table(words, absent, level)]
+    return [*filter(None, found), *([absent_table(words, absent, level)] if absent else [])]
 
 
 def table(columns: tuple[str, ...], rows: list[str]) -> str:

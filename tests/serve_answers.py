@@ -6,8 +6,10 @@ import cv2
 import numpy as np
 
 from tests.serve_stand_in import Told, as_json
+from utils.screen.text import printable
 
 HOSTILE = "<img src=x onerror=document.title='hit'>\u202e\"'&amp;"
+SHOWN = printable(HOSTILE)
 NAMES = ["person", "bus", HOSTILE, "étoile", "三角"]
 MODELS = [
     {"name": "day", "task": "detect", "class_names": NAMES, "runs_in": "ONNX Runtime"},

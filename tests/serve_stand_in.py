@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -94,7 +94,8 @@ def stand_in() -> Iterator[StandIn]:
             self.send_header("Content-Type", told.media_type)
             self.send_header("Content-Length", str(len(told.body)))
             self.end_headers()
-            self.wfile.write(told.body)
+            with suppress(ConnectionError):  # the page was left
+                self.wfile.write(told.body)
 
         def log_message(self, *words: object) -> None:
             pass

@@ -27,6 +27,7 @@ class Work:
         detector: with the settings of the request.
         frame, view: of the image, once it is decoded.
         rows: what the network says of the view.
+        batch: images that went through the network together, this one among them.
         ended: it is answered.
     """
 
@@ -34,6 +35,7 @@ class Work:
     frame: Frame
     view: View
     rows: Any
+    batch: int
 
     def __init__(self, number: int, content: bytes, query: Query, answer: str) -> None:
         self.number, self.content, self.query, self.answer = number, content, query, answer

@@ -110,6 +110,7 @@ class Worker:
     def _predict(self, batch: list[Work]) -> None:
         for work in batch:
             work.spent("wait")
+            work.batch = len(batch)
         found = batch[0].detector.predict([work.view for work in batch])
         for work, rows in zip(batch, found, strict=True):
             work.spent("network")
@@ -130,7 +131,7 @@ class Worker:
             else:
                 body, media_type = picture_of(result, work.answer)
                 work.spent("finish")
-            told = {"milliseconds": work.milliseconds, "count": len(result)}
+            told = {"milliseconds": work.milliseconds, "count": len(result), "batch": work.batch}
             self._end(work, {"status": "ok", "media_type": media_type, **told}, body)
 
     def _end(self, work: Work, header: dict[str, object], body: bytes = b"") -> None:

@@ -7,6 +7,7 @@ from tests.fuzz.font_readers import FONT_READERS
 from tests.fuzz.image_readers import IMAGE_READERS
 from tests.fuzz.media_readers import MEDIA_READERS
 from tests.fuzz.runtime_readers import RUNTIME_READERS
+from tests.fuzz.serve_readers import SERVE_READERS
 from tests.fuzz.text_readers import TEXT_READERS
 from tests.fuzz.tool_readers import TOOL_READERS
 from tests.fuzz.weights_readers import WEIGHTS_READERS
@@ -22,4 +23,5 @@ READERS = {
     **FONT_READERS,
     **CACHE_READERS,
     **FETCH_READERS,
+    **SERVE_READERS,
 }

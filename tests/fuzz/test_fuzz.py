@@ -96,6 +96,9 @@ TRIED_BY = {
     "utils.runtimes.openvino_runtime": "openvino",
     "utils.runtimes.tensorrt_runtime": "exported-metadata",
     "utils.runtimes.torchscript_runtime": "exported-zip",
+    "utils.serve.frames": "serve-frame",
+    "utils.serve.page": "labels",  # the project's own page
+    "utils.serve.tokens": "serve-tokens",
     "utils.state.checkpoint": "own-state",
     "utils.state.resume": "run-options",
     "utils.state.start_checks": "model-yaml",

@@ -95,11 +95,11 @@ class Paths:
         record.model = model.name
         require_classes(asked.query, len(model.worker.model["class_names"]))
         model.line.require_place()  # before the image is read
-        image = await self._uploads.read_image(request, record)
-        height, width = await self._size_of(image)
-        record.pixels = height * width
-        with model.line.place():
-            answer = await self._in_time(request, model.worker.detect(image, asked.query, kind))
+        async with self._uploads.image(request, record) as image:
+            height, width = await self._size_of(image)
+            record.pixels = height * width
+            with model.line.place():
+                answer = await self._in_time(request, model.worker.detect(image, asked.query, kind))
         record.count, record.milliseconds = answer.count, answer.milliseconds
         self._metrics.count_answer(model.name, answer)
         return Response(answer.body, media_type=answer.media_type)

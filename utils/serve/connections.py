@@ -16,6 +16,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from utils.serve.failures import error_body
+from utils.serve.record import UNKNOWN_PATH, Record
 
 HEAD_SECONDS = 10.0  # for the head of a request to come, and for the next one to begin
 SWEEP_SECONDS = 0.5
@@ -81,6 +82,7 @@ class Connection(H11Protocol):
             ):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+        Record("?", UNKNOWN_PATH, status=400, code="bad_request").write()
 
 
 class _Refused(asyncio.Protocol):

@@ -31,7 +31,7 @@ _ERROR_SCHEMA = {
     },
 }
 _BOX = {"box_xyxy": [54.5, 161.2, 307.8, 470.0], "score": 0.87, "class_index": 0, "name": "person"}
-# What is found, as `ImageResult.records` has it for each task.
+# What is found, as `ImageResult.drawable_records` has it for each task.
 FOUND: Mapping[str, dict[str, Any]] = {
     "detect": {"detections": [_BOX]},
     "segment": {
@@ -40,6 +40,7 @@ FOUND: Mapping[str, dict[str, Any]] = {
                 **_BOX,
                 "box_xyxy": [54.1, 161.2, 57.8, 470.0],
                 "segmentation": {"size": [480, 640], "counts": "Q_i0e9[500000od`8"},
+                "outline": [[54.0, 161.0], [54.0, 469.0], [57.0, 469.0], [57.0, 161.0]],
             }
         ]
     },

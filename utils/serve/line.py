@@ -24,7 +24,7 @@ class Line:
     ) -> None:
         self._places, self._longest, self._clock = places, longest_wait, clock
         self.taken = 0
-        self._seconds_each: float | None = None  # between two answers while requests wait
+        self._seconds_each = 0.0  # between two answers while requests wait; 0: not known yet
         self._since = 0.0  # the last answer, or when the line was empty for the last time
 
     def require_place(self) -> None:
@@ -48,22 +48,20 @@ class Line:
         self.taken += 1
         try:
             yield
+            self._note_answer()
         finally:
             self.taken -= 1
-            self._note_answer()
 
     def retry_after(self) -> int:
         """Return the whole seconds after which half of the requests held now are answered.
 
         Half: whoever comes back when one place is free finds it taken by another.
         """
-        seconds = (self._seconds_each or 0.0) * math.ceil(self.taken / 2)
-        return math.ceil(min(max(seconds, 1.0), self._longest))
+        each = max(self._seconds_each, self._clock() - self._since)
+        return math.ceil(min(max(each * math.ceil(self.taken / 2), 1.0), self._longest))
 
     def _note_answer(self) -> None:
         now = self._clock()
         seconds, self._since = now - self._since, now
-        if self._seconds_each is None:
-            self._seconds_each = seconds
-        else:
-            self._seconds_each += WEIGHT * (seconds - self._seconds_each)
+        weight = WEIGHT if self._seconds_each else 1
+        self._seconds_each += weight * (seconds - self._seconds_each)

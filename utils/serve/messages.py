@@ -67,12 +67,14 @@ class Answer:
         media_type: of the body: one of `MEDIA_TYPES`.
         milliseconds: by stage: wait, decode, network, finish, total.
         count: how much was found.
+        batch: images that went through the network together, this one among them.
     """
 
     body: bytes
     media_type: str
     milliseconds: dict[str, float]
     count: int
+    batch: int = 1
 
 
 class BadImageError(UserError):

@@ -19,6 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from utils.serve.messages import Answer
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 
 
@@ -45,6 +46,13 @@ class Metrics:
             registry=registry,
             buckets=SECONDS,
         )
+        self._batches = Histogram(
+            "duet_batch_images",
+            "Images that went through the network together with an answered one",
+            ("model",),
+            registry=registry,
+            buckets=BATCHES,
+        )
         self._found = Counter("duet_found", "Objects found", ("model",), registry=registry)
         self._gauges = {
             name: Gauge(f"duet_{name}", text, ("model",), registry=registry)
@@ -69,8 +77,9 @@ class Metrics:
         self._seconds.labels(path).observe(seconds)
 
     def count_answer(self, model: str, answer: Answer) -> None:
-        """Count what a model found in an image, and its time by stage."""
+        """Count what a model found in an image, and how."""
         self._found.labels(model).inc(answer.count)
+        self._batches.labels(model).observe(answer.batch)
         for stage, milliseconds in answer.milliseconds.items():
             self._stages.labels(model, stage).observe(milliseconds / 1e3)
 

@@ -47,7 +47,7 @@ def serve(config: ServeConfig, listener: socket.socket, tokens: Tokens) -> None:
         UserError: a model cannot be used.
         WorkerError: the process of a model ended before it could answer.
     """
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # the rest is in our own lines
     models = ServedModels([_served(config, source) for source in config.models])
     asyncio.run(_Service(config, models, tokens, listener).run())
 

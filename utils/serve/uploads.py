@@ -6,7 +6,8 @@ Before: a connection. After: `forms.py` where it is a form, `image_checks.py` lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -22,7 +23,7 @@ class GoneError(Exception):
 
 
 class Uploads:
-    """What is being received; together it takes no more than some large uploads do.
+    """Images from their first byte to their answer; all of them take a bounded amount of memory.
 
     A body counts with what has come of it, so that many slow senders hold back nobody.
     """
@@ -31,13 +32,21 @@ class Uploads:
         self._max_bytes, self._timeout = max_bytes, timeout
         self._held, self._most = 0, WHOLE_UPLOADS * (max_bytes + ENVELOPE_BYTES)
 
-    async def read_image(self, request: Request, record: Record) -> bytes:
-        """Return the bytes of the image file in a request.
+    @asynccontextmanager
+    async def image(self, request: Request, record: Record) -> AsyncIterator[bytes]:
+        """Yield the bytes of the image file in a request, which count until the end of the block.
 
         Raises:
             RequestError: it is too large, comes too slowly, or is no form though it says so.
             GoneError: the client has gone.
         """
+        record.bytes = 0
+        try:
+            yield await self._read_image(request, record)
+        finally:
+            self._held -= record.bytes
+
+    async def _read_image(self, request: Request, record: Record) -> bytes:
         content_type = request.headers.get("content-type", "")
         form = is_form(content_type)
         body = await self._read(request, self._max_bytes + ENVELOPE_BYTES * form, record)
@@ -54,7 +63,7 @@ class Uploads:
             raise self._too_large()
         body = bytearray()
         try:
-            await asyncio.wait_for(self._fill(body, request, most), self._timeout)
+            await asyncio.wait_for(self._fill(body, request, record, most), self._timeout)
         except (asyncio.TimeoutError, TimeoutError) as error:
             raise RequestError(
                 408,
@@ -65,19 +74,17 @@ class Uploads:
             ) from error
         except ClientDisconnect as error:
             raise GoneError from error
-        finally:
-            self._held -= len(body)
-            record.bytes = len(body)
         return bytes(body)
 
-    async def _fill(self, body: bytearray, request: Request, most: int) -> None:
+    async def _fill(self, body: bytearray, request: Request, record: Record, most: int) -> None:
         async for block in request.stream():
             if len(body) + len(block) > most:
                 raise self._too_large()
             if self._held + len(block) > self._most:
-                text = "too many large images are arriving at once; try again later"
+                text = "too many large images are here at once; try again later"
                 raise RequestError(429, "too_many_uploads", text, {"Retry-After": "1"})
             body += block
+            record.bytes = len(body)
             self._held += len(block)
 
     def _too_large(self) -> RequestError:

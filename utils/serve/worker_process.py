@@ -204,6 +204,8 @@ def _answer_of(frame: Frame) -> Answer:
     header = frame.header
     if header["status"] == "ok":
         times = header["milliseconds"]
-        return Answer(frame.body, header["media_type"], times, header["count"])
+        return Answer(
+            frame.body, header["media_type"], times, header["count"], header.get("batch", 1)
+        )
     errors = {"bad_image": BadImageError, "refused": UserError}
     raise errors.get(header["status"], WorkerError)(header["message"])

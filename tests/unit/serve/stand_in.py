@@ -60,7 +60,7 @@ class StandIn:
             await self._slowly()
         told = {"query": vars(query), "bytes": len(image), "model": self.name, "dropped": dropped}
         body = json.dumps(told).encode() if answer == "json" else b"\xff\xd8 drawn"
-        return Answer(body, MEDIA_TYPES[answer], STAGES, 3)
+        return Answer(body, MEDIA_TYPES[answer], STAGES, 3, 2)
 
     async def _slowly(self) -> None:
         """Work on one image after the other."""

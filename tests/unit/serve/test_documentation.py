@@ -37,7 +37,7 @@ def kinds(value):
 @pytest.mark.parametrize("name", TASKS)
 def test_an_example_has_the_form_of_what_a_model_of_the_task_finds(name):
     result = TASKS[name].result(FRAME, FOUND_BY_TASK[name], ("person",))
-    assert kinds(FOUND[name]) == kinds(result.records())
+    assert kinds(FOUND[name]) == kinds(result.drawable_records())
 
 
 def test_the_mask_of_the_example_fills_its_box():

@@ -12,7 +12,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.unit.serve.conftest import MAX_BYTES
 from tests.unit.serve.running import Server, image_file, read_all, receive, running
+from utils.serve.forms import ENVELOPE_BYTES
+from utils.serve.uploads import WHOLE_UPLOADS
 
 JPEG = image_file()
 DETECT = b"POST /v1/detect HTTP/1.1\r\nHost: localhost\r\n"
@@ -94,6 +97,19 @@ def test_a_body_in_chunks_without_an_end_is_refused_at_the_limit(server):
         assert receive(connection).error[:2] == (413, "too_large")
 
 
+def test_large_bodies_that_come_slowly_take_a_bounded_amount_of_memory(server):
+    most = WHOLE_UPLOADS * (MAX_BYTES + ENVELOPE_BYTES)
+    with ExitStack() as stack:
+        for _ in range(most // (MAX_BYTES - 1)):
+            stack.enter_context(server.connect(head(MAX_BYTES) + bytes(MAX_BYTES - 1)))
+        first = stack.enter_context(server.connect(head(MAX_BYTES) + bytes(MAX_BYTES - 1)))
+        refused = receive(first)
+        assert refused.error[:2] == (429, "too_many_uploads") and refused.headers["retry-after"]
+    while server.ask("/v1/detect", JPEG).status == 429:  # until the others have gone
+        pass
+    assert server.ask("/v1/detect", JPEG + bytes(MAX_BYTES - len(JPEG))).status == 200
+
+
 def test_a_client_that_waits_for_continue_gets_it_or_a_refusal(server):
     with server.connect(head(len(JPEG), b"Expect: 100-continue")) as connection:
         assert statuses(connection.recv(1 << 16)) == [100]
@@ -127,6 +143,12 @@ def test_what_is_no_http_is_answered_in_the_form_of_all_errors(server, text):
     assert server.ask("/healthz").status == 200
 
 
+def test_an_upgrade_that_is_not_there_is_a_request_like_others(server):
+    upgrade = b"Host: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    with server.connect(b"GET /healthz HTTP/1.1\r\n" + upgrade) as connection:
+        assert receive(connection).json == {"status": "ok"}
+
+
 def test_pipelined_requests_are_answered_in_order(server):
     bodies = (JPEG, b"no image", JPEG)
     with server.connect(b"".join(head(len(body)) + body for body in bodies)) as connection:
@@ -141,8 +163,8 @@ def test_a_body_shorter_than_its_length_is_nobodys_request(server):
 
 
 def test_more_connections_than_files_end_the_silent_ones_and_not_the_server():
-    with running(*MODEL, files=200) as server, ExitStack() as stack:
-        for _ in range(500):
+    with running(*MODEL, files=64) as server, ExitStack() as stack:
+        for _ in range(150):
             stack.enter_context(server.connect())
         assert server.ask("/v1/detect", JPEG).status == 200
         assert server.end() == 0

@@ -60,6 +60,17 @@ def test_the_time_in_which_nothing_is_held_is_no_work():
     assert line.retry_after() == 2 * len(places) / 2
 
 
+def test_a_model_that_has_stopped_answering_is_left_in_peace_longer_and_longer():
+    clock = Clock()
+    line = Line(4, 1000, clock)
+    places = held(line, 4)
+    for seconds in (1, 30):
+        clock.seconds = float(seconds)
+        assert line.retry_after() == seconds * len(places) / 2
+    assert not places.pop().__exit__(TimeoutError, TimeoutError(), None)  # that is no answer
+    assert line.retry_after() == 30 * 2
+
+
 def test_nobody_is_told_to_wait_longer_than_a_request_may_take():
     clock = Clock()
     line = Line(50, 20, clock)

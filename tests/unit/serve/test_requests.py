@@ -248,6 +248,7 @@ def test_the_metrics_count_requests_stages_and_what_is_held(server):
     assert gained(stage.format("count")) == 1
     assert gained(stage.format("sum")) == pytest.approx(0.002)  # the stand-in's 2 ms
     assert gained('duet_found_total{model="plain"}') == 3
+    assert gained('duet_batch_images_sum{model="plain"}') == 2
     assert after['duet_held_requests{model="slow"}'] == 0
     assert after['duet_worker_restarts{model="lost"}'] == 0
     assert after['duet_model_ready{model="plain"}'] == 1

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.serve_answers import FOUND, HOSTILE, MODELS, answering, detection, write_image
+from tests.serve_answers import FOUND, MODELS, SHOWN, answering, detection, write_image
 from tests.serve_stand_in import as_json
 from utils.drawing.colours import NUM_COLOURS, class_colour, ink_on
 
 
 def test_a_file_is_sent_as_it_is_and_what_is_found_is_told_drawn_and_listed(page, site, image):
     said = page.choose(image)
-    assert said == f"4 found: 1 person, 1 bus, 1 {HOSTILE}, 1 三角."
+    assert said == f"4 found: 1 person, 1 bus, 1 {SHOWN}, 1 三角."
     assert site.asked[0].body == image.read_bytes()
     assert site.asked[0].query == {"model": "day", "conf": "0.01", "iou": "1", "max_det": "5000"}
-    assert page.rows() == ["person 0.90", "bus 0.80", f"{HOSTILE} 0.60", "三角 0.40"]
+    assert page.rows() == ["person 0.90", "bus 0.80", f"{SHOWN} 0.60", "三角 0.40"]
     expected = [[side / 200 for side in found["box_xyxy"]] for found in FOUND[:4]]
     assert np.allclose(page.boxes(), expected, atol=0.003)  # of 320 pixels
     times = page.evaluate("times.innerText")
@@ -44,7 +44,7 @@ def test_the_filter_hides_a_class_and_keeps_its_count(page, image):
     page.set("confidence", 0.2)
     page.set("overlap", 1.0)
     page.evaluate("document.querySelector('#classes [data-class=\"0\"] input').click()")
-    assert page.rows() == ["bus 0.80", f"{HOSTILE} 0.60", "三角 0.40"]
+    assert page.rows() == ["bus 0.80", f"{SHOWN} 0.60", "三角 0.40"]
     shown = "[...document.querySelectorAll('#classes .number')].map((each) => each.textContent)"
     assert page.evaluate(shown) == ["2", "1", "1", "1"]
     assert page.said().startswith("3 found")
@@ -61,14 +61,16 @@ def test_what_is_copied_is_what_is_shown(page, image):
     assert copied["thresholds"] == {"conf": 0.5, "iou": 0.45, "agnostic": False}
 
 
-def test_a_turned_photo_is_shown_as_the_server_sees_it(page, site, tmp_path):
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+def test_a_turned_photo_is_shown_as_the_server_sees_it(page, site, tmp_path, suffix):
+    path = tmp_path / f"turned.{suffix}"
     pixels = np.zeros((60, 100, 3), np.uint8)
     pixels[:, :50] = (250, 0, 0)  # the left half as it is stored, the upper one as it is seen
     exif = Image.Exif()
     exif[0x0112] = 6
-    Image.fromarray(pixels).save(tmp_path / "turned.jpg", exif=exif, quality=95)
+    Image.fromarray(pixels).save(path, exif=exif, quality=95)
     site.answer = answering([detection([0, 0, 60, 50], 0.9)], width=60, height=100)
-    page.choose(tmp_path / "turned.jpg")
+    page.choose(path)
     assert len(site.asked) == 1
     at = "Array.from(image.getContext('2d').getImageData(30, %d, 1, 1).data)"
     assert page.evaluate(at % 25)[0] > 200 and page.evaluate(at % 75)[0] < 50

@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.serve_answers import FOUND, HOSTILE, MODELS, answering, detection, write_image
+from tests.serve_answers import FOUND, HOSTILE, MODELS, SHOWN, answering, detection, write_image
 from tests.serve_stand_in import Told, as_json, refusal
 
 
@@ -13,6 +13,8 @@ def test_a_token_is_asked_for_and_kept_in_memory_alone(page, site, image):
     page.open()
     for word in ("wrong", "correct-horse"):
         page.until("document.querySelector('dialog').open")
+        reason = page.evaluate("document.querySelector('#token-reason').textContent")
+        assert ("does not know this token" in reason) is (word != "wrong")
         page.evaluate(
             "window.isClosed = false; document.querySelector('dialog').addEventListener('close', "
             f"() => {{ isClosed = true; }}); token.value = '{word}'; "
@@ -75,12 +77,13 @@ def test_foreign_text_stays_text(page, site, tmp_path):
     site.answer = answering(FOUND, milliseconds={})
     page.open()
     page.choose(write_image(tmp_path / "<img src=x onerror=alert(1)> é.png"))
-    assert HOSTILE in page.evaluate("model.textContent") and HOSTILE in page.evaluate(
-        "classes.textContent + list.textContent"
-    )
+    for place in ("model", "classes", "list"):
+        assert SHOWN in page.evaluate(f"{place}.textContent")
+    drawn = "[...document.querySelectorAll('.label text')].map((each) => each.textContent)"
+    assert f"{SHOWN[:30]}… 0.60" in page.evaluate(drawn)
     site.answer = lambda asked: refusal(400, HOSTILE)
     page.choose(write_image(tmp_path / "b.png"))
-    assert page.problem() == HOSTILE
+    assert page.problem() == SHOWN
     assert page.evaluate("document.querySelectorAll('img, b').length") == 0
     assert page.evaluate("document.title") == "Duet: try the model"
 

@@ -95,3 +95,16 @@ def test_what_is_found_is_said_to_screen_readers(page, image):
         ("image", "image.png, 200 × 200 pixels"),
     ):  # fmt: skip
         assert expected in names, names
+
+
+def test_a_page_without_room_draws_nothing_wrong_and_keeps_the_focus(page, image):
+    page.choose(image)
+    page.evaluate("document.querySelector('.box[data-index=\"1\"]').focus()")
+    for display in ("none", ""):
+        page.evaluate(f"document.querySelector('main').style.display = '{display}'")
+        page.set("overlap", 0.5)
+    page.evaluate("document.querySelector('.box[data-index=\"1\"]').focus()")
+    page.evaluate("document.querySelector('#stage').style.width = '300px'")
+    page.until("document.querySelector('#view').getBoundingClientRect().width < 300")
+    assert focused(page) == ["boxes", 1]
+    assert page.page.complaints() == []

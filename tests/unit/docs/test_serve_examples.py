@@ -1,0 +1,148 @@
+"""docs/examples/serve and docs/en/serve.md fit the server: its flags, limits, paths and figures."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from utils.cli.serve_config import PROGRAM, ServeConfig, parse_serve_flags
+from utils.files.project import PROJECT
+from utils.serve.gate import OPEN_PATHS
+from utils.serve.metrics import Metrics
+
+EXAMPLES = PROJECT / "docs" / "examples" / "serve"
+PAGE = (PROJECT / "docs" / "en" / "serve.md").read_text(encoding="utf-8")
+DEFAULT_BYTES, DEFAULT_SECONDS = ServeConfig.max_bytes, ServeConfig.timeout
+MEBIBYTE = 1 << 20
+
+
+def text_of(name):
+    return (EXAMPLES / name).read_text(encoding="utf-8")
+
+
+def joined_lines(text):
+    """Lines without comments; one that ends in a backslash goes on."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    return re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines()
+
+
+def settings_of(unit):
+    """The keys of a systemd unit."""
+    return dict(line.split("=", 1) for line in joined_lines(unit) if "=" in line)
+
+
+def flags_of(words):
+    """The settings of a command line of the server."""
+    start = words.index("utils.serve") + 1
+    return parse_serve_flags(words[start:])
+
+
+def test_the_unit_starts_a_server_that_systemd_does_not_cut_off():
+    unit = settings_of(text_of("duet.service"))
+    config = flags_of(shlex.split(unit["ExecStart"]))
+    assert str(config.token_file) == "%d/tokens" and config.host == "127.0.0.1"
+    assert unit["LoadCredential"].startswith("tokens:/")
+    assert int(unit["TimeoutStopSec"]) > config.timeout
+    assert unit["User"] not in ("", "root") and unit["NoNewPrivileges"] == "yes"
+    assert unit["ProtectSystem"] == "strict" and unit["CapabilityBoundingSet"] == ""
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
+def test_systemd_knows_every_key_of_the_unit(tmp_path):
+    unit = text_of("duet.service").replace("/opt/duet/.venv/torch/bin/python", sys.executable)
+    for text, problem in ((unit, ""), (unit.replace("PrivateTmp=", "PrivateTemp="), "PrivateTemp")):
+        path = tmp_path / "duet.service"
+        path.write_text(text, encoding="utf-8")
+        command = ["systemd-analyze", "verify", "--man=no", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        told = [line for line in done.stderr.splitlines() if "duet.service" in line]
+        assert bool(told) == bool(problem) and problem in "".join(told), done.stderr
+
+
+def instructions():
+    """The instructions of the Dockerfile in order: word and rest."""
+    lines = joined_lines(text_of("Dockerfile"))
+    return [tuple(line.split(maxsplit=1)) for line in lines if line.strip()]
+
+
+def test_the_container_runs_the_server_without_rights_and_looks_after_it():
+    found = instructions()
+    last = max(index for index, (word, _) in enumerate(found) if word == "FROM")
+    stage = dict(found[last:])
+    assert all(re.match(r"\S+:[\w.-]+( AS \w+)?$", rest) for word, rest in found if word == "FROM")
+    words = json.loads(stage["ENTRYPOINT"]) + json.loads(stage["CMD"])
+    config = flags_of(words)
+    assert (config.host, f"{config.port}") == ("0.0.0.0", stage["EXPOSE"])
+    assert config.token_file is not None and not config.insecure
+    assert stage["USER"] == "10001"
+    health = json.loads(stage["HEALTHCHECK"].split("CMD", 1)[1])
+    path = re.search(rf"http://127\.0\.0\.1:{config.port}(/\w+)", health[-1])[1]
+    assert path in OPEN_PATHS
+    compile(health[-1], "health", "exec")
+
+
+def test_the_container_gets_what_the_server_runs():
+    lines = text_of("Dockerfile.dockerignore").splitlines()
+    kept = {line[1:] for line in lines if line.startswith("!")}
+    assert "*" in lines and all((PROJECT / name).is_dir() for name in kept)
+    assert {"backend", "models", "utils", "requirements"} <= kept
+    wanted = re.search(r"python -m (\S+) torch", text_of("Dockerfile"))[1]
+    assert (PROJECT / f"{wanted.replace('.', '/')}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "seconds"),
+    [
+        ("nginx.conf", r"client_max_body_size (\d+)m;", r"proxy_read_timeout (\d+)s;"),
+        ("Caddyfile", r"max_size (\d+)MiB\n", r"response_header_timeout (\d+)s\n"),
+    ],
+)
+def test_proxies_leave_the_limits_to_the_server(name, body, seconds):
+    text = "\n".join(line for line in text_of(name).splitlines() if "#" not in line)
+    assert int(re.search(body, text)[1]) * MEBIBYTE > DEFAULT_BYTES
+    assert int(re.search(seconds, text)[1]) > 2 * DEFAULT_SECONDS
+    assert f"127.0.0.1:{ServeConfig.port}" in text
+    assert text.count("{") == text.count("}") > 0
+    if name == "nginx.conf":
+        assert all(line.strip()[-1:] in (";", "{", "}", "") for line in text.splitlines())
+
+
+def commands():
+    """The command lines of the page that start a server."""
+    lines = [line for block in PAGE.split("```")[1::2] for line in block.splitlines()]
+    return [shlex.split(line) for line in lines if PROGRAM.removeprefix("python ") in line]
+
+
+def test_the_commands_of_the_page_are_understood():
+    assert len(commands()) > 1
+    for words in commands():
+        assert flags_of(words).weights == ("yolov5n.pt",)
+
+
+def test_answers_of_the_page_are_json():
+    found = [json.loads(line) for block in re.findall(r"```json\n(.*?)```", PAGE, re.S)
+             for line in block.splitlines()]  # fmt: skip
+    assert [next(iter(answer)) for answer in found] == ["model", "error", "time"]
+
+
+def test_the_page_names_the_figures_that_there_are():
+    told = set(re.findall(r"^\| `(duet_\w+)`", PAGE, re.M))
+    metrics = Metrics()
+    metrics.watch("m", dict.fromkeys(("held_requests", "worker_restarts", "model_ready"), float))
+    lines = metrics.text().decode().splitlines()
+    names = {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    assert told == names
+
+
+def test_the_page_names_the_codes_of_all_errors():
+    sources = [path.read_text(encoding="utf-8") for path in (PROJECT / "utils/serve").glob("*.py")]
+    raised = set(re.findall(r"RequestError\(\s*\d{3},\s*\"(\w+)\"", "".join(sources)))
+    table = PAGE[PAGE.index("| | code |") : PAGE.index("Bytes and pixels are checked")]
+    told = set(re.findall(r"`([a-z_]+)`", table))
+    assert raised - told == set() and len(raised) > 10
