@@ -31,7 +31,7 @@ from utils.cli.flags import from_one
 from utils.detections import Detections, GroundTruth, Segmentations
 from utils.evaluation.coco.metric import DetectionEvaluator, ObjectMetric
 from utils.evaluation.overlap import MASKS
-from utils.masks.runs import area, runs_of_polygons, to_text
+from utils.masks.runs import areas, runs_of_polygons, to_text
 from utils.processes.command import run_command
 from utils.ragged import Ragged
 
@@ -77,8 +77,7 @@ def with_masks(image: Image) -> Image:
     """Return an image with an ellipse of 32 points in each box."""
     found, objects = image
     masks, truth = (_ellipses(x.boxes_xyxy) for x in (found, objects))
-    areas = np.array([area(row) for row in truth.rows()], np.float64)
-    return Segmentations(*found[:3], masks), objects._replace(area=areas, masks=truth)
+    return Segmentations(*found[:3], masks), objects._replace(area=areas(truth), masks=truth)
 
 
 def _ellipses(boxes_xyxy: np.ndarray) -> Ragged:
@@ -148,11 +147,13 @@ def to_coco(images: list[Image], num_classes: int) -> tuple[dict[str, list], lis
 
 def _add_masks(rows: list[dict], masks: Ragged | None) -> None:
     """Give the last rows masks, if there are any, and their areas, in place of boxes."""
-    coded = [] if masks is None else masks.rows()
-    for row, runs in zip(rows[len(rows) - len(coded) :], coded, strict=True):
+    if masks is None:
+        return
+    of_masks = rows[len(rows) - masks.num_rows :]
+    for row, runs, area in zip(of_masks, masks.rows(), areas(masks).tolist(), strict=True):
         row.pop("bbox")
         counts = to_text(runs)
-        row |= {"segmentation": {"size": [SIDE, SIDE], "counts": counts}, "area": area(runs)}
+        row |= {"segmentation": {"size": [SIDE, SIDE], "counts": counts}, "area": area}
 
 
 def _left_top_size(boxes_xyxy: np.ndarray) -> list[list[float]]:

@@ -24,7 +24,7 @@ from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time
 from utils.boxes import pairwise_iou
 from utils.cli.flags import from_one
 from utils.evaluation.greedy_nms import suppress_greedily
-from utils.evaluation.nms import non_max_suppression
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.processes.command import run_command
 
 IOU_THRESHOLD = float(np.float32(0.6))
@@ -95,11 +95,10 @@ def whole(random: np.random.Generator, count: int, max_kept: int) -> dict[str, R
     limit = np.sort(scores[:, 1:], axis=None)[-count]
     decoded = np.concatenate((boxes_cxcywh, scores), axis=1).astype(np.float32)
 
+    settings = SuppressionSettings(float(limit), IOU_THRESHOLD, max_detections=max_kept)
+
     def run() -> np.ndarray:
-        found = non_max_suppression(
-            decoded, float(limit), IOU_THRESHOLD, True, max_detections=max_kept
-        )
-        return found.boxes_xyxy
+        return non_max_suppression(decoded, settings).boxes_xyxy
 
     return {"in blocks": run}
 

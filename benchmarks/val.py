@@ -62,7 +62,7 @@ class Validated:
             for index, decoded, letterbox in zip(
                 batch.sample_indices.tolist(), predictions, batch.letterboxes, strict=True
             ):
-                found = non_max_suppression(decoded, **vars(DEFAULT_SUPPRESSION))
+                found = non_max_suppression(decoded, DEFAULT_SUPPRESSION)
                 boxes_xyxy = letterbox_to_image(found.boxes_xyxy, letterbox)
                 found = found._replace(boxes_xyxy=boxes_xyxy)
                 evaluator.add(index, found, ground_truth(self.samples[index]))

@@ -68,9 +68,16 @@ class GroundTruth(NamedTuple):
 
 @dataclass(frozen=True)
 class SuppressionSettings:
-    """The arguments of `utils/evaluation/nms.py::non_max_suppression` that flags set.
+    """What NMS keeps of the predictions of an image (`utils/evaluation/nms.py`).
 
-    Its docstring explains them.
+    Attributes:
+        confidence_threshold: at least 0; only scores above it become candidates.
+        iou_threshold: a candidate is removed when its IoU with a kept one of its class is above
+            this, rounded to float32.
+        class_agnostic: a kept box removes boxes of all classes.
+        classes: only these classes become candidates; all when None.
+        max_detections: at most this many are kept.
+        multi_label: every class above the threshold is a candidate, not only the best one.
     """
 
     confidence_threshold: float = 0.001

@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs on torch and oneflow.
 import backend
 
@@ -22,4 +23,6 @@ for level in maps:
 
 rows = sum(np.prod(level.shape[:4]) for level in maps)
 print(f"{rows} rows of {maps[0].shape[4]} numbers for one image")
+# --8<-- [end:page]
+
 values = {"rows": int(rows), "parameters": f"{parameters:,.0f}"}

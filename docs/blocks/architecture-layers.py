@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs on torch and oneflow.
 import backend
 
@@ -16,5 +17,6 @@ for index, (layer, plan) in enumerate(zip(spec.layers, plans, strict=True)):
         f"{index:5}  {sources:12}{layer.block:12}{times:6}{plan.out_channels:10}"
         f"{plan.stride:8}{plan.numbers:9}"
     )
+# --8<-- [end:page]
 
 values = {"layers": len(plans), "stride": max(plan.stride for plan in plans)}

@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs without a framework.
 import numpy as np
 from map_example import objects
@@ -24,5 +25,6 @@ for threshold in np.linspace(0.5, 0.95, 10):
     by_threshold.append(average_precision(threshold))
     print(f"AP at IoU {threshold:.2f}: {by_threshold[-1]:.4f}")
 print(f"AP50 {ap50:.4f}, AP50-95 {np.mean(by_threshold):.4f}")
+# --8<-- [end:page]
 
 values = {"ap50": f"{ap50:.4f}", "ap": f"{np.mean(by_threshold):.4f}"}

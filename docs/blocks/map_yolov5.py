@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs without a framework.
 import numpy as np
 from map_example import detections_of, objects, truth_of
@@ -22,5 +23,15 @@ for name, detections in (("the example", detections_of), ("perfect detections", 
             evaluator.add(image, detections(image), truth_of(image))
         row.append(evaluator.result().map50)
     print(f"{name:18}{row[0]:8.4f}{row[1]:8.4f}")
+# --8<-- [end:page]
 
-values = {"perfect": f"{row[1]:.3f}"}
+from utils.cli.detect_config import DetectConfig
+from utils.cli.val_config import ValConfig
+from utils.evaluation.coco.matching import MAX_DETECTIONS_PER_CLASS
+
+values = {
+    "perfect": f"{row[1]:.3f}",
+    "val_conf": ValConfig.confidence_threshold,
+    "detect_conf": DetectConfig.confidence_threshold,
+    "most": MAX_DETECTIONS_PER_CLASS,
+}

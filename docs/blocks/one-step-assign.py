@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs on torch and oneflow.
 import backend
 
@@ -27,6 +28,7 @@ for stride, level, sizes in zip(STRIDES, levels, pixels, strict=True):
         width, height = sizes[anchor].astype(int)
         x, y = target[:2]
         print(f"  cell ({column}, {row}), anchor {width} x {height}, centre {x:+.2f} {y:+.2f}")
+# --8<-- [end:page]
 
 values = {
     "positives": sum(len(level.row) for level in levels),

@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs on torch and oneflow.
 import backend
 
@@ -20,5 +21,6 @@ for start in (0, 100, 1000, 10000):
         f"after {start:5} updates: decay {decay_after(start):.4f}, "
         f"halfway within {updates_until_halfway(start)}"
     )
+# --8<-- [end:page]
 
 values = {"late": f"{decay_after(100000):.4f}", "halfway_10000": updates_until_halfway(10000)}

@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs on torch and oneflow.
 import backend
 
@@ -14,5 +15,17 @@ for side, classes in ((640, 80), (320, 80), (640, 5)):
         f"{side:4}{classes:9}{gains.box:9.3f}{gains.objectness:12.3f}"
         f"{gains.classification:16.3f}"
     )  # fmt: skip
+# --8<-- [end:page]
+
+from models.training.schedule import NOMINAL_BATCH
+from models.training.step import GRADIENT_NORM_LIMIT
+
 fine, middle, coarse = LEVEL_BALANCE[3]
-values = {"fine": fine, "middle": middle, "coarse": coarse}
+values = {
+    "fine": fine,
+    "middle": middle,
+    "coarse": coarse,
+    "side_ratio": f"{hyp.anchor_t:g}",
+    "images": NOMINAL_BATCH,
+    "norm": f"{GRADIENT_NORM_LIMIT:g}",
+}

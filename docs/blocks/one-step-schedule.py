@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs without a framework.
 from models.training.schedule import Schedule
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -11,6 +12,7 @@ for batch in (0, 50, 100, 150, 151, 2500, 4999):
     print(
         f"{batch:5}{now.bias_rate:9.5f}{now.weight_rate:9.5f}{now.momentum:10.3f}{now.accumulate:8}"
     )
+# --8<-- [end:page]
 
 values = {
     "warmup": schedule.warmup_batches,

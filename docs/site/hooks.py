@@ -3,6 +3,7 @@
 - A page that is planned in the navigation and not written yet is left out.
 - A page of one language alone is an error, unless docs/untranslated.txt lists it.
 - `{{ NAME.key }}` in running text is the value of that key in docs/blocks/NAME.json.
+- A formula stands between dollar signs, as a code host takes it; it becomes MathML.
 - A link to a file of the repository is relative, as a code host takes it: `../../train.py` in
   docs/en. The site holds a copy of that file, as text, below source/.
 - Each language has a search index of its own, so that each search finds its own pages.
@@ -18,10 +19,12 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import jieba
+from latex2mathml.converter import convert
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
@@ -39,6 +42,8 @@ LINK = re.compile(r"(\]\()(\.\.?/[^)\s#]+)")
 VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
 FENCE = re.compile(r"(```.*?```)", re.DOTALL)
 BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+DIALOG = 'data-md-component="search" role="dialog"'
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*>\s*')
 BASE = re.compile(r'("base": "[^"]*?)/?\.\."')
 
@@ -160,6 +165,23 @@ def join_lines(markdown: str) -> str:
     return "".join(part if part.startswith("```") else BREAK.sub("", part) for part in parts)
 
 
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Make MathML of the formulas, which stand between dollar signs in a page."""
+
+    def shown(match: re.Match[str]) -> str:
+        tag, latex = match.groups()
+        try:
+            formula = convert(unescape(latex), display="block" if tag == "div" else "inline")
+            if "\\" in formula:
+                raise ValueError("a command that is not known")
+        except Exception as error:  # each kind of mistake has a class of its own
+            log.warning(f"{page.file.src_uri}: no formula: {latex}: {error!r}")
+            return match[0]
+        return f'<{tag} class="duet-formula">{formula}</{tag}>'
+
+    return FORMULA.sub(shown, html)
+
+
 def value(match: re.Match[str], page: str) -> str:
     """Return a value of docs/blocks as text; one that is not there is a warning."""
     name, key = match.groups()
@@ -171,14 +193,16 @@ def value(match: re.Match[str], page: str) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Fit the theme to pages that are files.
+    """Fit the theme to pages that are files, and to those who hear a page.
 
     The theme asks for a sitemap at each alternate link, which a browser refuses to a file; the
     switch between the languages is a plain link. The search of a Chinese page takes the index of
-    its language: `split_index`.
+    its language: `split_index`. The dialog of the search has a name.
     """
+    chinese = page.url.startswith(f"{OTHER}/")
     output = ALTERNATE.sub("", output)
-    return BASE.sub(_inner, output, count=1) if page.url.startswith(f"{OTHER}/") else output
+    output = output.replace(DIALOG, f'{DIALOG} aria-label="{"搜索" if chinese else "Search"}"')
+    return BASE.sub(_inner, output, count=1) if chinese else output
 
 
 def _inner(match: re.Match[str]) -> str:

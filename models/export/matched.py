@@ -5,6 +5,7 @@ Before: `verify.py` ran both on the same images. After: the line of a file, or w
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ def find_rows(rows: np.ndarray, limits: Limits) -> tuple[Detections, np.ndarray]
     """Return what NMS finds in the rows (N, 5 + C) of one image, and the row of each."""
     settings = limits.settings
     # As many as there are, so that those of one class do not keep another's away.
-    found, index = best_rows(rows, **{**vars(settings), "max_detections": max(len(rows), 1)})
+    found, index = best_rows(rows, replace(settings, max_detections=max(len(rows), 1)))
     kept = np.flatnonzero(_rank_in_class(found.class_index) < limits.top_per_class)
     kept = kept[: settings.max_detections]
     return found.take(kept), index[kept]

@@ -60,19 +60,19 @@ class TrainedDetector:
 
     The arguments of a call that are numbers are those of detect.py's flags, with their defaults:
 
-    size: long side of the images as the network sees them, pixels; a multiple of `stride`. None
-        for 640, of a classifier for what it was trained at; an exported file of one size has its
-        own.
-    conf: the lowest score.
-    iou: the overlap above which the worse of two boxes of a class is dropped.
-    max_det: at most so many detections an image.
-    classes: detect only these classes, by number; None for all.
-    agnostic: a box removes overlapping boxes of all classes.
-    augment: look at each image in three ways (test-time augmentation).
-    tile: of an image larger than this many pixels, look at tiles of this side too; 0: do not.
-    overlap: of neighbouring tiles, a fraction of `tile`; None for detect.py's default.
-    batch: so many images, or tiles, at a time go through the network. A GPU gains; rounding may
-        differ.
+    - size: long side of the images as the network sees them, pixels; a multiple of `stride`. None
+      for 640, of a classifier for what it was trained at; an exported file of one size has its
+      own.
+    - conf: the lowest score.
+    - iou: the overlap above which the worse of two boxes of a class is dropped.
+    - max_det: at most so many detections an image.
+    - classes: detect only these classes, by number; None for all.
+    - agnostic: a box removes overlapping boxes of all classes.
+    - augment: look at each image in three ways (test-time augmentation).
+    - tile: of an image larger than this many pixels, look at tiles of this side too; 0: do not.
+    - overlap: of neighbouring tiles, a fraction of `tile`; None for detect.py's default.
+    - batch: so many images, or tiles, at a time go through the network. A GPU gains; rounding may
+      differ.
 
     Attributes:
         class_names: the name of each class, by number.

@@ -4,8 +4,8 @@
 
 A block is NAME.py, or NAME.sh with commands of the project. It runs in an empty folder, in which
 scripts, models/ and data/ are those of the project. What it prints becomes NAME.out and, of a
-Python block, its dictionary `values` becomes NAME.json. docs/en/writing-pages.md has the lines that
-a block begins with. `tests/unit/docs/test_blocks.py` holds the files against what blocks print.
+Python block, its dictionary `values` becomes NAME.json. CONTRIBUTING.md has the lines that a block
+begins with. `tests/unit/docs/test_blocks.py` holds the files against what blocks print.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,14 @@ def run_block(block: Block) -> Outcome:
         outcome = _run_python(block) if block.path.suffix == ".py" else _run_commands(block)
     for place in (f"{folder}/", f"{PROJECT}/"):
         outcome.printed = outcome.printed.replace(place, "")
+    if block.shown:
+        lines = outcome.printed.splitlines(keepends=True)
+        outcome.printed = "".join(line for line in lines if _has_any(line, block.shown))
     return outcome
+
+
+def _has_any(line: str, words: Sequence[str]) -> bool:
+    return any(word in line for word in words)
 
 
 @contextlib.contextmanager
@@ -59,7 +66,10 @@ def working_in(folder: Path) -> Iterator[Path]:
 
 def _run_python(block: Block) -> Outcome:
     with contextlib.redirect_stdout(io.StringIO()) as printed, importing_from(block.path.parent):
-        names = runpy.run_path(str(block.path), run_name="__main__")
+        try:
+            names = runpy.run_path(str(block.path), run_name="__main__")
+        except SystemExit as error:
+            raise BlockError(f"{block.path.name} ends with exit code {error.code}") from error
     return Outcome(printed.getvalue(), names.get("values", {}))
 
 

@@ -191,7 +191,7 @@ def test_many_overlapping_boxes_are_those_of_numpy(free, class_agnostic):
 
 
 def check_image(found: np.ndarray, rows: np.ndarray, settings: dict[str, float]) -> None:
-    wanted = non_max_suppression(rows, multi_label=False, **settings)
+    wanted = non_max_suppression(rows, SuppressionSettings(multi_label=False, **settings))
     number = len(wanted.scores)
     np.testing.assert_array_equal(found[:number, :4], wanted.boxes_xyxy)
     np.testing.assert_array_equal(found[:number, 4], wanted.scores)

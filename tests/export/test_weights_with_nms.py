@@ -74,7 +74,8 @@ def rows_of(model, images):
 
 
 def found_by_numpy(rows, class_agnostic=False):
-    return non_max_suppression(rows, 0.25, 0.45, False, class_agnostic, max_detections=TOP)
+    settings = SuppressionSettings(0.25, 0.45, class_agnostic, None, TOP, multi_label=False)
+    return non_max_suppression(rows, settings)
 
 
 def found_by_graph(output):

@@ -37,7 +37,7 @@ from utils.data.loading.batch import Batch
 from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
-from utils.evaluation.nms import non_max_suppression
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from utils.processes.command import run_command
 from utils.report.stage_timer import StageTimer
 
@@ -135,7 +135,7 @@ def compare_drawn_boxes() -> Arrays:
     centres, sizes = generator.uniform(0, 640, (3000, 2)), generator.uniform(10, 200, (3000, 2))
     scores = generator.integers(0, 20, (3000, 5)) / 20
     decoded = np.concatenate([centres, sizes, scores], axis=1).astype(np.float32)
-    found = non_max_suppression(decoded, CONFIDENCE, IOU, multi_label=True)
+    found = non_max_suppression(decoded, SuppressionSettings(CONFIDENCE, IOU))
     return {f"exact/nms of drawn boxes/{n}": x for n, x in found._asdict().items()}
 
 
@@ -149,10 +149,11 @@ def compare_forward(side: Side, dtype: str) -> Arrays:
 
 def compare_detections(decoded: np.ndarray) -> Arrays:
     """What is chosen of the decoded boxes, image by image."""
+    settings = SuppressionSettings(CONFIDENCE, IOU)
     return {
         f"nms/{image} {name}": value
         for image, rows in enumerate(decoded.astype(np.float32))
-        for name, value in non_max_suppression(rows, CONFIDENCE, IOU, True)._asdict().items()
+        for name, value in non_max_suppression(rows, settings)._asdict().items()
     }
 
 

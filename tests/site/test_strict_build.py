@@ -70,7 +70,7 @@ def test_values_and_files_of_the_repository_are_put_into_a_page(project, tmp_pat
     (project / "docs/blocks/demo.py").write_text("print(1)\n")
     (project / "docs/en/index.md").write_text(
         "# Duet\n\nIt reaches {{ demo.map50 }}, see [train.py](../../train.py).\n\n"
-        '```python\n--8<-- "blocks/demo.py"\n```\n'
+        '```python\n--8<-- "blocks/demo.py"\n```\n\n$$\na < \\frac{b}{2}\n$$\n\nfor $a$, at 5 $.\n'
     )
     done = build(project, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -78,6 +78,8 @@ def test_values_and_files_of_the_repository_are_put_into_a_page(project, tmp_pat
     assert "It reaches 0.684, see" in page and 'href="source/train.py.txt"' in page
     assert (tmp_path / "source/train.py.txt").read_text() == "print('trained')\n"
     assert 'class="nb">print' in page
+    assert 'display="block"><mrow><mi>a</mi><mo>&#x0003C;</mo><mfrac>' in page
+    assert page.count("<math ") == 2 and "at 5 $." in page
 
 
 WRONG = {
@@ -86,6 +88,8 @@ WRONG = {
     "See [it](../../absent.py).": "'../../absent.py'",
     "{{ absent.key }}": "no value for {{ absent.key }}",
     "![](absent.svg)": "'absent.svg'",
+    r"It is $\left( a$.": r"no formula: \left( a",
+    r"It is $\absent{b}$.": r"no formula: \absent{b}",
 }
 
 

@@ -16,10 +16,13 @@ import numpy as np
 import pytest
 import yaml
 
+import train
+import val
 from tests.small import RESULT_COLUMNS, write_small_dataset, write_small_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from utils.data.randomness import epoch_order
 from utils.data.sources.dataset import load_dataset
+from utils.processes.command import run_command
 from utils.state.checkpoint import load_checkpoint, save_checkpoint
 
 SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]
@@ -45,6 +48,22 @@ def inputs(tmp_path_factory):
 def run(*arguments):
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture
+def refused(monkeypatch, capfd):
+    """A function from a command that a user's mistake ends, run in this process, to its errors."""
+
+    def run_here(script, *arguments):
+        monkeypatch.setattr("sys.argv", [script, *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            run_command({"train.py": train.main, "val.py": val.main}[script], several=True)
+        printed, errors = capfd.readouterr()
+        assert end.value.code == 2
+        assert "Traceback" not in errors + printed
+        return errors
+
+    return run_here
 
 
 @pytest.fixture(scope="module")
@@ -255,14 +274,11 @@ def test_a_rank_that_does_not_know_the_others_is_refused(inputs, tmp_path, monke
     ],
 )
 def test_a_wrong_flag_ends_with_code_two_one_message_and_no_folder(
-    inputs, tmp_path, flags, message
+    inputs, tmp_path, refused, flags, message
 ):
     _, data, model = inputs
     defaults = ["--data", data, "--cfg", model, "--project", tmp_path / "runs", *SMALL]
-    done = run("train.py", *defaults, *flags)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr + done.stdout
+    assert message in refused("train.py", *defaults, *flags)
     assert not (tmp_path / "runs").exists()
 
 
@@ -315,16 +331,15 @@ def test_weights_with_a_tensor_missing_are_refused(trained, inputs, tmp_path):
     assert "the file has 32 for it\n" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_weights_for_another_number_of_classes_do_not_validate(trained, inputs, tmp_path):
+def test_weights_for_another_number_of_classes_do_not_validate(trained, inputs, tmp_path, refused):
     _, data, _ = inputs
     document = yaml.safe_load(data.read_text())
     other = tmp_path / "other.yaml"
     names = [*load_dataset(data).class_names, "one more"]
     other.write_text(yaml.safe_dump({**document, "path": str(data.parent), "names": names}))
     weights = trained[0] / "weights" / "last.safetensors"
-    done = run("val.py", "--weights", weights, "--data", other, "--img", 64, "--workers", 0)
-    assert done.returncode == 2
-    assert "they must be equal" in done.stderr
+    flags = ("--weights", weights, "--data", other, "--img", 64, "--workers", 0)
+    assert "they must be equal" in refused("val.py", *flags)
 
 
 def test_ctrl_c_saves_the_state_names_the_line_to_go_on_and_ends_the_workers(inputs, tmp_path):
@@ -354,7 +369,7 @@ def test_ctrl_c_saves_the_state_names_the_line_to_go_on_and_ends_the_workers(inp
 
 
 def test_replay_makes_the_batch_again_and_names_the_first_layer_that_is_lost(
-    trained, inputs, tmp_path
+    trained, inputs, tmp_path, refused
 ):
     _, data, _ = inputs
     checkpoint = load_checkpoint(trained[0] / "weights" / "last.safetensors")
@@ -374,6 +389,4 @@ def test_replay_makes_the_batch_again_and_names_the_first_layer_that_is_lost(
         ("99:1", "the run of these weights has 2 epochs"),
         ("two", "EPOCH:STEP is needed"),
     ):
-        done = run(*flags, "--replay", wrong)
-        assert done.returncode == 2
-        assert reason in done.stderr and "Traceback" not in done.stderr
+        assert reason in refused(*flags, "--replay", wrong)

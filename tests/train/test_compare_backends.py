@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.environments import BACKENDS, python_of
-from tests.small import write_small_dataset, write_small_model
+from tests.small import write_small_dataset, write_tiny_model
 
 
 def compare_on_small_inputs(tmp_path, *flags):
@@ -18,7 +18,7 @@ def compare_on_small_inputs(tmp_path, *flags):
     done = subprocess.run(
         [
             sys.executable, "compare.py", *pythons, "--project", str(tmp_path), "--device", "cpu",
-            "--data", str(write_small_dataset(tmp_path)), "--cfg", str(write_small_model(tmp_path)),
+            "--data", str(write_small_dataset(tmp_path)), "--cfg", str(write_tiny_model(tmp_path)),
             "--img", "64", "--batch", "4", "--epochs", "1", "--rounds", "1", "--workers", "1",
             *flags,
         ],

@@ -14,7 +14,7 @@ from models.heads.base import LossTerms
 from models.training.loop import found_best, keep_weights
 from models.training.state import build_state
 from models.training.step import train_step
-from tests.small import write_small_dataset, write_small_model
+from tests.small import write_small_dataset, write_small_model, write_tiny_model
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.cli.train_config import parse_train_flags
 from utils.data.augment.strengths import AugmentConfig
@@ -30,11 +30,14 @@ from utils.state.run import Run
 @pytest.fixture(scope="module")
 def training(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
-    data, cfg = write_small_dataset(folder), write_small_model(folder)
+    data, narrow, tiny = (
+        write(folder) for write in (write_small_dataset, write_small_model, write_tiny_model)
+    )
     dataset = load_dataset(data)
     samples = load_split(dataset, "train")
 
-    def start(*flags, **changes):
+    def start(*flags, deep=True, **changes):
+        cfg = narrow if deep else tiny
         config = parse_train_flags(["--cfg", str(cfg), "--batch", "4", *flags])
         hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
         model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
@@ -77,7 +80,7 @@ def test_the_loss_of_one_batch_falls_by_a_third_in_30_steps(training):
 
 def test_warm_up_accumulates_ever_more_batches_an_update(training):
     start, batches = training
-    state = start()
+    state = start(deep=False)
     updates = []
     for _ in range(20):
         train_step(state, batches[0], StageTimer())
@@ -145,7 +148,7 @@ def spoil(state, name="model.0.conv.weight"):
 
 def test_a_loss_that_is_not_finite_names_the_epoch_and_the_images(training):
     start, batches = training
-    state = start()
+    state = start(deep=False)
     state.schedule = dataclasses.replace(state.schedule, batch_size=64)  # an update a batch
     spoil(state)
     with pytest.raises(UserError, match=r"not finite .* in epoch 1, .* images") as caught:
@@ -158,7 +161,7 @@ def test_a_loss_that_is_not_finite_names_the_epoch_and_the_images(training):
 
 def test_an_update_that_is_not_finite_is_skipped_counted_and_named(training, caplog):
     start, batches = training
-    state = start()
+    state = start(deep=False)
     train_step(state, batches[0], StageTimer())
     weights = {name: ops.to_numpy(x) for name, x in nn.named_parameters(state.model)}
     momentum = state.optimizer.state_arrays()
@@ -189,7 +192,7 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_named(training, cap
 
 def test_a_step_that_only_accumulates_reads_nothing_back_from_the_device(training, monkeypatch):
     start, batches = training
-    state = start()
+    state = start(deep=False)
     state.last_update = 5
 
     def fail(x):
@@ -205,7 +208,7 @@ def test_a_step_that_only_accumulates_reads_nothing_back_from_the_device(trainin
 
 def test_losses_are_read_at_updates_and_averaged_over_the_epoch(training):
     start, batches = training
-    state = start()
+    state = start(deep=False)
     state.last_update = 5  # so that the three batches only accumulate
     terms = [train_step(state, batch, StageTimer()) for batch in batches]
     assert state.ema.updates == 0 and np.isnan(state.watch.means()).all()
@@ -218,7 +221,7 @@ def test_losses_are_read_at_updates_and_averaged_over_the_epoch(training):
 def test_every_stage_of_a_step_is_timed(training):
     start, batches = training
     timer = StageTimer()
-    train_step(start(), batches[0], timer)
+    train_step(start(deep=False), batches[0], timer)
     for stage in ("to_device", "forward", "loss", "backward", "optimizer", "ema"):
         assert timer.seconds[stage] > 0, stage
 
@@ -230,7 +233,7 @@ def test_augmentation_takes_its_strengths_from_the_hyperparameters():
 
 def test_best_weights_are_those_of_the_highest_fitness(training, tmp_path):
     start, _ = training
-    state = start()
+    state = start(deep=False)
     run = Run(parse_train_flags(["--cfg", "x"]), state.schedule.hyp, ("a",), tmp_path)
     kept = []
     for epoch, (ap50, ap) in enumerate([(0.9, 0.1), (0.1, 0.3), (0.9, 0.2)], start=1):

@@ -60,9 +60,7 @@ def join_views(
     group = np.zeros_like(class_index) if settings.class_agnostic else class_index
     pieces = _Pieces(boxes_xyxy, group, view, _cut_sides(boxes_xyxy, regions, view))
     joined = _joined(everything._replace(boxes_xyxy=boxes_xyxy), *_continued(pieces, regions))
-    return suppress_overlapping(
-        joined, settings.iou_threshold, settings.class_agnostic, settings.max_detections
-    )
+    return suppress_overlapping(joined, settings)
 
 
 def _cut_sides(boxes_xyxy: np.ndarray, regions: np.ndarray, view: np.ndarray) -> np.ndarray:

@@ -6,8 +6,6 @@ Exact, and without a time limit: the result depends on the predictions alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from utils.boxes import cxcywh_to_xyxy
@@ -15,16 +13,11 @@ from utils.detections import Detections
 from utils.detections import SuppressionSettings as SuppressionSettings
 from utils.evaluation.greedy_nms import suppress_greedily
 
+MAX_CANDIDATES = 30000
+
 
 def non_max_suppression(
-    decoded: np.ndarray,
-    confidence_threshold: float,
-    iou_threshold: float,
-    multi_label: bool,
-    class_agnostic: bool = False,
-    classes: Sequence[int] | None = None,
-    max_detections: int = 300,
-    max_candidates: int = 30000,
+    decoded: np.ndarray, settings: SuppressionSettings, max_candidates: int = MAX_CANDIDATES
 ) -> Detections:
     """Return the best predictions of one image; none overlaps a better one of its class.
 
@@ -32,81 +25,47 @@ def non_max_suppression(
 
     Args:
         decoded: (N, 5 + C) float32: cx, cy, w, h in pixels, objectness and class scores in [0, 1].
-        confidence_threshold: at least 0; only scores above it become candidates.
-        iou_threshold: a candidate is removed when its IoU with a kept one of its class is above
-            this, rounded to float32.
-        multi_label: every class above the threshold is a candidate, not only the best one.
-        class_agnostic: a kept box removes boxes of all classes.
-        classes: only these classes become candidates; all when None.
-        max_detections: at most this many are returned.
         max_candidates: only this many candidates, the best, take part.
 
     Returns:
-        Detections in the frame of decoded, K <= max_detections; K = 0 when nothing is found.
+        Detections in the frame of decoded, K <= settings.max_detections; K = 0 when nothing is
+        found.
     """
-    return best_rows(
-        decoded,
-        confidence_threshold,
-        iou_threshold,
-        multi_label,
-        class_agnostic,
-        classes,
-        max_detections,
-        max_candidates,
-    )[0]
+    return best_rows(decoded, settings, max_candidates)[0]
 
 
 def best_rows(
-    decoded: np.ndarray,
-    confidence_threshold: float,
-    iou_threshold: float,
-    multi_label: bool,
-    class_agnostic: bool = False,
-    classes: Sequence[int] | None = None,
-    max_detections: int = 300,
-    max_candidates: int = 30000,
+    decoded: np.ndarray, settings: SuppressionSettings, max_candidates: int = MAX_CANDIDATES
 ) -> tuple[Detections, np.ndarray]:
     """Return what `non_max_suppression` does, and the row of decoded of each, (K,) int64."""
     # Half precision would place boxes on a grid of half pixels and tie their scores.
     assert decoded.dtype == np.float32, f"decoded is {decoded.dtype}: cast the raw maps to float32"
-    assert confidence_threshold >= 0
-    found, row = _candidates(decoded, confidence_threshold, multi_label)
-    if classes is not None:
-        wanted = np.flatnonzero(np.isin(found.class_index, classes))
+    assert settings.confidence_threshold >= 0
+    found, row = _candidates(decoded, settings.confidence_threshold, settings.multi_label)
+    if settings.classes is not None:
+        wanted = np.flatnonzero(np.isin(found.class_index, settings.classes))
         found, row = found.take(wanted), row[wanted]
-    kept = _survivors(found, iou_threshold, class_agnostic, max_detections, max_candidates)
+    kept = _survivors(found, settings, max_candidates)
     return found.take(kept), row[kept]
 
 
 def suppress_overlapping(
-    found: Detections,
-    iou_threshold: float,
-    class_agnostic: bool,
-    max_detections: int,
-    max_candidates: int = 30000,
+    found: Detections, settings: SuppressionSettings, max_candidates: int = MAX_CANDIDATES
 ) -> Detections:
-    """Return the best of what is found in an image; the arguments are those above.
+    """Return the best of what is found in an image, as `non_max_suppression` chooses.
 
     Equal scores keep their order.
     """
-    return found.take(
-        _survivors(found, iou_threshold, class_agnostic, max_detections, max_candidates)
-    )
+    return found.take(_survivors(found, settings, max_candidates))
 
 
-def _survivors(
-    found: Detections,
-    iou_threshold: float,
-    class_agnostic: bool,
-    max_detections: int,
-    max_candidates: int,
-) -> np.ndarray:
+def _survivors(found: Detections, settings: SuppressionSettings, max_candidates: int) -> np.ndarray:
     """Return which of them `suppress_overlapping` keeps, (K,) int64, best first."""
     order = _descending_order(found.scores)[:max_candidates]
     found = found.take(order)
-    group = np.zeros_like(found.class_index) if class_agnostic else found.class_index
-    threshold = float(np.float32(iou_threshold))
-    return order[suppress_greedily(found.boxes_xyxy, group, threshold, max_detections)]
+    group = np.zeros_like(found.class_index) if settings.class_agnostic else found.class_index
+    threshold = float(np.float32(settings.iou_threshold))
+    return order[suppress_greedily(found.boxes_xyxy, group, threshold, settings.max_detections)]
 
 
 def _candidates(

@@ -26,14 +26,15 @@ MAX_FILE_BYTES = 1 << 32
 class TorchScriptRuntime:
     """A program that PyTorch interprets; `runtime.py` says what its names mean.
 
-    It is loaded when it first runs: until then no backend need be chosen.
+    It is loaded when it first runs: until then no backend need be chosen. PyTorch has one number of
+    threads for the whole process, which may be another program: it holds here too, as for weights.
     """
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         self._content = read_bytes(path, MAX_FILE_BYTES)
         self.metadata = metadata_in_zip(self._content, f"/extra/{METADATA_FILE}")
         self.name = "TorchScript, PyTorch, CPU"
-        self._threads, self._loading = threads, threading.Lock()
+        self._loading = threading.Lock()
         self._run: Callable[[Tensor], Any] | None = None
 
     def __call__(self, images: np.ndarray) -> Outputs:
@@ -48,8 +49,6 @@ class TorchScriptRuntime:
 
     def _load(self) -> Callable[[Tensor], Any]:
         require_torchscript("a TorchScript file")
-        if self._threads:
-            device.set_host_threads(self._threads)
         try:
             run: Callable[[Tensor], Any] = nn.from_torchscript(self._content)
         except ValueError as error:

@@ -41,6 +41,16 @@ class Classification(Task):
         "no_auto_anchor": "classifiers have no anchors",
         "close_mosaic": "the images of classification are no mosaics",
         "single_class": "a classifier of one class has nothing to tell apart",
+        "confidence_threshold": "the five most probable classes are told, whatever their scores",
+        "classes": "a classifier tells all its classes apart",
+        "iou_threshold": NO_BOXES,
+        "class_agnostic": NO_BOXES,
+        "max_detections": NO_BOXES,
+        "tile": "a classifier sees an image as a whole",
+        "track": NO_BOXES,
+        "square": "the images of classification are square",
+        "save_crop": NO_BOXES,
+        "line_thickness": NO_BOXES,
     }
     unused = (
         "box", "obj", "obj_pw", "cls", "cls_pw", "fl_gamma", "iou_t", "anchor_t", "anchors",
@@ -55,19 +65,6 @@ class Classification(Task):
         "batch_size": 64,
         "optimizer": "Adam",
         "label_smoothing": 0.1,
-    }
-    meaningless: ClassVar[Mapping[str, str]] = {
-        "confidence_threshold": "the five most probable classes are told, whatever their scores",
-        "classes": "a classifier tells all its classes apart",
-        "iou_threshold": NO_BOXES,
-        "class_agnostic": NO_BOXES,
-        "max_detections": NO_BOXES,
-        "tile": "a classifier sees an image as a whole",
-        "track": NO_BOXES,
-        "single_class": "a classifier of one class has nothing to tell apart",
-        "square": "the images of classification are square",
-        "save_crop": NO_BOXES,
-        "line_thickness": NO_BOXES,
     }
 
     def input_size(self, trained: object) -> int:

@@ -45,7 +45,7 @@ class Segmentation(Task):
     fitness: ClassVar[Mapping[str, float]] = {
         "mAP_0.5(B)": 0.1, "mAP_0.5:0.95(B)": 0.9, "mAP_0.5(M)": 0.1, "mAP_0.5:0.95(M)": 0.9,
     }  # fmt: skip
-    meaningless = {"tile": "masks that are found in tiles cannot be put together"}
+    refused = {"tile": "masks that are found in tiles cannot be put together"}
 
     def check(self, config: TrainConfig) -> None:
         super().check(config)

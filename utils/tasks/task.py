@@ -54,10 +54,9 @@ class Task:
         defaults: fields of `TrainConfig` whose default is another one for this task.
         accumulates: add up the gradients of small batches, to those of 64 images an update.
         head_args: the args of its head in a model YAML that is made for it.
-        refused: fields of `TrainConfig` that mean nothing to it, each with the reason.
+        refused: fields of any configuration that mean nothing to it, each with the reason.
         unused: hyper-parameters that change nothing in its trainings, and are not searched.
         val_items: make the images of a validation without a loss.
-        meaningless: fields of `DetectConfig` likewise.
         fitness: the weights of the figures, by the names that `Head.figures` has, whose sum
             decides which weights, and which hyper-parameters, are best.
     """
@@ -72,7 +71,6 @@ class Task:
     refused: ClassVar[Mapping[str, str]] = {}
     unused: ClassVar[tuple[str, ...]] = ("randaugment",)
     val_items: ClassVar[Items]
-    meaningless: ClassVar[Mapping[str, str]] = {}
     fitness: ClassVar[Mapping[str, float]] = {}
 
     def about(self, document: Mapping[str, Any]) -> list[str]:
@@ -161,7 +159,7 @@ class Task:
 
     def check_detection(self, config: DetectionConfig) -> None:
         """Raise UserError for a flag of detect.py or val.py that means nothing to the task."""
-        _refuse(config, self.meaningless)
+        _refuse(config, self.refused)
 
     def check_hub(self) -> None:
         """Raise UserError where what is found has no boxes, of which the hub's results are made."""

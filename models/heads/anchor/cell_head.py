@@ -206,7 +206,7 @@ class CellHead(Head):
 
         They may reach beyond the image; those that `finish` returns end at its edges.
         """
-        return non_max_suppression(self.scored_rows(decoded), **vars(settings)).boxes_xyxy
+        return non_max_suppression(self.scored_rows(decoded), settings).boxes_xyxy
 
     @staticmethod
     def scored_rows(decoded: Any) -> np.ndarray:

@@ -98,7 +98,7 @@ class AnchorHead(CellHead, BoxHead):
     def finish(
         self, decoded: np.ndarray, letterbox: Letterbox, settings: SuppressionSettings
     ) -> Detections:
-        found = non_max_suppression(decoded, **vars(settings))
+        found = non_max_suppression(decoded, settings)
         return found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
 
     def join(

@@ -115,7 +115,7 @@ class MaskHead(ScoredMasks, CellHead):
     def finish(
         self, decoded: MaskRows, letterbox: Letterbox, settings: SuppressionSettings
     ) -> Segmentations:
-        found, row = best_rows(self.scored_rows(decoded), **vars(settings))
+        found, row = best_rows(self.scored_rows(decoded), settings)
         boxes = letterbox_to_image(found.boxes_xyxy, letterbox)
         coefficients = decoded.rows[row, -len(decoded.prototypes) :]
         masks = native_runs(decoded.prototypes, coefficients, boxes, letterbox)

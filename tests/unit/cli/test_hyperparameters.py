@@ -44,7 +44,7 @@ def test_the_default_hyperparameters_are_the_public_ones():
 def test_wrong_hyperparameters_are_refused_by_name(tmp_path, change, message):
     document = yaml.safe_load(DEFAULT_HYPERPARAMETERS.read_text())
     path = tmp_path / "hyp.yaml"
-    path.write_text(yaml.safe_dump({**document, **change}))
+    path.write_text(yaml.dump({**document, **change}, Dumper=yaml.CSafeDumper))
     with pytest.raises(UserError, match=message):
         read_hyperparameters(path)
 

@@ -41,8 +41,8 @@ def block_of(folder, text, name="block.py"):
 
 
 def test_a_block_says_where_it_runs_what_it_needs_and_how_exact_it_is(tmp_path):
-    head = "# Runs on torch.\n# Needs bus.jpg, images.\n# Numbers agree to 1e-3.\nprint(1)\n"
-    block = block_of(tmp_path, head)
+    lines = "# Runs on torch.", "# Needs bus.jpg, images.", "# Numbers agree to 1e-3.", "print(1)"
+    block = block_of(tmp_path, "\n".join(["# --8<-- [start:page]", *lines]))
     assert block == Block(tmp_path / "block.py", ("torch",), ("bus.jpg", "images"), 1e-3)
     assert block_of(tmp_path, HEAD + "# Numbers differ from run to run.\n").tolerance == float(
         "inf"
@@ -54,6 +54,8 @@ def test_a_block_says_where_it_runs_what_it_needs_and_how_exact_it_is(tmp_path):
     [
         ("print(1)\n", 'its first line is none of "# Runs on torch and oneflow.", '),
         ("# Runs on jax.\n", "its first line is none of"),
+        (HEAD + "# Needs bus.jpg\n", "'# Needs bus.jpg' is not understood"),
+        (HEAD + "# Numbers agree to 1%.\n", "'# Numbers agree to 1%.' is not understood"),
         (HEAD + "# Needs bus.png.\n", "needs bus.png; known: best.safetensors, "),
     ],
 )
@@ -76,6 +78,12 @@ values = {"a": 1.5}
     assert outcome.values == {"a": 1.5}
 
 
+def test_a_block_may_show_some_of_its_lines(tmp_path):
+    code = "# Runs without a framework.\n# Shows lines with mAP50, best:.\n"
+    code += "print('mAP50 1\\nmAP 2\\nbest: 3')\n"
+    assert run_block(block_of(tmp_path, code)).printed == "mAP50 1\nbest: 3\n"
+
+
 def test_a_block_may_import_another_one(tmp_path):
     block_of(tmp_path, "# Runs without a framework.\nprint('made')\nnumber = 7\n", "other_one.py")
     code = "# Runs without a framework.\nfrom other_one import number\n\nprint(number)\n"
@@ -91,6 +99,11 @@ python -c 'print(open("left").read(), __import__("sys").argv[1:])' \\
     --epochs 9
 """
     assert run_block(block_of(tmp_path, code, "b.sh")).printed == "here ['--epochs', '9']\n"
+
+
+def test_a_block_that_ends_its_process_is_an_error(tmp_path):
+    with pytest.raises(BlockError, match="block.py ends with exit code 3"):
+        run_block(block_of(tmp_path, HEAD + "raise SystemExit(3)\n"))
 
 
 def test_a_command_that_fails_is_an_error_with_what_it_said(tmp_path):

@@ -78,12 +78,14 @@ def test_stored_cases_are_met(stored):
             found = as_rows(
                 non_max_suppression(
                     decoded,
-                    case["conf"],
-                    case["iou"],
-                    case["multi_label"],
-                    class_agnostic=case["agnostic"],
-                    classes=case["classes"],
-                    max_detections=case["max_det"],
+                    SuppressionSettings(
+                        case["conf"],
+                        case["iou"],
+                        class_agnostic=case["agnostic"],
+                        classes=case["classes"],
+                        max_detections=case["max_det"],
+                        multi_label=case["multi_label"],
+                    ),
                 )
             )
             scores = decoded[:, 5:] * decoded[:, 4:5]
@@ -100,9 +102,8 @@ def test_stored_cases_are_met(stored):
 @pytest.mark.parametrize("max_detections", [5, 1000])
 def test_result_is_that_of_the_rule_told_directly(num_classes, levels, max_detections):
     decoded = predictions(400, num_classes, seed=num_classes + 10 * levels, levels=levels)
-    found = as_rows(
-        non_max_suppression(decoded, 0.1, 0.5, multi_label=True, max_detections=max_detections)
-    )
+    settings = SuppressionSettings(0.1, 0.5, max_detections=max_detections)
+    found = as_rows(non_max_suppression(decoded, settings))
     expected = direct_nms(decoded, 0.1, 0.5, max_detections)
     assert 0 < len(expected) <= max_detections
     np.testing.assert_array_equal(found, expected)
@@ -119,8 +120,8 @@ def test_search_beyond_the_first_prefixes_is_exact():
 
 def test_best_class_alone_is_kept_unless_multi_label():
     decoded = np.array([[50, 50, 20, 20, 0.5, 0.4, 0.8, 0.6]], np.float32)
-    best = non_max_suppression(decoded, 0.1, 0.5, multi_label=False)
-    every = non_max_suppression(decoded, 0.1, 0.5, multi_label=True)
+    best = non_max_suppression(decoded, SuppressionSettings(0.1, 0.5, multi_label=False))
+    every = non_max_suppression(decoded, SuppressionSettings(0.1, 0.5))
     np.testing.assert_array_equal(best.class_index, [1])
     np.testing.assert_array_equal(every.class_index, [1, 2, 0])
     # Products of float32 numbers, rounded once.
@@ -145,7 +146,7 @@ def test_a_score_equal_to_the_confidence_threshold_is_no_candidate(multi_label):
         [[50, 50, 20, 20, 0.5, 0.5], [150, 50, 20, 20, 0.5, above], [250, 50, 20, 20, 0.25, 1]],
         np.float32,
     )
-    found = non_max_suppression(decoded, 0.25, 0.5, multi_label)
+    found = non_max_suppression(decoded, SuppressionSettings(0.25, 0.5, multi_label=multi_label))
     np.testing.assert_array_equal(found.boxes_xyxy, [[140, 40, 160, 60]])
 
 
@@ -153,28 +154,29 @@ def test_equal_scores_keep_the_order_of_the_rows():
     decoded = np.zeros((3, 6), np.float32)
     decoded[:, :4] = [[10, 10, 4, 4], [90, 10, 4, 4], [10, 10.1, 4, 4]]
     decoded[:, 4:] = 0.5
-    found = non_max_suppression(decoded, 0.1, 0.5, multi_label=True)
+    found = non_max_suppression(decoded, SuppressionSettings(0.1, 0.5))
     np.testing.assert_array_equal(found.boxes_xyxy[:, 0], [8, 88])
     np.testing.assert_array_equal(found.boxes_xyxy[:, 1], [8, 8])
 
 
 def test_overlap_equal_to_the_threshold_is_kept_and_above_it_goes():
     decoded = np.array([[10, 5, 20, 10, 1, 1], [5, 5, 10, 10, 1, 0.9]], np.float32)  # IoU 1/2
-    assert len(non_max_suppression(decoded, 0.1, 0.5, True).scores) == 2
-    assert len(non_max_suppression(decoded, 0.1, 0.499, True).scores) == 1
+    assert len(non_max_suppression(decoded, SuppressionSettings(0.1, 0.5)).scores) == 2
+    assert len(non_max_suppression(decoded, SuppressionSettings(0.1, 0.499)).scores) == 1
 
 
 def test_classes_meet_only_when_nms_is_class_agnostic():
     decoded = np.array([[10, 10, 8, 8, 1, 0.9, 0], [10, 10, 8, 8, 1, 0, 0.8]], np.float32)
-    apart = non_max_suppression(decoded, 0.1, 0.5, True)
-    together = non_max_suppression(decoded, 0.1, 0.5, True, class_agnostic=True)
+    apart = non_max_suppression(decoded, SuppressionSettings(0.1, 0.5))
+    together = non_max_suppression(decoded, SuppressionSettings(0.1, 0.5, class_agnostic=True))
     np.testing.assert_array_equal(apart.class_index, [0, 1])
     np.testing.assert_array_equal(together.class_index, [0])
 
 
 def test_only_the_best_candidates_take_part():
     decoded = predictions(500, 3, seed=5)
-    found = non_max_suppression(decoded, 0.0, 1.0, True, max_detections=500, max_candidates=50)
+    settings = SuppressionSettings(0.0, 1.0, max_detections=500)
+    found = non_max_suppression(decoded, settings, max_candidates=50)
     scores = np.sort((decoded[:, 5:] * decoded[:, 4:5]).ravel())[::-1]
     np.testing.assert_array_equal(found.scores, scores[:50])
 
@@ -183,7 +185,7 @@ def test_boxes_without_area_are_neither_lost_nor_an_error():
     decoded = np.array(
         [[10, 10, 0, 8, 1, 0.9], [10, 10, 8, 0, 1, 0.8], [10, 10, 0, 8, 1, 0.7]], np.float32
     )
-    assert len(non_max_suppression(decoded, 0.1, 0.5, True).scores) == 3
+    assert len(non_max_suppression(decoded, SuppressionSettings(0.1, 0.5)).scores) == 3
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
@@ -196,7 +198,7 @@ def test_boxes_without_area_are_neither_lost_nor_an_error():
     ],
 )
 def test_nothing_above_the_threshold_gives_empty_detections(decoded, multi_label):
-    found = non_max_suppression(decoded, 0.001, 0.6, multi_label)
+    found = non_max_suppression(decoded, SuppressionSettings(multi_label=multi_label))
     assert found.boxes_xyxy.shape == (0, 4) and found.boxes_xyxy.dtype == np.float32
     assert found.scores.shape == (0,) and found.scores.dtype == np.float32
     assert found.class_index.shape == (0,) and found.class_index.dtype == np.int64
@@ -205,13 +207,14 @@ def test_nothing_above_the_threshold_gives_empty_detections(decoded, multi_label
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_decoded_predictions_are_float32_or_refused(dtype):
     with pytest.raises(AssertionError, match=f"decoded is {np.dtype(dtype)}: cast the raw maps"):
-        non_max_suppression(np.zeros((5, 6), dtype), 0.1, 0.5, True)
+        non_max_suppression(np.zeros((5, 6), dtype), SuppressionSettings())
 
 
 def test_only_the_chosen_classes_are_detected():
     decoded = predictions(200, 4, seed=9)
-    every = non_max_suppression(decoded, 0.2, 0.5, True, max_detections=1000)
-    chosen = non_max_suppression(decoded, 0.2, 0.5, True, classes=(0, 3), max_detections=1000)
+    every = non_max_suppression(decoded, SuppressionSettings(0.2, 0.5, max_detections=1000))
+    some = SuppressionSettings(0.2, 0.5, classes=(0, 3), max_detections=1000)
+    chosen = non_max_suppression(decoded, some)
     expected = every.take(np.flatnonzero(np.isin(every.class_index, (0, 3))))
     assert 0 < len(expected.scores) < len(every.scores)
     np.testing.assert_array_equal(as_rows(chosen), as_rows(expected))

@@ -72,7 +72,7 @@ def detect_alone(model, sample, input_size):
     pixels = np.ascontiguousarray(image.transpose(2, 0, 1)[None]).astype(np.float32) / 255
     with autograd.no_grad():
         decoded = ops.to_numpy(model.decode(model(ops.tensor(pixels))))[0]
-    found = non_max_suppression(decoded, **vars(SETTINGS))
+    found = non_max_suppression(decoded, SETTINGS)
     return found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, placement))
 
 
@@ -134,7 +134,7 @@ def test_overlapping_the_next_batch_changes_nothing(model, samples):
             for index, decoded, placement in zip(
                 batch.sample_indices.tolist(), rows, batch.letterboxes, strict=True
             ):
-                now = non_max_suppression(decoded, **vars(SETTINGS))
+                now = non_max_suppression(decoded, SETTINGS)
                 now = now._replace(boxes_xyxy=letterbox_to_image(now.boxes_xyxy, placement))
                 for field, expected in zip(found[index], now, strict=True):
                     np.testing.assert_array_equal(field, expected)
@@ -168,9 +168,10 @@ def test_nms_asks_the_framework_for_nothing():
     # Reading any tensor would wait for the next batch, which is queued already. Without a backend
     # in use, reading one is an error.
     code = (
-        "import numpy as np; from utils.evaluation.nms import non_max_suppression; "
+        "import numpy as np; "
+        "from utils.evaluation.nms import SuppressionSettings, non_max_suppression; "
         "decoded = np.float32([[10, 10, 8, 8, 1, 0.9], [10, 10, 8, 8, 1, 0.8]]); "
-        "assert len(non_max_suppression(decoded, 0.1, 0.5, multi_label=True).scores) == 1"
+        "assert len(non_max_suppression(decoded, SuppressionSettings(0.1, 0.5)).scores) == 1"
     )
     subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, timeout=60)
 

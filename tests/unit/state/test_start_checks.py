@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -22,18 +23,43 @@ from utils.state.start_checks import check_device, check_export, check_new_folde
 FAILING = "raise SystemExit('the framework was imported')\n"
 
 
+# Trains with one list of flags after the other; prints how each ended and what it said.
+ONE_AFTER_THE_OTHER = """
+import contextlib, io, json, sys
+import train
+from utils.processes.command import run_command
+ends = []
+for flags in json.loads(sys.argv[1]):
+    sys.argv, errors = ["train.py", *flags], io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            run_command(train.main, several=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    ends.append((code, errors.getvalue()))
+print(json.dumps(ends))
+"""
+
+
+def without_frameworks(folder):
+    """The environment of a process in which no framework may be imported."""
+    for name in ("torch", "oneflow"):
+        (folder / "first" / name).mkdir(parents=True)
+        (folder / "first" / name / "__init__.py").write_text(FAILING)
+    path = os.pathsep.join((str(folder / "first"), str(PROJECT)))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+
+
 @pytest.fixture
 def run(tmp_path):
     """Run a command whose framework must not be imported; return its standard error."""
-    for name in ("torch", "oneflow"):
-        (tmp_path / "first" / name).mkdir(parents=True)
-        (tmp_path / "first" / name / "__init__.py").write_text(FAILING)
-    path = os.pathsep.join((str(tmp_path / "first"), str(PROJECT)))
+    environment = without_frameworks(tmp_path)
 
     def run(*command):
         done = subprocess.run(
             [sys.executable, *map(str, command)], cwd=PROJECT, capture_output=True, text=True,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+            env=environment,
         )  # fmt: skip
         assert done.returncode == 2, done.stderr
         return done.stderr
@@ -41,26 +67,44 @@ def run(tmp_path):
     return run
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--img", "33"], "--img 33 is no multiple of the model's stride 32; use 64"),
-        (["--cfg", "yolov5n6", "--img", "33"], "--img 33 is no multiple of the model's stride 32"),
-        (["--project", "/proc/x"], "--project /proc/x --name exp: /proc: "),
-        (["--project", "/etc/passwd"], "--project /etc/passwd --name exp: /etc/passwd: Not a dir"),
-        (["--name", 300 * "x"], ": File name too long"),
-        (["--cfg", "absent.yaml"], "--cfg absent.yaml: No such file"),
-        (["--hyp", "absent.yaml"], "--hyp absent.yaml: No such file"),
-        (["--weights", "absent.pt"], "--weights absent.pt: no such file"),
-        (["--device", "gpu"], "--device 'gpu': cpu, a GPU's number such as 0"),
-        (["--backend", "jax"], "argument --backend: invalid choice: 'jax'"),
-    ],
-)
-def test_a_training_refuses_flags_before_a_framework_or_rank_starts(run, flags, message):
-    for several in ((), ("--nproc", "2")):
-        printed = run("train.py", "--device", "cpu", *several, *flags)
-        assert printed.startswith("error: ") and message in printed
+REFUSED = [
+    (["--img", "33"], "--img 33 is no multiple of the model's stride 32; use 64"),
+    (["--cfg", "yolov5n6", "--img", "33"], "--img 33 is no multiple of the model's stride 32"),
+    (["--project", "/proc/x"], "--project /proc/x --name exp: /proc: "),
+    (["--project", "/etc/passwd"], "--project /etc/passwd --name exp: /etc/passwd: Not a dir"),
+    (["--name", 300 * "x"], ": File name too long"),
+    (["--cfg", "absent.yaml"], "--cfg absent.yaml: No such file"),
+    (["--hyp", "absent.yaml"], "--hyp absent.yaml: No such file"),
+    (["--weights", "absent.pt"], "--weights absent.pt: no such file"),
+    (["--device", "gpu"], "--device 'gpu': cpu, a GPU's number such as 0"),
+    (["--backend", "jax"], "argument --backend: invalid choice: 'jax'"),
+]
+COUNTS = ((), ("--nproc", "2"))  # of processes
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory):
+    """Exit codes and errors of trainings in one process, by flags and by COUNTS."""
+    asked = [["--device", "cpu", *several, *flags] for flags, _ in REFUSED for several in COUNTS]
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_AFTER_THE_OTHER, json.dumps(asked)], cwd=PROJECT,
+        capture_output=True, text=True, env=without_frameworks(tmp_path_factory.mktemp("none")),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    ended = json.loads(done.stdout.splitlines()[-1])
+    return [ended[number : number + len(COUNTS)] for number in range(0, len(ended), len(COUNTS))]
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)), ids=[message for _, message in REFUSED])
+def test_a_training_refuses_flags_before_a_framework_or_rank_starts(ends, number):
+    for code, printed in ends[number]:
+        assert code == 2
+        assert printed.startswith("error: ") and REFUSED[number][1] in printed
         assert len(printed.splitlines()) <= 2
+
+
+def test_the_command_itself_refuses_a_flag_before_a_framework_starts(run):
+    assert run("train.py", "--device", "cpu", *REFUSED[0][0]).startswith("error: --img 33 ")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 
 from utils.boxes import pairwise_iou
 from utils.detections import Detections, GroundTruth
-from utils.evaluation.nms import suppress_overlapping
+from utils.evaluation.nms import SuppressionSettings, suppress_overlapping
 
 # IoU of a detection and a label.
 FINDS = 0.5
@@ -125,4 +125,7 @@ def _of_labels(pairs: _Pairs, scores: np.ndarray, best_same: np.ndarray) -> Labe
 def _one_a_place(found: Detections, rows: np.ndarray) -> np.ndarray:
     """Return the best of some detections for each place; rows ascend, as their scores descend."""
     numbered = found.take(rows)._replace(class_index=rows)
-    return suppress_overlapping(numbered, ONE_PLACE, True, len(rows)).class_index
+    settings = SuppressionSettings(
+        iou_threshold=ONE_PLACE, class_agnostic=True, max_detections=len(rows)
+    )
+    return suppress_overlapping(numbered, settings).class_index

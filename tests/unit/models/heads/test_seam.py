@@ -157,7 +157,7 @@ def test_detections_are_what_nms_keeps_in_pixels_of_the_image():
     decoded[:, :4] *= np.float32([64, 64, 30, 30])
     letterbox = Letterbox((32, 20), (64, 40), (0, 12), (64, 64))
     settings = SuppressionSettings(confidence_threshold=0.2, iou_threshold=0.4)
-    kept = non_max_suppression(decoded, 0.2, 0.4, multi_label=True)
+    kept = non_max_suppression(decoded, settings)
     found = head.finish(decoded, letterbox, settings)
     assert 0 < len(found.scores) == len(kept.scores)
     expected = letterbox_to_image(kept.boxes_xyxy, letterbox)

@@ -9,7 +9,7 @@ from models.inference.ensemble import Ensemble
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
 from utils.errors import UserError
-from utils.evaluation.nms import non_max_suppression
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
 # As in test_augmented.py: float32 sums of a whole network in another order.
 NETWORK_TOLERANCE = 2e-5
@@ -49,10 +49,11 @@ def test_rows_of_both_models_are_the_stored_ones_also_after_nms(members):
     assert_near(rows, wanted["merged"])
     options = info("inference")["ensemble"]["nms"]
     for image, boxes in zip(rows, (wanted["nms0"], wanted["nms1"]), strict=True):
-        found = as_rows(non_max_suppression(
-            image, options["confidence"], options["iou"], options["multi_label"],
-            max_detections=options["max_det"],
-        ))  # fmt: skip
+        settings = SuppressionSettings(
+            options["confidence"], options["iou"],
+            max_detections=options["max_det"], multi_label=options["multi_label"],
+        )  # fmt: skip
+        found = as_rows(non_max_suppression(image, settings))
         np.testing.assert_array_equal(found[:, 5], boxes[:, 5])
         assert_near(found[None, :, :5], boxes[None, :, :5])
 
@@ -66,15 +67,11 @@ def test_augmented_members_give_the_stored_rows(members):
 @pytest.mark.parametrize("number", range(8))
 def test_nms_of_the_stored_rows_gives_the_stored_boxes(number):
     case = info("inference")["nms_more"]["cases"][number]
-    found = non_max_suppression(
-        stored("inference/ensemble")["merged"][0],
-        case["confidence"],
-        case["iou"],
-        case.get("multi_label", False),
-        case.get("agnostic", False),
-        case.get("classes"),
-        case.get("max_det", 300),
-    )
+    settings = SuppressionSettings(
+        case["confidence"], case["iou"], case.get("agnostic", False), case.get("classes"),
+        case.get("max_det", 300), case.get("multi_label", False),
+    )  # fmt: skip
+    found = non_max_suppression(stored("inference/ensemble")["merged"][0], settings)
     wanted = stored("inference/nms_more")[f"c{number}"]
     assert len(wanted) == case["rows"] == len(found.scores)
     np.testing.assert_allclose(as_rows(found), wanted, rtol=1e-6)

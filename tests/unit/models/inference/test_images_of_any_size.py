@@ -29,7 +29,7 @@ def test_models_of_strides_32_and_64_find_what_nms_leaves_of_both():
         pixels = images_to_tensor(view.pixels.transpose(2, 0, 1)[None].copy(), "cpu")
         with autograd.no_grad():
             rows = [member.decode_above(member(pixels), 0.1)[0] for member in members]
-        wanted = non_max_suppression(np.concatenate(rows), **vars(SETTINGS))
+        wanted = non_max_suppression(np.concatenate(rows), SETTINGS)
         boxes_xyxy = letterbox_to_image(wanted.boxes_xyxy, view.placement)
         assert len(wanted.scores) > 1
         np.testing.assert_allclose(detections.scores, wanted.scores, rtol=1e-5)

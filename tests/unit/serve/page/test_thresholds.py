@@ -6,7 +6,7 @@ import pytest
 from tests.serve_answers import write_image
 from tests.serve_stand_in import as_json
 from utils.data.image.letterbox import fit_letterbox, letterbox_to_image
-from utils.evaluation.nms import non_max_suppression
+from utils.evaluation.nms import SuppressionSettings, non_max_suppression
 
 NUM_CLASSES = 4
 PLACEMENT = fit_letterbox((375, 500), (480, 640))
@@ -26,7 +26,8 @@ def predictions(count, seed):
 
 def found_by_server(rows, conf=0.25, iou=0.45, max_det=1000, agnostic=False, classes=None):
     """Its answer; with the boxes that NMS compares where nothing is suppressed."""
-    found = non_max_suppression(rows, conf, iou, False, agnostic, classes, max_det)
+    settings = SuppressionSettings(conf, iou, agnostic, classes, max_det, multi_label=False)
+    found = non_max_suppression(rows, settings)
     boxes = letterbox_to_image(found.boxes_xyxy, PLACEMENT)
     columns = boxes, found.scores, found.class_index, found.boxes_xyxy
     records = []
