@@ -10,5 +10,6 @@ print(f"resized {placed.resized_size}, padding (top, left) {placed.padding}")
 print(f"{box[0].tolist()} -> {moved[0].tolist()}")
 print(f"and back: {letterbox_to_image(moved, placed)[0].tolist()}")
 
-empty = 1 - 180 * 320 / (320 * 320)
+height, width = placed.resized_size
+empty = 1 - height * width / (320 * 320)
 values = {"top": placed.padding[0], "padding": f"{empty:.0%}"}

@@ -7,7 +7,7 @@ import numpy as np
 from docs.figures.drawing import Figure
 from models.graph import read_model_yaml
 from models.heads.anchor.anchors import anchors_in_cells
-from models.heads.anchor.assign import assign_targets
+from models.heads.anchor.assign import Assignment, assign_targets
 from utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from utils.data.loading.batch import Targets
 from utils.files.project import PROJECT
@@ -46,7 +46,7 @@ def draw(language: str) -> Figure:
     return figure
 
 
-def _draw_grid(figure: Figure, found) -> None:
+def _draw_grid(figure: Figure, found: Assignment) -> None:
     stride = STRIDES[SHOWN]
     x, y, width, height = (value / stride for value in TARGET_XYWH)
     first_column, first_row = int(x) - COLUMNS // 2, int(y) - ROWS // 2

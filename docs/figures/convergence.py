@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from docs.figures.drawing import Axes, Figure
@@ -21,6 +23,7 @@ WIDTH = {"CIoU": "wide"}
 SCENE_SCALE, SCENE_TOP = 30, 36
 
 
+@cache  # both languages show the same
 def paths() -> dict[str, np.ndarray]:
     """Return the boxes (STEPS + 1, 4) of each measure."""
     return {name: descend(name, START, TARGET, STEPS, RATE) for name in FAMILY}

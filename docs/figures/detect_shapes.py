@@ -1,16 +1,17 @@
 """Detect on a few images of the built-in dataset: python -m docs.figures.detect_shapes WEIGHTS
 
-It writes docs/detections.json, of which `found_shapes.py` draws the picture of the home page.
-WEIGHTS are those of `make demo`.
+It writes docs/detections.json, of which `found_shapes.py` draws a figure. WEIGHTS are those of
+`make demo`.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 
 import models
-from docs.figures.pictures import shapes_file
+from docs.figures.pictures import CLASS_NAMES, shapes_file
+from utils.cli.flags import new_parser
+from utils.errors import UserError, brief
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
 from utils.processes.command import run_command
@@ -22,7 +23,15 @@ CONFIDENCE = 0.5
 
 
 def main() -> None:
-    detector = models.load(sys.argv[1])
+    parser = new_parser("python -m docs.figures.detect_shapes", "Detect on built-in images.")
+    parser.add_argument("weights", help="of the built-in dataset, as `make demo` leaves them")
+    weights = parser.parse_args().weights
+    detector = models.load(weights)
+    if tuple(detector.class_names) != CLASS_NAMES:
+        raise UserError(
+            f"{weights}: its classes are {brief(list(detector.class_names))}; give weights that "
+            "are trained with --data shapes, as `make demo` does"
+        )
     found = {}
     for index in IMAGES:
         image = shapes_file(index).image[..., ::-1].copy()

@@ -7,11 +7,11 @@ and NAME.zh.svg beside it, from the project's own code; its docstring says what 
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 
 import backend
-from utils.errors import UserError
+from utils.cli.flags import new_parser
+from utils.errors import UserError, brief
 from utils.files.atomic import atomic_text_file
 from utils.processes.command import run_command
 from utils.screen.text import say
@@ -34,12 +34,14 @@ def draw(name: str, language: str) -> str:
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or names()
+    parser = new_parser("python -m docs.figures.draw", "Draw the figures of the pages.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of figures; all without any")
+    chosen = parser.parse_args().names
     unknown = sorted(set(chosen) - set(names()))
     if unknown:
-        raise UserError(f"no figure {unknown[0]}; there are: {', '.join(names())}")
+        raise UserError(f"no figure {brief(unknown[0])}; there are: {', '.join(names())}")
     backend.use()
-    for name in chosen:
+    for name in chosen or names():
         for language in LANGUAGES:
             path = FOLDER / f"{name}.{language}.svg"
             with atomic_text_file(path) as file:

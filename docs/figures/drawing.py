@@ -53,7 +53,9 @@ def _style() -> str:
         f".figure{{{_variables(LIGHT)};font:{LETTERS}px {FONTS}}}",
         f".figure:target,[data-md-color-scheme=slate] .figure{{{_variables(DARK)}}}",
         ".figure text{fill:var(--ink)}",
-        ".figure .paper{fill:var(--paper)}",
+        # A dark page is seen through: its background has another shade in each theme.
+        ".figure .paper,.figure .sheet{fill:var(--paper)}",
+        ".figure:target .sheet,[data-md-color-scheme=slate] .figure .sheet{fill:none}",
         ".figure .middle{text-anchor:middle}.figure .end{text-anchor:end}",
         ".figure .bold{font-weight:600}",
         f".figure .code{{font-family:{MONOSPACE}}}",
@@ -163,7 +165,7 @@ class Figure:
             f'role="{"group" if inline else "img"}" aria-label="{escape(self.title)}">',
             f"<title>{escape(self.title)}</title>",
             f"<style>{_style()}</style>",
-            element("rect", class_="paper", width=self.width, height=self.height),
+            element("rect", class_="sheet", width=self.width, height=self.height),
             *self._parts,
             "</svg>",
         ]

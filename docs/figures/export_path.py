@@ -11,7 +11,7 @@ WORDS = {
            "files", "compared with the model, then named"),
     "zh": ("权重如何变成 ONNX 图、TorchScript 与七种格式的文件",
            "权重", "模型运行一次", "backend/onnx 后端", "PyTorch 后端",
-           "文件", "与原模型比对通过后才落名"),
+           "文件", "与原模型比对通过后才命名"),
 }  # fmt: skip
 HUE = {GRAPH: "blue", TRACE: "orange"}
 MIDDLE = {GRAPH: 122.0, TRACE: 362.0}  # of the column

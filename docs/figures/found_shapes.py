@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
 from docs.figures.detect_shapes import DETECTIONS
-from docs.figures.drawing import LETTERS, Figure, text_width
+from docs.figures.drawing import LETTERS, Figure, Point, text_width
 from docs.figures.pictures import CLASS_NAMES, on_picture, shapes_file
 from utils.files.json import read_json
 
@@ -16,6 +21,7 @@ WORDS = {
 }
 GAP, WIDTH = 8, 480
 LABEL = 20  # units high
+Label = tuple[float, float, float]  # left, top, width
 
 
 def draw(language: str) -> Figure:
@@ -36,17 +42,24 @@ def draw(language: str) -> Figure:
     return figure
 
 
-def _height_beside(pictures, width: float) -> float:
+def _height_beside(pictures: Sequence[np.ndarray], width: float) -> float:
     """Return the height at which pictures side by side have this width together."""
     return width / sum(image.shape[1] / image.shape[0] for image in pictures)
 
 
-def _put(figure: Figure, image, found, at, scale: float) -> None:
+def _put(
+    figure: Figure,
+    image: np.ndarray,
+    found: Sequence[Mapping[str, Any]],
+    at: Point,
+    scale: float,
+) -> None:
+    """Draw an image with what detections.json has of it."""
     height, width = image.shape[:2]
     figure.image(image, *at, width * scale, height * scale)
     for one in reversed(found):
         on_picture(figure, one["box_xyxy"], CLASS_NAMES.index(one["name"]), at, scale)
-    taken: list[tuple[float, float, float]] = []
+    taken: list[Label] = []
     for one in found:
         words = f"{one['name']} {one['score']:.2f}"
         box = [value * scale for value in one["box_xyxy"]]
@@ -56,7 +69,9 @@ def _put(figure: Figure, image, found, at, scale: float) -> None:
         figure.text(at[0] + x + 3, at[1] + y + LETTERS, words, "light-text bold")
 
 
-def _place(box, width: float, picture_width: float, taken) -> tuple[float, float, float]:
+def _place(
+    box: Sequence[float], width: float, picture_width: float, taken: Sequence[Label]
+) -> Label:
     """Return left, top and width of a label at its box: above it, in it, or where no other is."""
     left, top, right, bottom = box
     places = [
@@ -67,7 +82,7 @@ def _place(box, width: float, picture_width: float, taken) -> tuple[float, float
     return next((place for place in places if not _meets(place, taken)), places[0])
 
 
-def _meets(place, taken) -> bool:
+def _meets(place: Label, taken: Sequence[Label]) -> bool:
     x, y, width = place
     return any(
         x < other_x + other_width and other_x < x + width and abs(y - other_y) < LABEL

@@ -10,7 +10,7 @@ from docs.figures.iou_family import values
 WORDS = {
     "en": ("Four pairs of boxes and what IoU, GIoU, DIoU and CIoU say of them",
            ("inside", "side by side", "apart", "other shape")),
-    "zh": ("四对边框及其 IoU、GIoU、DIoU、CIoU", ("包含", "并列", "分离", "形状不同")),
+    "zh": ("四对边框及其 IoU、GIoU、DIoU、CIoU", ("包含", "并排", "分开", "形状不同")),
 }  # fmt: skip
 # cxcywh in units of a panel; the target is the same in all.
 TARGET = (38.0, 52.0, 48.0, 48.0)

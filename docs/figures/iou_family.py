@@ -42,7 +42,7 @@ def _geometry(pred: Tensor, target: Tensor) -> _Geometry:
     intersection = shared[0] * shared[1]
     union = pred[:, 2] * pred[:, 3] + target[:, 2] * target[:, 3] - intersection
     distance = (pred[:, 0] - target[:, 0]) ** 2 + (pred[:, 1] - target[:, 1]) ** 2
-    return _Geometry(intersection, union, *spanned, distance)
+    return _Geometry(intersection, union, spanned[0], spanned[1], distance)
 
 
 def iou(pred: Tensor, target: Tensor) -> Tensor:

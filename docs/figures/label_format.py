@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from docs.figures.drawing import HUES, Figure
 from docs.figures.pictures import CLASS_NAMES, on_picture, shapes
 from utils.boxes import xyxy_to_cxcywh
@@ -42,7 +44,7 @@ def draw(language: str) -> Figure:
     return figure
 
 
-def _measure(figure: Figure, box_xyxy) -> None:
+def _measure(figure: Figure, box_xyxy: np.ndarray) -> None:
     """Draw the centre of a box, and its width and height outside the picture."""
     left, top, right, bottom = box_xyxy.tolist()
     x, y = LEFT + (left + right) / 2, TOP + (top + bottom) / 2

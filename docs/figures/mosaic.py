@@ -58,8 +58,8 @@ def draw(language: str) -> Figure:
     figure = Figure(TOP + 3 * (PANEL + TOP) - 128, title, language)
     figure.text(8, 22, f"1 {four}", "bold")
     figure.text(472, 22, f"{seed} {SEED}, {epoch} {EPOCH}, {index} {INDEX}", "end f-soft")
-    for place, image in enumerate(sources):
-        _thumbnail(figure, image, 8 + place * 118, TOP)
+    for place, one in enumerate(sources):
+        _thumbnail(figure, one, 8 + place * 118, TOP)
     labels = (mosaic, warp, colours, flip)
     details = (
         "({:.2f}, {:.2f})".format(*drawn.mosaic_centre_xy),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from docs.figures.drawing import Figure
-from models.graph import plan_layers, read_model_yaml
+from models.graph import ModelSpec, plan_layers, read_model_yaml
+from models.registry import LayerPlan
 from utils.files.models import scale_depth
 from utils.files.project import PROJECT
 
@@ -52,7 +55,7 @@ def draw(language: str) -> Figure:
     return figure
 
 
-def _columns(spec, plans) -> list[int]:
+def _columns(spec: ModelSpec, plans: Sequence[LayerPlan]) -> list[int]:
     """Return the column of each layer but the head: 0 backbone, 1 the way up, 2 the way down."""
     num_backbone = len(spec.document["backbone"])
     last_upsample = max(i for i, layer in enumerate(spec.layers) if layer.block == "nn.Upsample")
@@ -62,7 +65,9 @@ def _columns(spec, plans) -> list[int]:
     return [0 if i < num_backbone else 1 if i < first_down else 2 for i in range(len(plans) - 1)]
 
 
-def _rows(plans, columns) -> tuple[dict[int, float], list[tuple[int, int]]]:
+def _rows(
+    plans: Sequence[LayerPlan], columns: Sequence[int]
+) -> tuple[dict[int, float], list[tuple[int, int]]]:
     """Return the top of each layer's box, and the bands (stride, rows) from above."""
     strides = sorted({plan.stride for plan in plans[:-1]})
     rows, bands, begin = {}, [], 0
@@ -93,7 +98,9 @@ def _draw_bands(figure: Figure, bands: list[tuple[int, int]], stride: str) -> No
         top += height
 
 
-def _connect(figure: Figure, columns, rows, source: int, index: int) -> None:
+def _connect(
+    figure: Figure, columns: Sequence[int], rows: Mapping[int, float], source: int, index: int
+) -> None:
     """Draw the arrow from a layer to the one that takes it."""
     from_left, to_left = COLUMNS[columns[source]], COLUMNS[columns[index]]
     from_y, to_y = rows[source] + BOX / 2, rows[index] + BOX / 2
@@ -109,7 +116,13 @@ def _connect(figure: Figure, columns, rows, source: int, index: int) -> None:
         figure.arrow(points, "stroke", "ink" if next_layer else "purple")
 
 
-def _draw_head(figure: Figure, sources, columns, rows, bottom: float) -> None:
+def _draw_head(
+    figure: Figure,
+    sources: Sequence[int],
+    columns: Sequence[int],
+    rows: Mapping[int, float],
+    bottom: float,
+) -> None:
     tops = [rows[source] for source in sources]
     figure.rectangle(HEAD_LEFT, min(tops) - 6, HEAD_WIDTH, bottom - min(tops) + 4, "t-red s-red", 4)
     middle = HEAD_LEFT + HEAD_WIDTH / 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from docs.figures.drawing import Figure
+from docs.figures.drawing import Figure, Point
 
 WORDS = {
     "en": ("A ring all-reduce of four ranks: three steps add up, three hand out",
@@ -53,7 +53,7 @@ def draw(language: str) -> Figure:
     return figure
 
 
-def _draw_state(figure: Figure, sums: np.ndarray, received: np.ndarray, at) -> None:
+def _draw_state(figure: Figure, sums: np.ndarray, received: np.ndarray, at: Point) -> None:
     x, y = at
     for rank in range(RANKS):
         figure.text(x + CELL * (rank + 0.5), y - 6, str(rank), "middle f-soft")

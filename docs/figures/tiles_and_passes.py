@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cv2
+import numpy as np
 
 from docs.figures.drawing import HUES, Figure
 from docs.figures.pictures import shapes
@@ -43,7 +44,7 @@ def draw(language: str) -> Figure:
     return figure
 
 
-def _draw_passes(figure: Figure, image, mirrored: str) -> None:
+def _draw_passes(figure: Figure, image: np.ndarray, mirrored: str) -> None:
     x = 8.0
     for one in BoxHead.passes:
         width, height = PASS_SIDE * one.scale, PASS_SIDE * one.scale * 9 / 16

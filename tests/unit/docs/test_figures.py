@@ -16,10 +16,13 @@ import backend
 backend.use()
 
 # The figures are drawn by code that is written with tensors.
-from docs.figures import drawing, ring, way  # noqa: E402
+from docs.figures import detect_shapes, drawing, found_shapes, ring, way  # noqa: E402
 from docs.figures.draw import FOLDER, LANGUAGES, draw, main, names  # noqa: E402
 from docs.figures.iou_family import FAMILY, gradient, values  # noqa: E402
+from tests.browser.chromium import chromium  # noqa: E402
+from tests.tiny_weights import CLASS_NAMES, write_tiny_weights  # noqa: E402
 from utils.errors import UserError  # noqa: E402
+from utils.files.json import read_json  # noqa: E402
 from utils.files.project import PROJECT  # noqa: E402
 
 FILES = [f"{name}.{language}.svg" for name in names() for language in LANGUAGES]
@@ -168,18 +171,65 @@ def test_a_figure_takes_its_dark_colours_where_the_page_asks_for_them():
         assert "[data-md-color-scheme=slate] .figure" in stored(file).find(f"{SVG}style").text
 
 
+def test_a_browser_shows_one_file_in_both_schemes(tmp_path):
+    file = FOLDER / "iou.en.svg"
+    shown = {}
+    for scheme, ground in (("light", "#ffffff"), ("dark", "#000000")):
+        page = tmp_path / f"{scheme}.html"
+        image = f'<img src="{file.as_uri()}#only-{scheme}" alt="" width="390">'
+        page.write_text(f'<body style="margin:0;background:{ground}">{image}', encoding="utf-8")
+        with chromium() as opened:
+            opened.open(page, 390)
+            opened.screenshot(tmp_path / f"{scheme}.png")
+            assert opened.complaints() == []
+        shown[scheme] = cv2.imread(str(tmp_path / f"{scheme}.png"), cv2.IMREAD_GRAYSCALE)
+    ink = shown["light"] < 60  # words, on white
+    assert ink.sum() > 200
+    assert (shown["dark"][ink] > 190).mean() > 0.9  # the same words, on what is behind the figure
+    assert np.median(shown["light"]) == 255 and np.median(shown["dark"]) == 0
+
+
 def test_each_box_of_the_clickable_figure_is_a_link_that_names_a_file():
     for language in LANGUAGES:
         links = list(stored(f"way.{language}.svg").iter(f"{SVG}a"))
         assert len(links) == len(way.LOSS_STOPS) + len(way.OPERATION_STOPS)
         for link, stop in zip(links, (*way.LOSS_STOPS, *way.OPERATION_STOPS), strict=True):
-            assert stop.path in link.get("aria-label") and (PROJECT / stop.path).exists()
+            assert stop.path in "".join(link.itertext()) and (PROJECT / stop.path).exists()
+            assert link.get("href") == f"{stop.page}.html"
 
 
 def test_an_unknown_figure_is_refused(monkeypatch):
     monkeypatch.setattr("sys.argv", ["draw", "../train"])
-    with pytest.raises(UserError, match="^no figure ../train; there are: anchor_cells, "):
+    with pytest.raises(UserError, match="^no figure '../train'; there are: anchor_cells, "):
         main()
+
+
+@pytest.fixture
+def detecting(monkeypatch, tmp_path):
+    """Runs the command on weights; returns the file that it writes, which is not the stored one."""
+
+    def run(weights):
+        monkeypatch.setattr(detect_shapes, "DETECTIONS", tmp_path / "detections.json")
+        monkeypatch.setattr("sys.argv", ["detect_shapes", str(weights)])
+        detect_shapes.main()
+        return detect_shapes.DETECTIONS
+
+    return run
+
+
+def test_images_without_detections_make_a_figure_too(detecting, monkeypatch, tmp_path):
+    monkeypatch.setattr(detect_shapes, "CLASS_NAMES", CLASS_NAMES)  # theirs
+    monkeypatch.setattr(detect_shapes, "CONFIDENCE", 1.0)
+    written = detecting(write_tiny_weights(tmp_path))
+    assert read_json(written)["images"] == {"400": [], "401": [], "402": []}
+    monkeypatch.setattr(found_shapes, "DETECTIONS", written)
+    root = ElementTree.fromstring(found_shapes.draw("en").svg())
+    assert len(root.findall(f"{SVG}image")) == 3 and root.findall(f"{SVG}text") == []
+
+
+def test_weights_of_other_classes_are_refused(detecting, tmp_path):
+    with pytest.raises(UserError, match="its classes are .* give weights that are trained with"):
+        detecting(write_tiny_weights(tmp_path))
 
 
 def test_a_ring_of_four_ends_with_all_sums_everywhere():
