@@ -1,7 +1,7 @@
-# --8<-- [start:page]
 # Runs on oneflow.
 # Needs best.safetensors, bus.jpg.
 # Shows lines with image 1/2, image 2/2.
+# --8<-- [start:page]
 import numpy as np
 
 import hubconf
