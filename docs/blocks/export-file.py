@@ -85,13 +85,14 @@ command = [sys.executable, "-m", "utils.serve", "--port", "0", "--weights"]
 server = subprocess.Popen(
     [*command, Path("best.onnx").resolve()], cwd=PROJECT, stdout=subprocess.PIPE, text=True
 )
-with server:
+try:
     url = next(line.split()[-1] for line in server.stdout if line.startswith("ready:"))
     body = Path("bus.jpg").read_bytes()
     with urllib.request.urlopen(f"{url}?conf=0.5&max_det=1&classes=1", data=body) as answer:
         first = json.load(answer)["detections"][0]
+finally:
     server.terminate()
-    server.stdout.read()  # the log
+    server.communicate()  # reads the log to its end
 
 print(first["name"], round(first["score"], 3), [round(side, 2) for side in first["box_xyxy"]])
 # --8<-- [end:serve]
