@@ -30,7 +30,9 @@ from utils.processes.command import run_command
 
 FOLDER = Path(__file__).parent
 # `scaling` writes tables of the documentation; its own parts are beside it.
-SCALING = {"scaling", "scaling_measure", "scaling_model", "scaling_rank", "scaling_tables"}
+SCALING = {
+    "scaling", "scaling_measure", "scaling_model", "scaling_rank", "scaling_tables", "scaling_words"
+}  # fmt: skip
 # `audit`, `ring` and `shared_lines` time nothing; `audit`, `formats` and `serve` need weights and
 # data.
 NO_BENCHMARK = {
