@@ -72,9 +72,8 @@ def test_what_is_missing_is_named(text, told):
 )
 def test_both_languages_include_the_same(page):
     other = DOCS / "en" / page.relative_to(DOCS / "zh")
-    assert included_in(page.read_text(encoding="utf-8")) == included_in(
-        other.read_text(encoding="utf-8")
-    )
+    text = page.read_text(encoding="utf-8").replace(".zh.svg", ".en.svg")
+    assert included_in(text) == included_in(other.read_text(encoding="utf-8"))
 
 
 def test_every_block_is_on_a_page():
