@@ -39,6 +39,7 @@ class Words(NamedTuple):
     """What the pages say around their tables, in one language."""
 
     training: str
+    validating: str
     detecting: str
     exporting: str
     comparing: str
@@ -51,11 +52,19 @@ class Words(NamedTuple):
 
 LANGUAGES = {
     "en": Words(
-        """# Flags of train.py and val.py
+        """# Flags of train.py
 
 Made from the flags themselves (`python -m tests.flag_page`). They are those of YOLOv5, and
-some more. A flag works on both backends unless the last column says otherwise. The two scripts
-refuse what they do not know; none is parsed and ignored.
+some more. A flag works on both backends unless the last column says otherwise. train.py refuses
+what it does not know; none is parsed and ignored. [recipe.md](recipe.md) says what they do
+together.
+""",
+        """# Flags of val.py
+
+Made from the flags themselves (`python -m tests.flag_page`). They are those of YOLOv5, and
+some more. A flag works on both backends unless the last column says otherwise. val.py refuses
+what it does not know; none is parsed and ignored. [accuracy.md](accuracy.md) says what its figures
+are.
 """,
         """# Flags of detect.py
 
@@ -84,11 +93,17 @@ together.
         ("flag", "in its place"),
     ),
     "zh": Words(
-        """# train.py 与 val.py 的参数
+        """# train.py 的参数
 
 本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
 这些参数与 YOLOv5 一致，并有所增补。除非最后一栏另有说明，每个参数在两个后端上都有效。
-两个脚本拒绝不认识的参数，不会解析后又忽略。
+train.py 拒绝不认识的参数，不会解析后又忽略。用法见 [recipe.md](recipe.md)。
+""",
+        """# val.py 的参数
+
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
+这些参数与 YOLOv5 一致，并有所增补。除非最后一栏另有说明，每个参数在两个后端上都有效。
+val.py 拒绝不认识的参数，不会解析后又忽略。各项指标的含义见 [accuracy.md](accuracy.md)。
 """,
         """# detect.py 的参数
 
@@ -114,7 +129,7 @@ YOLOv5 一致。各种格式的能力见 [export.md](export.md)。export.py 拒�
         (
             "数据",
             "模型",
-            "训练方案",
+            "训练配方",
             "检测",
             "后端与设备",
             "速度",
@@ -127,7 +142,6 @@ YOLOv5 一致。各种格式的能力见 [export.md](export.md)。export.py 拒�
         ("参数", "替代办法"),
     ),
 }
-SCRIPTS = (("train.py", TrainConfig, TRAINING), ("val.py", ValConfig, VALIDATION))
 
 
 def pages() -> dict[Path, str]:
@@ -141,32 +155,32 @@ def pages() -> dict[Path, str]:
 
 def pages_in(words: Words) -> dict[str, str]:
     """Return the pages of a language by their names."""
-    training = [words.training]
-    for title, settings, absent in SCRIPTS:
-        training += [f"## {title}\n", *tables(words, settings, absent, BACKENDS)]
     return {
-        "train-flags.md": "\n".join(training),
-        "detect-flags.md": "\n".join([words.detecting, *tables(words, DetectConfig, DETECTION)]),
-        "export-flags.md": "\n".join([words.exporting, *tables(words, ExportConfig, EXPORT)]),
+        "train-flags.md": page(words, words.training, TrainConfig, TRAINING, BACKENDS),
+        "val-flags.md": page(words, words.validating, ValConfig, VALIDATION, BACKENDS),
+        "detect-flags.md": page(words, words.detecting, DetectConfig, DETECTION),
+        "export-flags.md": page(words, words.exporting, ExportConfig, EXPORT),
         "compare-flags.md": f"{words.comparing}\n{parser_table(words, compare_parser())}",
-        "serve-flags.md": "\n".join([words.serving, *tables(words, ServeConfig, {})]),
+        "serve-flags.md": page(words, words.serving, ServeConfig, {}),
     }
 
 
-def tables(
+def page(
     words: Words,
+    beginning: str,
     settings: type,
     absent: Mapping[str, str],
     backends: Mapping[str, str] | None = None,
-) -> list[str]:
-    """Return the tables of a script: its flags by group, and those that are not there.
+) -> str:
+    """Return the page of a script: its flags by group, and those that are not there.
 
     backends: what a last column says of flags that both backends do not honour alike; None: no
     such column.
     """
-    level = "##" if backends is None else "###"  # below the title, or below that of a script
-    found = [group_table(words, settings, group, backends, level) for group in GROUPS]
-    return [*filter(None, found), *([absent_table(words, absent, level)] if absent else [])]
+    found = [group_table(words, settings, group, backends) for group in GROUPS]
+    return "\n".join(
+        [beginning, *filter(None, found), *([absent_table(words, absent)] if absent else [])]
+    )
 
 
 def table(columns: tuple[str, ...], rows: list[str]) -> str:
@@ -175,7 +189,7 @@ def table(columns: tuple[str, ...], rows: list[str]) -> str:
 
 
 def group_table(
-    words: Words, settings: type, group: str, backends: Mapping[str, str] | None, level: str
+    words: Words, settings: type, group: str, backends: Mapping[str, str] | None
 ) -> str:
     """Return the table of a group's flags; "" if it has none."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
@@ -187,7 +201,14 @@ def group_table(
     if not rows:
         return ""
     columns = words.columns if backends is not None else words.columns[:3]
-    return f"{level} {words.groups[GROUPS.index(group)]}\n\n{table(columns, rows)}"
+    title = words.groups[GROUPS.index(group)]
+    return f"{heading(title, group)}\n\n{table(columns, rows)}"
+
+
+def heading(title: str, english: str) -> str:
+    """Return a heading that other pages find by the anchor of the English one."""
+    anchor = english.lower().replace(" ", "-")
+    return f"## {title}" + (f" {{#{anchor}}}" if title.lower() != english.lower() else "")
 
 
 def row(found: Flag, default: Any, more: list[str]) -> str:
@@ -205,10 +226,11 @@ def parser_table(words: Words, parser: argparse.ArgumentParser) -> str:
     return table(words.columns[:3], rows)
 
 
-def absent_table(words: Words, absent: Mapping[str, str], level: str) -> str:
+def absent_table(words: Words, absent: Mapping[str, str]) -> str:
     """Return the public flags that are answered with what takes their place."""
     rows = [f"| `{name}` | {text} |" for name, text in absent.items()]
-    return f"{level} {words.absent}\n\n{table(words.absent_columns, rows)}"
+    title = heading(words.absent, LANGUAGES["en"].absent)
+    return f"{title}\n\n{table(words.absent_columns, rows)}"
 
 
 def _row(names: Sequence[str], meaning: str, default: Any, *more: str) -> str:
