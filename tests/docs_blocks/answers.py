@@ -19,7 +19,7 @@ from utils.cli.val_config import parse_val_flags
 from utils.errors import UserError
 from utils.files.project import PROJECT
 
-WIDTH = 84  # of a line on a page
+WIDTH = 80  # of a line on a page
 PARSERS: dict[str, Callable[[Sequence[str]], object]] = {
     "train.py": read_train_flags,
     "val.py": parse_val_flags,
@@ -45,7 +45,7 @@ def flags_taken(command: str) -> str:
     """Return the lines with which a script refuses flags, or "accepted"."""
     script, *flags = shlex.split(command)
     lines = _said(lambda: PARSERS[script](flags)).splitlines()[:-1]  # the last names --help
-    return "\n".join(lines).removeprefix("error: ") or "accepted"
+    return _fitting("\n".join(lines).removeprefix("error: ")) or "accepted"
 
 
 def answer(command: str) -> str:
@@ -56,10 +56,7 @@ def answer(command: str) -> str:
         said = _said(main)
     for place in (Path.cwd(), PROJECT):  # before lines are cut, which must not depend on it
         said = said.replace(f"{place}/", "")
-    return "\n".join(
-        textwrap.fill(line, WIDTH, break_on_hyphens=False, break_long_words=False)
-        for line in said.splitlines()
-    )
+    return _fitting(said)
 
 
 def _said(work: Callable[[], object]) -> str:
@@ -73,3 +70,11 @@ def _said(work: Callable[[], object]) -> str:
         except SystemExit:  # the parser has said why
             pass
     return printed.getvalue()
+
+
+def _fitting(text: str) -> str:
+    """Return the text in lines that fit on a page."""
+    return "\n".join(
+        textwrap.fill(line, WIDTH, break_on_hyphens=False, break_long_words=False)
+        for line in text.splitlines()
+    )
