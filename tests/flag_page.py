@@ -2,7 +2,7 @@
 
     python -m tests.flag_page
 
-writes them in both languages; what a flag means stays English there, as `--help` prints it.
+writes them in both languages; docs/flag-words.yaml has what a flag means in Chinese.
 `tests/unit/cli/test_public_flags.py` holds the pages against the flags.
 """
 
@@ -23,8 +23,11 @@ from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.comparison.settings import compare_parser
 from utils.files.project import PROJECT
+from utils.files.yaml import parse_yaml
 
 DOCS = PROJECT / "docs"
+TRANSLATIONS = DOCS / "flag-words.yaml"
+BOTH = "both"  # backends honour a flag alike
 # Flags that both backends do not honour alike, by field.
 BACKENDS = {
     "amp": "PyTorch; OneFlow has no half precision: an error",
@@ -48,6 +51,12 @@ class Words(NamedTuple):
     groups: tuple[str, ...]  # in the order of GROUPS
     absent: str
     absent_columns: tuple[str, str]
+    translations: Mapping[str, str] = {}  # of what the program says
+
+    def said(self, text: str) -> str:
+        """Return what the program says in this language; English where it is not translated."""
+        text = " ".join(text.split())
+        return self.translations.get(text, text)
 
 
 LANGUAGES = {
@@ -95,34 +104,34 @@ together.
     "zh": Words(
         """# train.py 的参数
 
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
 这些参数与 YOLOv5 一致，并有所增补。除非最后一栏另有说明，每个参数在两个后端上都有效。
 train.py 拒绝不认识的参数，不会解析后又忽略。用法见 [recipe.md](recipe.md)。
 """,
         """# val.py 的参数
 
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
 这些参数与 YOLOv5 一致，并有所增补。除非最后一栏另有说明，每个参数在两个后端上都有效。
 val.py 拒绝不认识的参数，不会解析后又忽略。各项指标的含义见 [accuracy.md](accuracy.md)。
 """,
         """# detect.py 的参数
 
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文，与公开的
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`，与公开的
 YOLOv5 一致。用法见 [detect.md](detect.md)。detect.py 拒绝不认识的参数。
 """,
         """# export.py 的参数
 
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文，与公开的
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`，与公开的
 YOLOv5 一致。各种格式的能力见 [export.md](export.md)。export.py 拒绝不认识的参数。
 """,
         """# compare.py 的参数
 
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
 比较的内容和各项数值的含义见 [compare.md](compare.md)。
 """,
         """# python -m utils.serve 的参数
 
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
 用法见 [serve.md](serve.md)。
 """,
         ("参数", "含义", "默认值", "后端"),
@@ -140,6 +149,7 @@ YOLOv5 一致。各种格式的能力见 [export.md](export.md)。export.py 拒�
         ),  # fmt: skip
         "没有的公开参数",
         ("参数", "替代办法"),
+        parse_yaml(TRANSLATIONS.read_bytes()),
     ),
 }
 
@@ -194,7 +204,7 @@ def group_table(
     """Return the table of a group's flags; "" if it has none."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     rows = [
-        row(found, defaults[name], [] if backends is None else [backends.get(name, "both")])
+        row(words, found, defaults[name], [] if backends is None else [backends.get(name, BOTH)])
         for name, found in flags_of(settings).items()
         if found.group == group
     ]
@@ -211,15 +221,15 @@ def heading(title: str, english: str) -> str:
     return f"## {title}" + (f" {{#{anchor}}}" if title.lower() != english.lower() else "")
 
 
-def row(found: Flag, default: Any, more: list[str]) -> str:
+def row(words: Words, found: Flag, default: Any, more: list[str]) -> str:
     """Return the line of a flag; more: cells at its end."""
-    return _row(found.names, found.options["help"], default, *more)
+    return _row(words, found.names, found.options["help"], default, *more)
 
 
 def parser_table(words: Words, parser: argparse.ArgumentParser) -> str:
     """Return the table of a parser's flags, without --help."""
     rows = [
-        _row(action.option_strings, str(action.help), action.default)
+        _row(words, action.option_strings, str(action.help), action.default)
         for action in parser._actions
         if action.option_strings and action.dest != "help"
     ]
@@ -228,14 +238,14 @@ def parser_table(words: Words, parser: argparse.ArgumentParser) -> str:
 
 def absent_table(words: Words, absent: Mapping[str, str]) -> str:
     """Return the public flags that are answered with what takes their place."""
-    rows = [f"| `{name}` | {text} |" for name, text in absent.items()]
+    rows = [f"| `{name}` | {words.said(text)} |" for name, text in absent.items()]
     title = heading(words.absent, LANGUAGES["en"].absent)
     return f"{title}\n\n{table(words.absent_columns, rows)}"
 
 
-def _row(names: Sequence[str], meaning: str, default: Any, *more: str) -> str:
+def _row(words: Words, names: Sequence[str], meaning: str, default: Any, *more: str) -> str:
     flags = " ".join(f"`{name}`" for name in names)
-    cells = flags, meaning, _default(default), *more
+    cells = flags, words.said(meaning), _default(default), *map(words.said, more)
     return f"| {' | '.join(' '.join(str(cell).split()) for cell in cells)} |"
 
 
