@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
+from tests.docs_blocks.block import BlockError
 from utils.cli.detect_config import parse_detect_flags
 from utils.cli.export_config import parse_export_flags
 from utils.cli.train_config import read_train_flags
@@ -54,6 +55,8 @@ def answer(command: str) -> str:
     main = importlib.import_module(script.removesuffix(".py")).main
     with mock.patch.object(sys, "argv", [script, *flags]):
         said = _said(main)
+    if not said:
+        raise BlockError(f"{command}: is not refused, so that there is no answer to show")
     for place in (Path.cwd(), PROJECT):  # before lines are cut, which must not depend on it
         said = said.replace(f"{place}/", "")
     return _fitting(said)
