@@ -7,9 +7,9 @@ import sys
 import pytest
 
 import backend
-from tests.docs_blocks.answers import answer, flags_taken
 from tests.docs_blocks.block import Block, BlockError, all_blocks, read_block
 from tests.docs_blocks.command import main
+from tests.docs_blocks.mistakes import answer, flags_taken
 from tests.docs_blocks.outputs import as_json, differences, stored, write
 from tests.docs_blocks.running import commands_of, run_block
 from utils.files.project import PROJECT
