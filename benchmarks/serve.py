@@ -7,7 +7,8 @@ pipeline without written files, and the real server with a client in another pro
 many requests as it answers, then with twice as many, of which it refuses half. All are given the
 same files; on a CPU all run the ONNX file that the server would make of the weights. The lines
 after the table tell the latency of the requests that were accepted, how many were refused (429) or
-lost, and the memory of the server and its worker before and after.
+lost, the memory of the server and its worker before and after, and their processor time an answer:
+beside that of the loop it tells what serving costs on a machine that others use too.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from benchmarks.side_by_side import Timing, choose_device, finish, new_parser
 from detect import place_of
 from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import from_one
-from utils.comparison.load import LoadWatch
+from utils.comparison.load import TICKS, LoadWatch
 from utils.errors import WorkerError
 from utils.export.formats import is_exported
 from utils.media.finding import find_sources
@@ -56,12 +57,20 @@ LOOP, DETECT, SERVED, TWICE = "plain loop", "detect --nosave", "served", "served
 
 
 class Load(NamedTuple):
-    """What a client saw, and the bytes of the server's processes before and after."""
+    """What a client saw of a server, and what that took.
+
+    Attributes:
+        seconds: until the last answer.
+        seen: status and seconds of each request.
+        before, after: bytes of the server's processes.
+        processor: seconds of processor time that they took.
+    """
 
     seconds: float
     seen: list[tuple[int, float]]
     before: int
     after: int
+    processor: float
 
     @property
     def accepted(self) -> list[float]:
@@ -82,7 +91,8 @@ class Load(NamedTuple):
             f"{len(self.seen)} requests in {self.seconds:.1f} s: {answered} answered, "
             f"{self.rate:.1f} a second; latency median {median:.0f} ms, p95 {p95:.0f} ms, "
             f"p99 {p99:.0f} ms; {refused} refused, {sum(statuses.values())} lost; memory "
-            f"{self.before / 1e6:.0f} MB before, {self.after / 1e6:.0f} MB after"
+            f"{self.before / 1e6:.0f} MB before, {self.after / 1e6:.0f} MB after; "
+            f"{1000 * self.processor / max(1, answered):.0f} ms of processor time an answer"
         )
 
 
@@ -106,16 +116,24 @@ class Server:
     def ask(self, seconds: float, rate: float = 0) -> Load:
         """Have a client send the files; rate as `serve_client.py` says."""
         words = [self._port, str(seconds), str(rate), *self._files]
-        before = self._bytes()
+        before, spent = self._bytes(), self._processor_seconds()
         line = [sys.executable, "-m", "benchmarks.serve_client", *words]
         told = json.loads(subprocess.run(line, capture_output=True, check=True).stdout)
-        return Load(told["seconds"], told["seen"], before, self._bytes())
+        spent = self._processor_seconds() - spent
+        return Load(told["seconds"], told["seen"], before, self._bytes(), spent)
 
     def _bytes(self) -> int:
         """Return the memory that the processes of the server have in use."""
+        return sum(int(text.split()[1]) * PAGE for text in self._files_of_processes("statm"))
+
+    def _processor_seconds(self) -> float:
+        """Return the processor time that they have taken."""
+        rows = [text.rpartition(")")[2].split() for text in self._files_of_processes("stat")]
+        return sum(int(row[11]) + int(row[12]) for row in rows) / TICKS  # user and system
+
+    def _files_of_processes(self, name: str) -> list[str]:
         processes = [self._process.pid, *descendants(self._process.pid)]
-        texts = [Path(f"/proc/{number}/statm").read_text() for number in processes]
-        return sum(int(text.split()[1]) * PAGE for text in texts)
+        return [Path(f"/proc/{number}/{name}").read_text() for number in processes]
 
 
 @contextlib.contextmanager
@@ -183,7 +201,10 @@ def measure(
     with running(flags, weights, files) as server:
         server.ask(seconds=1)
         for _ in range(flags.repeats):
+            spent = time.process_time()
             rates[LOOP].append(timed(loop, len(files)))
+            spent = 1000 * (time.process_time() - spent) / len(files)
+            print(f"{LOOP}: {spent:.0f} ms of processor time an image")
             rates[DETECT].append(timed(pipeline.unwritten, len(files)))
             rates[SERVED].append(server.ask(flags.seconds / 4).rate)
             loads.append(server.ask(flags.seconds, 2 * rates[SERVED][-1]))

@@ -10,15 +10,23 @@ request without an answer has the status 0.
 
 from __future__ import annotations
 
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
 import contextlib
 import http.client
 import itertools
 import json
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from utils.cli.flags import new_parser
+from utils.processes.command import run_command
+from utils.screen.text import say
 
 CLOSED = 12  # requests at once of a client that waits for answers: they keep four cores busy
 OPEN = 160  # those of one that does not: more than a server holds
@@ -81,12 +89,17 @@ class Client:
 
 
 def main() -> None:
-    port, seconds, rate, *files = sys.argv[1:]
-    images = [Path(file).read_bytes() for file in files]
-    client = Client(int(port), images, float(seconds), float(rate))
+    parser = new_parser("python -m benchmarks.serve_client", "Ask a server about images.")
+    parser.add_argument("port", type=int)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("rate", type=float, help="requests a second; 0: as many as are answered")
+    parser.add_argument("files", type=Path, nargs="+")
+    args = parser.parse_args()
+    images = [file.read_bytes() for file in args.files]
+    client = Client(args.port, images, args.seconds, args.rate)
     passed = client.run()
-    print(json.dumps({"seconds": passed, "seen": client.seen}))
+    say(json.dumps({"seconds": passed, "seen": client.seen}))
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -5,13 +5,11 @@ import backend
 backend.use()
 import numpy as np
 
-from docs.figures.convergence import RATE, START, STEPS, TARGET
-from docs.figures.iou_family import descend
+from docs.figures.convergence import STEPS, TARGET, paths
 from docs.figures.iou_family import values as measures
 
 print(f"IoU after 0, {STEPS // 2} and {STEPS} steps")
-for name in ("IoU", "GIoU", "DIoU", "CIoU"):
-    path = descend(name, START, TARGET, STEPS, RATE)
+for name, path in paths().items():  # of each measure, (STEPS + 1, 4): the box after each step
     boxes = path[[0, STEPS // 2, STEPS]]
     found = measures(boxes, np.repeat(TARGET[None], 3, axis=0))["IoU"]
     print(f"{name}: " + ", ".join(f"{value:.2f}" for value in found))

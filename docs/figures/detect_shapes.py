@@ -6,6 +6,11 @@ It writes docs/detections.json, of which `found_shapes.py` draws a figure. WEIGH
 
 from __future__ import annotations
 
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
 import json
 
 import models

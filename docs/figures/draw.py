@@ -6,6 +6,11 @@ and NAME.zh.svg beside it, from the project's own code; its docstring says what 
 
 from __future__ import annotations
 
+from utils.processes.start import start_command
+
+if __name__ == "__main__":
+    start_command()  # before what may be slow to import, or missing
+
 import importlib
 from pathlib import Path
 

@@ -14,7 +14,7 @@ from models import load
 from tests.tiny_weights import noise, write_tiny_weights
 from tests.unit.serve.running import running
 from utils.processes.process_family import descendants
-from utils.serve.own_folder import PREFIX
+from utils.serve.own_folder import PREFIX, OwnFolder
 
 SIZE = 64
 DETECT = "/v1/detect"
@@ -76,7 +76,7 @@ def test_many_at_once_get_what_each_gets_alone(server):
 
 def test_the_worker_has_no_framework_and_tells_what_runs_the_model(server):
     maps = Path("/proc", str(worker_of(server)), "maps").read_text()
-    assert "libtorch" not in maps and "oneflow" not in maps and "onnxruntime" in maps
+    assert "libtorch" not in maps and "_oneflow_internal" not in maps and "onnxruntime" in maps
     (model,) = server.ask("/v1/model").json["models"]
     assert model["runs_in"].startswith("ONNX Runtime") and model["weights"] == "tiny0.safetensors"
     assert (model["image_size"], model["task"], model["max_batch"]) == (SIZE, "detect", 1)
@@ -92,21 +92,16 @@ def test_a_worker_that_is_killed_while_it_works_loses_no_answer(server):
     assert worker_of(server) != killed
 
 
-def test_a_worker_ends_with_a_server_that_is_killed(converted, tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    copy = tmp_path / "copy.onnx"
-    copy.write_bytes(converted.read_bytes())
-    with running("--weights", copy, "--img", SIZE, command=COMMAND) as server:
-        worker = worker_of(server)
-        server.process.kill()
-        server.process.wait()
-        deadline = time.monotonic() + 10
-        while Path("/proc", str(worker)).exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not Path("/proc", str(worker)).exists()
-
-
-def test_at_the_end_nothing_is_left(server, place):
-    worker = worker_of(server)
-    assert server.end() == 0
-    assert not list(place.glob(f"{PREFIX}*")) and not Path("/proc", str(worker)).exists()
+def test_a_worker_ends_with_a_server_that_is_killed_and_its_folder_with_the_next(
+    server, converted, place, monkeypatch
+):
+    worker = Path("/proc", str(worker_of(server)))
+    server.process.kill()
+    server.process.wait()
+    deadline = time.monotonic() + 10
+    while worker.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not worker.exists() and converted.exists()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    OwnFolder().remove()
+    assert not list(place.iterdir())

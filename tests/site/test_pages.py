@@ -71,7 +71,8 @@ def test_pages_have_no_fault_in_light_and_in_dark(page, site, server, way, width
 def test_nothing_keeps_people_from_a_page(page, site):
     """Each page once; widths and colours change from page to page, as all share their styles.
 
-    What is shown in English for want of a translation is the same page.
+    What is shown in English for want of a translation is the same page. Contrast, half of the time,
+    is measured in English: both languages have the same colours.
     """
     problems = {}
     pages = [name for name in names(site) if NOT_TRANSLATED not in read(site / name)]
@@ -79,7 +80,7 @@ def test_nothing_keeps_people_from_a_page(page, site):
         width, dark = VIEWS[number % len(VIEWS)]
         page.open(site / name, width, dark=dark)
         wait_for(page, f"{SCHEME} === '{'slate' if dark else 'default'}'")
-        for fault in violations(page):
+        for fault in violations(page, ["color-contrast"] if name.startswith("zh/") else []):
             if fault["impact"] in ("serious", "critical"):
                 problems.setdefault(fault["id"], []).append((name, width, dark, fault["nodes"][:2]))
     assert problems == {}

@@ -161,8 +161,10 @@ def test_optional_packages_bring_what_they_need_and_no_second_opencv():
 
 
 def optional_pins() -> dict[str, str]:
-    """Version by package name in optional.in."""
-    return sources("optional")
+    """Version by package name in optional.in, of those that this Python takes."""
+    lines = map(Requirement, read_lock(REQUIREMENTS / "optional.in"))
+    taken = {canonical(line.name) for line in lines if not line.marker or line.marker.evaluate()}
+    return {name: version for name, version in sources("optional").items() if name in taken}
 
 
 @pytest.mark.parametrize("name", SETUP_FILES)

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from utils.ragged import Ragged
+from utils.ragged import Ragged, join_ragged
 
 _UPSAMPLING = 5  # COCO draws outlines so many times larger
 _BITS, _MORE, _OFFSET = 5, 0x20, 48  # of a character of the text form
 _MAX_CHARACTERS = 7  # of a number below 2**32, with its sign
 _END = 2**32
-_BLOCK = 1 << 18  # places at a time, where an outline goes to and fro
+_BLOCK = 1 << 18  # places at a time, where an outline goes to and fro or masks are noise
 
 
 class Window(NamedTuple):
@@ -40,12 +40,27 @@ def runs_of_windows(windows: Iterable[Window], size: tuple[int, ...]) -> Ragged:
 
     size: (height, width) of the masks.
     """
-    changes, corners = [np.zeros(0, np.int64)], []
+    parts, found, num_changes = [], [], 0
     for top, left, pixels in windows:
-        changes.append(_changes_within(pixels))
-        corners.append((len(changes[-1]), top, left, len(pixels) + 1))
-    counts, tops, lefts, steps = np.array(corners, np.int64).reshape(-1, 4).T
-    column, row = np.divmod(np.concatenate(changes), np.repeat(steps, counts))
+        changes = _changes_within(pixels)
+        found.append((changes, (len(changes), top, left, len(pixels) + 1)))
+        num_changes += len(changes)
+        if num_changes >= _BLOCK:  # masks of noise would take a multiple of their runs
+            parts.append(_runs_of_changes(found, size))
+            found, num_changes = [], 0
+    return join_ragged([*parts, _runs_of_changes(found, size)])
+
+
+def _runs_of_changes(
+    found: Sequence[tuple[np.ndarray, tuple[int, ...]]], size: tuple[int, ...]
+) -> Ragged:
+    """Return the runs of masks by what `_changes_within` says of the window of each, and how many
+    these are, the window's top and left, and its height with the empty row.
+    """
+    rows = [place for _, place in found]
+    counts, tops, lefts, steps = np.array(rows, np.int64).reshape(-1, 4).T
+    changes = np.concatenate([np.zeros(0, np.int64), *(changes for changes, _ in found)])
+    column, row = np.divmod(changes, np.repeat(steps, counts))
     places = np.repeat(lefts, counts) + column
     places = places * size[0] + np.repeat(tops, counts) + row
     return _runs_between_each(places, counts, size[0] * size[1])

@@ -142,7 +142,8 @@ class WorkerLife:
 
     async def _read(self) -> None:
         """Pass answers on until the process ends."""
-        with contextlib.suppress(OSError, BrokenFrameError):
+        # The last two: an answer to nothing that was asked.
+        with contextlib.suppress(OSError, BrokenFrameError, LookupError, TypeError):
             while (frame := await receive_frame(self._reader)) is not None:
                 answered, timer = self._pending.pop(frame.header["id"])
                 timer.cancel()

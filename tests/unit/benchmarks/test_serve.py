@@ -31,10 +31,11 @@ def test_a_client_counts_answers_refusals_and_losses(tmp_path):
 
 def test_what_is_told_of_a_load():
     seen = [(200, 0.001 * number) for number in range(1, 102)] + [(429, 0.0)] * 3 + [(0, 1.0)]
-    load = Load(10.1, seen, 100_000_000, 102_400_000)
+    load = Load(10.1, seen, 100_000_000, 102_400_000, processor=10.1)
     assert load.words() == (
         "105 requests in 10.1 s: 101 answered, 10.0 a second; latency median 51 ms, p95 96 ms, "
-        "p99 100 ms; 3 refused, 1 lost; memory 100 MB before, 102 MB after"
+        "p99 100 ms; 3 refused, 1 lost; memory 100 MB before, 102 MB after; "
+        "100 ms of processor time an answer"
     )
 
 

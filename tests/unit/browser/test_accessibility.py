@@ -22,3 +22,5 @@ def test_faults_are_found(tmp_path, content, found):
     with chromium() as page:
         page.open(tmp_path / "page.html", 600)
         assert {(fault["id"], fault["impact"]) for fault in violations(page)} == found
+        left = {fault["id"] for fault in violations(page, without=["image-alt"])}
+        assert left == {name for name, _ in found} - {"image-alt"}

@@ -125,8 +125,10 @@ def test_a_window_is_coded_as_the_mask_around_it():
         np.testing.assert_array_equal(found.values, runs_of_mask(whole))
 
 
-def test_windows_coded_together_are_those_coded_alone():
+@pytest.mark.parametrize("block", [1 << 18, 100])
+def test_windows_coded_together_are_those_coded_alone(monkeypatch, block):
     """Some are as high as the mask: there one column's object may go on in the next one."""
+    monkeypatch.setattr("utils.masks.runs._BLOCK", block)
     random = np.random.Generator(np.random.Philox(1))
     size = (9, 12)
     windows = []
@@ -142,6 +144,27 @@ def test_windows_coded_together_are_those_coded_alone():
         whole = np.zeros(size, np.uint8, order="F")
         whole[top:, left:][: pixels.shape[0], : pixels.shape[1]] = pixels
         assert to_text(runs).encode() == pycocotools_mask.encode(whole)["counts"]
+
+
+def test_masks_of_noise_take_little_more_memory_than_their_runs():
+    noise = np.random.Generator(np.random.Philox(2)).random((500, 600)) < 0.5
+    tracemalloc.start()
+    runs = runs_of_windows((Window(0, 0, noise) for _ in range(30)), noise.shape)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert runs.values.nbytes > 15_000_000
+    assert peak < 4 * runs.values.nbytes
+
+
+def test_large_windows_do_not_lie_in_memory_together():
+    tracemalloc.start()
+    runs = runs_of_windows(
+        (Window(0, 0, np.ones((2000, 900), bool)) for _ in range(20)), (2000, 900)
+    )
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert runs.values.tolist() == [0, 2000 * 900] * 20
+    assert peak < 5 * 2000 * 900  # the window, a copy with a border, turned, and its changes
 
 
 def test_no_window_gives_no_row():

@@ -66,6 +66,10 @@ def main() -> None:
             send({"id": number, "status": "refused", "message": "classes 99"})
         elif word == "fail":
             send({"id": number, "status": "failed", "message": "the model failed"})
+        elif word == "stranger":
+            send({"id": number + 99, "status": "ok"})
+        elif word == "no number":
+            send({"id": [number]})
         elif word == "nonsense":
             link.sendall(b"\xff" * 100)
         elif word.startswith("slow"):

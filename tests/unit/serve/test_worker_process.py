@@ -156,9 +156,10 @@ def test_a_worker_that_hangs_twice_on_an_image_gives_it_up(settings):
     assert type(found) is WorkerLostError
 
 
-def test_a_worker_that_sends_nonsense_is_replaced(settings):
+@pytest.mark.parametrize("word", ["nonsense", "stranger", "no number"])
+def test_a_worker_that_sends_nonsense_is_replaced(settings, word):
     async def work(worker):
-        found = await ask(worker, "nonsense")
+        found = await ask(worker, word)
         return found, await ask(worker, "image"), worker.restarts
 
     lost, answered, restarts = with_worker(settings, work)

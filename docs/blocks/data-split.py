@@ -1,0 +1,36 @@
+# Runs without a framework.
+from pathlib import Path
+
+from PIL import Image
+
+from utils.data.shapes.dataset import ShapesConfig, draw_file
+from utils.data.sources.dataset import load_dataset
+from utils.data.sources.splits import images_of
+
+SMALL = ShapesConfig(image_side=96)
+
+
+def add(numbers):
+    """Save drawn images, and of each a copy of half the size in another format."""
+    for number in numbers:
+        image = Image.fromarray(draw_file(SMALL, number).image)
+        image.save(f"photos/{number}.jpg")
+        image.reduce(2).save(f"photos/{number}-small.png")
+
+
+def split():
+    dataset = load_dataset("photos", train_part=0.8)
+    return [{path.stem for path in images_of(dataset, name)} for name in ("train", "val")]
+
+
+Path("photos").mkdir()
+Path("photos/classes.txt").write_text("thing")
+add(range(30))
+train, val = split()
+apart = [number for number in range(30) if (f"{number}" in train) != (f"{number}-small" in train)]
+print(f"{len(train)} for training, {len(val)} for validation; {len(apart)} apart from their copy")
+
+add(range(30, 45))
+train_later, val_later = split()
+moved = train - train_later | val - val_later
+print(f"{len(train_later)} and {len(val_later)} after adding 30; {len(moved)} have moved")
