@@ -30,10 +30,13 @@ from utils.processes.command import run_command
 
 FOLDER = Path(__file__).parent
 # `scaling` writes tables of the documentation; its own parts are beside it.
-SCALING = {"scaling", "scaling_measure", "scaling_model", "scaling_rank", "scaling_tables"}
-# `audit` and `shared_lines` time nothing; `audit`, `formats` and `serve` need weights and data.
+SCALING = {
+    "scaling", "scaling_measure", "scaling_model", "scaling_rank", "scaling_tables", "scaling_words"
+}  # fmt: skip
+# `audit`, `ring` and `shared_lines` time nothing; `audit`, `formats` and `serve` need weights and
+# data.
 NO_BENCHMARK = {
-    "__init__", "__main__", "audit", "formats", "paste_and_warp", "serve", "serve_client",
+    "__init__", "__main__", "audit", "formats", "paste_and_warp", "ring", "serve", "serve_client",
     "shared_lines", "side_by_side", *SCALING,
 }  # fmt: skip
 # Flags that make a script end sooner than its defaults.

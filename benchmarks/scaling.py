@@ -1,4 +1,4 @@
-"""Tables of docs/en/scaling.md: what training on many devices moves, keeps and writes.
+"""Tables of scaling.md in docs/en and docs/zh: what training on many devices moves and keeps.
 
     .venv/torch/bin/python -m benchmarks.scaling --measure --backend torch
     .venv/oneflow/bin/python -m benchmarks.scaling --measure --backend oneflow
@@ -6,7 +6,7 @@
 
 --measure takes some minutes. It measures the constants of one backend again, with one rank and with
 two on this machine, into docs/scaling-constants.json; as root also the bytes that the ranks
-exchange. Each form then writes the tables into the page from the stored constants.
+exchange. Each form then writes the tables into both pages from the stored constants.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from typing import Any
 from backend.select import FRAMEWORKS
 from benchmarks import scaling_tables as tables
 from benchmarks.scaling_model import Network
+from benchmarks.scaling_words import in_chinese
 from utils.cli.flags import new_parser
 from utils.files.atomic import atomic_text_file
 from utils.files.project import PROJECT
 from utils.processes.command import run_command
 
 DOCS = PROJECT / "docs"
-PAGE, CONSTANTS = DOCS / "en" / "scaling.md", DOCS / "scaling-constants.json"
+PAGE, CHINESE_PAGE = (DOCS / language / "scaling.md" for language in ("en", "zh"))
+CONSTANTS = DOCS / "scaling-constants.json"
 REFERENCE = "torch"  # whose activations and disk the tables take
 
 
@@ -91,8 +93,11 @@ def main() -> None:
     flags = parser.parse_args()
     if flags.measure:
         measure_anew(flags.backend)
-    write(PAGE, fill(PAGE.read_text(), render(json.loads(CONSTANTS.read_text()))))
-    print(f"wrote the tables of {PAGE}")
+    found = render(json.loads(CONSTANTS.read_text()))
+    chinese = {name: in_chinese(table) for name, table in found.items()}
+    for page, texts in ((PAGE, found), (CHINESE_PAGE, chinese)):
+        write(page, fill(page.read_text(encoding="utf-8"), texts))
+        print(f"wrote the tables of {page}")
 
 
 if __name__ == "__main__":

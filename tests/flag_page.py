@@ -2,7 +2,7 @@
 
     python -m tests.flag_page
 
-writes them in both languages; what a flag means stays English there, as `--help` prints it.
+writes them in both languages; docs/flag-words.yaml has what a flag means in Chinese.
 `tests/unit/cli/test_public_flags.py` holds the pages against the flags.
 """
 
@@ -23,8 +23,11 @@ from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
 from utils.comparison.settings import compare_parser
 from utils.files.project import PROJECT
+from utils.files.yaml import parse_yaml
 
 DOCS = PROJECT / "docs"
+TRANSLATIONS = DOCS / "flag-words.yaml"
+BOTH = "both"  # backends honour a flag alike
 # Flags that both backends do not honour alike, by field.
 BACKENDS = {
     "amp": "PyTorch; OneFlow has no half precision: an error",
@@ -39,6 +42,7 @@ class Words(NamedTuple):
     """What the pages say around their tables, in one language."""
 
     training: str
+    validating: str
     detecting: str
     exporting: str
     comparing: str
@@ -47,15 +51,29 @@ class Words(NamedTuple):
     groups: tuple[str, ...]  # in the order of GROUPS
     absent: str
     absent_columns: tuple[str, str]
+    translations: Mapping[str, str] = {}  # of what the program says
+
+    def said(self, text: str) -> str:
+        """Return what the program says in this language; English where it is not translated."""
+        text = " ".join(text.split())
+        return self.translations.get(text, text)
 
 
 LANGUAGES = {
     "en": Words(
-        """# Flags of train.py and val.py
+        """# Flags of train.py
 
 Made from the flags themselves (`python -m tests.flag_page`). They are those of YOLOv5, and
-some more. A flag works on both backends unless the last column says otherwise. The two scripts
-refuse what they do not know; none is parsed and ignored.
+some more. A flag works on both backends unless the last column says otherwise. train.py refuses
+what it does not know; none is parsed and ignored. [recipe.md](recipe.md) says what they do
+together.
+""",
+        """# Flags of val.py
+
+Made from the flags themselves (`python -m tests.flag_page`). They are those of YOLOv5, and
+some more. A flag works on both backends unless the last column says otherwise. val.py refuses
+what it does not know; none is parsed and ignored. [accuracy.md](accuracy.md) says what its figures
+are.
 """,
         """# Flags of detect.py
 
@@ -84,37 +102,43 @@ together.
         ("flag", "in its place"),
     ),
     "zh": Words(
-        """# train.py 与 val.py 的参数
+        """# train.py 的参数
 
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
 这些参数与 YOLOv5 一致，并有所增补。除非最后一栏另有说明，每个参数在两个后端上都有效。
-两个脚本拒绝不认识的参数，不会解析后又忽略。
+train.py 拒绝不认识的参数，不会解析后又忽略。用法见 [recipe.md](recipe.md)。
+""",
+        """# val.py 的参数
+
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
+这些参数与 YOLOv5 一致，并有所增补。除非最后一栏另有说明，每个参数在两个后端上都有效。
+val.py 拒绝不认识的参数，不会解析后又忽略。各项指标的含义见 [accuracy.md](accuracy.md)。
 """,
         """# detect.py 的参数
 
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文，与公开的
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`，与公开的
 YOLOv5 一致。用法见 [detect.md](detect.md)。detect.py 拒绝不认识的参数。
 """,
         """# export.py 的参数
 
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文，与公开的
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`，与公开的
 YOLOv5 一致。各种格式的能力见 [export.md](export.md)。export.py 拒绝不认识的参数。
 """,
         """# compare.py 的参数
 
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
 比较的内容和各项数值的含义见 [compare.md](compare.md)。
 """,
         """# python -m utils.serve 的参数
 
-本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义一栏即 `--help` 的原文。
+本页由程序自身的参数定义生成（`python -m tests.flag_page`），含义译自 `--help`。
 用法见 [serve.md](serve.md)。
 """,
         ("参数", "含义", "默认值", "后端"),
         (
             "数据",
             "模型",
-            "训练方案",
+            "训练配方",
             "检测",
             "后端与设备",
             "速度",
@@ -125,9 +149,9 @@ YOLOv5 一致。各种格式的能力见 [export.md](export.md)。export.py 拒�
         ),  # fmt: skip
         "没有的公开参数",
         ("参数", "替代办法"),
+        parse_yaml(TRANSLATIONS.read_bytes()),
     ),
 }
-SCRIPTS = (("train.py", TrainConfig, TRAINING), ("val.py", ValConfig, VALIDATION))
 
 
 def pages() -> dict[Path, str]:
@@ -141,32 +165,32 @@ def pages() -> dict[Path, str]:
 
 def pages_in(words: Words) -> dict[str, str]:
     """Return the pages of a language by their names."""
-    training = [words.training]
-    for title, settings, absent in SCRIPTS:
-        training += [f"## {title}\n", *tables(words, settings, absent, BACKENDS)]
     return {
-        "train-flags.md": "\n".join(training),
-        "detect-flags.md": "\n".join([words.detecting, *tables(words, DetectConfig, DETECTION)]),
-        "export-flags.md": "\n".join([words.exporting, *tables(words, ExportConfig, EXPORT)]),
+        "train-flags.md": page(words, words.training, TrainConfig, TRAINING, BACKENDS),
+        "val-flags.md": page(words, words.validating, ValConfig, VALIDATION, BACKENDS),
+        "detect-flags.md": page(words, words.detecting, DetectConfig, DETECTION),
+        "export-flags.md": page(words, words.exporting, ExportConfig, EXPORT),
         "compare-flags.md": f"{words.comparing}\n{parser_table(words, compare_parser())}",
-        "serve-flags.md": "\n".join([words.serving, *tables(words, ServeConfig, {})]),
+        "serve-flags.md": page(words, words.serving, ServeConfig, {}),
     }
 
 
-def tables(
+def page(
     words: Words,
+    beginning: str,
     settings: type,
     absent: Mapping[str, str],
     backends: Mapping[str, str] | None = None,
-) -> list[str]:
-    """Return the tables of a script: its flags by group, and those that are not there.
+) -> str:
+    """Return the page of a script: its flags by group, and those that are not there.
 
     backends: what a last column says of flags that both backends do not honour alike; None: no
     such column.
     """
-    level = "##" if backends is None else "###"  # below the title, or below that of a script
-    found = [group_table(words, settings, group, backends, level) for group in GROUPS]
-    return [*filter(None, found), *([absent_table(words, absent, level)] if absent else [])]
+    found = [group_table(words, settings, group, backends) for group in GROUPS]
+    return "\n".join(
+        [beginning, *filter(None, found), *([absent_table(words, absent)] if absent else [])]
+    )
 
 
 def table(columns: tuple[str, ...], rows: list[str]) -> str:
@@ -175,45 +199,53 @@ def table(columns: tuple[str, ...], rows: list[str]) -> str:
 
 
 def group_table(
-    words: Words, settings: type, group: str, backends: Mapping[str, str] | None, level: str
+    words: Words, settings: type, group: str, backends: Mapping[str, str] | None
 ) -> str:
     """Return the table of a group's flags; "" if it has none."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     rows = [
-        row(found, defaults[name], [] if backends is None else [backends.get(name, "both")])
+        row(words, found, defaults[name], [] if backends is None else [backends.get(name, BOTH)])
         for name, found in flags_of(settings).items()
         if found.group == group
     ]
     if not rows:
         return ""
     columns = words.columns if backends is not None else words.columns[:3]
-    return f"{level} {words.groups[GROUPS.index(group)]}\n\n{table(columns, rows)}"
+    title = words.groups[GROUPS.index(group)]
+    return f"{heading(title, group)}\n\n{table(columns, rows)}"
 
 
-def row(found: Flag, default: Any, more: list[str]) -> str:
+def heading(title: str, english: str) -> str:
+    """Return a heading that other pages find by the anchor of the English one."""
+    anchor = english.lower().replace(" ", "-")
+    return f"## {title}" + (f" {{#{anchor}}}" if title.lower() != english.lower() else "")
+
+
+def row(words: Words, found: Flag, default: Any, more: list[str]) -> str:
     """Return the line of a flag; more: cells at its end."""
-    return _row(found.names, found.options["help"], default, *more)
+    return _row(words, found.names, found.options["help"], default, *more)
 
 
 def parser_table(words: Words, parser: argparse.ArgumentParser) -> str:
     """Return the table of a parser's flags, without --help."""
     rows = [
-        _row(action.option_strings, str(action.help), action.default)
+        _row(words, action.option_strings, str(action.help), action.default)
         for action in parser._actions
         if action.option_strings and action.dest != "help"
     ]
     return table(words.columns[:3], rows)
 
 
-def absent_table(words: Words, absent: Mapping[str, str], level: str) -> str:
+def absent_table(words: Words, absent: Mapping[str, str]) -> str:
     """Return the public flags that are answered with what takes their place."""
-    rows = [f"| `{name}` | {text} |" for name, text in absent.items()]
-    return f"{level} {words.absent}\n\n{table(words.absent_columns, rows)}"
+    rows = [f"| `{name}` | {words.said(text)} |" for name, text in absent.items()]
+    title = heading(words.absent, LANGUAGES["en"].absent)
+    return f"{title}\n\n{table(words.absent_columns, rows)}"
 
 
-def _row(names: Sequence[str], meaning: str, default: Any, *more: str) -> str:
+def _row(words: Words, names: Sequence[str], meaning: str, default: Any, *more: str) -> str:
     flags = " ".join(f"`{name}`" for name in names)
-    cells = flags, meaning, _default(default), *more
+    cells = flags, words.said(meaning), _default(default), *map(words.said, more)
     return f"| {' | '.join(' '.join(str(cell).split()) for cell in cells)} |"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.structure.source_files import PYTHON_FILES, parse
 from utils.files.project import PROJECT
 
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+PAGES = [*sorted(PROJECT.glob("README*.md")), *sorted((PROJECT / "docs").rglob("*.md"))]
 # A Python file, perhaps with a name in it. A folder in capitals stands for any.
 REFERENCE = re.compile(r"(?<![\w./*<-])([\w./-]*\w\.py)\b(?:::(\w+))?")
 

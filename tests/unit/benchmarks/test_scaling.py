@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -110,6 +111,17 @@ def test_constants_are_found_again_from_what_they_predict():
 def test_the_page_shows_the_tables_of_the_stored_constants():
     page = scaling.PAGE.read_text()
     assert scaling.fill(page, scaling.render(json.loads(scaling.CONSTANTS.read_text()))) == page
+
+
+def test_the_chinese_page_shows_the_same_tables():
+    page = scaling.CHINESE_PAGE.read_text(encoding="utf-8")
+    tables = scaling.render(json.loads(scaling.CONSTANTS.read_text()))
+    chinese = {name: scaling.in_chinese(table) for name, table in tables.items()}
+    assert scaling.fill(page, chinese) == page
+    names = {"n", "s", "m", "l", "x", "torch", "oneflow", "sync", "bn", "rank", "EMA"}
+    units = {"MB", "GB", "s"}
+    left = {word for table in chinese.values() for word in re.findall("[A-Za-z]+", table)}
+    assert left <= names | units
 
 
 def test_the_page_must_have_a_place_for_each_table():

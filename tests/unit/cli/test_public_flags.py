@@ -2,12 +2,15 @@
 
 import pytest
 
-from tests.flag_page import DOCS, pages
-from utils.cli.absent_flags import EXPORT, TRAINING, VALIDATION
+from tests.flag_page import BACKENDS, BOTH, DOCS, LANGUAGES, pages
+from utils.cli.absent_flags import DETECTION, EXPORT, TRAINING, VALIDATION
+from utils.cli.detect_config import DetectConfig
 from utils.cli.export_config import ExportConfig
 from utils.cli.flags import flags_of
+from utils.cli.serve_config import ServeConfig
 from utils.cli.train_config import TrainConfig
 from utils.cli.val_config import ValConfig
+from utils.comparison.settings import compare_parser
 
 # Of the public YOLOv5 v7, as its --help lists them.
 TRAIN_FLAGS = (
@@ -57,3 +60,13 @@ def test_every_public_flag_is_accepted_or_answered(settings, absent, public):
 )
 def test_the_pages_of_flags_are_those_of_the_parsers(path, text):
     assert path.read_text(encoding="utf-8") == text, "python -m tests.flag_page writes it anew"
+
+
+def test_all_that_pages_say_of_flags_is_translated_and_no_translation_is_stale():
+    settings = TrainConfig, ValConfig, DetectConfig, ExportConfig, ServeConfig
+    said = [found.options["help"] for each in settings for found in flags_of(each).values()]
+    said += [str(action.help) for action in compare_parser()._actions if action.dest != "help"]
+    for absent in (TRAINING, VALIDATION, DETECTION, EXPORT):
+        said += absent.values()
+    said += [*BACKENDS.values(), BOTH]
+    assert {" ".join(text.split()) for text in said} == set(LANGUAGES["zh"].translations)

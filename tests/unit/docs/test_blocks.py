@@ -9,6 +9,7 @@ import pytest
 import backend
 from tests.docs_blocks.block import Block, BlockError, all_blocks, read_block
 from tests.docs_blocks.command import main
+from tests.docs_blocks.mistakes import answer, flags_taken
 from tests.docs_blocks.outputs import as_json, differences, stored, write
 from tests.docs_blocks.running import commands_of, run_block
 from utils.files.project import PROJECT
@@ -162,3 +163,19 @@ def test_outputs_are_written_where_they_differ_and_removed_where_there_are_none(
 def test_the_command_names_the_blocks_that_there_are(capsys):
     assert main(["no-such-block"]) == 2
     assert "there is no block no-such-block; there are " in capsys.readouterr().out
+
+
+def test_a_command_that_is_refused_is_shown_with_its_message():
+    assert flags_taken("val.py --weights a.pt --data b.yaml") == "accepted"
+    assert flags_taken("val.py --dnn") == (
+        "--dnn is not in this version: leave it out; --backend says what runs the model"
+    )
+    message = answer("train.py --weights absent.pt")
+    assert message.startswith("error: --weights absent.pt: no such file; nothing is downloaded")
+    assert max(map(len, message.splitlines())) <= 80
+
+
+def test_a_command_that_is_not_refused_is_no_mistake_to_show(monkeypatch):
+    monkeypatch.setattr("train.main", lambda: None)
+    with pytest.raises(BlockError, match="train.py --resume: is not refused"):
+        answer("train.py --resume")

@@ -1,0 +1,4 @@
+# Runs without a framework.
+# Needs shapes.
+python -m utils.data.records pack --data shapes/shapes.yaml --out packed
+python -m utils.data.records verify packed

@@ -1,0 +1,3 @@
+# Runs without a framework.
+# Needs best.safetensors.
+python -m utils.weights show best.safetensors

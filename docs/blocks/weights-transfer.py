@@ -1,0 +1,41 @@
+# --8<-- [start:page]
+# Runs on torch and oneflow.
+import backend
+
+backend.use()
+import numpy as np
+
+from backend import nn
+from models.detector import Detector
+from models.graph import read_model_yaml
+from utils.weights.transfer import ClassRows, match_classes, transfer_arrays
+
+PATH, OLD, NEW = "models/yolov5n.yaml", ("person", "dog", "cat", "bus"), ("cat", "lorry")
+
+
+def arrays_of(num_classes, seed):
+    model = Detector(read_model_yaml(PATH, num_classes=num_classes))
+    model.initialize(seed)
+    return nn.state_arrays(model)
+
+
+given, own = arrays_of(len(OLD), seed=1), arrays_of(len(NEW), seed=0)
+
+plain = transfer_arrays(own, given)
+print(f"by name and shape: {plain.taken}/{len(own)} tensors; not taken:")
+print("\n".join(f"  {line}" for line in plain.left))
+
+rows = ClassRows("model.24.m.", before=5)  # of each anchor: four of the box and objectness
+by_class = transfer_arrays(own, given, rows=rows, classes=match_classes(NEW, OLD))
+print(f"class by class: {by_class.taken}/{len(own)} tensors")
+
+print("rows of the second anchor of level 0, and where they come from:")
+head, old_head = by_class.state["model.24.m.0.weight"], given["model.24.m.0.weight"]
+names = ("x", "y", "width", "height", "objectness", *NEW)
+for output, name in enumerate(names):
+    row = 1 * len(names) + output
+    same = [index for index, old in enumerate(old_head) if np.array_equal(old, head[row])]
+    print(f"  row {row:2} {name:11}", f"row {same[0]} of the weights" if same else "the seed")
+# --8<-- [end:page]
+
+values = {"taken": plain.taken, "tensors": len(own), "left": len(plain.left)}

@@ -1,0 +1,24 @@
+# Runs without a framework.
+import os
+import pickle
+import zipfile
+
+from utils.errors import UserError
+from utils.weights.load import load_weights
+
+
+class Trap:
+    """What pickle stores of it is a call: os.system("echo caught")."""
+
+    def __reduce__(self):
+        return os.system, ("echo caught",)
+
+
+with zipfile.ZipFile("trap.pt", "w") as file:  # the archive that torch.save writes
+    file.writestr("archive/data.pkl", pickle.dumps({"model": Trap()}, protocol=2))
+    file.writestr("archive/version", "3\n")
+
+try:
+    load_weights("trap.pt")
+except UserError as error:
+    print(error)

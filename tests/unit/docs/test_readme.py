@@ -1,0 +1,74 @@
+"""The two READMEs say the same to a shell, lead to pages of the site, and stay short."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.unit.docs.test_chinese import wrongly_set
+from utils.files.project import PROJECT
+
+ENGLISH, CHINESE = PROJECT / "README.md", PROJECT / "README.zh.md"
+FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+COMMENT = re.compile(r" *#.*")
+LINK = re.compile(r"\]\(([^)#]+)")
+MOST_WORDS = 1000  # what a newcomer reads in a few minutes
+
+
+def commands_of(text):
+    """The blocks of code of a page, without their comments."""
+    return [COMMENT.sub("", block) for block in FENCE.findall(text)]
+
+
+def links_of(text):
+    """The files that a page leads to, those of a Chinese page as the English ones."""
+    return [link.replace("docs/zh/", "docs/en/") for link in LINK.findall(text)]
+
+
+def test_both_have_the_same_commands_and_the_same_links_in_the_same_order():
+    english, chinese = (path.read_text(encoding="utf-8") for path in (ENGLISH, CHINESE))
+    assert commands_of(english) == commands_of(chinese)
+    first, *others = links_of(english)
+    assert (first, links_of(chinese)[0]) == (CHINESE.name, ENGLISH.name)  # each leads to the other
+    assert links_of(chinese)[1:] == others
+
+
+def is_to_come(link):
+    """Whether a page is planned in the navigation, and not written or not translated yet."""
+    page = re.sub("^docs/(en|zh)/", "", link)
+    nav = (PROJECT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2].split()
+    listed = PROJECT / "docs" / "untranslated.txt"
+    lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
+    return page in nav and (page in lines or not (PROJECT / "docs" / "en" / page).exists())
+
+
+@pytest.mark.parametrize("path", [ENGLISH, CHINESE], ids=lambda path: path.name)
+def test_every_link_leads_to_a_file(path):
+    links = LINK.findall(path.read_text(encoding="utf-8"))
+    lost = [link for link in links if not (PROJECT / link).is_file()]
+    assert [link for link in lost if not is_to_come(link)] == []
+
+
+def test_a_link_to_no_page_is_seen():
+    assert not is_to_come("docs/en/no-such-page.md") and not is_to_come("docs/zh/faq.md")
+
+
+def test_every_tutorial_is_linked_from_its_task():
+    folder = PROJECT / "docs" / "en" / "tutorials"
+    tutorials = {f"docs/en/tutorials/{path.name}" for path in folder.glob("*.md")}
+    assert tutorials and tutorials <= set(links_of(ENGLISH.read_text(encoding="utf-8")))
+
+
+def test_a_newcomer_reads_it_in_minutes():
+    assert len(ENGLISH.read_text(encoding="utf-8").split()) <= MOST_WORDS
+
+
+def test_the_chinese_one_is_set_as_chinese_is():
+    assert wrongly_set(CHINESE.read_text(encoding="utf-8")) == []
+
+
+def test_commands_that_differ_are_seen():
+    page = "```\npython a.py  # one\n```\n"
+    assert commands_of(page) == commands_of(page.replace("one", "一"))
+    assert commands_of(page) != commands_of(page.replace("a.py", "b.py"))
