@@ -79,5 +79,8 @@ def answer_requests(worker: Worker, link: Link) -> None:
     """Pass requests to a worker until the front process goes away."""
     while (frame := link.receive()) is not None:
         header = frame.header
+        if "cancel" in header:
+            worker.give_up(header["cancel"])
+            continue
         query = Query(**header["query"])
         worker.take(Work(header["id"], frame.body, query, header["answer"]))

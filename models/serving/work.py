@@ -18,6 +18,10 @@ STAGES = ("wait", "decode", "network", "finish")
 TOTAL = "total"
 
 
+class GivenUpError(Exception):
+    """Nobody waits for the answer of a request any more."""
+
+
 class Work:
     """A request under way.
 
@@ -28,6 +32,7 @@ class Work:
         frame, view: of the image, once it is decoded.
         rows: what the network says of the view.
         batch: images that went through the network together, this one among them.
+        is_given_up: nobody waits for its answer any more.
         ended: it is answered.
     """
 
@@ -39,9 +44,15 @@ class Work:
 
     def __init__(self, number: int, content: bytes, query: Query, answer: str) -> None:
         self.number, self.content, self.query, self.answer = number, content, query, answer
+        self.is_given_up = False
         self.ended = threading.Event()
         self._seconds = dict.fromkeys(STAGES, 0.0)
         self._since = time.perf_counter()
+
+    def require_wanted(self) -> None:
+        """Raise GivenUpError where the next stage would be for nobody."""
+        if self.is_given_up:
+            raise GivenUpError
 
     def spent(self, stage: str) -> None:
         """Count the time since the last call as that of a stage."""

@@ -21,7 +21,7 @@ from models.serving.answers import json_of, picture_of
 from models.serving.gathering import Gatherer
 from models.serving.link import Link
 from models.serving.model import ServedModel
-from models.serving.work import Work
+from models.serving.work import GivenUpError, Work
 from utils.data.image.header import BrokenImageError, read_header
 from utils.errors import UserError
 from utils.media.frame import Frame
@@ -56,6 +56,7 @@ class Worker:
         self._finishers = ThreadPoolExecutor(threads, "finish")
         seconds = settings.max_wait_ms / 1000
         self._gatherer: Gatherer[Work] = Gatherer(Work.like, model.most, seconds)
+        self._under_way: dict[int, Work] = {}
         self._at_end = ExitStack()
 
     def __enter__(self) -> Worker:
@@ -72,10 +73,18 @@ class Worker:
 
     def take(self, work: Work) -> None:
         """Begin with a request; its answer follows."""
+        self._under_way[work.number] = work
         self._decoders.submit(self._begin, work)
+
+    def give_up(self, number: int) -> None:
+        """Drop a request before its next stage, if it is not answered yet; that is its answer."""
+        work = self._under_way.get(number)
+        if work is not None:
+            work.is_given_up = True
 
     def _begin(self, work: Work) -> None:
         with self._answering([work], mistake="refused"):
+            work.require_wanted()
             work.detector = self._model.asked(work.query)
             if is_large(work.content):
                 self._large.submit(self._decode_large, work)
@@ -89,6 +98,7 @@ class Worker:
 
     def _decode(self, work: Work) -> None:
         """Make of a request what the network takes."""
+        work.require_wanted()
         self._gatherer.expect()
         try:
             work.spent("wait")
@@ -104,8 +114,19 @@ class Worker:
 
     def _run_lane(self) -> None:
         while batch := self._gatherer.take():
-            with self._answering(batch):
-                self._predict(batch)
+            wanted = self._wanted(batch)
+            with self._answering(wanted):
+                if wanted:
+                    self._predict(wanted)
+
+    def _wanted(self, batch: list[Work]) -> list[Work]:
+        """Return those of a batch that are not given up; the others are answered."""
+        wanted = []
+        for work in batch:
+            with self._answering([work]):
+                work.require_wanted()
+                wanted.append(work)
+        return wanted
 
     def _predict(self, batch: list[Work]) -> None:
         for work in batch:
@@ -119,6 +140,7 @@ class Worker:
 
     def _finish(self, work: Work) -> None:
         with self._answering([work]):
+            work.require_wanted()
             work.spent("wait")
             detector, frame = work.detector, work.frame
             found = detector.finish([work.view], [work.rows])
@@ -135,6 +157,7 @@ class Worker:
             self._end(work, {"status": "ok", "media_type": media_type, **told}, body)
 
     def _end(self, work: Work, header: dict[str, object], body: bytes = b"") -> None:
+        del self._under_way[work.number]
         work.ended.set()
         self._link.send({"id": work.number, **header}, body)
 
@@ -146,6 +169,8 @@ class Worker:
         """
         try:
             yield
+        except GivenUpError:
+            self._refuse(works, "given_up", "nobody waits for the answer any more")
         except OSError:
             log.debug("the front process is gone")  # the thread that reads ends this process
         except (BrokenSourceError, BrokenImageError) as error:

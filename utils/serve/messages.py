@@ -24,7 +24,7 @@ class WorkerSettings:
         backend, device, runtime, half, max_pixels: as the flags of detect.py.
         max_batch: images that go through the network together, at most.
         max_wait_ms: how long an image waits for others, at most.
-        timeout: seconds without an answer after which a worker counts as hanging.
+        timeout: seconds without any answer after which a worker that owes one counts as hanging.
         start_timeout: seconds that a worker may take to be ready.
     """
 

@@ -52,6 +52,7 @@ class WorkerLife:
 
     first: dict[str, Any]
     _process: Process
+    _clock: asyncio.TimerHandle
     _reading: asyncio.Task[None]
 
     def __init__(
@@ -69,7 +70,7 @@ class WorkerLife:
         """
         self._settings, self._on_end, self._folder = settings, on_end, folder
         self._numbers = itertools.count()
-        self._pending: dict[int, tuple[asyncio.Future[Frame], asyncio.TimerHandle]] = {}
+        self._pending: dict[int, asyncio.Future[Frame]] = {}
         self._has_ended = False
 
     async def start(self) -> None:
@@ -122,19 +123,32 @@ class WorkerLife:
         Raises:
             LostError, NotSentError: the process ended.
         """
-        await self._slots.acquire()
-        if self._has_ended:
-            self._slots.release()  # the next one that waits shall learn it too
-            raise NotSentError
-        number, loop = next(self._numbers), asyncio.get_running_loop()
-        answered: asyncio.Future[Frame] = loop.create_future()
-        timer = loop.call_later(self._settings.timeout, self._process_hangs)
-        # They stay until the process has answered, also where nobody waits for it any more.
-        self._pending[number] = answered, timer
+        with contextlib.ExitStack() as held:
+            await self._slots.acquire()
+            held.callback(self._slots.release)
+            if self._has_ended:
+                raise NotSentError  # the next one that waits for a slot learns it too
+            release = held.pop_all().close
+        number, answered = next(self._numbers), asyncio.get_running_loop().create_future()
+        answered.add_done_callback(lambda _: release())
+        answered.add_done_callback(asyncio.Future.exception)  # also where nobody waits for it
+        # It stays until the process has answered, also where nobody waits for it any more.
+        self._pending[number] = answered
+        if len(self._pending) == 1:
+            self._wind_clock()
         header = {"id": number, "query": asdict(request.query), "answer": request.answer}
-        with contextlib.suppress(OSError):  # whoever reads learns it
-            await self._send(header, request.image)
-        return await answered
+        try:
+            with contextlib.suppress(OSError):  # whoever reads learns it
+                await self._send(header, request.image)
+            return await asyncio.shield(answered)
+        except asyncio.CancelledError:
+            self._cancel(number)
+            raise
+
+    def _cancel(self, number: int) -> None:
+        """Tell the process that nobody waits for an answer any more; it still answers."""
+        if number in self._pending:
+            self._writer.write(start_of({"cancel": number}, 0))
 
     async def _send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         self._writer.writelines((start_of(header, len(body)), body))
@@ -145,11 +159,8 @@ class WorkerLife:
         # The last two: an answer to nothing that was asked.
         with contextlib.suppress(OSError, BrokenFrameError, LookupError, TypeError):
             while (frame := await receive_frame(self._reader)) is not None:
-                answered, timer = self._pending.pop(frame.header["id"])
-                timer.cancel()
-                self._slots.release()
-                if not answered.done():  # else nobody waits for it any more
-                    answered.set_result(frame)
+                self._pending.pop(frame.header["id"]).set_result(frame)
+                self._wind_clock()
         self._lose()
 
     def _lose(self) -> None:
@@ -158,16 +169,21 @@ class WorkerLife:
         self._kill()
         self._writer.transport.abort()
         self._on_end()
-        for answered, timer in self._pending.values():
-            timer.cancel()
-            if not answered.done():
-                answered.set_exception(LostError())
+        for answered in self._pending.values():
+            answered.set_exception(LostError())
         self._pending.clear()
-        self._slots.release()
+        self._wind_clock()
 
-    def _process_hangs(self) -> None:
-        """Kill the process; that it ended is then seen as of any other."""
-        self._kill()
+    def _wind_clock(self) -> None:
+        """Give the process its time anew for a next answer, if it owes one; else kill it.
+
+        That it ended is then seen as of any other. A request that waits behind others is no hang.
+        """
+        if hasattr(self, "_clock"):
+            self._clock.cancel()
+        if self._pending:
+            loop = asyncio.get_running_loop()
+            self._clock = loop.call_later(self._settings.timeout, self._kill)
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

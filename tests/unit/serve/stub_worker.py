@@ -46,7 +46,15 @@ def main() -> None:
     send({"ready": True, "model": about, "window": WINDOW})
     held: set[int] = set()
     most = 0
+    waiting: set[int] = set()
+    cancelled: list[int] = []
     while (frame := read_frame(file)) is not None:
+        if "cancel" in frame.header:
+            cancelled.append(frame.header["cancel"])
+            if frame.header["cancel"] in waiting:
+                held.remove(frame.header["cancel"])
+                send({"id": frame.header["cancel"], "status": "given_up", "message": ""})
+            continue
         number = frame.header["id"]
         held.add(number)
         most = max(most, len(held))
@@ -54,6 +62,9 @@ def main() -> None:
         if word == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if word == "hang":
+            continue
+        if word == "wait":
+            waiting.add(number)
             continue
         if word.startswith("die unless "):
             path = Path(word.removeprefix("die unless "))
@@ -77,7 +88,8 @@ def main() -> None:
             threading.Timer(0.2, answer, given).start()
             continue
         else:
-            answer(send, held, number, {"word": word, "most": most}, frame.header)
+            told = {"word": word, "most": most, "cancelled": cancelled}
+            answer(send, held, number, told, frame.header)
             continue
         held.remove(number)
 

@@ -156,6 +156,30 @@ def test_a_worker_that_hangs_twice_on_an_image_gives_it_up(settings):
     assert type(found) is WorkerLostError
 
 
+def test_what_nobody_waits_for_is_cancelled_in_the_worker_and_leaves_its_place(settings):
+    async def work(worker):
+        asked = [asyncio.create_task(ask(worker, "wait")) for _ in range(WINDOW)]
+        await asyncio.sleep(0.05)
+        for task in asked:
+            task.cancel()
+        await asyncio.wait(asked)
+        return await ask(worker, "image"), worker.restarts
+
+    found, restarts = with_worker(settings, work)
+    assert sorted(found["cancelled"]) == list(range(WINDOW)) and restarts == 0
+
+
+def test_a_worker_that_answers_others_does_not_hang(settings):
+    async def work(worker):
+        asked = asyncio.create_task(ask(worker, "wait"))
+        for _ in range(8):
+            await ask(worker, "slow")  # 0.2 s each
+        asked.cancel()
+        return worker.restarts
+
+    assert with_worker(replace(settings, timeout=0.6), work) == 0
+
+
 @pytest.mark.parametrize("word", ["nonsense", "stranger", "no number"])
 def test_a_worker_that_sends_nonsense_is_replaced(settings, word):
     async def work(worker):

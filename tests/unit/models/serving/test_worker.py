@@ -220,6 +220,57 @@ def test_large_images_are_answered_one_after_the_other(weights, monkeypatch):
     assert [header["status"] for header, _ in answers] == ["ok"] * 3 + ["bad_image", "ok"]
 
 
+def given_up_before(weights, monkeypatch, stage):
+    """Return the answers to an image that is given up before a stage, and to another one."""
+    begin = getattr(Worker, stage)
+
+    def begins(self, given):
+        for work in given if isinstance(given, list) else [given]:
+            if work.number == 0:
+                self.give_up(0)
+        return begin(self, given)
+
+    monkeypatch.setattr(Worker, stage, begins)
+    return answers_of(weights, (IMAGE, {}, "json"), (IMAGE, {}, "png"))
+
+
+@pytest.mark.parametrize("stage", ["_begin", "_decode", "_wanted", "_finish"])
+def test_what_is_given_up_goes_through_no_further_stage(weights, monkeypatch, stage):
+    done = []
+    for name in ("decode_image", "json_of"):
+        work = getattr(worker_module, name)
+        monkeypatch.setattr(
+            worker_module, name, lambda *given, _n=name, _w=work: (done.append(_n), _w(*given))[1]
+        )
+    (dropped, nothing), (answered, _) = given_up_before(weights, monkeypatch, stage)
+    assert dropped["status"] == "given_up" and not nothing and answered["status"] == "ok"
+    assert "json_of" not in done
+    assert done.count("decode_image") == (1 if stage in ("_begin", "_decode") else 2)
+
+
+def test_a_cancel_frame_gives_up_what_is_under_way_and_nothing_else():
+    given_up = []
+
+    class Given:
+        def __init__(self):
+            self.frames = [Frame({"cancel": 7}), None]
+
+        def receive(self):
+            return self.frames.pop(0)
+
+    class Worker:
+        give_up = given_up.append
+
+    answer_requests(Worker(), Given())
+    assert given_up == [7]
+
+
+def test_giving_up_what_is_answered_or_unknown_does_nothing(weights):
+    settings = settings_of(weights)
+    with Worker(make_model(settings, load_weights(weights)), settings, GivenLink([])) as worker:
+        worker.give_up(99)
+
+
 def test_an_image_without_objects_has_an_empty_list(weights):
     ((header, body),) = answers_of(weights, (IMAGE, {"conf": 1.0}, "json"))
     assert json.loads(body)["detections"] == [] and header["count"] == 0
