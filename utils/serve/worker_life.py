@@ -117,8 +117,10 @@ class WorkerLife:
             raise UserError(frame.header["error"])
         return frame.header
 
-    async def ask(self, request: Request) -> Frame:
+    async def ask(self, request: Request, stays: bool = False) -> Frame:
         """Send a request, as soon as the worker has room for it, and wait for its answer.
+
+        stays: where it is cancelled, end only when the process has answered or died.
 
         Raises:
             LostError, NotSentError: the process ended.
@@ -143,6 +145,8 @@ class WorkerLife:
             return await asyncio.shield(answered)
         except asyncio.CancelledError:
             self._cancel(number)
+            if stays:
+                await asyncio.wait([answered])
             raise
 
     def _cancel(self, number: int) -> None:

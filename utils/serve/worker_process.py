@@ -161,7 +161,15 @@ class WorkerProcess:
                 return await life.ask(request)
 
     async def _ask_alone(self, request: Request) -> Frame:
-        """Ask once more, while nothing else is asked."""
+        """Ask once more; who gives up goes at once, and the image keeps its turn to its end."""
+        asking = asyncio.ensure_future(self._asked_alone(request))
+        try:
+            return await asyncio.shield(asking)
+        finally:
+            asking.cancel()
+
+    async def _asked_alone(self, request: Request) -> Frame:
+        """Ask while nothing else is asked, until the process has answered or died."""
         self._suspected += 1
         self._none_suspected.clear()
         try:
@@ -169,7 +177,7 @@ class WorkerProcess:
                 while True:
                     life = await asyncio.shield(self._life)
                     with contextlib.suppress(NotSentError):
-                        return await life.ask(request)
+                        return await life.ask(request, stays=True)
         except LostError:
             raise WorkerLostError(LOST) from None
         finally:

@@ -125,6 +125,21 @@ def test_an_image_that_kills_each_worker_takes_no_other_with_it(settings):
     assert [one["word"] for one in found.values()] == list(found) and restarts == 2
 
 
+def test_an_image_that_kills_after_its_client_has_gone_takes_no_other_with_it(settings):
+    async def work(worker):
+        killer = asyncio.create_task(ask(worker, "die late"))
+        await asyncio.sleep(0.3)
+        slow = asyncio.create_task(ask(worker, "slow"))  # it is suspected too
+        while not worker.restarts:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.25)
+        killer.cancel()  # it is in the second life, alone
+        return await slow, worker.restarts
+
+    found, restarts = with_worker(settings, work)
+    assert found["word"] == "slow" and restarts == 2
+
+
 def test_two_images_that_kill_are_both_given_up_and_the_rest_is_answered(settings, monkeypatch):
     monkeypatch.setattr(worker_process, "LONGEST_PAUSE", 0.1)
 
