@@ -14,7 +14,9 @@ import pytest
 
 from tests.unit.serve.conftest import MAX_BYTES
 from tests.unit.serve.running import Server, image_file, read_all, receive, running
+from utils.serve.connections import FEWEST_CONNECTIONS
 from utils.serve.forms import ENVELOPE_BYTES
+from utils.serve.lingering import DRAIN_SECONDS
 from utils.serve.uploads import WHOLE_UPLOADS
 
 JPEG = image_file()
@@ -160,6 +162,55 @@ def test_a_body_shorter_than_its_length_is_nobodys_request(server):
         connection.shutdown(socket.SHUT_WR)
         assert statuses(read_all(connection)) in ([], [400])
     assert server.ask("/v1/detect", JPEG).status == 200
+
+
+UNREAD = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+
+
+def test_an_answer_before_the_end_of_the_body_is_the_last_of_its_connection(server):
+    with server.connect(UNREAD) as connection:
+        reply = receive(connection)
+        assert (reply.status, reply.headers["connection"]) == (404, "close")
+        ended = time.monotonic() + 3 * DRAIN_SECONDS
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            while time.monotonic() < ended:
+                connection.sendall(b"a")
+                time.sleep(0.05)
+
+
+def test_a_client_that_sends_all_before_it_reads_gets_its_refusal(server):
+    with server.connect(UNREAD + bytes(10**6)) as connection:
+        assert statuses(read_all(connection)) == [404]
+
+
+def test_what_comes_after_an_answer_is_bounded(server):
+    endless = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n"
+    sent = 0
+    with server.connect(endless) as connection:
+        assert receive(connection).status == 404
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            while sent < 10**9:
+                sent += connection.send(bytes(1 << 16))
+
+
+def test_answered_connections_make_room_though_their_clients_send_on():
+    with running(*MODEL, files=64) as server, ExitStack() as stack:
+        for _ in range(FEWEST_CONNECTIONS):
+            connection = stack.enter_context(server.connect(UNREAD))
+            assert receive(connection).status == 404
+        assert server.ask("/v1/detect", JPEG).status == 200
+
+
+def test_chunks_of_a_byte_are_refused_in_a_block_of_many(server):
+    chunked = DETECT + b"Transfer-Encoding: chunked\r\n\r\n"
+    with server.connect(chunked) as connection:
+        time.sleep(0.1)
+        connection.sendall(b"1\r\nx\r\n" * 40_000)
+        reply = receive(connection)
+        assert reply.error[:2] == (400, "bad_request") and "larger ones" in reply.error[2]
+    small = b"".join(b"%x\r\n%s\r\n" % (100, bytes(100)) for _ in range(900))
+    with server.connect(chunked + small + b"0\r\n\r\n") as connection:
+        assert receive(connection).status == 415  # all of it was read
 
 
 def test_more_connections_than_files_end_the_silent_ones_and_not_the_server():
