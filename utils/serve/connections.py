@@ -16,8 +16,9 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from utils.serve.failures import error_body
-from utils.serve.gate import Message, Receive, Scope, Send
+from utils.serve.gate import HEADERS, REQUEST_ID, Message, Receive, Scope, Send
 from utils.serve.lingering import LingeringTransport
+from utils.serve.metrics import Metrics
 from utils.serve.record import UNKNOWN_PATH, Record
 
 HEAD_SECONDS = 10.0  # for the head of a request to come, and for the next one to begin
@@ -53,11 +54,13 @@ class Connection(H11Protocol):
     conn: _BoundedHttp
     transport: LingeringTransport  # type: ignore[assignment]  # it has all of a transport
 
-    def __init__(self, on_lost: Callable[[Connection], None], **options: Any) -> None:
+    def __init__(
+        self, on_lost: Callable[[Connection], None], metrics: Metrics, **options: Any
+    ) -> None:
         super().__init__(**options)
         self.conn = _BoundedHttp(h11.SERVER)
         self._asgi, self.app = self.app, self._ask  # uvicorn asks what it finds as `app`
-        self._on_lost = on_lost
+        self._on_lost, self._metrics = on_lost, metrics
         self._phase: object = None
         self._is_ended = False
         self._since = time.monotonic()
@@ -126,7 +129,10 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, in the form of all errors."""
         body = _SMALL_CHUNKS if self.conn.chunks_left < 0 else _BAD_REQUEST
+        record = Record("?", UNKNOWN_PATH, status=400, code="bad_request")
         head = [
+            *HEADERS,
+            (REQUEST_ID, record.id.encode()),
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
@@ -142,7 +148,8 @@ class Connection(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True  # its answer would come after this one
             self.cycle.message_event.set()
-        Record("?", UNKNOWN_PATH, status=400, code="bad_request").write()
+        self._metrics.count_request(record.path, record.status, record.seconds)
+        record.write()
 
 
 class _Refused(asyncio.Protocol):
@@ -155,21 +162,22 @@ class _Refused(asyncio.Protocol):
 class Connections:
     """All connections of a server: a bounded number, each with a bounded time."""
 
-    def __init__(self, request_seconds: float, most: int) -> None:
+    def __init__(self, request_seconds: float, most: int, metrics: Metrics) -> None:
         """Keep the limits.
 
         Args:
             request_seconds: for a request from its head to the last byte of its answer.
             most: connections at a time.
+            metrics: where requests count that never reach the gate.
         """
-        self._request_seconds, self._most = request_seconds, most
+        self._request_seconds, self._most, self._metrics = request_seconds, most, metrics
         self._all: dict[Connection, None] = {}  # the oldest first
 
     def make(self, **options: Any) -> asyncio.Protocol:
         """Return the protocol of a new connection; a silent one makes room where it is needed."""
         if len(self._all) >= self._most and not self._end_a_silent_one():
             return _Refused()
-        connection = Connection(self._forget, **options)
+        connection = Connection(self._forget, self._metrics, **options)
         self._all[connection] = None
         return connection
 
