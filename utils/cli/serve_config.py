@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from utils.cli.detect_config import DetectConfig
 from utils.cli.flags import (
+    Check,
     add_flags,
     check_flags,
     flag,
@@ -23,6 +24,7 @@ from utils.cli.run_config import require_seconds
 from utils.errors import UserError, brief
 
 PROGRAM = "python -m utils.serve"
+MOST_BY_DEFAULT = 1_000  # detections of a request that names no number: any task finishes them
 LONGEST_NAME = 100  # characters of a model's name
 MOST_MILLISECONDS = 10_000
 MOST_SECONDS = 86_400
@@ -36,13 +38,13 @@ class ModelSource(NamedTuple):
     weights: str  # a file
 
 
-def _of_detect(name: str, **options: Any) -> Any:
-    """Return the field of a flag of detect.py, with its default and its check.
+def _of_detect(name: str, check: Check | None = None, **options: Any) -> Any:
+    """Return the field of a flag of detect.py, with its default.
 
-    options: of `argparse.add_argument`, where they differ.
+    check: where it differs; options: of `argparse.add_argument`, where they differ.
     """
     found = flags_of(DetectConfig)[name]
-    found = found._replace(options={**found.options, **options})
+    found = found._replace(options={**found.options, **options}, check=check or found.check)
     (field,) = (field for field in dataclasses.fields(DetectConfig) if field.name == name)
     return dataclasses.field(default=field.default, metadata={"flag": found})
 
@@ -79,6 +81,7 @@ class ServeConfig:
     iou_threshold: float = _of_detect("iou_threshold",
         help="of NMS, where a request names none")  # fmt: skip
     max_detections: int = _of_detect("max_detections",
+        check=whole_between(1, MOST_BY_DEFAULT),
         help="detections an image, at most, where a request names no number")  # fmt: skip
     host: str = flag("serving", "--host", default="127.0.0.1", metavar="A",
         help="address to listen on; others than the loopback's need --token-file")  # fmt: skip

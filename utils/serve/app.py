@@ -26,7 +26,7 @@ from utils.serve.image_checks import bad_image, checked_size, is_quick
 from utils.serve.messages import Answer, BadImageError, WorkerLostError
 from utils.serve.metrics import MEDIA_TYPE, Metrics
 from utils.serve.page import read_page
-from utils.serve.queries import default_query, read_query, require_classes
+from utils.serve.queries import default_query, read_query, require_classes, require_detections
 from utils.serve.record import Record
 from utils.serve.served import ServedModels
 from utils.serve.uploads import GoneError, Uploads
@@ -93,6 +93,7 @@ class Paths:
         kind = answer_kind(request.headers.get("accept", ""))
         model = self._models.find(asked.model)
         record.model = model.name
+        require_detections(asked.query, model.worker.model["task"])
         require_classes(asked.query, len(model.worker.model["class_names"]))
         model.line.require_place()  # before the image is read
         async with self._uploads.image(request, record) as image:

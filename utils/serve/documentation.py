@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from utils.serve.messages import MEDIA_TYPES, Query
-from utils.serve.queries import READERS
+from utils.serve.queries import MOST_DETECTIONS, READERS
 
 DETECT = "/v1/detect"
 ABOUT: dict[str, Any] = {
@@ -75,7 +75,12 @@ _PARAMETERS = [
         "and network_xyxy tells what is compared",
         Query.iou,
     ),
-    _parameter("max_det", {"type": "integer", "minimum": 1}, "detections, at most", 100),
+    _parameter(
+        "max_det",
+        {"type": "integer", "minimum": 1, "maximum": MOST_DETECTIONS},
+        "detections, at most",
+        100,
+    ),
     _parameter("classes", {"type": "string"}, "only these classes, by number", "0,2"),
     _parameter("agnostic", {"type": "boolean"}, "a box removes boxes of all classes", False),
 ]

@@ -17,8 +17,10 @@ from utils.serve.failures import RequestError, bad_request
 from utils.serve.messages import Query
 
 MOST_FIELDS = 32
-MOST_DETECTIONS = 1_000_000  # far above what any image holds
+MOST_DETECTIONS = 5_000
+MOST_MASKS = 1_000  # of one image; each is drawn, packed and outlined in its size
 MOST_CLASSES = 10_000
+SEGMENT = "segment"  # the task of models that find masks
 SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -42,10 +44,6 @@ def _whole(name: str, text: str) -> int:
     return int(text)
 
 
-def _at_most(name: str, text: str) -> int:
-    return min(_whole(name, text), MOST_DETECTIONS)
-
-
 def _classes(name: str, text: str) -> tuple[int, ...]:
     words = text.split(",", MOST_CLASSES)
     if len(words) > MOST_CLASSES:
@@ -66,7 +64,7 @@ def _switch(name: str, text: str) -> bool:
 READERS: Mapping[str, tuple[Callable[[str, str], Any], str]] = {
     "conf": (_number, "confidence_threshold"),
     "iou": (_number, "iou_threshold"),
-    "max_det": (_at_most, "max_detections"),
+    "max_det": (_whole, "max_detections"),
     "classes": (_classes, "classes"),
     "agnostic": (_switch, "class_agnostic"),
 }
@@ -120,6 +118,16 @@ def _value(name: str, word: str) -> Any:
     except UserError as error:
         raise bad_request(str(error)) from error
     return value
+
+
+def require_detections(query: Query, task: str) -> None:
+    """Raise RequestError for more detections than a model of a task finishes for one request."""
+    most = MOST_MASKS if task == SEGMENT else MOST_DETECTIONS
+    if query.max_det > most:
+        raise bad_request(
+            f"max_det {query.max_det}; at most {most:,} are accepted for this model; leave it out "
+            "for the default"
+        )
 
 
 def require_classes(query: Query, num_classes: int) -> None:

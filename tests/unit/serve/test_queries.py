@@ -2,9 +2,11 @@
 
 import pytest
 
+from utils.cli.serve_config import ServeConfig
+from utils.errors import UserError
 from utils.serve.failures import RequestError
 from utils.serve.messages import Query
-from utils.serve.queries import MOST_CLASSES, MOST_DETECTIONS, read_query
+from utils.serve.queries import MOST_CLASSES, read_query, require_detections
 
 DEFAULTS = Query(0.3, 0.6, 100)
 
@@ -21,8 +23,19 @@ def test_each_value_is_read():
     assert read_query(b"agnostic=false", DEFAULTS).query.agnostic is False
 
 
-def test_a_number_of_detections_beyond_any_image_is_all():
-    assert read_query(b"max_det=999999999999999999", DEFAULTS).query.max_det == MOST_DETECTIONS
+@pytest.mark.parametrize(("task", "most"), [("detect", "5,000"), ("segment", "1,000")])
+def test_more_detections_than_a_page_needs_are_refused(task, most):
+    number = int(most.replace(",", ""))
+    require_detections(Query(max_det=number), task)
+    with pytest.raises(RequestError, match=f"max_det {number + 1}; at most {most} are") as caught:
+        require_detections(Query(max_det=number + 1), task)
+    assert (caught.value.status, caught.value.code) == (400, "bad_request")
+
+
+def test_the_default_is_no_more_than_any_model_accepts():
+    assert ServeConfig(("a.pt",), max_detections=1000).max_detections == 1000
+    with pytest.raises(UserError, match="--max-det 1001; a whole number from 1 to 1,?000"):
+        ServeConfig(("a.pt",), max_detections=1001)
 
 
 @pytest.mark.parametrize(
