@@ -16,6 +16,7 @@ if __name__ == "__main__":
 import contextlib
 import os
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Iterator
@@ -46,9 +47,11 @@ def bytes_sent() -> int:
 def connections() -> Iterator[bytes]:
     """Yield the tcp_info of each open connection of this process."""
     for descriptor in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
-            connection.getpeername()  # an error for what is no connection
-            yield connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        with contextlib.suppress(OSError):  # of what is closed by now, and of what is no connection
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                with socket.socket(fileno=os.dup(descriptor)) as connection:
+                    connection.getpeername()
+                    yield connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
 
 
 def sent_to_sum(megabytes: int) -> tuple[int, int]:

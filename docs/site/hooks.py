@@ -1,6 +1,5 @@
 """What the site needs besides its generator's plugins; mkdocs.yml names this file as its hooks.
 
-- A page that is planned in the navigation and not written yet is left out.
 - A page of one language alone is an error, unless docs/untranslated.txt lists it.
 - `{{ NAME.key }}` in running text is the value of that key in docs/blocks/NAME.json.
 - A formula stands between dollar signs, as a code host takes it; it becomes MathML.
@@ -52,31 +51,12 @@ log = logging.getLogger("mkdocs.hooks.duet")
 
 @event_priority(FIRST)
 def on_config(config: Any) -> Any:
-    """Take the pages that are there, and name those of one language alone."""
+    """Name the pages of one language alone."""
     jieba.dt.tmp_dir = sys.prefix  # else its cache is a file that anybody may put into /tmp
     jieba.setLogLevel(logging.WARNING)
-    config["nav"] = written(config["nav"])
     for problem in translation_problems():
         log.warning(problem)
     return config
-
-
-def written(entries: list[Any]) -> list[Any]:
-    """Return a navigation without the pages that are not written yet."""
-    found: list[Any] = []
-    for entry in entries:
-        if isinstance(entry, dict):
-            ((title, inner),) = entry.items()
-            inner = written(inner) if isinstance(inner, list) else inner
-            if inner and (isinstance(inner, list) or is_written(inner)):
-                found.append({title: inner})
-        elif is_written(entry):
-            found.append(entry)
-    return found
-
-
-def is_written(page: str) -> bool:
-    return (DOCS / DEFAULT / page).is_file()
 
 
 def pages(language: str) -> set[str]:

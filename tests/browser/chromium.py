@@ -60,6 +60,8 @@ class Page:
 
     def __init__(self, commands: int, answers: int) -> None:
         self._commands, self._answers = commands, answers
+        self._arrivals = select.poll()
+        self._arrivals.register(answers, select.POLLIN)
         self._buffer = b""
         self._number = 0
         self._session: str | None = None
@@ -90,7 +92,7 @@ class Page:
 
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            if not select.select([self._answers], [], [], SECONDS)[0]:
+            if not self._arrivals.poll(1000 * SECONDS):
                 raise TimeoutError(f"no answer of the browser for {SECONDS} s")
             received = os.read(self._answers, 1 << 16)
             assert received, "the browser ended"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import runpy
 import shlex
@@ -65,12 +66,26 @@ def working_in(folder: Path) -> Iterator[Path]:
 
 
 def _run_python(block: Block) -> Outcome:
-    with contextlib.redirect_stdout(io.StringIO()) as printed, importing_from(block.path.parent):
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+        importing_from(block.path.parent),
+        logging_as_before(),
+    ):
         try:
             names = runpy.run_path(str(block.path), run_name="__main__")
         except SystemExit as error:
             raise BlockError(f"{block.path.name} ends with exit code {error.code}") from error
     return Outcome(printed.getvalue(), names.get("values", {}))
+
+
+@contextlib.contextmanager
+def logging_as_before() -> Iterator[None]:
+    """Undo what a block says of logging for the whole process."""
+    before = logging.root.manager.disable
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 @contextlib.contextmanager

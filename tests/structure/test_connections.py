@@ -34,6 +34,7 @@ ALLOWED = {
     ("utils/serve/gate.py", "asyncio"): "requests of a server",
     ("utils/serve/uploads.py", "asyncio"): "requests of a server",
     ("utils/serve/connections.py", "asyncio"): "requests of a server",
+    ("utils/serve/lingering.py", "asyncio"): "requests of a server",
     ("utils/processes/local_ranks.py", "socket"): "a free port of the loopback",
     ("utils/processes/private_network.py", "socket"): "a loopback for the ranks alone",
     ("utils/processes/watchdog.py", "socket"): "the ranks of a job",

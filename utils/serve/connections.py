@@ -16,6 +16,9 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from utils.serve.failures import error_body
+from utils.serve.gate import HEADERS, REQUEST_ID, Message, Receive, Scope, Send
+from utils.serve.lingering import LingeringTransport
+from utils.serve.metrics import Metrics
 from utils.serve.record import UNKNOWN_PATH, Record
 
 HEAD_SECONDS = 10.0  # for the head of a request to come, and for the next one to begin
@@ -23,22 +26,49 @@ SWEEP_SECONDS = 0.5
 SPARE_FILES = 640  # descriptors for the workers, the log, and what is accepted in one turn
 FEWEST_CONNECTIONS = 8
 MOST_CONNECTIONS = 4096
+CHUNK_BYTES = 64  # of a body, on average: the work for a chunk is that of many bytes
+SPARE_CHUNKS = 64  # in what comes at a time
 _BAD_REQUEST = error_body("bad_request", "this is no HTTP request; send one of HTTP/1.1")
+_SMALL_CHUNKS = error_body(
+    "bad_request", f"the body comes in chunks of less than {CHUNK_BYTES} bytes; send larger ones"
+)
+
+
+class _BoundedHttp(h11.Connection):
+    """What reads HTTP, for no longer than its number of chunks."""
+
+    chunks_left = SPARE_CHUNKS
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Data) and event.chunk_start:
+            self.chunks_left -= 1
+            if self.chunks_left < 0:
+                raise h11.RemoteProtocolError("chunks are too small")
+        return event
 
 
 class Connection(H11Protocol):
     """One connection, which knows for how long nothing has changed."""
 
-    def __init__(self, on_lost: Callable[[Connection], None], **options: Any) -> None:
+    conn: _BoundedHttp
+    transport: LingeringTransport  # type: ignore[assignment]  # it has all of a transport
+
+    def __init__(
+        self, on_lost: Callable[[Connection], None], metrics: Metrics, **options: Any
+    ) -> None:
         super().__init__(**options)
-        self._on_lost = on_lost
+        self.conn = _BoundedHttp(h11.SERVER)
+        self._asgi, self.app = self.app, self._ask  # uvicorn asks what it finds as `app`
+        self._on_lost, self._metrics = on_lost, metrics
         self._phase: object = None
         self._is_ended = False
         self._since = time.monotonic()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, unless another connection has taken its place meanwhile."""
-        super().connection_made(transport)
+        linger = LingeringTransport(transport, self._is_receiving)
+        super().connection_made(linger)  # type: ignore[arg-type]
         if self._is_ended:
             transport.abort()
 
@@ -47,12 +77,41 @@ class Connection(H11Protocol):
         self._on_lost(self)
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """Read what has come; of an answered request nothing is read any more."""
+        if self.transport.lingers:
+            self.transport.drop(data)
+            return
+        self.conn.chunks_left = SPARE_CHUNKS + len(data) // CHUNK_BYTES
+        super().data_received(data)
+
+    def shutdown(self) -> None:
+        """End when the request at hand is answered."""
+        if self.transport.lingers:
+            self.end()
+        else:
+            super().shutdown()
+
+    def _is_receiving(self) -> bool:
+        return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
+
+    async def _ask(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have a request answered; an answer before the end of the body is the last one."""
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._is_receiving():
+                message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            await send(message)
+
+        await self._asgi(scope, receive, answer)
+
     @property
     def is_silent(self) -> bool:
-        """Whether it has said and is told nothing: there is no head of a next request yet."""
+        """Whether it is told nothing, and there is no head of a next request yet."""
         if self.transport is None:  # it is being made
             return True
-        return self.conn.their_state is h11.IDLE and not self.transport.get_write_buffer_size()
+        is_waiting = self.conn.their_state is h11.IDLE or self.transport.lingers
+        return is_waiting and not self.transport.get_write_buffer_size()
 
     def seconds_in_phase(self, now: float) -> float:
         """Return for how long it has been silent since its last request, or been at this one."""
@@ -69,20 +128,28 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, in the form of all errors."""
+        body = _SMALL_CHUNKS if self.conn.chunks_left < 0 else _BAD_REQUEST
+        record = Record("?", UNKNOWN_PATH, status=400, code="bad_request")
         head = [
+            *HEADERS,
+            (REQUEST_ID, record.id.encode()),
             (b"content-type", b"application/json"),
-            (b"content-length", str(len(_BAD_REQUEST)).encode()),
+            (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
         ]
         with contextlib.suppress(h11.LocalProtocolError):  # an answer has begun
             for event in (
                 h11.Response(status_code=400, headers=head, reason=b"Bad Request"),
-                h11.Data(data=_BAD_REQUEST),
+                h11.Data(data=body),
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
-        Record("?", UNKNOWN_PATH, status=400, code="bad_request").write()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # its answer would come after this one
+            self.cycle.message_event.set()
+        self._metrics.count_request(record.path, record.status, record.seconds)
+        record.write()
 
 
 class _Refused(asyncio.Protocol):
@@ -95,21 +162,22 @@ class _Refused(asyncio.Protocol):
 class Connections:
     """All connections of a server: a bounded number, each with a bounded time."""
 
-    def __init__(self, request_seconds: float, most: int) -> None:
+    def __init__(self, request_seconds: float, most: int, metrics: Metrics) -> None:
         """Keep the limits.
 
         Args:
             request_seconds: for a request from its head to the last byte of its answer.
             most: connections at a time.
+            metrics: where requests count that never reach the gate.
         """
-        self._request_seconds, self._most = request_seconds, most
+        self._request_seconds, self._most, self._metrics = request_seconds, most, metrics
         self._all: dict[Connection, None] = {}  # the oldest first
 
     def make(self, **options: Any) -> asyncio.Protocol:
         """Return the protocol of a new connection; a silent one makes room where it is needed."""
         if len(self._all) >= self._most and not self._end_a_silent_one():
             return _Refused()
-        connection = Connection(self._forget, **options)
+        connection = Connection(self._forget, self._metrics, **options)
         self._all[connection] = None
         return connection
 

@@ -107,6 +107,7 @@ _ANSWER = {
 _DETECT_ERRORS: dict[int | str, dict[str, Any]] = {
     400: _error("bad_request", "conf 2.0; a number from 0 to 1 is needed", "a wrong query or form"),
     401: _error("unauthorized", "the token is needed", "no token, or one that is not known"),
+    403: _error("foreign_page", "a page of another site asks", "another site's page, no tokens"),
     404: _error("unknown_model", "the server has no model of this name", "no such model"),
     406: _error("not_acceptable", "no answer fits Accept", "an Accept that no answer fits"),
     408: _error("request_timeout", "812 bytes came in 30 seconds", "the image came too slowly"),

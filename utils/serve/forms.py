@@ -5,70 +5,16 @@ Before: `uploads.py`, with the whole body. After: `app.py`.
 
 from __future__ import annotations
 
-import logging
-
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
+from python_multipart.multipart import parse_options_header
 
 from utils.errors import brief
-from utils.serve.failures import bad_request
+from utils.serve.failures import RequestError, bad_request
 
 FORM = b"multipart/form-data"
 ENVELOPE_BYTES = 1 << 16  # of a form around its image, at most
+_HEAD_BYTES = 4096  # of a field
+_MOST_BOUNDARY = 70
 _ONE_FILE = "send one file, as in curl -F image=@FILE; thresholds belong into the query"
-
-logging.getLogger("python_multipart.multipart").setLevel(logging.ERROR)  # it warns of each body
-
-
-class _OneFile:
-    """What a parser calls with the parts of a form, of which one may be."""
-
-    def __init__(self) -> None:
-        self.header = [b"", b""]  # name and value, as far as they are read
-        self.headers: dict[bytes, bytes] = {}
-        self.content, self.parts, self.is_whole = bytearray(), 0, False
-
-    def callbacks(self) -> dict[str, object]:
-        return {
-            "on_part_begin": self._begin,
-            "on_header_field": lambda data, start, end: self._add(0, data[start:end]),
-            "on_header_value": lambda data, start, end: self._add(1, data[start:end]),
-            "on_header_end": self._end_header,
-            "on_part_data": self._extend,
-            "on_end": self._end,
-        }
-
-    def _begin(self) -> None:
-        self.parts += 1
-        if self.parts > 1:
-            raise bad_request(f"the form has more than one field; {_ONE_FILE}")
-
-    def _add(self, index: int, part: bytes) -> None:
-        self.header[index] += part
-
-    def _end_header(self) -> None:
-        name, value = self.header
-        self.headers[name.lower()] = value
-        self.header = [b"", b""]
-
-    def _extend(self, data: bytes, start: int, end: int) -> None:
-        self.content += memoryview(data)[start:end]
-
-    def _end(self) -> None:
-        self.is_whole = True
-
-    def require_file(self) -> bytes:
-        """Return the content; raise RequestError for a form that is cut off, or has no file."""
-        if not self.is_whole:
-            raise bad_request(f"the form is cut off; {_ONE_FILE}")
-        if not self.parts:
-            raise bad_request(f"the form is empty; {_ONE_FILE}")
-        disposition = self.headers.get(b"content-disposition", b"")
-        _, options = parse_options_header(disposition.decode("latin-1"))
-        if b"filename" not in options:
-            name = brief(options.get(b"name", b"").decode("utf-8", "replace"))
-            raise bad_request(f"the form field {name} is no file; {_ONE_FILE}")
-        return bytes(self.content)
 
 
 def is_form(content_type: str) -> bool:
@@ -79,17 +25,48 @@ def is_form(content_type: str) -> bool:
 def image_of_form(content_type: str, body: bytes) -> bytes:
     """Return the file in a form.
 
+    It takes two searches, whatever the body holds; a parser that stops at all that may be a
+    boundary takes seconds for some.
+
     Args:
         content_type: the header, which names the boundary of the parts.
 
     Raises:
         RequestError: no form, or one that has another number of files than one.
+
+    Source: RFC 2046, section 5.1.1: no line of the content begins as the boundary does.
     """
-    _, options = parse_options_header(content_type)
-    found = _OneFile()
-    try:
-        parser = MultipartParser(options.get(b"boundary", b""), found.callbacks())  # type: ignore[arg-type]
-        parser.write(body)
-    except FormParserError as error:
-        raise bad_request(f"the form cannot be read: {brief(str(error))}; {_ONE_FILE}") from error
-    return found.require_file()
+    boundary = parse_options_header(content_type)[1].get(b"boundary", b"")
+    if not 0 < len(boundary) <= _MOST_BOUNDARY:
+        raise _unreadable("its Content-Type names no boundary of at most 70 characters")
+    opening, limit = b"--" + boundary, b"\r\n--" + boundary
+    if not body.startswith(opening):
+        raise _unreadable("it does not begin with its boundary")
+    if body.startswith(b"--", len(opening)):
+        raise bad_request(f"the form is empty; {_ONE_FILE}")
+    head_end = body.find(b"\r\n\r\n", len(opening), len(opening) + _HEAD_BYTES)
+    if head_end < 0:
+        raise _unreadable(f"its field has no head of at most {_HEAD_BYTES:,} bytes")
+    start = head_end + len(b"\r\n\r\n")
+    end = body.find(limit, start)
+    if end < 0:
+        raise bad_request(f"the form is cut off; {_ONE_FILE}")
+    if not body.startswith(b"--", end + len(limit)):
+        raise bad_request(f"the form has more than one field; {_ONE_FILE}")
+    _require_file(body[len(opening) : head_end])
+    return body[start:end]
+
+
+def _require_file(head: bytes) -> None:
+    """Raise RequestError where the head of a field names no file."""
+    lines = (line.partition(b":") for line in head.split(b"\r\n"))
+    headers = {name.strip().lower(): value.strip() for name, _, value in lines}
+    disposition = headers.get(b"content-disposition", b"")
+    _, options = parse_options_header(disposition.decode("latin-1"))
+    if b"filename" not in options:
+        name = brief(options.get(b"name", b"").decode("utf-8", "replace"))
+        raise bad_request(f"the form field {name} is no file; {_ONE_FILE}")
+
+
+def _unreadable(reason: str) -> RequestError:
+    return bad_request(f"the form cannot be read: {reason}; {_ONE_FILE}")

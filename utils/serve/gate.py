@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from typing import Any
 
 from utils.screen.text import printable
@@ -103,8 +103,16 @@ class Gate:
 
     def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
-        if self._tokens and scope["path"] not in OPEN_PATHS:
-            self._tokens.require(headers.get(b"authorization", b""))
+        if scope["path"] not in OPEN_PATHS:
+            if self._tokens:
+                self._tokens.require(headers.get(b"authorization", b""))
+            elif _is_of_other_site(headers):
+                raise RequestError(
+                    403,
+                    "foreign_page",
+                    "a page of another site asks; open the page of this server instead, or start "
+                    "it with --token-file",
+                )
         if not self._any_host and not _is_loopback(headers.get(b"host", b"").decode("latin-1")):
             raise RequestError(
                 421,
@@ -135,6 +143,14 @@ async def send_error(send: Send, error: RequestError) -> None:
     encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": error.status, "headers": encoded})
     await send({"type": "http.response.body", "body": body})
+
+
+def _is_of_other_site(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser asks for a page that this server has not sent."""
+    own = headers.get(b"host", b"").lower()
+    origin = headers.get(b"origin")  # "null" for a page of no site, such as a file
+    is_other = origin is not None and origin.lower().partition(b"://")[2] != own
+    return is_other or headers.get(b"sec-fetch-site") == b"cross-site"
 
 
 def _is_loopback(host: str) -> bool:

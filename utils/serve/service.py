@@ -85,7 +85,7 @@ class _Service:
             paths.app, PATHS, tokens, metrics, any_host=bool(tokens) or config.insecure
         )
         self._connections = Connections(
-            2 * config.timeout + SENDING_SECONDS, most=raise_file_limit()
+            2 * config.timeout + SENDING_SECONDS, most=raise_file_limit(), metrics=metrics
         )
         self._server = self._make_server()
         self._ends = 0  # how often the end was asked for

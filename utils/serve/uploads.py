@@ -70,7 +70,6 @@ class Uploads:
                 "request_timeout",
                 f"{len(body):,} bytes came in {self._timeout:g} seconds, and not the end; "
                 "send it faster, or make the image smaller",
-                {"Connection": "close"},
             ) from error
         except ClientDisconnect as error:
             raise GoneError from error

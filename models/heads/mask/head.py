@@ -115,15 +115,17 @@ class MaskHead(ScoredMasks, CellHead):
     def finish(
         self, decoded: MaskRows, letterbox: Letterbox, settings: SuppressionSettings
     ) -> Segmentations:
-        found, row = best_rows(self.scored_rows(decoded), settings)
+        scored = self.scored_rows(decoded)
+        found, row = best_rows(scored, settings)
         boxes = letterbox_to_image(found.boxes_xyxy, letterbox)
-        coefficients = decoded.rows[row, -len(decoded.prototypes) :]
+        coefficients = decoded.rows[row, scored.shape[1] :]
         masks = native_runs(decoded.prototypes, coefficients, boxes, letterbox)
         return Segmentations(boxes, found.scores, found.class_index, masks)
 
     @staticmethod
     def scored_rows(decoded: MaskRows) -> np.ndarray:
-        return decoded.rows[:, : -len(decoded.prototypes)]
+        # A file that suppresses has as many prototypes as it found objects, perhaps none.
+        return decoded.rows[:, : decoded.rows.shape[1] - len(decoded.prototypes)]
 
     @classmethod
     def exported_kind(cls, nms: bool, efficient_nms: bool, letterbox: bool) -> str:

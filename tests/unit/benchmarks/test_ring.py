@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 
@@ -25,6 +26,14 @@ def test_only_what_was_sent_over_a_connection_counts():
             assert received == 1030
             assert 1030 <= ring.bytes_sent() - before <= 1034
         assert ring.bytes_sent() == before
+
+
+def test_counting_leaves_no_descriptor_open(tmp_path):
+    with (tmp_path / "file").open("w"), socket.create_server(("127.0.0.1", 0)):
+        ring.bytes_sent()
+        before = len(os.listdir("/proc/self/fd"))
+        ring.bytes_sent()
+        assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_one_rank_alone_sends_nothing(monkeypatch, capsys):

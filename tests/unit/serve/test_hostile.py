@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import struct
 import time
@@ -14,7 +15,9 @@ import pytest
 
 from tests.unit.serve.conftest import MAX_BYTES
 from tests.unit.serve.running import Server, image_file, read_all, receive, running
+from utils.serve.connections import FEWEST_CONNECTIONS
 from utils.serve.forms import ENVELOPE_BYTES
+from utils.serve.lingering import DRAIN_SECONDS
 from utils.serve.uploads import WHOLE_UPLOADS
 
 JPEG = image_file()
@@ -135,12 +138,20 @@ def test_a_client_that_waits_for_continue_gets_it_or_a_refusal(server):
     ids=["tls", "hosts", "no host", "negative", "lengths", "digits", "coding", "long", "chunk"],
 )
 def test_what_is_no_http_is_answered_in_the_form_of_all_errors(server, text):
+    before = refused_outside(server)
     with server.connect(text) as connection:
-        answer = read_all(connection)
-    if answer:  # with unread bytes on its way the system may have thrown the answer away
-        assert statuses(answer)[0] in (400, 413, 421, 501)
-        assert error_of(answer) in ("bad_request", "wrong_host")
-    assert server.ask("/healthz").status == 200
+        reply = receive(connection)
+    assert reply.error[:2] in ((400, "bad_request"), (421, "wrong_host"))
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert server.record(reply)["status"] == reply.status
+    if reply.status == 400:
+        assert refused_outside(server) == before + 1
+
+
+def refused_outside(server: Server) -> float:
+    """How many requests to no path were answered with 400."""
+    found = re.search(r'path="other",status="400"} (\S+)', server.ask("/metrics").body.decode())
+    return float(found[1]) if found else 0.0
 
 
 def test_an_upgrade_that_is_not_there_is_a_request_like_others(server):
@@ -160,6 +171,55 @@ def test_a_body_shorter_than_its_length_is_nobodys_request(server):
         connection.shutdown(socket.SHUT_WR)
         assert statuses(read_all(connection)) in ([], [400])
     assert server.ask("/v1/detect", JPEG).status == 200
+
+
+UNREAD = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+
+
+def test_an_answer_before_the_end_of_the_body_is_the_last_of_its_connection(server):
+    with server.connect(UNREAD) as connection:
+        reply = receive(connection)
+        assert (reply.status, reply.headers["connection"]) == (404, "close")
+        ended = time.monotonic() + 3 * DRAIN_SECONDS
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            while time.monotonic() < ended:
+                connection.sendall(b"a")
+                time.sleep(0.05)
+
+
+def test_a_client_that_sends_all_before_it_reads_gets_its_refusal(server):
+    with server.connect(UNREAD + bytes(10**6)) as connection:
+        assert statuses(read_all(connection)) == [404]
+
+
+def test_what_comes_after_an_answer_is_bounded(server):
+    endless = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n"
+    sent = 0
+    with server.connect(endless) as connection:
+        assert receive(connection).status == 404
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            while sent < 10**9:
+                sent += connection.send(bytes(1 << 16))
+
+
+def test_answered_connections_make_room_though_their_clients_send_on():
+    with running(*MODEL, files=64) as server, ExitStack() as stack:
+        for _ in range(FEWEST_CONNECTIONS):
+            connection = stack.enter_context(server.connect(UNREAD))
+            assert receive(connection).status == 404
+        assert server.ask("/v1/detect", JPEG).status == 200
+
+
+def test_chunks_of_a_byte_are_refused_in_a_block_of_many(server):
+    chunked = DETECT + b"Transfer-Encoding: chunked\r\n\r\n"
+    with server.connect(chunked) as connection:
+        time.sleep(0.1)
+        connection.sendall(b"1\r\nx\r\n" * 40_000)
+        reply = receive(connection)
+        assert reply.error[:2] == (400, "bad_request") and "larger ones" in reply.error[2]
+    small = b"".join(b"%x\r\n%s\r\n" % (100, bytes(100)) for _ in range(900))
+    with server.connect(chunked + small + b"0\r\n\r\n") as connection:
+        assert receive(connection).status == 415  # all of it was read
 
 
 def test_more_connections_than_files_end_the_silent_ones_and_not_the_server():

@@ -199,6 +199,28 @@ def test_the_models_are_told_with_the_default_one_first(server):
     assert [server.ask(path).json["status"] for path in ("/healthz", "/readyz")] == ["ok", "ready"]
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://example.org", "Content-Type": "text/plain"},
+        {"Origin": "http://localhost:1"},
+        {"Origin": "http://127.0.0.1"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+)
+def test_a_page_of_another_site_gets_nothing_found(server, headers):
+    reply = server.ask(DETECT, JPEG, headers=headers)
+    assert reply.error[:2] == (403, "foreign_page") and "--token-file" in reply.error[2]
+    assert server.ask("/", headers=headers).status == 200  # a link to the page
+
+
+def test_the_page_of_the_server_itself_is_answered(server):
+    origin = {"Origin": f"http://127.0.0.1:{server.port}", "Sec-Fetch-Site": "same-origin"}
+    assert server.ask(DETECT, JPEG, headers=origin).status == 200
+    assert server.ask("/v1/model", headers={"Sec-Fetch-Site": "none"}).status == 200
+
+
 @pytest.mark.parametrize("path", ["/", "/healthz", "/nothing", DETECT])
 def test_every_answer_has_the_headers_of_safety_and_a_number(server, path):
     first, second = server.ask(path), server.ask(path)
