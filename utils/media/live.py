@@ -84,7 +84,7 @@ class LiveSource:
             begin = time.monotonic()
             try:
                 with self._open_feed() as feed:
-                    if self._read_feed(feed):
+                    if self._read_feed(feed) or self._slot.is_closed:
                         return
                 reason = "it ended"
             except BrokenSourceError as error:

@@ -170,6 +170,24 @@ def test_closing_from_another_thread_wakes_who_waits(where, monkeypatch):
     assert time.monotonic() - start < 20  # not for 30
 
 
+def test_a_feed_that_ends_after_the_close_is_not_told(caplog):
+    closed = threading.Event()
+
+    def feed():
+        yield image(1)
+        closed.wait(10)
+
+    others = set(threading.enumerate())
+    source = source_of(feed)
+    frames = source.frames()
+    next(frames)
+    (reader,) = set(threading.enumerate()) - others
+    source.close()
+    closed.set()
+    reader.join(10)
+    assert not reader.is_alive() and caplog.messages == []
+
+
 def test_who_takes_no_more_frames_ends_the_reading():
     ended = threading.Event()
 
