@@ -83,4 +83,4 @@ def answer_requests(worker: Worker, link: Link) -> None:
             worker.give_up(header["cancel"])
             continue
         query = Query(**header["query"])
-        worker.take(Work(header["id"], frame.body, query, header["answer"]))
+        worker.take(Work(header["id"], frame.body, query, header["answer"], header["is_large"]))

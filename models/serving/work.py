@@ -28,6 +28,7 @@ class Work:
     Attributes:
         content: the image file; empty once it is decoded.
         answer: a key of `MEDIA_TYPES`.
+        is_large: the image has more than `LARGE_PIXELS`; one such is worked on at a time.
         detector: with the settings of the request.
         frame, view: of the image, once it is decoded.
         rows: what the network says of the view.
@@ -42,8 +43,11 @@ class Work:
     rows: Any
     batch: int
 
-    def __init__(self, number: int, content: bytes, query: Query, answer: str) -> None:
+    def __init__(
+        self, number: int, content: bytes, query: Query, answer: str, is_large: bool = False
+    ) -> None:
         self.number, self.content, self.query, self.answer = number, content, query, answer
+        self.is_large = is_large
         self.is_given_up = False
         self.ended = threading.Event()
         self._seconds = dict.fromkeys(STAGES, 0.0)

@@ -6,7 +6,6 @@ any order; the front process holds no more requests under way than `Worker.windo
 
 from __future__ import annotations
 
-import io
 import logging
 import traceback
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from models.serving.gathering import Gatherer
 from models.serving.link import Link
 from models.serving.model import ServedModel
 from models.serving.work import GivenUpError, Work
-from utils.data.image.header import BrokenImageError, read_header
+from utils.data.image.header import BrokenImageError
 from utils.errors import UserError
 from utils.media.frame import Frame
 from utils.media.image_file import decode_image
@@ -30,9 +29,6 @@ from utils.media.source import BrokenSourceError
 from utils.pipeline.background import background_pool, num_threads
 from utils.serve.messages import MEDIA_TYPES, WorkerSettings
 
-# Decoded, 50 MB. Larger ones are dealt with one after another, so that what is in memory is bounded
-# by the number of requests under way, whatever --max-pixels allows.
-LARGE_PIXELS = 1 << 24
 FURTHEST = 1e30  # pixels: JSON has no infinity
 FEWEST_THREADS = 2  # one image that takes long to decode shall not stall the others
 FAILED = "the model failed on this image; the server's log has the reason"
@@ -86,7 +82,7 @@ class Worker:
         with self._answering([work], mistake="refused"):
             work.require_wanted()
             work.detector = self._model.asked(work.query)
-            if is_large(work.content):
+            if work.is_large:
                 self._large.submit(self._decode_large, work)
             else:
                 self._decode(work)
@@ -198,9 +194,3 @@ def compared_boxes(work: Work, found: Any) -> np.ndarray | None:
     if boxes is None:
         return None
     return boxes[np.isfinite(found.boxes_xyxy).all(axis=1)].clip(-FURTHEST, FURTHEST)
-
-
-def is_large(content: bytes) -> bool:
-    """Return whether an image has many pixels; BrokenImageError for what is no image."""
-    height, width = read_header(io.BytesIO(content)).size
-    return height * width > LARGE_PIXELS

@@ -23,7 +23,7 @@ from utils.serve.accepting import answer_kind
 from utils.serve.failures import RequestError, bad_request
 from utils.serve.gate import INTERNAL
 from utils.serve.image_checks import bad_image, checked_size, is_quick
-from utils.serve.messages import Answer, BadImageError, WorkerLostError
+from utils.serve.messages import LARGE_PIXELS, Answer, BadImageError, WorkerLostError
 from utils.serve.metrics import MEDIA_TYPE, Metrics
 from utils.serve.page import read_page
 from utils.serve.queries import default_query, read_query, require_classes, require_detections
@@ -99,8 +99,10 @@ class Paths:
         async with self._uploads.image(request, record) as image:
             height, width = await self._size_of(image)
             record.pixels = height * width
+            is_large = record.pixels > LARGE_PIXELS
             with model.line.place():
-                answer = await self._in_time(request, model.worker.detect(image, asked.query, kind))
+                detecting = model.worker.detect(image, asked.query, kind, is_large)
+                answer = await self._in_time(request, detecting)
         record.count, record.milliseconds = answer.count, answer.milliseconds
         self._metrics.count_answer(model.name, answer)
         return Response(answer.body, media_type=answer.media_type)

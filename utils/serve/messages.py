@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from utils.cli.detect_config import DetectConfig
 from utils.errors import UserError, WorkerError
 
+# Decoded, 50 MB. A worker deals with larger ones one after another, so that what is in memory is
+# bounded by the number of requests under way, whatever --max-pixels allows.
+LARGE_PIXELS = 1 << 24
 MEDIA_TYPES = {"json": "application/json", "jpeg": "image/jpeg", "png": "image/png"}
 
 

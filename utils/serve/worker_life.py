@@ -24,6 +24,7 @@ from utils.serve.messages import Query, WorkerSettings
 
 MODULE = "models.serving"
 STDERR = 2
+LARGE_WINDOW = 2  # large images that a worker has: one it works on, and the next
 END_SECONDS = 5  # for a worker whose link has closed
 
 
@@ -36,11 +37,15 @@ class NotSentError(Exception):
 
 
 class Request(NamedTuple):
-    """What a worker is asked."""
+    """What a worker is asked.
+
+    is_large: the image has more than `LARGE_PIXELS`.
+    """
 
     image: bytes
     query: Query
     answer: str
+    is_large: bool
 
 
 class WorkerLife:
@@ -93,6 +98,7 @@ class WorkerLife:
                 raise WorkerError(f"{self._who} was not ready in time") from None
             raise
         self._slots = asyncio.Semaphore(self.first.get("window", 0))
+        self._large_slots = asyncio.Semaphore(LARGE_WINDOW)
         self._reading = asyncio.create_task(self._read())
 
     async def _spawn(self, descriptor: int) -> Process:
@@ -126,8 +132,10 @@ class WorkerLife:
             LostError, NotSentError: the process ended.
         """
         with contextlib.ExitStack() as held:
-            await self._slots.acquire()
-            held.callback(self._slots.release)
+            # Large images first wait for each other, so that small ones find room beside them.
+            for slots in (self._large_slots, self._slots)[not request.is_large :]:
+                await slots.acquire()
+                held.callback(slots.release)
             if self._has_ended:
                 raise NotSentError  # the next one that waits for a slot learns it too
             release = held.pop_all().close
@@ -138,7 +146,12 @@ class WorkerLife:
         self._pending[number] = answered
         if len(self._pending) == 1:
             self._wind_clock()
-        header = {"id": number, "query": asdict(request.query), "answer": request.answer}
+        header = {
+            "id": number,
+            "query": asdict(request.query),
+            "answer": request.answer,
+            "is_large": request.is_large,
+        }
         try:
             with contextlib.suppress(OSError):  # whoever reads learns it
                 await self._send(header, request.image)

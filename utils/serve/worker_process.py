@@ -126,12 +126,15 @@ class WorkerProcess:
                 self._life.set_exception(WorkerLostError(NOT_THERE))
                 self._expect_life()
 
-    async def detect(self, image: bytes, query: Query, answer: str) -> Answer:
+    async def detect(
+        self, image: bytes, query: Query, answer: str, is_large: bool = False
+    ) -> Answer:
         """Return what is found in an image file.
 
         Args:
             image: the bytes of the file.
             answer: a key of `MEDIA_TYPES`.
+            is_large: the image has more than `LARGE_PIXELS`.
 
         Raises:
             BadImageError: the image cannot be read.
@@ -139,7 +142,7 @@ class WorkerProcess:
             WorkerLostError: the worker died or hung, twice.
             WorkerError: the model failed on this image; the log has the reason.
         """
-        request = Request(image, query, answer)
+        request = Request(image, query, answer, is_large)
         self.waiting += 1
         try:
             try:

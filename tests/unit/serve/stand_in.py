@@ -15,7 +15,7 @@ from typing import Any
 from utils.errors import UserError
 from utils.processes.command import run_command
 from utils.processes.start import start_command
-from utils.serve import __main__, connections, service
+from utils.serve import __main__, app, connections, service
 from utils.serve.messages import (
     MEDIA_TYPES,
     Answer,
@@ -26,6 +26,7 @@ from utils.serve.messages import (
 )
 
 SLOW_SECONDS = 0.3
+LARGE_PIXELS = 20_000  # in place of what is large for a real worker
 HEAD_SECONDS = 0.6  # for a connection that says nothing
 STAGES = {"wait": 0.5, "network": 2.0, "total": 2.5}
 CLASSES = ["person", "bicycle", "car"]
@@ -49,7 +50,7 @@ class StandIn:
         self.model = {"name": self.name, "task": "detect", "class_names": CLASSES}
         self.is_ready = True
 
-    async def detect(self, image: bytes, query: Query, answer: str) -> Answer:
+    async def detect(self, image: bytes, query: Query, answer: str, is_large: bool) -> Answer:
         if self.name == "bad":
             raise BadImageError("broken \x1b[31m data")
         if self.name == "lost":
@@ -58,7 +59,8 @@ class StandIn:
             raise RuntimeError("a defect")
         if self.name in ("slow", "stuck"):
             await self._slowly()
-        told = {"query": vars(query), "bytes": len(image), "model": self.name, "dropped": dropped}
+        told = {"query": vars(query), "bytes": len(image), "model": self.name, "dropped": dropped,
+                "is_large": is_large}  # fmt: skip
         body = json.dumps(told).encode() if answer == "json" else b"\xff\xd8 drawn"
         return Answer(body, MEDIA_TYPES[answer], STAGES, 3, 2)
 
@@ -79,5 +81,6 @@ class StandIn:
 if __name__ == "__main__":
     start_command()
     service.WorkerProcess = StandIn  # type: ignore[assignment, misc]
+    app.LARGE_PIXELS = LARGE_PIXELS
     connections.HEAD_SECONDS, connections.SWEEP_SECONDS = HEAD_SECONDS, 0.05
     run_command(__main__.main)

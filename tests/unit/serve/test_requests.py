@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.serve.conftest import MAX_BYTES, MAX_PIXELS, MAX_QUEUE, MODELS
 from tests.unit.serve.running import Reply, Server, image_file
+from tests.unit.serve.stand_in import LARGE_PIXELS
 
 DETECT = "/v1/detect"
 JPEG = image_file()
@@ -31,9 +32,17 @@ def test_the_bytes_of_an_image_reach_the_default_model_as_they_came(server: Serv
     image = image_file(suffix)
     reply = server.ask(DETECT, image, headers={"Content-Type": "text/plain"})
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
-    assert reply.json == {
-        "query": DEFAULTS, "bytes": len(image), "model": "plain", "dropped": reply.json["dropped"]
-    }  # fmt: skip
+    expected = {"query": DEFAULTS, "bytes": len(image), "model": "plain", "is_large": False}
+    assert reply.json == {**expected, "dropped": reply.json["dropped"]}
+
+
+def test_the_model_is_told_that_an_image_has_many_pixels(server):
+    width = LARGE_PIXELS // 100
+    found = [server.ask(DETECT, image_file(".png", 100, wide)) for wide in (width, width + 1)]
+    assert [(reply.status, reply.json["is_large"]) for reply in found] == [
+        (200, False),
+        (200, True),
+    ]
 
 
 def test_the_file_of_a_form_reaches_the_model_alone(server):

@@ -12,6 +12,7 @@ from tests.unit.serve.stub_worker import WINDOW
 from utils.errors import UserError, WorkerError
 from utils.serve import worker_life, worker_process
 from utils.serve.messages import BadImageError, Query, WorkerLostError, WorkerSettings
+from utils.serve.worker_life import LARGE_WINDOW
 from utils.serve.worker_process import WorkerProcess
 
 
@@ -40,10 +41,10 @@ def with_worker(settings, work):
     return asyncio.run(run())
 
 
-async def ask(worker, word, query=None, answer="json"):
+async def ask(worker, word, query=None, answer="json", is_large=False):
     """Return what the stub tells of a request, or the error that it raises."""
     try:
-        found = await worker.detect(word.encode(), query or Query(), answer)
+        found = await worker.detect(word.encode(), query or Query(), answer, is_large)
     except (UserError, WorkerError) as error:
         return error
     return json.loads(found.body)
@@ -96,6 +97,20 @@ def test_the_worker_gets_no_more_requests_than_it_has_room_for(settings):
     assert (during, after) == (3 * WINDOW, 0)
     assert {one["word"] for one in found} == {f"slow {n}" for n in range(3 * WINDOW)}
     assert max(one["most"] for one in found) == WINDOW
+
+
+def test_large_images_leave_room_for_small_ones(settings):
+    async def work(worker):
+        large = [asyncio.create_task(ask(worker, "slow", is_large=True)) for _ in range(3 * WINDOW)]
+        await asyncio.sleep(0)
+        small = await ask(worker, "small")
+        finished = sum(task.done() for task in large)
+        return small, finished, await asyncio.gather(*large)
+
+    small, finished, large = with_worker(settings, work)
+    assert small["word"] == "small" and finished == 0
+    assert max(one["most"] for one in [small, *large]) == LARGE_WINDOW + 1
+    assert all(one["asked"]["is_large"] for one in large) and not small["asked"]["is_large"]
 
 
 def test_requests_of_a_worker_that_dies_are_answered_by_the_next(settings, tmp_path):

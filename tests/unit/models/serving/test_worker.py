@@ -33,6 +33,7 @@ def encoded(image, kind="PNG", **options):
 
 
 IMAGE = encoded(noise(64, 96))
+LARGE = encoded(noise(96, 128))  # as the front process would call an image of many pixels
 
 
 class GivenLink:
@@ -47,7 +48,8 @@ class GivenLink:
         number = len(self._requests)
         if number:
             image, query, answer = self._requests.pop()
-            header = {"id": number - 1, "query": {**vars(Query()), **query}, "answer": answer}
+            header = {"id": number - 1, "query": {**vars(Query()), **query}, "answer": answer,
+                      "is_large": image == LARGE}  # fmt: skip
             return Frame(header, image)
         with self._answered:
             self._answered.wait_for(lambda: len(self.answers) == self.number)
@@ -213,11 +215,24 @@ def test_what_a_runtime_says_of_its_failure_is_told(weights, monkeypatch):
 
 
 def test_large_images_are_answered_one_after_the_other(weights, monkeypatch):
-    monkeypatch.setattr(worker_module, "LARGE_PIXELS", 96 * 64 - 1)
-    small = encoded(noise(32, 32))
-    asked = [(IMAGE, {}, "json")] * 3 + [(b"bad", {}, "json"), (small, {}, "json")]
+    decode, end, begun, most = Worker._decode, Worker._end, set(), []
+
+    def decodes(self, work):
+        if work.is_large:
+            begun.add(work.number)
+            most.append(len(begun))
+        decode(self, work)
+
+    def ends(self, work, *answer):
+        begun.discard(work.number)
+        end(self, work, *answer)
+
+    monkeypatch.setattr(Worker, "_decode", decodes)
+    monkeypatch.setattr(Worker, "_end", ends)
+    asked = [(LARGE, {}, "json")] * 3 + [(b"bad", {}, "json"), (IMAGE, {}, "json")]
     answers = answers_of(weights, *asked)
     assert [header["status"] for header, _ in answers] == ["ok"] * 3 + ["bad_image", "ok"]
+    assert most == [1, 1, 1]
 
 
 def given_up_before(weights, monkeypatch, stage):
