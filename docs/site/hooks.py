@@ -5,6 +5,7 @@
 - A formula stands between dollar signs, as a code host takes it; it becomes MathML.
 - A link to a file of the repository is relative, as a code host takes it: `../../train.py` in
   docs/en. The site holds a copy of that file, as text, below source/.
+- Flags, short names and figures of a table are not broken at a line's end; long paths break at "/".
 - Each language has a search index of its own, so that each search finds its own pages.
 
 Errors are warnings of MkDocs here: `strict` in mkdocs.yml ends the build because of them.
@@ -42,6 +43,11 @@ VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
 FENCE = re.compile(r"(```.*?```)", re.DOTALL)
 BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+PRE = re.compile(r"(<pre\b.*?</pre>)", re.DOTALL)
+INLINE = re.compile(r"<code>([^<]+)</code>")
+CELL = re.compile(r"<(td|th)([^>]*)>([^<]+)</")
+WORDS = re.compile(r"\b(?:to|s|ms|px|MB|GB|MiB|GiB|min)\b")
+LONGEST = 28  # characters that stay on one line; a phone shows about 40
 DIALOG = 'data-md-component="search" role="dialog"'
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*>\s*')
 BASE = re.compile(r'("base": "[^"]*?)/?\.\."')
@@ -146,7 +152,7 @@ def join_lines(markdown: str) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Make MathML of the formulas, which stand between dollar signs in a page."""
+    """Make MathML of formulas, which stand between dollar signs; keep names and figures whole."""
 
     def shown(match: re.Match[str]) -> str:
         tag, latex = match.groups()
@@ -159,7 +165,33 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
             return match[0]
         return f'<{tag} class="duet-formula">{formula}</{tag}>'
 
-    return FORMULA.sub(shown, html)
+    parts = PRE.split(FORMULA.sub(shown, html))
+    return "".join(part if part.startswith("<pre") else kept_whole(part) for part in parts)
+
+
+def kept_whole(html: str) -> str:
+    """Return HTML in which a line does not end within a flag, a short name or a figure of a table.
+
+    A browser breaks after each hyphen: "--" would end a line and "data" begin the next one.
+    """
+
+    def word(text: str) -> str:
+        if len(unescape(text)) > LONGEST:
+            return re.sub(r"(/|::)(?=\w)", r"\1<wbr>", text)
+        return f'<span class="duet-whole">{text}</span>' if "-" in text else text
+
+    def code(match: re.Match[str]) -> str:
+        return f"<code>{' '.join(map(word, match[1].split(' ')))}</code>"
+
+    def cell(match: re.Match[str]) -> str:
+        tag, attributes, text = match.groups()
+        head = tag == "th" and " " not in text.strip() and (text.isascii() or len(text) <= 6)
+        figure = re.search(r"\d", text) and not re.search(r"[^\W\d]{2}", WORDS.sub("", text))
+        if "class" in attributes or len(text) > LONGEST or not (head or figure):
+            return match[0]
+        return f'<{tag}{attributes} class="duet-whole">{text}</'
+
+    return CELL.sub(cell, INLINE.sub(code, html))
 
 
 def value(match: re.Match[str], page: str) -> str:
