@@ -45,9 +45,15 @@ BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 PRE = re.compile(r"(<pre\b.*?</pre>)", re.DOTALL)
 INLINE = re.compile(r"<code>([^<]+)</code>")
-CELL = re.compile(r"<(td|th)([^>]*)>([^<]+)</")
-WORDS = re.compile(r"\b(?:to|s|ms|px|MB|GB|MiB|GiB|min)\b")
-LONGEST = 28  # characters that stay on one line; a phone shows about 40
+CELL = re.compile(r"<(td|th)\b([^>]*)>(.*?)</\1>", re.DOTALL)
+TAG = re.compile(r"<[^>]*>")
+UNITS = re.compile(r"\b(?:to|s|ms|px|MB|GB|MiB|GiB|min)\b")
+LONG_WORD = re.compile(r"[A-Za-z_]{2}|[\u3400-\u9fff]{3}")
+# Browsers break no line before a hyphen, not even between a Chinese comma and a flag.
+TIED = re.compile(r'(?<=[，。；：、）])<code>(?=<span class="duet-whole">-)')
+NAME = re.compile(r"(?<![\w-])(?:--[a-z][\w-]*|mAP50-95)")  # of a flag or a figure, in text
+WHOLE = '<span class="duet-whole">{}</span>'
+LONGEST_CODE, LONGEST_WORD = 20, 28  # characters that stay on one line; a phone shows about 40
 DIALOG = 'data-md-component="search" role="dialog"'
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*>\s*')
 BASE = re.compile(r'("base": "[^"]*?)/?\.\."')
@@ -172,26 +178,39 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
 def kept_whole(html: str) -> str:
     """Return HTML in which a line does not end within a flag, a short name or a figure of a table.
 
-    A browser breaks after each hyphen: "--" would end a line and "data" begin the next one.
+    A browser breaks after each hyphen: "--" would end a line and "data" begin the next one. It also
+    makes a column of text as narrow as its longest word, where others are wide.
     """
+    return CELL.sub(kept_cell, TIED.sub("<wbr><code>", INLINE.sub(kept_code, html)))
+
+
+def kept_code(match: re.Match[str]) -> str:
+    """Return inline code: whole if it is short, else broken at spaces, and at "/" in long words."""
 
     def word(text: str) -> str:
-        if len(unescape(text)) > LONGEST:
+        if len(unescape(text)) > LONGEST_WORD:
             return re.sub(r"(/|::)(?=\w)", r"\1<wbr>", text)
-        return f'<span class="duet-whole">{text}</span>' if "-" in text else text
+        return WHOLE.format(text) if "-" in text else text
 
-    def code(match: re.Match[str]) -> str:
-        return f"<code>{' '.join(map(word, match[1].split(' ')))}</code>"
+    text = match[1]
+    if len(unescape(text)) <= LONGEST_CODE:
+        return f"<code>{WHOLE.format(text) if '-' in text else text}</code>"
+    return f"<code>{' '.join(map(word, text.split(' ')))}</code>"
 
-    def cell(match: re.Match[str]) -> str:
-        tag, attributes, text = match.groups()
-        head = tag == "th" and " " not in text.strip() and (text.isascii() or len(text) <= 6)
-        figure = re.search(r"\d", text) and not re.search(r"[^\W\d]{2}", WORDS.sub("", text))
-        if "class" in attributes or len(text) > LONGEST or not (head or figure):
-            return match[0]
-        return f'<{tag}{attributes} class="duet-whole">{text}</'
 
-    return CELL.sub(cell, INLINE.sub(code, html))
+def kept_cell(match: re.Match[str]) -> str:
+    """Return a cell of a table: figures and short headings whole, long text in a wide column."""
+    tag, attributes, content = match.groups()
+    text = unescape(TAG.sub("", content)).strip()
+    figure = re.search(r"\d", text) and not LONG_WORD.search(UNITS.sub("", text))
+    heading = tag == "th" and " " not in text and (text.isascii() or len(text) <= 6)
+    if len(text) <= LONGEST_WORD and (figure or heading):
+        return f'<{tag}{attributes} class="duet-whole">{content}</{tag}>'
+    if len(text) > LONGEST_WORD:
+        attributes += ' class="duet-text"'
+    if "<" not in content:
+        content = NAME.sub(lambda found: WHOLE.format(found[0]), content)
+    return f"<{tag}{attributes}>{content}</{tag}>"
 
 
 def value(match: re.Match[str], page: str) -> str:
