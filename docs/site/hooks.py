@@ -50,9 +50,15 @@ TAG = re.compile(r"<[^>]*>")
 UNITS = re.compile(r"\b(?:to|s|ms|px|MB|GB|MiB|GiB|min)\b")
 LONG_WORD = re.compile(r"[A-Za-z_]{2}|[\u3400-\u9fff]{3}")
 # Browsers break no line before a hyphen, not even between a Chinese comma and a flag.
+FOLLOWED = re.compile(r'(<span class="duet-formula">.*?</span>)([，。；：、）.,;:)])', re.DOTALL)
 TIED = re.compile(r'(?<=[，。；：、）])<code>(?=<span class="duet-whole">-)')
 NAME = re.compile(r"(?<![\w-])(?:--[a-z][\w-]*|mAP50-95)")  # of a flag or a figure, in text
 WHOLE = '<span class="duet-whole">{}</span>'
+# Comments of blocks that are for tools, in their own words or as docs_blocks reads them.
+FOR_TOOLS = re.compile(
+    r' *<span class="c1"># (?:noqa|fmt): [^<]*</span>|'
+    r'<span class="c1"># Numbers agree to [^<]*</span>\n'
+)
 LONGEST_CODE, LONGEST_WORD = 20, 28  # characters that stay on one line; a phone shows about 40
 DIALOG = 'data-md-component="search" role="dialog"'
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*>\s*')
@@ -172,15 +178,19 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
         return f'<{tag} class="duet-formula">{formula}</{tag}>'
 
     parts = PRE.split(FORMULA.sub(shown, html))
-    return "".join(part if part.startswith("<pre") else kept_whole(part) for part in parts)
+    return "".join(
+        FOR_TOOLS.sub("", part) if part.startswith("<pre") else kept_whole(part) for part in parts
+    )
 
 
 def kept_whole(html: str) -> str:
     """Return HTML in which a line does not end within a flag, a short name or a figure of a table.
 
     A browser breaks after each hyphen: "--" would end a line and "data" begin the next one. It also
-    makes a column of text as narrow as its longest word, where others are wide.
+    makes a column of text as narrow as its longest word, where others are wide, and begins a line
+    with the full stop behind a formula.
     """
+    html = FOLLOWED.sub(r'<span class="duet-whole">\1\2</span>', html)
     return CELL.sub(kept_cell, TIED.sub("<wbr><code>", INLINE.sub(kept_code, html)))
 
 
