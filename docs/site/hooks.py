@@ -50,7 +50,9 @@ TAG = re.compile(r"<[^>]*>")
 UNITS = re.compile(r"\b(?:to|s|ms|px|MB|GB|MiB|GiB|min)\b")
 LONG_WORD = re.compile(r"[A-Za-z_]{2}|[\u3400-\u9fff]{3}")
 # Browsers break no line before a hyphen, not even between a Chinese comma and a flag.
-FOLLOWED = re.compile(r'(<span class="duet-formula">.*?</span>)([，。；：、）.,;:)])', re.DOTALL)
+FOLLOWED = re.compile(
+    r'(<span class="duet-formula">(?:(?!</span>).)*</span>)([，。；：、）.,;:)])', re.DOTALL
+)
 TIED = re.compile(r'(?<=[，。；：、）])<code>(?=<span class="duet-whole">-)')
 NAME = re.compile(r"(?<![\w-])(?:--[a-z][\w-]*|mAP50-95)")  # of a flag or a figure, in text
 WHOLE = '<span class="duet-whole">{}</span>'

@@ -89,6 +89,7 @@ def test_a_line_ends_within_no_flag_and_no_figure_of_a_table(project, tmp_path):
         "`tests/unit/evaluation/coco/test_metric.py` does.\n\n"
         "| `--iou` | mAP50-95 |\n|---|---|\n| 0.1 to 0.2 | two words 1 |\n"
         "| a few, --batch-size of them, at a time | |\n\n"
+        "Let $a$ be one and $b$, the other.\n\n"
         "```\nrun --data x\n```\n"
     )
     done = build(project, tmp_path)
@@ -100,6 +101,8 @@ def test_a_line_ends_within_no_flag_and_no_figure_of_a_table(project, tmp_path):
     assert '<th class="duet-whole">mAP50-95</th>' in page
     assert '<td class="duet-whole">0.1 to 0.2</td>' in page and "<td>two words 1</td>" in page
     assert '<td class="duet-text">a few, <span class="duet-whole">--batch-size</span> of' in page
+    assert '<span class="duet-whole"><span class="duet-formula"><math' in page
+    assert "</math></span> be one and" in page and "</math></span>,</span> the" in page
     assert "run --data x" in page
 
 
