@@ -5,6 +5,7 @@
 - A formula stands between dollar signs, as a code host takes it; it becomes MathML.
 - A link to a file of the repository is relative, as a code host takes it: `../../train.py` in
   docs/en. The site holds a copy of that file, as text, below source/.
+- Flags, short names and figures of a table are not broken at a line's end; long paths break at "/".
 - Each language has a search index of its own, so that each search finds its own pages.
 
 Errors are warnings of MkDocs here: `strict` in mkdocs.yml ends the build because of them.
@@ -42,6 +43,25 @@ VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
 FENCE = re.compile(r"(```.*?```)", re.DOTALL)
 BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+PRE = re.compile(r"(<pre\b.*?</pre>)", re.DOTALL)
+INLINE = re.compile(r"<code>([^<]+)</code>")
+CELL = re.compile(r"<(td|th)\b([^>]*)>(.*?)</\1>", re.DOTALL)
+TAG = re.compile(r"<[^>]*>")
+UNITS = re.compile(r"\b(?:to|s|ms|px|MB|GB|MiB|GiB|min)\b")
+LONG_WORD = re.compile(r"[A-Za-z_]{2}|[\u3400-\u9fff]{3}")
+# Browsers break no line before a hyphen, not even between a Chinese comma and a flag.
+FOLLOWED = re.compile(
+    r'(<span class="duet-formula">(?:(?!</span>).)*</span>)([，。；：、）.,;:)])', re.DOTALL
+)
+TIED = re.compile(r'(?<=[，。；：、）])<code>(?=<span class="duet-whole">-)')
+NAME = re.compile(r"(?<![\w-])(?:--[a-z][\w-]*|mAP50-95)")  # of a flag or a figure, in text
+WHOLE = '<span class="duet-whole">{}</span>'
+# Comments of blocks that are for tools, in their own words or as docs_blocks reads them.
+FOR_TOOLS = re.compile(
+    r' *<span class="c1"># (?:noqa|fmt): [^<]*</span>|'
+    r'<span class="c1"># Numbers agree to [^<]*</span>\n'
+)
+LONGEST_CODE, LONGEST_WORD = 20, 28  # characters that stay on one line; a phone shows about 40
 DIALOG = 'data-md-component="search" role="dialog"'
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*>\s*')
 BASE = re.compile(r'("base": "[^"]*?)/?\.\."')
@@ -146,7 +166,7 @@ def join_lines(markdown: str) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Make MathML of the formulas, which stand between dollar signs in a page."""
+    """Make MathML of formulas, which stand between dollar signs; keep names and figures whole."""
 
     def shown(match: re.Match[str]) -> str:
         tag, latex = match.groups()
@@ -159,7 +179,50 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
             return match[0]
         return f'<{tag} class="duet-formula">{formula}</{tag}>'
 
-    return FORMULA.sub(shown, html)
+    parts = PRE.split(FORMULA.sub(shown, html))
+    return "".join(
+        FOR_TOOLS.sub("", part) if part.startswith("<pre") else kept_whole(part) for part in parts
+    )
+
+
+def kept_whole(html: str) -> str:
+    """Return HTML in which a line does not end within a flag, a short name or a figure of a table.
+
+    A browser breaks after each hyphen: "--" would end a line and "data" begin the next one. It also
+    makes a column of text as narrow as its longest word, where others are wide, and begins a line
+    with the full stop behind a formula.
+    """
+    html = FOLLOWED.sub(r'<span class="duet-whole">\1\2</span>', html)
+    return CELL.sub(kept_cell, TIED.sub("<wbr><code>", INLINE.sub(kept_code, html)))
+
+
+def kept_code(match: re.Match[str]) -> str:
+    """Return inline code: whole if it is short, else broken at spaces, and at "/" in long words."""
+
+    def word(text: str) -> str:
+        if len(unescape(text)) > LONGEST_WORD:
+            return re.sub(r"(/|::)(?=\w)", r"\1<wbr>", text)
+        return WHOLE.format(text) if "-" in text else text
+
+    text = match[1]
+    if len(unescape(text)) <= LONGEST_CODE:
+        return f"<code>{WHOLE.format(text) if '-' in text else text}</code>"
+    return f"<code>{' '.join(map(word, text.split(' ')))}</code>"
+
+
+def kept_cell(match: re.Match[str]) -> str:
+    """Return a cell of a table: figures and short headings whole, long text in a wide column."""
+    tag, attributes, content = match.groups()
+    text = unescape(TAG.sub("", content)).strip()
+    figure = re.search(r"\d", text) and not LONG_WORD.search(UNITS.sub("", text))
+    heading = tag == "th" and " " not in text and (text.isascii() or len(text) <= 6)
+    if len(text) <= LONGEST_WORD and (figure or heading):
+        return f'<{tag}{attributes} class="duet-whole">{content}</{tag}>'
+    if len(text) > LONGEST_WORD:
+        attributes += ' class="duet-text"'
+    if "<" not in content:
+        content = NAME.sub(lambda found: WHOLE.format(found[0]), content)
+    return f"<{tag}{attributes}>{content}</{tag}>"
 
 
 def value(match: re.Match[str], page: str) -> str:

@@ -16,7 +16,7 @@ import backend
 backend.use()
 
 # The figures are drawn by code that is written with tensors.
-from docs.figures import detect_shapes, drawing, found_shapes, ring, way  # noqa: E402
+from docs.figures import detect_shapes, drawing, found_shapes, precision_recall, ring, way  # noqa: E402
 from docs.figures.draw import FOLDER, LANGUAGES, draw, main, names  # noqa: E402
 from docs.figures.iou_family import FAMILY, gradient, values  # noqa: E402
 from tests.browser.chromium import chromium  # noqa: E402
@@ -237,6 +237,15 @@ def test_a_ring_of_four_ends_with_all_sums_everywhere():
     assert len(states) == 7  # the start and 2 (N - 1) steps
     assert (states[3][0] == 4).sum() == 4 and (states[-1][0] == 4).all()
     assert all(received.sum() == 4 for _, received in states[1:])  # a part of M / 4 a rank and step
+
+
+def test_the_curve_is_of_the_example_on_its_page():
+    example = (PROJECT / "docs/blocks/map_match.out").read_text(encoding="utf-8")
+    rows = re.findall(r"score ([\d.]+): (right|wrong)", example.partition("threshold 0.75")[0])
+    assert [float(score) for score, _ in rows] == list(precision_recall.SCORES)
+    assert [word == "right" for _, word in rows] == list(precision_recall.HITS)
+    stated = read_json(PROJECT / "docs/blocks/map_curve.json")["ap50"]
+    assert f"{precision_recall.envelope().mean():.4f}" == stated
 
 
 def test_the_measures_are_what_the_papers_define():
