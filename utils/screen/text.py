@@ -72,6 +72,5 @@ def stdout_has_no_reader() -> bool:
 
 def discard_stdout() -> None:
     """Discard standard output from now on, and what is still in its buffer."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, STDOUT)
-    os.close(nowhere)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), STDOUT)
