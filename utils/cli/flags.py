@@ -229,7 +229,8 @@ class _Parser(argparse.ArgumentParser):
     def _flags(self) -> set[str]:
         """Return the names of all flags, those of subcommands too."""
         choices = [getattr(action, "choices", None) for action in self._actions]
-        parsers = [x for found in choices if isinstance(found, dict) for x in found.values()]
+        values = [x for found in choices if isinstance(found, dict) for x in found.values()]
+        parsers = [x for x in values if isinstance(x, _Parser)]
         return set(self._option_string_actions).union(*(parser._flags() for parser in parsers))
 
 

@@ -115,6 +115,8 @@ def _override(word: str, known: Iterable[str]) -> tuple[str, float]:
     name, separator, text = word.partition("=")
     if not separator or name not in known:
         near = difflib.get_close_matches(name, list(known), n=1)
+        if name in known:
+            raise UserError(f"--override {name}: no value is given; write {name}=VALUE")
         hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
         raise UserError(f"--override {brief(word)}: KEY=VALUE of a hyper-parameter is needed{hint}")
     try:

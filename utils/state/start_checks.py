@@ -151,7 +151,7 @@ def check_model_yaml(argument: str) -> None:
 def check_file(flag: str, path: str) -> None:
     """Raise UserError for a flag that names what is not there; '' is a flag left out."""
     if path and not Path(path).exists():
-        raise UserError(f"{flag} {path}: no such file")
+        raise UserError(f"{flag} {path}: no such file; looked for {Path(path).absolute()}")
 
 
 def check_device(name: str) -> None:

@@ -134,6 +134,14 @@ def test_several_unknown_flags_are_answered_together(capsys):
     assert [line.rpartition(" ")[2] for line in answers[:2]] == ["--cups?", "--sugar?"]
 
 
+def test_choices_that_are_keys_of_a_table_hinder_no_answer(capsys):
+    parser = new_parser("cups", "Make tea.")
+    parser.add_argument("--kind", choices={"green": object()})
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--kidn", "green"])
+    assert "did you mean --kind?" in capsys.readouterr().err
+
+
 def test_an_unknown_flag_of_a_subcommand_is_answered_with_the_nearest(capsys):
     with pytest.raises(SystemExit):
         convert_weights(["convert", "a.pt", "b.safetensors", "--cgf", "c.yaml"])
