@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write("interrupted\n")
         return 130  # as shells say of Ctrl-C
     except select.BackendError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"error: {error}\n")
         return 2
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 1 if lines else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,10 @@ from backend.checks import CPU
 from backend.contract import Stage
 from backend.processes import MEETING_FOLDER, this_process
 from backend.torch import ops
+
+OF_ONE_ELEMENT = (
+    r"Grad strides do not match bucket view strides[\s\S]*grad\.sizes\(\) = \[\d+, \d+, 1, 1\]"
+)
 
 
 def start(device: str, timeout_s: float) -> None:
@@ -80,6 +85,9 @@ def data_parallel(module: torch.nn.Module, half_gradients: bool = False) -> torc
     trained = any(parameter.requires_grad for parameter in module.parameters())
     if this_process().world_size == 1 or not trained:
         return module
+    # PyTorch warns of gradients laid out otherwise than weights, also of those of 1x1 convolutions,
+    # where only strides of axes of one element differ, which say nothing.
+    warnings.filterwarnings("ignore", OF_ONE_ELEMENT)
     parallel = DistributedDataParallel(module, forward_sync_buffers=False)
     if half_gradients:
         parallel.register_comm_hook(None, _average_in_half)

@@ -6,6 +6,7 @@ Before: `detect.py` read flags and weights and chose the framework. After: `pipe
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
@@ -73,6 +74,8 @@ def run_detection(
         say(f"stopped after {telling.done}; results so far in {folder}")
         raise
     if not telling.num_frames:
+        with contextlib.suppress(OSError):  # labels of an earlier run may be in it
+            folder.rmdir()
         raise UserError(f"--source {telling.shown(config.source)}: nothing in it could be read")
     telling.tell_all(pipeline.seconds.by_stage)
     say(f"results in {folder}")

@@ -61,10 +61,11 @@ class LoaderSpeed(NamedTuple):
 def main() -> None:
     arguments = sys.argv[1:]
     names = [argument.split("=")[0] for argument in arguments]
-    if not any(name in ("--cfg", "--weights", "--task") for name in names):
+    if names_no_model := {"--cfg", "--weights", "--task"}.isdisjoint(names):
         arguments += ["--cfg", DEFAULT_MODEL]
-        say(f"no --cfg and no --weights: measured with {DEFAULT_MODEL}")
     values, given = read_train_flags(arguments, program="python -m models.training.doctor")
+    if names_no_model:
+        say(f"no --cfg and no --weights: measured with {DEFAULT_MODEL}")
     task = task_of_flags(values)
     config = TrainConfig(**task.completed(values, given))
     if config.nproc > 1:

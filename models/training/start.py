@@ -25,6 +25,9 @@ from utils.state.checkpoint import Checkpoint
 from utils.tasks.table import find_task
 from utils.weights.transfer import match_classes, transfer_arrays
 
+NEW_HEAD = "the head starts anew; --remap-classes keeps what fits of it"
+SAME_HEAD = "as many, so the head keeps them in their order; --remap-classes pairs them by name"
+
 log = logging.getLogger("train")
 
 
@@ -77,9 +80,6 @@ def transfer_weights(
         )
     head = model.head_name
     rows = classes = None
-    known = start.header.class_names
-    if known and known != tuple(class_names) and not config.remap_classes:
-        log.info("the weights are for other classes: --remap-classes keeps what fits of their head")
     if config.remap_classes:
         own = model.head.class_rows()
         rows = dataclasses.replace(own, prefix=head + own.prefix)
@@ -93,3 +93,8 @@ def transfer_weights(
     log.info("transferred %d/%d tensors", transfer.taken, len(transfer.state))
     for line in transfer.left:
         log.info("  not transferred: %s", line)
+    known = start.header.class_names
+    if known and known != tuple(class_names) and not config.remap_classes:
+        anchors = f"{head}anchors"
+        left = any(line.startswith(head) and not line.startswith(anchors) for line in transfer.left)
+        log.info("the weights are for other classes: %s", NEW_HEAD if left else SAME_HEAD)

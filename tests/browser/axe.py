@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tarfile
 from pathlib import Path
 
-from tests.browser.npm import Package, install_package, installed_folder
+from tests.browser.npm import Package, install_package, installed_folder, unpack_files
 
 AXE = Package(
     "axe-core",
@@ -24,15 +22,4 @@ def folder() -> Path:
 
 def install() -> Path:
     """Install unless it is there; returns its folder. SystemExit as `npm.py::install_package`."""
-    return install_package(AXE, folder(), _unpack)
-
-
-def _unpack(node: str, archive: Path, place: Path) -> Path:
-    target = place / "files"
-    target.mkdir()
-    with tarfile.open(archive) as package:
-        member = package.extractfile(f"package/{SCRIPT}")
-        assert member is not None
-        with (target / SCRIPT).open("wb") as file:
-            shutil.copyfileobj(member, file)
-    return target
+    return install_package(AXE, folder(), unpack_files("", [SCRIPT]))

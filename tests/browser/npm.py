@@ -14,8 +14,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -47,9 +48,31 @@ def installed_folder(name: str, package: Package) -> Path:
     return Path(parent).resolve() / f"{name}-{package.version}"
 
 
-def install_package(
-    package: Package, target: Path, unpack: Callable[[str, Path, Path], Path]
-) -> Path:
+Unpack = Callable[[str, Path, Path], Path]  # program node, archive, a folder to work in -> target
+
+
+def unpack_files(inside: str, names: Sequence[str]) -> Unpack:
+    """Return what unpacks some files of a package into one folder.
+
+    Args:
+        inside: where they lie in the package, as "dist/".
+    """
+
+    def unpack(node: str, archive: Path, place: Path) -> Path:
+        target = place / "files"
+        target.mkdir()
+        with tarfile.open(archive) as package:
+            for name in names:
+                member = package.extractfile(f"package/{inside}{name}")
+                assert member is not None
+                with (target / name).open("wb") as file:
+                    shutil.copyfileobj(member, file)
+        return target
+
+    return unpack
+
+
+def install_package(package: Package, target: Path, unpack: Unpack) -> Path:
     """Install a package unless it is there; returns its folder, target.
 
     Args:

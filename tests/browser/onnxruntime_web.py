@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tarfile
 from pathlib import Path
 
-from tests.browser.npm import Package, install_package, installed_folder
+from tests.browser.npm import Package, install_package, installed_folder, unpack_files
 
 # The version of docs/examples/export/browser/package.json.
 WEB_RUNTIME = Package(
@@ -25,16 +23,4 @@ def folder() -> Path:
 
 def install() -> Path:
     """Install unless it is there; returns its folder. SystemExit as `npm.py::install_package`."""
-    return install_package(WEB_RUNTIME, folder(), _unpack)
-
-
-def _unpack(node: str, archive: Path, place: Path) -> Path:
-    target = place / "files"
-    target.mkdir()
-    with tarfile.open(archive) as package:
-        for name in FILES:
-            member = package.extractfile(f"package/dist/{name}")
-            assert member is not None
-            with (target / name).open("wb") as file:
-                shutil.copyfileobj(member, file)
-    return target
+    return install_package(WEB_RUNTIME, folder(), unpack_files("dist/", FILES))

@@ -167,7 +167,7 @@ def test_a_side_that_fails_ends_the_command_with_two(agreeing, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--cfg", "absent.yaml"], "--cfg absent.yaml: No such file"),
+        (["--cfg", "absent.yaml"], "--cfg absent.yaml: there is no such file"),
         (["--img", "33"], "--img 33"),
         (["--batch", "0"], "--batch 0"),
     ],

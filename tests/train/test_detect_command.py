@@ -138,6 +138,7 @@ def test_a_class_that_the_model_does_not_know_is_a_mistake(
 def test_a_source_with_nothing_to_read_is_a_mistake(monkeypatch, caplog, weights, images, tmp_path):
     with pytest.raises(UserError, match="--source .*pipe.jpg: nothing in it could be read"):
         run_here(monkeypatch, caplog, weights, images / "pipe.jpg", tmp_path)
+    assert not (tmp_path / "exp").exists()
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="empty"):
         run_here(monkeypatch, caplog, weights, tmp_path / "empty", tmp_path)

@@ -34,26 +34,29 @@ class AuditConfig(CommandConfig):
     data: str = flag("data", "--data", default="", metavar="D",
         help="dataset YAML, folder or annotation file, or 'shapes', the built-in one")  # fmt: skip
     task: str = flag("data", "--task", default="val", choices=SPLITS,
-        help="split whose labels are audited; a model that was trained on them has learnt some of "
-        "their mistakes, and doubts those less")  # fmt: skip
+        help="split to audit; a model that was trained on it has learnt some of its mistakes, and "
+        "doubts those less")  # fmt: skip
     train_part: float | None = flag("data", "--split", default=None, type=float, metavar="F",
         check=require_part,
-        help="of a dataset without val: this part is train, the rest is val")  # fmt: skip
+        help="for a dataset without a val split: this fraction is train, the rest is "
+        "val")  # fmt: skip
     workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
-        help="loader processes, at most one a core")  # fmt: skip
+        help="loader workers, at most one per core")  # fmt: skip
     weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
-        metavar="F", help="files of docs/en/weights.md; several detect together")  # fmt: skip
+        metavar="F", help="files of docs/en/weights.md; several form an ensemble")  # fmt: skip
     augment: bool = flag("detection", "--augment", default=False,
-        help="see each image three times, smaller and mirrored; over twice the time")  # fmt: skip
+        help="test-time augmentation: each image three times, smaller and mirrored; takes over "
+        "twice the time")  # fmt: skip
     half: bool = flag("backend and device", "--half", default=False,
-        help="compute in half precision on a GPU; a line says where float32 is used "
-        "instead")  # fmt: skip
+        help="compute in half precision on a GPU; if float32 is used instead, a line says "
+        "so")  # fmt: skip
     lowest_score: float | None = flag("detection", "--conf", "--conf-thres", default=None,
         type=float, metavar="X", check=_require_score,
-        help="lowest score of a finding, of any kind; by default what was measured to be worth "
-        "looking at, for each kind")  # fmt: skip
+        help="lowest score of a finding; default: for each kind of finding a score measured to be "
+        "worth looking at")  # fmt: skip
     top: int = flag("output", "--top", default=48, metavar="N", check=whole_from(1),
-        help="crops of each kind on the page, the surest first; the CSV has all")  # fmt: skip
+        help="crops per kind of finding on the page, the surest first; the CSV has "
+        "all")  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()

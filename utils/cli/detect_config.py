@@ -23,30 +23,31 @@ class DetectConfig(DetectionConfig):
     """The settings of one run of detect.py; defaults are the public YOLOv5's."""
 
     source: str = flag("data", "--source", default="shapes", metavar="S",
-        help="file, folder, pattern, list file, video, camera or URL; 'shapes', 'shapes-seg' or "
-        "'shapes-cls': the val images of a built-in dataset")  # fmt: skip
+        help="file, folder, pattern, list file, video, camera or URL; shapes, shapes-seg or "
+        "shapes-cls: the val images of a built-in dataset")  # fmt: skip
     video_stride: int = flag("data", "--vid-stride", default=1, metavar="N", check=whole_from(1),
-        help="take every Nth frame of a video")  # fmt: skip
+        help="use every Nth frame of a video")  # fmt: skip
     view_images: bool = flag("output", "--view-img", default=False,
-        help="show each image in a window; q or Esc there ends the run")  # fmt: skip
+        help="show each image in a window; q or Esc in it ends the run")  # fmt: skip
     track: bool = flag("detection", "--track", default=False,
-        help="number the objects of a video; a folder of images counts as one")  # fmt: skip
+        help="track objects: number them over the frames of a video, or over the images of a "
+        "folder")  # fmt: skip
     batch_size: int = 1
     confidence_threshold: float = 0.25
     iou_threshold: float = 0.45
     max_detections: int = 1000
     project: Path = Path("runs/detect")
     save_csv: bool = flag("output", "--save-csv", default=False,
-        help="write predictions.csv: image, class name, score")  # fmt: skip
+        help="save predictions.csv: image, class name, score")  # fmt: skip
     save_json: bool = flag("output", "--save-json", default=False,
-        help="write detections.json: all that is found, in pixels")  # fmt: skip
+        help="save detections.json: all detections, in pixels")  # fmt: skip
     save_crop: bool = flag("output", "--save-crop", default=False,
-        help="write what is found as images, a folder a class")  # fmt: skip
+        help="save each detected object as an image, one folder per class")  # fmt: skip
     nosave: bool = flag("output", "--nosave", default=False,
-        help="write no images and videos with boxes")  # fmt: skip
+        help="save no images and videos with boxes")  # fmt: skip
     line_thickness: int | None = flag("output", "--line-thickness", default=None, type=int,
         metavar="PX", check=_require_thickness,
-        help="of boxes; by default what suits the image")  # fmt: skip
+        help="line thickness of boxes in pixels; default: by the size of the image")  # fmt: skip
     hide_labels: bool = flag("output", "--hide-labels", default=False,
         help="draw boxes without class names and scores")  # fmt: skip
     hide_conf: bool = flag("output", "--hide-conf", default=False,

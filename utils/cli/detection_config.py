@@ -46,34 +46,36 @@ class DetectionConfig(CommandConfig):
     """Which weights, and which of their predictions count as found."""
 
     weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
-        metavar="F", help="files of docs/en/weights.md; several detect together")  # fmt: skip
+        metavar="F", help="files of docs/en/weights.md; several form an ensemble")  # fmt: skip
     runtime: str = flag("model", "--runtime", default="", metavar="R", check=_require_runtime,
-        help="what runs an exported file; by default what its name tells")  # fmt: skip
+        help="runtime of an exported file; default: by its name")  # fmt: skip
     confidence_threshold: float = flag("detection", "--conf", "--conf-thres", default=0.001,
-        metavar="X", check=require_fraction, help="lowest score")  # fmt: skip
+        metavar="X", check=require_fraction, help="confidence threshold: lowest score of a "
+        "detection")  # fmt: skip
     iou_threshold: float = flag("detection", "--iou", "--iou-thres", default=0.6, metavar="X",
-        check=require_fraction, help="of NMS")  # fmt: skip
+        check=require_fraction, help="IoU threshold of NMS")  # fmt: skip
     class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,
-        help="a box removes boxes of all classes")  # fmt: skip
+        help="class-agnostic NMS: a box removes boxes of all classes")  # fmt: skip
     classes: tuple[int, ...] | None = flag("detection", "--classes", default=None, type=int,
         nargs="+", metavar="C", help="detect only these classes, by number")  # fmt: skip
     max_detections: int = flag("detection", "--max-det", default=300, metavar="N",
-        check=whole_from(1), help="detections an image, at most")  # fmt: skip
+        check=whole_from(1), help="maximum number of detections per image")  # fmt: skip
     tile: int = flag("detection", "--tile", default=0, metavar="PX", check=require_tile,
-        help="detect in tiles of this side too in an image that is larger, for small "
-        "objects; --batch-size tiles at a time")  # fmt: skip
+        help="for small objects: detect also in tiles of this side, in images that are larger; "
+        "--batch-size tiles at a time")  # fmt: skip
     overlap: float | None = flag("detection", "--overlap", default=None, type=float, metavar="X",
         check=require_overlap,
-        help=f"of neighbouring tiles, a fraction of --tile; default {OVERLAP}")  # fmt: skip
+        help=f"overlap of neighbouring tiles, part of --tile; default: {OVERLAP}")  # fmt: skip
     augment: bool = flag("detection", "--augment", default=False,
-        help="see each image three times, smaller and mirrored; over twice the time")  # fmt: skip
+        help="test-time augmentation: each image three times, smaller and mirrored; takes over "
+        "twice the time")  # fmt: skip
     half: bool = flag("backend and device", "--half", default=False,
-        help="compute in half precision on a GPU; a line says where float32 is used "
-        "instead")  # fmt: skip
+        help="compute in half precision on a GPU; if float32 is used instead, a line says "
+        "so")  # fmt: skip
     save_txt: bool = flag("output", "--save-txt", default=False,
-        help="write what is found in an image as YOLO labels")  # fmt: skip
+        help="save the detections of each image as YOLO labels")  # fmt: skip
     save_conf: bool = flag("output", "--save-conf", default=False,
-        help="with the score in each line of --save-txt")  # fmt: skip
+        help="with --save-txt: add the score to each line")  # fmt: skip
     is_size_given: bool = field(default=True, compare=False)  # else the task's own is meant
 
     @property

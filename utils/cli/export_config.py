@@ -48,51 +48,55 @@ class ExportConfig:
     """The settings of one export; defaults are the public YOLOv5's but for --include."""
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="a file that docs/en/weights.md lists, but no exported one")  # fmt: skip
+        help="a file of docs/en/weights.md that is not exported")  # fmt: skip
     include: tuple[str, ...] = flag("output", "--include", default=("onnx",), type=str, nargs="+",
         metavar="F", check=_require_formats,
         help=f"formats: {', '.join(row.name for row in FORMATS)}")  # fmt: skip
     sizes: tuple[int, ...] = flag("data", "--imgsz", "--img", "--img-size", default=(640,),
         type=int, nargs="+", metavar="PX", check=_require_sizes,
-        help="sides of an image, or height and width")  # fmt: skip
+        help="side of the images, or height and width")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=1, metavar="N",
         check=whole_between(1, LARGEST_BATCH),
-        help="images that a call of the file takes")  # fmt: skip
+        help="images per call of the file")  # fmt: skip
     data: str = flag("data", "--data", default="", metavar="D",
-        help="dataset whose val images calibrate --int8, and on which the file's figures are "
-        "held against the model's")  # fmt: skip
+        help="dataset whose val images calibrate --int8, and on which the figures of the file and "
+        "the model are compared")  # fmt: skip
     dynamic: bool = flag("output", "--dynamic", default=False,
-        help="leave number and size of the images free")  # fmt: skip
+        help="leave the number and the size of the images free")  # fmt: skip
     half: bool = flag("output", "--half", default=False,
-        help="weights and maps in half precision")  # fmt: skip
+        help="weights and feature maps in half precision")  # fmt: skip
     int8: bool = flag("output", "--int8", default=False,
-        help="weights and maps in 8 bits, calibrated on --data")  # fmt: skip
+        help="weights and feature maps in 8 bits, calibrated on --data")  # fmt: skip
     letterbox: bool = flag("output", "--letterbox", default=False,
         help="resize and pad in the graph: it takes images (H, W, 3) uint8 of any "
         "size")  # fmt: skip
     nms: bool = flag("detection", "--nms", default=False,
-        help="put NMS into the graph: it returns boxes, scores and classes, and "
-        "masks where the model makes them")  # fmt: skip
+        help="put NMS into the graph: it returns boxes, scores and classes, and masks if the model "
+        "makes them")  # fmt: skip
     efficient_nms: bool = flag("detection", "--efficient-nms", default=False,
-        help="with --nms: as TensorRT's EfficientNMS operator")  # fmt: skip
+        help="with --nms: use TensorRT's EfficientNMS operator")  # fmt: skip
     class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,
-        help="a box removes boxes of all classes")  # fmt: skip
+        help="class-agnostic NMS: a box removes boxes of all classes")  # fmt: skip
     top_per_class: int = flag("detection", "--topk-per-class", default=100, metavar="N",
-        check=whole_between(1, LARGEST_TOP), help="detections a class, at most")  # fmt: skip
+        check=whole_between(1, LARGEST_TOP), help="maximum number of detections per "
+        "class")  # fmt: skip
     top_all: int = flag("detection", "--topk-all", default=100, metavar="N",
-        check=whole_between(1, LARGEST_TOP), help="detections an image, at most")  # fmt: skip
+        check=whole_between(1, LARGEST_TOP), help="maximum number of detections per "
+        "image")  # fmt: skip
     iou_threshold: float = flag("detection", "--iou-thres", "--iou", default=0.45, metavar="X",
-        check=require_fraction, help="of NMS")  # fmt: skip
+        check=require_fraction, help="IoU threshold of NMS")  # fmt: skip
     confidence_threshold: float = flag("detection", "--conf-thres", "--conf", default=0.25,
-        metavar="X", check=require_fraction, help="lowest score of NMS")  # fmt: skip
+        metavar="X", check=require_fraction, help="with --nms: lowest score of a "
+        "detection")  # fmt: skip
     opset: int = flag("output", "--opset", default=OPSET, metavar="N",
         check=whole_between(OLDEST_OPSET, NEWEST_OPSET),
-        help="version of ONNX's operators")  # fmt: skip
+        help="version of the ONNX operator set")  # fmt: skip
     backend: str | None = flag("backend and device", "--backend", default=None,
         choices=tuple(FRAMEWORKS),
-        help="what runs the model that the files are held against; else found")  # fmt: skip
+        help="framework of the model that the files are compared with; default: the one that is "
+        "installed")  # fmt: skip
     device: str = flag("backend and device", "--device", default="cpu",
-        help="cpu, or 0 for the first GPU; only an engine uses it")  # fmt: skip
+        help="cpu, or 0 for the first GPU; only --include engine uses it")  # fmt: skip
 
     def __post_init__(self) -> None:
         check_flags(self)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -197,17 +198,28 @@ class _Parser(argparse.ArgumentParser):
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             # A word that is no flag is the value of the flag before it, unless there is none.
-            named = [word for word in unknown if word.startswith("-")] or unknown[:1]
-            self.error("\n".join(map(self._answer, named)))
+            words = list(sys.argv[1:] if args is None else args)
+            named = [word for word in unknown if word.startswith("-")]
+            answers = map(self._answer, named) if named else [self._too_many(unknown[0], words)]
+            self.error("\n".join(answers))
         return found
 
+    def _too_many(self, word: str, words: Sequence[str]) -> str:
+        """Return what to do about a value of a command line that no flag takes."""
+        shown = printable(word)
+        before = [x.partition("=")[0] for x in words[: words.index(word)] if x.startswith("-")]
+        action = self._option_string_actions.get(before[-1]) if before else None
+        if action is None:
+            return f"'{shown}' belongs to no flag; give the flag that it is for before it"
+        if action.nargs == 0:
+            return f"'{shown}' belongs to no flag: {before[-1]} is a switch and takes no value"
+        pattern = "; a pattern such as 'images/*.jpg' needs quotes"
+        return f"{before[-1]} takes one value, and '{shown}' is one more: {action.help}" + (
+            "" if action.type in (int, float) else pattern
+        )
+
     def _answer(self, word: str) -> str:
-        """Return what to do about a word of the command line that is no flag."""
-        if not word.startswith("-"):
-            return (
-                f"'{printable(word)}' belongs to no flag: the one before it takes fewer values; a "
-                "pattern such as 'images/*.jpg' needs quotes"
-            )
+        """Return what to do about a word of the command line that looks like a flag and is none."""
         name = printable(word.partition("=")[0])
         if instead := self.absent.get(name.replace("_", "-")):
             return f"{name} is not in this version: {instead}"
@@ -217,7 +229,8 @@ class _Parser(argparse.ArgumentParser):
     def _flags(self) -> set[str]:
         """Return the names of all flags, those of subcommands too."""
         choices = [getattr(action, "choices", None) for action in self._actions]
-        parsers = [x for found in choices if isinstance(found, dict) for x in found.values()]
+        values = [x for found in choices if isinstance(found, dict) for x in found.values()]
+        parsers = [x for x in values if isinstance(x, _Parser)]
         return set(self._option_string_actions).union(*(parser._flags() for parser in parsers))
 
 

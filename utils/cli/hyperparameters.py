@@ -12,9 +12,10 @@ from pathlib import Path
 from utils.data.augment.strengths import STRENGTHS, AugmentConfig
 from utils.errors import UserError, brief
 from utils.files.project import PROJECT
-from utils.files.yaml import find_yaml, read_yaml
+from utils.files.yaml import find_yaml, near_yamls, read_yaml
 
-DEFAULT_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.scratch-low.yaml"
+FOLDER = "data/hyps"
+DEFAULT_HYPERPARAMETERS = PROJECT / FOLDER / "hyp.scratch-low.yaml"
 MAX_ANCHORS = 32  # of a level
 
 
@@ -87,8 +88,9 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
     Args:
         overrides: "KEY=VALUE", in place of those of the file.
     """
-    path = find_yaml(str(path), "data/hyps")
-    document = read_yaml("--hyp", path, f"the default is {DEFAULT_HYPERPARAMETERS}")
+    path = find_yaml(str(path), FOLDER)
+    near = "" if path.exists() else near_yamls(str(path), FOLDER)
+    document = read_yaml("--hyp", path, f"{near}the default is {DEFAULT_HYPERPARAMETERS}")
     fields = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
     needed = {name for name, default in fields.items() if default is dataclasses.MISSING}
     unknown = sorted(set(document) - set(fields), key=str)
@@ -113,6 +115,8 @@ def _override(word: str, known: Iterable[str]) -> tuple[str, float]:
     name, separator, text = word.partition("=")
     if not separator or name not in known:
         near = difflib.get_close_matches(name, list(known), n=1)
+        if name in known:
+            raise UserError(f"--override {name}: no value is given; write {name}=VALUE")
         hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
         raise UserError(f"--override {brief(word)}: KEY=VALUE of a hyper-parameter is needed{hint}")
     try:

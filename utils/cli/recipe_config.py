@@ -71,60 +71,64 @@ class RecipeConfig(RunConfig):
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
         help="hyper-parameter YAML")  # fmt: skip
     epochs: int = flag("recipe", "--epochs", "--epoch", default=100, metavar="N",
-        check=whole_from(1), help="passes over the images")  # fmt: skip
+        check=whole_from(1), help="number of epochs")  # fmt: skip
     seed: int = flag("recipe", "--seed", default=0, check=require_seed,
-        help="of weights, order and augmentation")  # fmt: skip
+        help="random seed of weights, order and augmentation")  # fmt: skip
     cosine: bool = flag("recipe", "--cos-lr", default=False,
-        help="cosine instead of linear schedule")  # fmt: skip
+        help="cosine instead of linear learning rate schedule")  # fmt: skip
     optimizer: str = flag("recipe", "--optimizer", default="SGD", choices=OPTIMIZERS,
-        help="hyp's momentum is Adam's beta1")  # fmt: skip
+        help="optimizer; for Adam and AdamW the momentum of --hyp is beta1")  # fmt: skip
     override: tuple[str, ...] = flag("recipe", "--override", default=(), type=str, nargs="+",
-        metavar="KEY=VALUE", help="hyper-parameters in place of those of --hyp")  # fmt: skip
+        metavar="KEY=VALUE", help="hyper-parameters that replace those of --hyp")  # fmt: skip
     patience: int = flag("recipe", "--patience", default=100, metavar="N", check=whole_from(0),
-        help="end after so many epochs without a better one; 0: never")  # fmt: skip
+        help="stop after this many epochs without a better one; 0: never")  # fmt: skip
     hours: float = flag("recipe", "--time", default=0.0, metavar="HOURS", check=require_hours,
-        help="end with the epoch in which its epochs have taken so long; the learning rate still "
-        "follows --epochs; 0: never")  # fmt: skip
+        help="stop after the epoch in which the epochs have taken this many hours in all; the "
+        "learning rate still follows --epochs; 0: never")  # fmt: skip
     label_smoothing: float = flag("recipe", "--label-smoothing", default=0.0, metavar="F",
-        check=require_fraction, help="of the class targets")  # fmt: skip
+        check=require_fraction, help="label smoothing of the class targets")  # fmt: skip
     mask_ratio: int = flag("recipe", "--mask-ratio", default=4, metavar="N",
         check=whole_between(1, LARGEST_MASK_RATIO),
-        help="segmentation: how many times smaller than the images masks are")  # fmt: skip
+        help="segmentation: how many times smaller than the images the masks are")  # fmt: skip
     no_overlap: bool = flag("recipe", "--no-overlap", default=False,
-        help="segmentation: a mask for each object, whole where others cover it")  # fmt: skip
+        help="segmentation: one mask per object, whole even where others cover it")  # fmt: skip
     dropout: float = flag("recipe", "--dropout", default=0.0, metavar="P", check=require_chance,
-        help="leave out this part of what a classifier's last layer sees, in training")  # fmt: skip
+        help="dropout probability before the last layer of a classifier")  # fmt: skip
     autobalance: bool = flag("recipe", "--autobalance", default=False,
-        help="weigh the levels' objectness losses by how large they are")  # fmt: skip
+        help="balance the objectness losses of the levels by their size")  # fmt: skip
     precise_bn: int = flag("recipe", "--precise-bn", default=0, nargs="?", const=8, metavar="N",
-        check=whole_from(0), help="before each validation, measure BatchNorm's statistics of the "
-        "EMA anew in N batches; for small datasets")  # fmt: skip
+        check=whole_from(0), help="before each validation, recompute the BatchNorm statistics of "
+        "the EMA over N batches; for small datasets")  # fmt: skip
     no_auto_anchor: bool = flag("recipe", "--noautoanchor", default=False,
-        help="keep the anchors of --cfg or --weights, even where they fit badly")  # fmt: skip
+        help="keep the anchors of --cfg or --weights, even if they fit the labels "
+        "badly")  # fmt: skip
     multi_scale: bool = flag("recipe", "--multi-scale", default=False,
-        help="draw the image size of each batch from half of --img to one and a half")  # fmt: skip
+        help="draw the image size of each batch between 0.5 and 1.5 times --img")  # fmt: skip
     rect: bool = flag("recipe", "--rect", default=False,
-        help="batches of images of like aspect ratio, without mosaics, unshuffled")  # fmt: skip
+        help="rectangular batches of images with similar aspect ratios; no mosaics, no "
+        "shuffling")  # fmt: skip
     quad: bool = flag("recipe", "--quad", default=False,
-        help="join each four images of a batch into one of twice the side, or enlarge "
-        "one")  # fmt: skip
+        help="join every four images of a batch into one of twice the side, or enlarge one of "
+        "them")  # fmt: skip
     single_class: bool = flag("recipe", "--single-cls", default=False,
-        help="take all objects for one class")  # fmt: skip
+        help="treat all objects as one class")  # fmt: skip
     image_weights: bool = flag("recipe", "--image-weights", default=False,
-        help="draw images more often whose classes are found badly")  # fmt: skip
+        help="show images more often if their classes are detected badly")  # fmt: skip
     repeat_factor: float = flag("recipe", "--repeat-factor", default=0.0, metavar="T",
         check=require_fraction,
-        help="repeat images of classes that less than this part of the images shows")  # fmt: skip
+        help="repeat images with rare classes: those in less than this fraction of the "
+        "images")  # fmt: skip
     fraction: float = flag("recipe", "--fraction", default=1.0, metavar="F", check=require_part,
-        help="train on this part of the images")  # fmt: skip
+        help="train on this fraction of the images")  # fmt: skip
     close_mosaic: int = flag("recipe", "--close-mosaic", default=0, metavar="N",
-        check=whole_from(0), help="neither mosaics nor mixup in the last N epochs")  # fmt: skip
+        check=whole_from(0), help="no mosaics and no mixup in the last N epochs")  # fmt: skip
     albumentations: str = flag("recipe", "--albumentations", default="", nargs="?",
         const=str(PUBLIC_TRANSFORMS), type=_transforms, metavar="FILE",
-        help="transforms of that package too: a YAML, or the public four")  # fmt: skip
+        help="also apply transforms of the package Albumentations: a YAML, or without FILE the "
+        "four of YOLOv5")  # fmt: skip
     evolve: int = flag("recipe", "--evolve", default=0, nargs="?", const=300, metavar="N",
-        check=whole_from(0), help="search hyper-parameters in N trainings, 300 without N, by "
-        "Optuna; the same command goes on with a search")  # fmt: skip
+        check=whole_from(0), help="search hyper-parameters with Optuna in N trainings (without N: "
+        "300); the same command continues a search")  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()

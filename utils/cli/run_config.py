@@ -37,23 +37,25 @@ class CommandConfig:
     """What every command that runs a model has, under the public names and their synonyms."""
 
     backend: str | None = flag("backend and device", "--backend", default=None,
-        choices=tuple(FRAMEWORKS), help="framework; YOLO_BACKEND, else found")  # fmt: skip
+        choices=tuple(FRAMEWORKS), help="framework; default: YOLO_BACKEND, else the one that is "
+        "installed")  # fmt: skip
     image_size: int = flag("data", "--img", "--imgsz", "--img-size", default=640, metavar="PX",
-        check=whole_between(32, MAX_IMAGE_SIZE), help="long side of the images; of a "
-        "classifier by default 224, or that of its training")  # fmt: skip
+        check=whole_between(32, MAX_IMAGE_SIZE), help="long side of the images, one number: the "
+        "short side follows the image. Default of a classifier: 224, or the size of its "
+        "training")  # fmt: skip
     max_pixels: int = flag("data", "--max-pixels", default=MAX_PIXELS, metavar="N",
-        check=whole_from(1), help="leave out images of more pixels")  # fmt: skip
+        check=whole_from(1), help="leave out images with more pixels than this")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
-        check=whole_from(1), help="images a batch, of all processes together")  # fmt: skip
+        check=whole_from(1), help="images per batch, over all processes")  # fmt: skip
     device: str = flag("backend and device", "--device", default="",
-        help="cpu, 0 for the first GPU, 0,1 for one a process; '' takes a GPU if there is "
-        "one")  # fmt: skip
+        help="cpu, 0 for the first GPU, 0,1 for two processes with one GPU each; '': a GPU if "
+        "there is one")  # fmt: skip
     project: Path = flag("output", "--project", default=Path("runs/train"), metavar="P",
-        help="folder of the runs")  # fmt: skip
+        help="folder that holds the runs")  # fmt: skip
     name: str = flag("output", "--name", default="exp", metavar="N", check=require_folder_name,
-        help="folder of this run inside the project")  # fmt: skip
+        help="folder of this run inside --project")  # fmt: skip
     exist_ok: bool = flag("output", "--exist-ok", default=False,
-        help="write into the folder when it exists already")  # fmt: skip
+        help="write into the folder of the run even if it exists")  # fmt: skip
 
     def usual(self) -> dict[str, Any]:
         """Return the values by name of what is not given."""
@@ -72,17 +74,18 @@ class RunConfig(CommandConfig):
         "shapes-cls")  # fmt: skip
     train_part: float | None = flag("data", "--split", default=None, type=float, metavar="F",
         check=require_part,
-        help="of a dataset without val: train on this part, validate on the rest")  # fmt: skip
+        help="for a dataset without a val split: train on this fraction, validate on the "
+        "rest")  # fmt: skip
     workers: int = flag("data", "--workers", default=8, metavar="N", check=whole_from(0),
-        help="loader processes of each process, at most its part of the cores")  # fmt: skip
+        help="loader workers per process, at most as many as it has cores")  # fmt: skip
     nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
-        help="processes that work together; 0: one for each of --device")  # fmt: skip
+        help="number of processes; 0: one per device of --device")  # fmt: skip
     bind_numa: bool = flag("several processes", "--bind-numa", default=False,
-        help="keep each process, its loader and memory on the NUMA node of its "
+        help="bind each process, its loader workers and its memory to the NUMA node of its "
         "device")  # fmt: skip
     timeout: float = flag("several processes", "--timeout", default=600, type=float, metavar="S",
         check=require_seconds,
-        help="end all processes when one makes no progress for so many seconds")  # fmt: skip
+        help="end all processes when one makes no progress for this many seconds")  # fmt: skip
 
     def check_processes(self, number: int) -> None:
         """Raise UserError for settings that so many processes cannot honour."""

@@ -66,45 +66,48 @@ class ServeConfig:
     """Which models are served, where, and within which limits."""
 
     weights: tuple[str, ...] = _of_detect("weights", metavar="[NAME=]F",
-        help="files of docs/en/weights.md, each a model of its own; a request names one, by "
-        "default the first; without NAME it is called as its file, without the "
-        "suffix")  # fmt: skip
+        help="files of docs/en/weights.md, one per model; a request names one, or gets the first; "
+        "without NAME a model is named after its file, without the suffix")  # fmt: skip
     image_size: int = _of_detect("image_size")
-    max_pixels: int = _of_detect("max_pixels", help="refuse images of more pixels")
-    runtime: str = _of_detect("runtime", help="what runs the model; by default what the name of "
-        "an exported file tells, and for other weights what docs/en/serve.md names")  # fmt: skip
+    max_pixels: int = _of_detect("max_pixels", help="refuse images with more pixels than this")
+    runtime: str = _of_detect("runtime", help="runtime of the model; default: by the name of an "
+        "exported file; docs/en/serve.md has that of other weights")  # fmt: skip
     backend: str | None = _of_detect("backend")
     device: str = _of_detect("device")
     half: bool = _of_detect("half")
     confidence_threshold: float = _of_detect("confidence_threshold",
-        help="lowest score, where a request names none")  # fmt: skip
+        help="confidence threshold of requests that give none")  # fmt: skip
     iou_threshold: float = _of_detect("iou_threshold",
-        help="of NMS, where a request names none")  # fmt: skip
+        help="IoU threshold of NMS of requests that give none")  # fmt: skip
     max_detections: int = _of_detect("max_detections",
         check=whole_between(1, MOST_BY_DEFAULT),
-        help="detections an image, at most, where a request names no number")  # fmt: skip
+        help="maximum number of detections per image of requests that give none")  # fmt: skip
     host: str = flag("serving", "--host", default="127.0.0.1", metavar="A",
-        help="address to listen on; others than the loopback's need --token-file")  # fmt: skip
+        help="address to listen on; any but the loopback needs --token-file")  # fmt: skip
     port: int = flag("serving", "--port", default=8000, metavar="N",
         check=whole_between(0, LARGEST_PORT),
-        help="0: a free one, which the first line names")  # fmt: skip
+        help="port to listen on; 0: a free one, which the first line names")  # fmt: skip
     token_file: Path | None = flag("serving", "--token-file", default=None, type=Path,
-        metavar="F", help="a token a line; a request must carry one of them")  # fmt: skip
+        metavar="F", help="file of tokens, one per line; a request must carry one of "
+        "them")  # fmt: skip
     insecure: bool = flag("serving", "--insecure", default=False,
-        help="listen on any address without tokens: whoever reaches it can use it")  # fmt: skip
+        help="listen on any address without tokens: whoever reaches the server can use "
+        "it")  # fmt: skip
     max_batch: int = flag("serving", "--max-batch", default=8, metavar="N",
         check=whole_between(1, 256),
-        help="images that go through the network together, at most")  # fmt: skip
+        help="maximum number of images that go through the network together")  # fmt: skip
     max_wait_ms: float = flag("serving", "--max-wait-ms", default=5.0, metavar="MS",
-        check=_require_wait, help="how long an image waits for others, at most")  # fmt: skip
+        check=_require_wait, help="longest time in milliseconds that an image waits for "
+        "others")  # fmt: skip
     max_queue: int = flag("serving", "--max-queue", default=64, metavar="N",
         check=whole_between(1, 10_000),
-        help="requests that a model holds; more are answered with 429")  # fmt: skip
+        help="requests that a model has in work and in its queue; more are answered with "
+        "429")  # fmt: skip
     max_bytes: int = flag("serving", "--max-bytes", default=1 << 25, metavar="N",
-        check=whole_from(1), help="refuse larger image files")  # fmt: skip
+        check=whole_from(1), help="refuse image files of more bytes than this")  # fmt: skip
     timeout: float = flag("serving", "--timeout", default=30.0, metavar="S",
         check=_require_limit, help="seconds that a request may take to arrive, and again to be "
-        "answered; at the end, what was accepted has as long")  # fmt: skip
+        "answered; at shutdown, accepted requests have as long")  # fmt: skip
     is_size_given: bool = dataclasses.field(default=True, compare=False)  # else the task's own
 
     @property

@@ -40,76 +40,81 @@ class TrainConfig(RecipeConfig):
 
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
         check=require_batch_size,
-        help="images a batch, of all processes together; -1: measure how many fit")  # fmt: skip
+        help="images per batch, over all processes; -1: measure how many fit")  # fmt: skip
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="file of docs/en/weights.md")  # fmt: skip
+        help="weights to start from, a file of docs/en/weights.md")  # fmt: skip
     cfg: str = flag("model", "--cfg", default="", type=str.strip, metavar="F",
-        help="model YAML, to start from scratch; yolov5s without --weights")  # fmt: skip
+        help="model YAML or its name, to start from scratch; default without --weights: "
+        "yolov5s")  # fmt: skip
     task: str = flag("model", "--task", default="", choices=TASK_NAMES,
-        help="what to train for, where neither --cfg nor --weights tell it, or in place of the "
-        "task of --weights")  # fmt: skip
+        help="task to train for: if neither --cfg nor --weights tells it, or to replace the task "
+        "of --weights")  # fmt: skip
     cutoff: int = flag("model", "--cutoff", default=0, metavar="N", check=whole_from(0),
-        help="layers of a classifier made of another model: the first N - 1 of --cfg or --weights, "
-        "then its head; 0: those of the backbone, the head in the place of the last")  # fmt: skip
+        help="number of layers of a classifier that is made of another model: the first N - 1 "
+        "layers of --cfg or --weights, then its head; 0: the backbone, with the head in place of "
+        "its last layer")  # fmt: skip
     freeze: tuple[str, ...] = flag("model", "--freeze", default=("0",), type=str, nargs="+",
-        metavar="LAYER", help="N: the first N layers; several numbers or names (model.24.m): "
-        "these; BatchNorm statistics go on")  # fmt: skip
+        metavar="LAYER", help="layers to freeze: N for the first N layers, or several numbers or "
+        "names (model.24.m); BatchNorm statistics are still updated")  # fmt: skip
     remap_classes: bool = flag("model", "--remap-classes", default=False,
-        help="take the head of --weights over: boxes, objectness, classes by name")  # fmt: skip
+        help="keep the head of --weights: boxes, objectness, and classes by name")  # fmt: skip
     bbox_iou_optim: bool = flag("speed", "--bbox_iou_optim", default=False,
-        help="fused box loss, where it proves equal to the plain one on the device")  # fmt: skip
+        help="fused box loss, if it proves equal to the plain one on the device")  # fmt: skip
     multi_tensor_optimizer: bool = flag("speed", "--multi_tensor_optimizer", default=False,
-        help="update all weights together, and their EMA; equal to rounding")  # fmt: skip
+        help="update all weights and their EMA in one pass; equal up to rounding")  # fmt: skip
     cache: str = flag("speed", "--cache", default="", nargs="?", const="ram",
         choices=("ram", "disk"),
-        help="keep decoded images for all workers: in memory, or a file in TMPDIR")  # fmt: skip
+        help="cache decoded images for all workers: in memory (ram), or in a file in TMPDIR "
+        "(disk)")  # fmt: skip
     amp: str = flag("speed", "--amp", default="off", choices=PRECISIONS,
-        help="compute the network in half precision")  # fmt: skip
+        help="mixed precision: compute the network in half precision")  # fmt: skip
     layout: str = flag("speed", "--layout", default="auto", choices=LAYOUTS,
-        help="of feature maps in memory; auto takes what the device gains from")  # fmt: skip
+        help="memory layout of feature maps; auto: the one that is faster on the "
+        "device")  # fmt: skip
     compile: bool = flag("speed", "--compile", default=False,
-        help="compile the training step where the backend can")  # fmt: skip
+        help="compile the training step, if the backend can")  # fmt: skip
     micro_batch: int = flag("speed", "--micro-batch", default=0, metavar="N", check=whole_from(0),
-        help="images that a process computes at a time; their gradients add up to those of the "
-        "batch. 0: all, and fewer once memory runs out")  # fmt: skip
+        help="images that a process computes at a time; gradients are accumulated over the batch. "
+        "0: all, and fewer once memory runs out")  # fmt: skip
     sync_bn: bool = flag("several processes", "--sync-bn", default=False,
-        help="BatchNorm statistics of all ranks' images instead of each rank's own")  # fmt: skip
+        help="BatchNorm statistics over the images of all ranks, not of each rank "
+        "alone")  # fmt: skip
     half_gradients: bool = flag("several processes", "--half-gradients", default=False,
-        help="send gradients from rank to rank as bfloat16, half the bytes")  # fmt: skip
+        help="send gradients between ranks as bfloat16: half the bytes")  # fmt: skip
     replay: str = flag("interruption", "--replay", default="", type=str.strip,
         metavar="EPOCH:STEP",
-        help="run this one batch from --weights and show where numbers stop being finite, with "
-        "the run's other flags")  # fmt: skip
+        help="run this one batch again from --weights, with the other flags of the run, and show "
+        "where numbers stop being finite")  # fmt: skip
     resume: str = flag("interruption", "--resume", default="", nargs="?", const=NEWEST,
         metavar="R",
-        help="go on with a run: the newest unfinished of --project, a folder or a state's file; "
-        "auto: the newest of --name, or a new run where there is none")  # fmt: skip
+        help="continue a run: the newest unfinished one of --project, or a run's folder or state "
+        "file; auto: the newest one of --name, or a new run if there is none")  # fmt: skip
     suspend_file: str = flag("interruption", "--suspend-file", default="", metavar="F",
-        help="save the state and end once F is there")  # fmt: skip
+        help="save the state and stop once the file F exists")  # fmt: skip
     time_limit: float | None = flag("interruption", "--time-limit", default=None, type=float,
         metavar="MIN", check=require_minutes,
-        help="save the state and end after so long")  # fmt: skip
+        help="save the state and stop after this many minutes")  # fmt: skip
     keep: int = flag("interruption", "--keep", default=2, metavar="N", check=whole_from(1),
-        help="states that stay on disk")  # fmt: skip
+        help="number of states to keep on disk")  # fmt: skip
     save_steps: int = flag("interruption", "--save-steps", default=0, metavar="N",
         check=whole_from(0),
-        help="save the state every N batches too; 0: after epochs only")  # fmt: skip
+        help="save the state every N batches too; 0: only after epochs")  # fmt: skip
 
     save_period: int = flag("output", "--save-period", default=-1, metavar="N",
-        check=whole_from(-1), help="keep weights of epochs 0, N, 2N, ... of results.csv; below 1: "
-        "none")  # fmt: skip
+        check=whole_from(-1), help="keep the weights of epochs 0, N, 2N, ... of results.csv; below "
+        "1: none")  # fmt: skip
     no_save: bool = flag("output", "--nosave", default=False,
-        help="leave only the last weights, not the best; states to resume from while it "
-        "lasts")  # fmt: skip
+        help="keep only the last weights, not the best; states to resume from exist only during "
+        "the run")  # fmt: skip
     no_val: bool = flag("output", "--noval", default=False,
-        help="validate after the last epoch only, which is then the best; --patience does "
-        "nothing")  # fmt: skip
-    no_plots: bool = flag("output", "--noplots", default=False, help="draw nothing")  # fmt: skip
+        help="validate only after the last epoch, which is then the best; --patience has no "
+        "effect")  # fmt: skip
+    no_plots: bool = flag("output", "--noplots", default=False, help="draw no plots")  # fmt: skip
     loggers: tuple[str, ...] = flag("output", "--loggers", default=(), type=str, nargs="+",
         metavar="LOGGER",
-        help="where figures go besides results.csv: tensorboard, wandb, mlflow, or module:Class of "
-        "your own")  # fmt: skip
+        help="where else to log figures, besides results.csv: tensorboard, wandb, mlflow, or "
+        "module:Class of your own")  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,20 +29,21 @@ class ValConfig(DetectionConfig, RunConfig):
     batch_size: int = 32
     project: Path = Path("runs/val")
     task: str = flag("data", "--task", default="val", choices=(*SPLITS, SPEED, STUDY),
-        help="split of the dataset; speed: val with detect.py's thresholds; study: val at sizes "
-        "from 256 to 1536, figures and milliseconds of each")  # fmt: skip
+        help="split of the dataset; speed: val with the thresholds of detect.py; study: val at "
+        "sizes from 256 to 1536, with the figures and milliseconds of each")  # fmt: skip
     square: bool = flag("data", "--square", default=False,
-        help="square batches of side --img, in the dataset's order; without it batches are "
-        "rectangular, as in YOLOv5")  # fmt: skip
+        help="square batches of side --img, in the order of the dataset; default: rectangular "
+        "batches, as in YOLOv5")  # fmt: skip
     annotations: Path | None = flag("data", "--annotations", default=None, type=Path,
-        metavar="F", help="COCO instances JSON of the split: its objects, crowds and areas "
-        "count, not the labels")  # fmt: skip
+        metavar="F", help="COCO instances JSON of the split: its objects, crowds and areas replace "
+        "the labels")  # fmt: skip
     single_class: bool = flag("detection", "--single-cls", default=False,
-        help="take all objects, and all that is found, for one class")  # fmt: skip
+        help="treat all objects and all detections as one class")  # fmt: skip
     save_json: bool = flag("output", "--save-json", default=False,
-        help="write predictions.json, a COCO results file")  # fmt: skip
+        help="save predictions.json, a COCO results file")  # fmt: skip
     legacy_metric: bool = flag("output", "--legacy-metric", default=False,
-        help="print the figures as YOLOv5 prints them too, to compare with old logs")  # fmt: skip
+        help="also print the figures as YOLOv5 computes them, to compare with old "
+        "logs")  # fmt: skip
 
     @property
     def split(self) -> str:

@@ -189,36 +189,42 @@ def compare_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--data", default="shapes", metavar="D", help="dataset YAML, or 'shapes', the built-in one")
     add("--split", dest="train_part", type=float, metavar="F",
-        help="of a dataset without val: train on this part, validate on the rest")  # fmt: skip
+        help="for a dataset without a val split: train on this fraction, validate on the "
+        "rest")  # fmt: skip
     add("--cfg", default="models/yolov5n.yaml", metavar="F", help="model YAML")
-    add("--weights", default="", metavar="F", help="to start from; '' draws them from the seed")
-    add("--hyp", default="", metavar="F", help="hyper-parameter YAML; '' for train.py's own")
-    add("--img", dest="image_size", type=int, default=320, metavar="PX", help="long side")
-    add("--batch", default="8,16,32", metavar="N,N", help="images a batch")
-    add("--epochs", type=int, default=2, metavar="N", help="epochs that are counted, in each run")
+    add("--weights", default="", metavar="F", help="weights to start from; '': drawn from the seed")
+    add("--hyp", default="", metavar="F", help="hyper-parameter YAML; '': the default of train.py")
+    add("--img", dest="image_size", type=int, default=320, metavar="PX",
+        help="long side of the images")  # fmt: skip
+    add("--batch", default="8,16,32", metavar="N,N", help="batch sizes, in images")
+    add("--epochs", type=int, default=2, metavar="N", help="epochs that are timed in each run")
     add("--warm-up-epochs", type=int, default=1, metavar="N",
-        help="epochs before them that are not counted")  # fmt: skip
-    add("--rounds", type=int, default=2, metavar="N", help="runs of every cell, A B A B")
-    add("--backends", default=",".join(TRAINERS), metavar="B,B", help="the first is compared to")
-    add("--variants", default=PLAIN, metavar="V,V", help=f"of {', '.join(VARIANTS)}")
-    add("--ablate", action="store_true", help="instead of --variants: each option on and off, one "
-        "at a time, on one backend")  # fmt: skip
+        help="epochs before them that are not timed")  # fmt: skip
+    add("--rounds", type=int, default=2, metavar="N", help="runs of every cell, in turns: A B A B")
+    add("--backends", default=",".join(TRAINERS), metavar="B,B",
+        help="backends to compare; the first is the reference")  # fmt: skip
+    add("--variants", default=PLAIN, metavar="V,V", help=f"some of {', '.join(VARIANTS)}")
+    add("--ablate", action="store_true", help="instead of --variants: switch each option on and "
+        "off, one at a time, on one backend")  # fmt: skip
     add("--nproc", type=int, default=0, metavar="N",
-        help="processes a run, a shard of each batch each; 0: one per --device")  # fmt: skip
-    add("--device", default="", help="cpu, 0 for the first GPU; '' takes a GPU if there is one")
-    add("--workers", type=int, default=8, metavar="N", help="loader processes, at most the cores")
-    add("--seed", type=int, default=0, help="of weights, order and augmentation")
+        help="processes per run, each with a shard of every batch; 0: one per device of "
+        "--device")  # fmt: skip
+    add("--device", default="", help="cpu, 0 for the first GPU; '': a GPU if there is one")
+    add("--workers", type=int, default=8, metavar="N", help="loader workers, at most one per core")
+    add("--seed", type=int, default=0, help="random seed of weights, order and augmentation")
     add("--timeout", type=float, default=60, metavar="MIN", help="minutes after which a run fails")
     add("--python", action="append", default=[], metavar="BACKEND=PATH",
-        help="interpreter of a backend; else .venv/BACKEND/bin/python")  # fmt: skip
+        help="Python interpreter of a backend; default: .venv/BACKEND/bin/python")  # fmt: skip
     add("--external", action="append", default=[], metavar="NAME=COMMAND",
-        help="another trainer; {batch} {img} {epochs} {device} {nproc} {folder} are "
+        help="another trainer to compare; {batch} {img} {epochs} {device} {nproc} {folder} are "
         "filled in")  # fmt: skip
     add("--external-results", action="append", default=[], metavar="NAME=FILE",
-        help="its file of one row an epoch, below a heading")  # fmt: skip
-    add("--allow-unequal", action="store_true", help="mark figures of unequal work, not refuse")
-    add("--project", type=Path, default=Path("runs/compare"), metavar="P", help="folder of these")
-    add("--name", default="exp", metavar="N", help="folder of this one inside the project")
+        help="results file of that trainer: a heading, then one row per epoch")  # fmt: skip
+    add("--allow-unequal", action="store_true",
+        help="mark figures of unequal work instead of refusing them")  # fmt: skip
+    add("--project", type=Path, default=Path("runs/compare"), metavar="P",
+        help="folder that holds the comparisons")  # fmt: skip
+    add("--name", default="exp", metavar="N", help="folder of this comparison inside --project")
     add("--resume", type=Path, metavar="FOLDER", help="continue the comparison in this folder")
     return parser
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from utils.errors import UserError
 from utils.files.project import PROJECT
-from utils.files.yaml import find_yaml, read_yaml
+from utils.files.yaml import find_yaml, near_yamls, read_yaml
 
 PUBLIC_MODELS = (
     "public models: yolov5{n,s,m,l,x}, yolov5{n,s,m,l,x}6, yolov3, and the others in models/hub"
@@ -31,6 +32,12 @@ def shipped_model(name: str) -> Path:
 def read_model(argument: str) -> tuple[Path, Mapping[Any, Any]]:
     """Return the file of --cfg and what it holds; UserError as `read_yaml`."""
     path = find_model(argument)
+    if not path.exists():
+        raise UserError(
+            f"--cfg {argument}: there is no such file and no public model of this name; "
+            f"{near_yamls(argument, *FOLDERS)}give a model YAML, or the name of one of the "
+            f"{PUBLIC_MODELS}"
+        )
     return path, read_yaml("--cfg", path, PUBLIC_MODELS)
 
 

@@ -7,6 +7,7 @@ whole numbers of 64 bits, finite floats, booleans and None, so that JSON can hol
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -68,6 +69,13 @@ def find_yaml(argument: str, *folders: str) -> Path:
         return given
     shipped = (PROJECT / folder / f"{name}{end}" for folder in folders for end in ("", ".yaml"))
     return next((path for path in shipped if path.is_file()), given)
+
+
+def near_yamls(argument: str, *folders: str) -> str:
+    """Return "did you mean a or b?; " of the names in the project's folders; "" if none is near."""
+    names = [path.stem for folder in folders for path in (PROJECT / folder).glob("*.yaml")]
+    near = difflib.get_close_matches(Path(argument).name.removesuffix(".yaml"), names, n=3)
+    return f"did you mean {' or '.join(near)}?; " if near else ""
 
 
 def yaml_text(document: Mapping[str, Any]) -> str:

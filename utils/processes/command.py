@@ -19,6 +19,7 @@ from utils.processes.exit_status import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
+    EXIT_NO_READER,
     EXIT_SUSPENDED,
     end_process,
     note_status,
@@ -29,7 +30,7 @@ from utils.processes.process_family import end_as_orphan
 from utils.processes.start import EXIT_USER_ERROR
 from utils.processes.suspend import Suspended, ignore_requests
 from utils.screen.lines import begin_lines
-from utils.screen.text import as_message, say
+from utils.screen.text import as_message, discard_stdout, say, stdout_has_no_reader
 
 STDERR = 2  # sys.stderr may be replaced by something without a descriptor
 CAUSE_SECONDS = 1  # for the watchdog to end this process, if another's end is the cause
@@ -68,7 +69,23 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
 
 
 def _run(main: Callable[[], None]) -> int:
-    """Return the exit code; a defect in a single process stays an exception."""
+    """Return the exit code; a defect in a single process stays an exception.
+
+    A list that nobody reads any more, as in `| head`, ends without a message.
+    """
+    try:
+        code = _answered(main)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not stdout_has_no_reader():
+            raise
+        discard_stdout()
+        return EXIT_NO_READER
+    return code
+
+
+def _answered(main: Callable[[], None]) -> int:
+    """Return the exit code of a command whose messages are read."""
     try:
         raise_at_interrupt()
         # `local_ranks.py` starts ranks with it blocked.
@@ -77,7 +94,9 @@ def _run(main: Callable[[], None]) -> int:
         main()
     except SystemExit as end:
         return _code_of(end)
-    except (UserError, BackendError, OSError) as error:  # OSError: a full disk, a closed pipe
+    except (UserError, BackendError, OSError) as error:  # OSError: a full disk
+        if isinstance(error, BrokenPipeError) and stdout_has_no_reader():
+            raise
         _wait_for_rank_0()
         _say(f"error: {error}")
         return EXIT_USER_ERROR

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from utils.screen.text import printable
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_SUSPENDED = 75  # EX_TEMPFAIL of sysexits.h: it can go on later
+EXIT_NO_READER = 128 + signal.SIGPIPE  # as shells say of a program in front of `| head`
 
 STATUS_FILE = "DUET_STATUS_FILE"  # names the file that gets the exit code of the job
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from tqdm import tqdm
 
 from utils.screen.state_line import CLEAR_LINE
-from utils.screen.text import as_message, write_what_cannot_be_encoded
+from utils.screen.text import as_message, discard_stdout, write_what_cannot_be_encoded
 
 NO_BREAK = "\u00a0"
 
@@ -30,6 +30,13 @@ class LineHandler(logging.StreamHandler):
             if self.stream.isatty():
                 self.stream.write(CLEAR_LINE)  # another rank's bar may stand there
             super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Go on without a log once its reader has ended; the work matters more."""
+        if isinstance(sys.exc_info()[1], BrokenPipeError):
+            discard_stdout()
+        else:
+            super().handleError(record)
 
 
 def begin_lines(speaker: str, level: int) -> None:

@@ -8,8 +8,12 @@ the terminal, a log, a page.
 from __future__ import annotations
 
 import io
+import os
+import select
 import sys
 from typing import TextIO
+
+STDOUT = 1  # sys.stdout may be replaced by something without a descriptor
 
 
 def printable(text: str) -> str:
@@ -57,3 +61,16 @@ def write_what_cannot_be_encoded() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a caller may have put something else there
             stream.reconfigure(errors="backslashreplace")
+
+
+def stdout_has_no_reader() -> bool:
+    """Return whether standard output is a pipe whose reader has ended, as in `| head`."""
+    poll = select.poll()
+    poll.register(STDOUT, 0)  # an error of the descriptor is reported unasked
+    return bool(poll.poll(0))
+
+
+def discard_stdout() -> None:
+    """Discard standard output from now on, and what is still in its buffer."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), STDOUT)

@@ -27,6 +27,7 @@ from utils.optional import find_program, import_optional
 from utils.report.loggers.chosen import check_loggers
 from utils.screen.window import require_window
 from utils.setup.driver import NVIDIA_DRIVER, sees_driver
+from utils.state.folder import unwritable_text
 
 PUBLIC_STRIDE = 32  # which those of all public models are multiples of
 DEVICE = re.compile(r"cpu|(cuda:)?\d+")
@@ -150,7 +151,7 @@ def check_model_yaml(argument: str) -> None:
 def check_file(flag: str, path: str) -> None:
     """Raise UserError for a flag that names what is not there; '' is a flag left out."""
     if path and not Path(path).exists():
-        raise UserError(f"{flag} {path}: no such file")
+        raise UserError(f"{flag} {path}: no such file; looked for {Path(path).absolute()}")
 
 
 def check_device(name: str) -> None:
@@ -177,6 +178,4 @@ def check_new_folder(project: Path, name: str) -> None:
         with tempfile.TemporaryDirectory(prefix=".duet-", dir=nearest) as trial:
             Path(trial, name).mkdir()
     except OSError as error:
-        raise UserError(
-            f"--project {project} --name {name}: {nearest}: {error.strerror}"
-        ) from error
+        raise UserError(unwritable_text(project, name, nearest, error)) from error

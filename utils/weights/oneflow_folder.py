@@ -42,7 +42,10 @@ def read_oneflow(members: Members) -> Contents:
         name for name in members.names() if name == PICKLE_NAME or name.endswith(f"/{PICKLE_NAME}")
     ]
     if len(pickles) != 1:
-        raise UserError(f"{count(len(pickles), 'file')} {PICKLE_NAME}; oneflow.save writes one")
+        raise UserError(
+            f"{count(len(pickles), 'file')} {PICKLE_NAME} in it, and a folder of oneflow.save has "
+            "one; name such a folder, or a weights file"
+        )
     prefix = pickles[0].removesuffix(PICKLE_NAME)
     document, _ = read_pickle(members.read(pickles[0]), ONEFLOW_NAMES)
     if not isinstance(document, dict) or document.get("protocol_version") != PROTOCOL_VERSION:

@@ -41,7 +41,7 @@ def test_the_defaults_are_the_public_ones_and_one_side_is_a_square():
         ("--include", "argument --include: expected at least one argument"),
         ("--imgsz 64.5", "64.5"),
         ("--topk", "--topk is no flag of export.py; did you mean --topk-all?"),
-        ("onnx", "'onnx' belongs to no flag"),
+        ("onnx", "--weights takes one value, and 'onnx' is one more"),
     ],
 )
 def test_what_does_not_parse_ends_with_code_2(flags, message, capsys):

@@ -76,7 +76,7 @@ def test_overrides_take_the_place_of_a_files_numbers():
             "lr=0.1",
             "--override 'lr=0.1': KEY=VALUE of a hyper-parameter is needed; did you mean lr",
         ),
-        ("momentum", "--override 'momentum': KEY=VALUE of a hyper-parameter is needed"),
+        ("momentum", "--override momentum: no value is given; write momentum=VALUE"),
         ("lr0=fast", "--override 'lr0=fast': 'fast' is not a number"),
         ("lr0=nan", "--override lr0: nan; a finite number from 0 up is needed"),
         ("mosaic=2", "--override mosaic: 2.0"),

@@ -219,7 +219,7 @@ def test_an_environment_that_is_absent_is_named_with_the_remedy(monkeypatch, tmp
     [
         (["--data", "absent"], "--data absent: no dataset YAML"),
         (["--img", "100"], "--img 100 is no multiple of the model's stride 32; use 128"),
-        (["--cfg", "absent.yaml"], "--cfg absent.yaml: No such file"),
+        (["--cfg", "absent.yaml"], "--cfg absent.yaml: there is no such file"),
         (["--hyp", "absent.yaml"], "--hyp absent.yaml: No such file"),
         (["--weights", "absent.pt"], "--weights absent.pt: no such file"),
         (["--device", "gpu"], "--device 'gpu'"),

@@ -23,6 +23,26 @@ def test_a_name_is_found_anywhere(argument, found, tmp_path, monkeypatch):
     assert find_model(argument) == PROJECT / found
 
 
+@pytest.mark.parametrize(
+    ("argument", "near"),
+    [
+        ("yolov5xs", "yolov5x or yolov5s or "),
+        ("models/yolov5-p9.yaml", "yolov5-p7 or yolov5-p6"),
+    ],
+)
+def test_a_name_that_is_none_is_answered_with_the_nearest(argument, near):
+    with pytest.raises(UserError) as caught:
+        read_model(argument)
+    text = str(caught.value)
+    assert text.startswith(f"--cfg {argument}: there is no such file and no public model")
+    assert f"did you mean {near}" in text and "yolov5{n,s,m,l,x}" in text
+
+
+def test_a_name_that_is_like_no_model_is_answered_with_all():
+    with pytest.raises(UserError, match="of this name; give a model YAML, or the name of one"):
+        read_model("resnet")
+
+
 def test_a_file_that_is_there_goes_first_and_a_folder_does_not(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "yolov5s").mkdir()

@@ -1,10 +1,14 @@
 """How a command ends: which errors are one message, and with which exit code."""
 
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from utils.errors import LoaderError, UserError
+from utils.files.project import PROJECT
 from utils.processes.command import run_command
 from utils.processes.exit_status import (
     EXIT_FAILED,
@@ -16,6 +20,12 @@ from utils.processes.start import EXIT_USER_ERROR
 from utils.processes.suspend import Suspended
 
 BUG = "a.jpg: ValueError: 3\nin a loader worker:\nTraceback (most recent call last):\n  there"
+LINE = "from utils.screen.text import say\ndef main():\n    for _ in range(9999): say('line')"
+LOGGED = (
+    "import logging\nfrom utils.screen.text import say\n"
+    "def main():\n    logging.info('begun')\n    say('a table')\n    open('done', 'w').close()"
+)
+OTHER_PIPE = "def main():\n    raise BrokenPipeError(32, 'Broken pipe', 'camera')"
 
 
 @pytest.mark.parametrize(
@@ -95,3 +105,40 @@ def test_a_defect_keeps_its_traceback():
 
     with pytest.raises(RuntimeError, match="a defect"):
         run_command(main)
+
+
+def ended_unread(program, folder):
+    """Run a command's main whose standard output nobody reads, as `| head` leaves it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    run = f"from utils.processes.command import run_command\n{program}\nrun_command(main)"
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": ""}
+    try:
+        return subprocess.run(
+            [sys.executable, "-c", run],
+            cwd=folder, env=environment, stdout=writer, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+
+
+def test_a_list_that_nobody_reads_to_its_end_ends_quietly(tmp_path):
+    done = ended_unread(LINE, tmp_path)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_a_short_text_that_nobody_reads_ends_quietly_too(tmp_path):
+    done = ended_unread("def main():\n    print('shorter than the buffer')", tmp_path)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_work_goes_on_when_nobody_reads_its_log(tmp_path):
+    done = ended_unread(LOGGED, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "done").exists()
+
+
+def test_another_pipe_that_breaks_is_told(tmp_path):
+    program = f"import os\nos.dup2(os.open(os.devnull, os.O_WRONLY), 1)\n{OTHER_PIPE}"
+    done = ended_unread(program, tmp_path)
+    assert (done.returncode, done.stderr) == (2, "error: [Errno 32] Broken pipe: 'camera'\n")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -17,6 +18,7 @@ from utils.cli.export_config import ExportConfig
 from utils.errors import UserError
 from utils.files.project import PROJECT
 from utils.state import start_checks
+from utils.state.folder import create_run_folder
 from utils.state.start_checks import check_device, check_export, check_new_folder
 
 # Both frameworks are there but fail as soon as one is imported.
@@ -70,10 +72,13 @@ def run(tmp_path):
 REFUSED = [
     (["--img", "33"], "--img 33 is no multiple of the model's stride 32; use 64"),
     (["--cfg", "yolov5n6", "--img", "33"], "--img 33 is no multiple of the model's stride 32"),
-    (["--project", "/proc/x"], "--project /proc/x --name exp: /proc: "),
-    (["--project", "/etc/passwd"], "--project /etc/passwd --name exp: /etc/passwd: Not a dir"),
+    (["--project", "/proc/x"], "--project /proc/x --name exp: no folder can be made in /proc: "),
+    (
+        ["--project", "/etc/passwd"],
+        "--project /etc/passwd --name exp: no folder can be made in /etc/passwd: Not a dir",
+    ),
     (["--name", 300 * "x"], ": File name too long"),
-    (["--cfg", "absent.yaml"], "--cfg absent.yaml: No such file"),
+    (["--cfg", "absent.yaml"], "--cfg absent.yaml: there is no such file"),
     (["--hyp", "absent.yaml"], "--hyp absent.yaml: No such file"),
     (["--weights", "absent.pt"], "--weights absent.pt: no such file"),
     (["--device", "gpu"], "--device 'gpu': cpu, a GPU's number such as 0"),
@@ -112,7 +117,10 @@ def test_the_command_itself_refuses_a_flag_before_a_framework_starts(run):
     [
         (["--annotations", "nothing.json"], "--annotations nothing.json: no such file"),
         (["--weights", "absent.pt"], "--weights absent.pt: no such file"),
-        (["--project", "/proc/x"], "--project /proc/x --name exp: /proc: "),
+        (
+            ["--project", "/proc/x"],
+            "--project /proc/x --name exp: no folder can be made in /proc: ",
+        ),
         (["--device", "gpu"], "--device 'gpu'"),
     ],
 )
@@ -187,3 +195,16 @@ def test_what_is_no_device_is_refused(device):
 def test_a_folder_that_can_be_made_is_tried_and_leaves_nothing(tmp_path):
     check_new_folder(tmp_path / "a" / "b", "exp")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_for_runs_that_cannot_be_written_to_names_flag_place_and_next_step(tmp_path):
+    (tmp_path / "file").touch()
+    project = tmp_path / "file" / "runs"
+    for make in (check_new_folder, partial(create_run_folder, exist_ok=False)):
+        with pytest.raises(UserError) as caught:
+            make(project, "exp")
+        text = str(caught.value)
+        assert text.startswith(
+            f"--project {project} --name exp: no folder can be made in {tmp_path}/"
+        )
+        assert ": Not a directory; give a --project that can be written to" in text

@@ -87,8 +87,20 @@ def test_another_number_of_classes_keeps_all_but_the_head(caplog, flags):
     assert "transferred 343/349 tensors" in caplog.messages
     left = [line for line in caplog.messages if "not transferred" in line]
     assert len(left) == 6 and all(".m." in line for line in left)
-    assert sum("--remap-classes" in line for line in caplog.messages) == 1
+    (told,) = (line for line in caplog.messages if "--remap-classes" in line)
+    assert told.startswith("the weights are for other classes: the head starts anew; ")
     assert np.array_equal(state["model.9.cv1.conv.weight"], start.ema["model.9.cv1.conv.weight"])
+
+
+def test_a_head_that_is_taken_over_is_not_said_to_start_anew(caplog):
+    start = start_of_coco()
+    names = ("platelet", *start.header.class_names[1:])
+    with caplog.at_level(logging.INFO, logger="train"):
+        state = build(["--cfg", "models/yolov5n.yaml"], start, names)
+    assert "transferred 349/349 tensors" in caplog.messages
+    (told,) = (line for line in caplog.messages if "--remap-classes" in line)
+    assert told.startswith("the weights are for other classes: as many, so the head keeps them")
+    assert np.array_equal(state["model.24.m.0.weight"], start.ema["model.24.m.0.weight"])
 
 
 def test_another_models_anchors_stay_when_its_yaml_is_given(tmp_path, caplog):

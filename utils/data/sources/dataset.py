@@ -6,6 +6,7 @@ Before: the command line. After: `splits.py`, then `labels.py`.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -22,6 +23,7 @@ from utils.data.sources.formats.table import read_annotations
 from utils.data.sources.recognised import recognise, unrecognised_text
 from utils.errors import DatasetError
 from utils.files.project import PROJECT
+from utils.screen.text import printable
 
 BUILT_IN = "shapes"
 BUILT_INS: dict[str, Callable[[Path], Path]] = {
@@ -31,6 +33,8 @@ BUILT_INS: dict[str, Callable[[Path], Path]] = {
 }
 YAML_FOLDER = PROJECT / "data"
 YAML_SUFFIXES = (".yaml", ".yml")
+
+log = logging.getLogger("data")
 
 
 def load_dataset(
@@ -57,6 +61,8 @@ def load_dataset(
     """
     name = str(argument)
     if name in BUILT_INS:
+        if splits and os.path.exists(name):
+            log.info("%s: the built-in dataset; what is here of that name is ./%s", name, name)
         argument = BUILT_INS[name](Path(image_root) / name)
     drawn_from = [split for split in splits if split != "val"]
     needed = splits if train_part is None else dict.fromkeys(["train", *drawn_from])
@@ -81,7 +87,7 @@ def _read(argument: Path, splits: Sequence[str]) -> DatasetSpec:
     """Return the dataset; without class names where they are in its annotations."""
     is_yaml = argument.suffix in YAML_SUFFIXES and not os.path.isdir(argument)
     found = None if is_yaml else recognise(argument, splits)
-    return found or read_dataset_yaml(_find_yaml(argument), splits)
+    return found or read_dataset_yaml(_find_yaml(argument, bool(splits)), splits)
 
 
 def _drawn(dataset: DatasetSpec, train_part: float) -> DatasetSpec:
@@ -134,13 +140,17 @@ def _why_no_class(folder: AnnotatedFolder, annotations: Annotations) -> str:
     return "no image has an object"
 
 
-def _find_yaml(argument: Path) -> Path:
+def _find_yaml(argument: Path, tells: bool) -> Path:
+    """Return the YAML of a dataset; tells: log that it is used in place of a folder."""
     name = argument.name if argument.suffix in YAML_SUFFIXES else argument.name + ".yaml"
     candidates = (argument, YAML_FOLDER / name)
     for path in candidates:
         if os.path.exists(path) and not os.path.isdir(
             path
         ):  # what is no file is told by its reader
+            if tells and path is not argument and os.path.isdir(argument):
+                text = "--data %s: no dataset is recognised in this folder; %s is used"
+                log.info(text, printable(str(argument)), path)
             return path
     if os.path.isdir(argument):
         raise DatasetError(unrecognised_text(argument))

@@ -397,6 +397,32 @@ def test_a_yaml_of_this_project_is_known_by_name(dataset, tmp_path, monkeypatch,
     assert load_dataset(argument).name == "coco"
 
 
+def test_a_folder_that_is_passed_over_for_a_yaml_of_this_project_is_told(
+    dataset, tmp_path, monkeypatch, caplog
+):
+    path = write_yaml(dataset / "data/coco.yaml", path="..")
+    monkeypatch.setattr(sources, "YAML_FOLDER", path.parent)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "coco").mkdir()
+    with caplog.at_level("INFO"):
+        assert load_dataset("coco").name == "coco"
+    told = f"--data coco: no dataset is recognised in this folder; {path} is used"
+    assert caplog.messages == [told]
+
+
+def test_a_folder_of_the_name_of_a_built_in_dataset_is_told(dataset, monkeypatch, caplog):
+    path = write_yaml(dataset / "cells.yaml")
+    monkeypatch.setitem(sources.BUILT_INS, "shapes", lambda folder: path)
+    monkeypatch.chdir(dataset)
+    with caplog.at_level("INFO"):
+        load_dataset("shapes")
+        assert caplog.messages == []
+        (dataset / "shapes").mkdir()
+        load_dataset("shapes")
+    told = "shapes: the built-in dataset; what is here of that name is ./shapes"
+    assert caplog.messages == [told]
+
+
 def test_coco_has_the_public_classes():
     stored = yaml.safe_load(shared_path("data/coco256/coco256.yaml").read_text(encoding="utf-8"))
     ours = yaml.safe_load((YAML_FOLDER / "coco.yaml").read_text(encoding="utf-8"))

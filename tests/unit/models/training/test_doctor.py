@@ -122,3 +122,10 @@ def test_a_mistake_ends_it_with_a_message_and_code_2(flags, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_help_is_all_that_is_printed(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["doctor", "--help"])
+    with pytest.raises(SystemExit):
+        doctor.main()
+    assert capsys.readouterr().out.startswith("usage: ")
