@@ -111,14 +111,40 @@ class Ops(inference.Ops, Protocol):
         """
 
     def ema_update_(
-        self, averages: Sequence[Tensor], values: Sequence[Tensor], decay: float
+        self,
+        averages: Sequence[Tensor],
+        values: Sequence[Tensor],
+        decay: float,
+        lost: Tensor | None = None,
     ) -> None:
         """Set averages[i] = decay * averages[i] + (1 - decay) * values[i], in place, no gradient.
 
         An EMA that equals its value stays as it is, bit for bit.
 
+        Args:
+            lost: 0-d float32, 0 or 1. Where it is 1, the averages of finite values stay as they
+                are.
+
         Raises:
             ValueError: unequal numbers of tensors.
+        """
+
+    def restore_(self, values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:
+        """Put the numbers of others in place of those of values that are not finite, no gradient.
+
+        Args:
+            values, others: tensors of one float dtype and of the same shapes.
+            lost: 0-d float32; where it is 0 all values stay as they are.
+
+        Raises:
+            ValueError: unequal numbers of tensors.
+        """
+
+    def to_numpy_later(self, x: Tensor) -> Callable[[], np.ndarray]:
+        """Begin a copy to the host; the function returned gives what `to_numpy` gives now.
+
+        It waits for what was queued before this call, and not for what is queued after it where
+        the framework can tell them apart. What is done to x later does not change the copy.
         """
 
 

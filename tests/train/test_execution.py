@@ -10,6 +10,7 @@ from backend import amp, autograd, nn, ops
 from models.detector import Detector, images_to_tensor
 from models.graph import read_model_yaml
 from models.training.replay import layer_outputs
+from models.training.settling import settle
 from models.training.state import build_state
 from models.training.step import train_step
 from tests.small import write_small_dataset, write_small_model
@@ -145,6 +146,7 @@ def test_gradients_that_overflow_float16_halve_the_scale_and_train_on(training, 
     skipped = 0
     while state.ema.updates == 0:
         train_step(state, batches[0], StageTimer())
+        settle(state)
         skipped = state.watch.skipped
         assert skipped < 10
         state.loss_scale.value /= 2.0**4  # faster than by halves

@@ -1,0 +1,55 @@
+"""What PyTorch's dispatcher is asked for: how many operations, and how often the host waits."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Callable
+from contextlib import contextmanager
+
+from utils.report.stage_timer import StageTimer
+
+# They give the host a number of the device, or sizes that depend on one.
+WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "is_nonzero")
+
+
+class StageCounter(StageTimer):
+    """A timer that knows in which stage of a step it is."""
+
+    stage = ""
+
+    @contextmanager
+    def __call__(self, name):
+        self.stage = name
+        with super().__call__(name):
+            yield
+        self.stage = ""
+
+
+def dispatched(run: Callable[[StageTimer], object]) -> dict[str, Counter[str]]:
+    """Return how often each operation is dispatched during a call, by stage and name.
+
+    They are counted below autograd, as a GPU would be asked to launch them; views are among them.
+    """
+    stages, found = StageCounter(), {}
+    mode = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
+
+    class Counting(mode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            name = function.overloadpacket.__name__
+            found.setdefault(stages.stage, Counter())[name] += 1
+            return function(*args, **(kwargs or {}))
+
+    with Counting():
+        run(stages)
+    return found
+
+
+def total(found: dict[str, Counter[str]]) -> Counter[str]:
+    """Return the numbers of all stages."""
+    return sum(found.values(), Counter())
+
+
+def waits(counts: Counter[str]) -> int:
+    """Return how often the host waits for what was queued before."""
+    return sum(counts[name] for name in WAITS)
