@@ -1,4 +1,7 @@
-"""What PyTorch's dispatcher is asked for: how many operations, and how often the host waits."""
+"""What PyTorch's dispatcher is asked for: how many operations, and how often the host waits.
+
+They are counted below autograd. Views and new memory are left out: a GPU launches nothing for them.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +30,26 @@ class StageCounter(StageTimer):
 
 
 def dispatched(run: Callable[[StageTimer], object]) -> dict[str, Counter[str]]:
-    """Return how often each operation is dispatched during a call, by stage and name.
-
-    They are counted below autograd, as a GPU would be asked to launch them; views are among them.
-    """
+    """Return how often each operation is dispatched during a call, by stage and name."""
     stages, found = StageCounter(), {}
     mode = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
 
     class Counting(mode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             name = function.overloadpacket.__name__
-            found.setdefault(stages.stage, Counter())[name] += 1
+            if not (name.startswith(("empty", "new_empty")) or _is_view(function)):
+                found.setdefault(stages.stage, Counter())[name] += 1
             return function(*args, **(kwargs or {}))
 
     with Counting():
         run(stages)
     return found
+
+
+def _is_view(function) -> bool:
+    """Return whether an operation gives its argument's memory and does not write to it."""
+    aliases = [value.alias_info for value in function._schema.returns]
+    return any(alias is not None and not alias.is_write for alias in aliases)
 
 
 def total(found: dict[str, Counter[str]]) -> Counter[str]:

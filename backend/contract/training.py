@@ -183,6 +183,17 @@ class NN(inference.NN, Protocol):
         """
 
     @staticmethod
+    def lay_channels_last(module: Any) -> None:
+        """Lay the weights of convolutions in memory as channels-last maps are laid.
+
+        Otherwise each pass over such maps reorders the weights, and the gradients back. The tensors
+        are the same objects, with their values.
+
+        Raises:
+            ValueError: the backend has no such layout; see `CAPABILITIES`.
+        """
+
+    @staticmethod
     def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
         """Set whether these parameters require a gradient; if not, remove the present one."""
 

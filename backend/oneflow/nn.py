@@ -163,6 +163,10 @@ def pack(module: Module) -> None:
     """Do nothing: NumPy updates the EMA in pieces that stay in the cache, wherever they lie."""
 
 
+def lay_channels_last(module: Module) -> None:
+    raise ValueError("OneFlow 0.9 has no channels_last layout; accepted: weights as they are")
+
+
 def set_trainable(parameters: Iterable[Tensor], trainable: bool) -> None:
     for parameter in parameters:
         parameter.requires_grad = trainable

@@ -89,8 +89,10 @@ def test_no_layer_leaves_the_layout_of_its_images(training):
     for channels_last in (True, False):
         images = images_to_tensor(batches[0].images, "cpu", channels_last=channels_last)
         assert images.is_contiguous() is not channels_last
+        # The weights have the layout of the maps: beside others a layer would change it.
+        state = start("--layout", "channels-last" if channels_last else "contiguous")
         with autograd.no_grad():
-            for name, x in layer_outputs(start().model, images):
+            for name, x in layer_outputs(state.model, images):
                 if x.ndim == 4:
                     innermost = x.permute(0, 2, 3, 1) if channels_last else x
                     assert innermost.is_contiguous(), name

@@ -176,3 +176,23 @@ def test_the_host_waits_for_nothing_between_updates(training, monkeypatch, optim
 def test_waits_are_counted():
     found = dispatched(lambda stage: [ops.full((), 2).item(), ops.full((3,), 2).nonzero()])
     assert waits(total(found)) == 2 and total(found)["full"] == 2
+
+
+@ON_TORCH
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_a_pass_launches_no_more_than_its_layers(training, channels_last):
+    start, batches = training
+    layout = "channels-last" if channels_last else "contiguous"
+    state = start(FAST, "--layout", layout)
+    for batch in batches[:2]:
+        found = dispatched(lambda stage, batch=batch: train_step(state, batch, stage))
+    layers = found["forward"]["native_batch_norm"]
+    weights = len(list(nn.named_parameters(state.model)))
+    forward, backward = found["forward"], found["backward"]
+    assert layers > 5 and weights > 3 * layers
+    # No batches counted, gradients added to zeros, or reordered beside channels-last weights.
+    assert forward["add_"] == 0 and backward["add_"] == 0 and backward["copy_"] == 0
+    assert forward["convolution"] == backward["convolution_backward"] == layers + 2
+    assert total(found)["zero_"] == total(found)["_foreach_zero_"] == 0
+    # Clipping, whether the update is lost, three groups of weights; the EMA and its statistics.
+    assert found["optimizer"].total() <= 30 and found["ema"].total() <= 20
