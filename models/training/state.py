@@ -85,7 +85,7 @@ def build_state(
     freeze_layers(model, config.freeze)
     if config.dropout:
         model.head.drop(config.dropout)
-    updates = choose_updates(config, device, dtype)
+    updates = choose_updates(config, len(nn.float_tensors(model)()), device, dtype)
     ema = updates.average_of(model)
     parallel = parallelize(config, model)
     fused_on = device if config.bbox_iou_optim else None

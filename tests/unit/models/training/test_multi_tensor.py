@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -26,6 +27,8 @@ SHAPES = {
     "unused.weight": (4,),
 }
 B = Backend()
+# Of tensors of a model, and of those that a kernel takes at a time: 7 would never cross a chunk.
+NUMBER, CHUNK = 120, 50
 
 
 def leaves(dtype):
@@ -135,7 +138,7 @@ def config(name, *flags):
 def chosen(name, caplog, *flags):
     """What is used, as (fast optimizer, fast average), and the lines that say so."""
     with caplog.at_level(logging.INFO, logger="train"):
-        updates = choice.choose_updates(config(name, *flags), "cpu", "float32")
+        updates = choice.choose_updates(config(name, *flags), NUMBER, "cpu", "float32")
     fast = (updates.optimizers is not optim, updates.average is not ops.ema_update_)
     return fast, [record.getMessage() for record in caplog.records]
 
@@ -155,12 +158,36 @@ def test_with_the_flag_one_line_says_what_runs(name, caplog):
 class Forgetful(optim.SGD):
     """SGD that takes the first group's rate for all."""
 
-    def step(self, learning_rates, momentum):
-        super().step([learning_rates[0]] * len(learning_rates), momentum)
+    def step(self, learning_rates, momentum, lost=None):
+        super().step([learning_rates[0]] * len(learning_rates), momentum, lost)
 
 
-def rounded_average(averages, values, decay):
+class FirstChunk(optim.SGD):
+    """SGD that leaves out what is behind the first chunk of a list."""
+
+    def __init__(self, groups):
+        super().__init__([(dict(islice(group.items(), CHUNK)), decay) for group, decay in groups])
+
+
+class Blind(optim.SGD):
+    """SGD that steps though the step is lost."""
+
+    def step(self, learning_rates, momentum, lost=None):
+        super().step(learning_rates, momentum)
+
+
+def first_averages(averages, values, decay, lost=None):
+    ops.ema_update_(averages[:CHUNK], values[:CHUNK], decay, lost)
+
+
+def average_though_lost(averages, values, decay, lost=None):
+    ops.ema_update_(averages, values, decay)
+
+
+def rounded_average(averages, values, decay, lost=None):
     """The formula of two products, which moves an average that equals its value."""
+    if ops.to_numpy(lost):
+        return
     for average, value in zip(averages, values, strict=True):
         average.copy_(average * decay + value.detach() * (1.0 - decay))
 
@@ -185,11 +212,24 @@ class Fast:
             (False, True),
             "SGD: the plain path is used",
         ),
+        (Fast(SGD=FirstChunk), (False, True), "SGD: the plain path is used"),
+        (Fast(SGD=Blind), (False, True), "SGD: the plain path is used"),
+        (Fast(ema_update_=first_averages), (True, False), "average of the weights: the plain path"),
+        (Fast(ema_update_=average_though_lost), (True, False), "its average of tensor 0"),
         (Fast(SGD=missing_kernel), (False, True), "RuntimeError: Cannot find the kernel"),
         (Fast(ema_update_=rounded_average), (True, False), "its equal average"),
         (Fast(ema_update_=missing_kernel), (True, False), "average of the weights: the plain path"),
     ],
-    ids=["wrong step", "no step", "wrong average", "no average"],
+    ids=[
+        "wrong step",
+        "step of a chunk",
+        "step though lost",
+        "average of a chunk",
+        "average though lost",
+        "no step",
+        "wrong average",
+        "no average",
+    ],  # fmt: skip
 )
 def test_a_wrong_or_missing_kernel_leaves_its_part_to_the_plain_path(
     fast, used, line, caplog, monkeypatch
