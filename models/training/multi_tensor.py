@@ -1,8 +1,8 @@
 """--multi_tensor_optimizer: the updates of many tensors together, used where they prove right.
 
 `training/state.py::build_state` asks `choose_updates`; each fast update is tried on the device of
-the training, beside the plain one, on small tensors. There are as many of them as of the model:
-kernels take long lists in chunks. The model and its average are then packed.
+the training, beside the plain one, on small tensors. On a GPU there are as many of them as of the
+model: its kernels take long lists in chunks. The model and its average are then packed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backend import autograd, multi_tensor, nn, ops, optim
+from backend.checks import CPU
 from backend.contract import Optim, Tensor
 from models.detector import Detector
 from models.proof import find_problem
@@ -64,7 +65,7 @@ def choose_updates(config: TrainConfig, number: int, device: str, dtype: str) ->
     if not config.multi_tensor_optimizer:
         return plain
     name, flag = config.optimizer, "--multi_tensor_optimizer"
-    trial = Trial(number, device, dtype)
+    trial = Trial(proof_size(number, device), device, dtype)
     step_problem = find_problem(
         lambda: try_optimizer(multi_tensor, name, trial),
         lambda: try_optimizer(optim, name, trial),
@@ -84,6 +85,11 @@ def choose_updates(config: TrainConfig, number: int, device: str, dtype: str) ->
         optim if step_problem else multi_tensor,
         ops.ema_update_ if average_problem else multi_tensor.ema_update_,
     )
+
+
+def proof_size(number: int, device: str) -> int:
+    """Return how many tensors show what a device does with so many; a CPU takes one at a time."""
+    return len(SHAPES) if device == CPU else max(number, len(SHAPES))
 
 
 class Trial(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from backend import multi_tensor, nn, ops, optim
+from models.proof import find_problem
 from models.training import multi_tensor as choice
 from tests.conformance.checks_optim import backward
 from tests.conformance.judging import Backend, uniform
@@ -212,9 +213,7 @@ class Fast:
             (False, True),
             "SGD: the plain path is used",
         ),
-        (Fast(SGD=FirstChunk), (False, True), "SGD: the plain path is used"),
         (Fast(SGD=Blind), (False, True), "SGD: the plain path is used"),
-        (Fast(ema_update_=first_averages), (True, False), "average of the weights: the plain path"),
         (Fast(ema_update_=average_though_lost), (True, False), "its average of tensor 0"),
         (Fast(SGD=missing_kernel), (False, True), "RuntimeError: Cannot find the kernel"),
         (Fast(ema_update_=rounded_average), (True, False), "its equal average"),
@@ -222,9 +221,7 @@ class Fast:
     ],
     ids=[
         "wrong step",
-        "step of a chunk",
         "step though lost",
-        "average of a chunk",
         "average though lost",
         "no step",
         "wrong average",
@@ -238,3 +235,24 @@ def test_a_wrong_or_missing_kernel_leaves_its_part_to_the_plain_path(
     found, lines = chosen("SGD", caplog, "--multi_tensor_optimizer")
     assert found == used
     assert len(lines) == 1 and line in lines[0]
+
+
+def test_a_gpu_is_tried_on_as_many_tensors_as_the_model_has():
+    assert choice.proof_size(NUMBER, "cuda:0") == NUMBER
+    assert choice.proof_size(NUMBER, "cpu") == choice.proof_size(2, "cuda:0") == len(choice.SHAPES)
+
+
+@pytest.mark.parametrize("number", [len(choice.SHAPES), NUMBER], ids=["few", "many"])
+def test_many_tensors_show_what_a_kernel_does_behind_its_first_chunk(number):
+    trial = choice.Trial(number, "cpu", "float32")
+
+    def problem(run, fast, plain):
+        return find_problem(lambda: run(fast), lambda: run(plain), choice.TOLERANCE["float32"])
+
+    step = problem(
+        lambda found: choice.try_optimizer(found, "SGD", trial), Fast(SGD=FirstChunk), optim
+    )
+    average = problem(
+        lambda found: choice.try_average(found, nn.pack, trial), first_averages, ops.ema_update_
+    )
+    assert bool(step) is bool(average) is (number > CHUNK)
