@@ -396,6 +396,15 @@ class Amp(Protocol):
             ValueError: a dtype that is neither among `supported(device)` nor "float32".
         """
 
+    def cast_together(self, module: Any, dtype: str) -> AbstractContextManager[None]:
+        """Return a context in which the weights of a module's convolutions are in a half precision.
+
+        It is for one forward pass inside of `autocast`, which would cast them layer by layer: the
+        same numbers and, in the backward pass, the same gradients, in a few launches instead of
+        some for each layer. With "float32", and for what `dist.data_parallel` returned, whose ranks
+        exchange gradients as they come, it changes nothing.
+        """
+
     def scale_gradients_(self, parameters: Iterable[Tensor], factor: float) -> None:
         """Multiply the present gradients, in place."""
 

@@ -196,3 +196,19 @@ def test_a_pass_launches_no_more_than_its_layers(training, channels_last):
     assert total(found)["zero_"] == total(found)["_foreach_zero_"] == 0
     # Clipping, whether the update is lost, three groups of weights; the EMA and its statistics.
     assert found["optimizer"].total() <= 30 and found["ema"].total() <= 20
+
+
+@ON_TORCH
+def test_weights_are_cast_together(training):
+    start, batches = training
+
+    def second_step(*flags):
+        state = start(FAST, *flags)
+        train_step(state, batches[0], StageTimer())
+        return dispatched(lambda stage: train_step(state, batches[1], stage))
+
+    plain, half = second_step(), second_step("--amp", "bf16")
+    # The images, and the raw maps of two levels, which the loss takes in float32.
+    assert half["forward"]["_to_copy"] - plain["forward"]["_to_copy"] == 3
+    assert half["backward"]["_to_copy"] - plain["backward"]["_to_copy"] == 2
+    assert half["forward"]["_foreach_copy_"] == half["backward"]["_foreach_copy_"] == 1
