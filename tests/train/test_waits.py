@@ -14,6 +14,7 @@ from backend import nn, ops
 from models.detector import Detector
 from models.graph import read_model_yaml
 from models.heads.base import LossTerms
+from models.training.checkpointing import capture, restore
 from models.training.settling import settle
 from models.training.state import build_state
 from models.training.step import train_step
@@ -26,6 +27,7 @@ from utils.data.loading.loader import TrainLoader
 from utils.data.sources.dataset import load_dataset
 from utils.data.sources.splits import load_split
 from utils.report.stage_timer import StageTimer
+from utils.state.run import Run
 
 FAST = "--multi_tensor_optimizer"
 ON_TORCH = pytest.mark.skipif(
@@ -94,6 +96,36 @@ def test_it_does_not_matter_when_the_host_reads_of_an_update(training, optimizer
     assert found.keys() == wanted.keys()
     for name, array in wanted.items():
         assert np.isfinite(array).all(), name
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_a_state_saved_right_after_a_lost_update_goes_on_as_if_nothing_had_been(
+    training, tmp_path, optimizer
+):
+    start, batches = training
+    flags = (FAST, "--optimizer", optimizer)
+    whole = losing(start(*flags), {2})
+    for batch in batches:
+        train_step(whole, batch, StageTimer())
+    stopped, resumed = losing(start(*flags), {2}), start(*flags)
+    for batch in batches[:3]:
+        train_step(stopped, batch, StageTimer())
+    assert stopped.watch.skipped == 0  # nobody has read of it
+    config = parse_train_flags(["--img", "64"])
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    samples = {"images": 12, "sha256": "5a", "polygons": ""}
+    run = Run(config, hyp, tuple("abc"), tmp_path, data={"train": samples, "val": samples})
+    checkpoint = capture(run, stopped)
+    assert (checkpoint.header.ema_updates, checkpoint.header.progress["watch"]["skipped"]) == (2, 1)
+    restore(run, resumed, checkpoint)
+    for batch in batches[3:]:
+        train_step(resumed, batch, StageTimer())
+    for state in (whole, resumed):
+        settle(state)
+    assert str(whole.watch.state()) == str(resumed.watch.state())
+    found = arrays_of(resumed)
+    for name, array in arrays_of(whole).items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
